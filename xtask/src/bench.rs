@@ -1,5 +1,6 @@
-//! `cargo xtask bench`: Dormouse through its HTTP API beside bare `runsc` on the same root filesystem, in turns in the
-//! same run. Absolute times mean little on a noisy machine; the ratios are what is promised.
+//! `cargo xtask bench`: compares Dormouse, through its HTTP API, with bare `runsc` on the same root
+//! file system, alternating in the same run. Absolute times mean little on a noisy machine; the
+//! promises are ratios.
 
 mod attack;
 mod build;
@@ -22,7 +23,7 @@ use peer::Peer;
 const ROUNDS: usize = 7;
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Touches 256 MiB that no compression shrinks, says so, and stays.
+/// Touches 256 MiB that cannot be compressed, reports that, and keeps running.
 pub(crate) const TOUCH: &str = "import os,time\n\
     held=[os.urandom(1<<20) for _ in range(256)]\n\
     open('/root/touched','w').close()\n\
@@ -37,15 +38,15 @@ pub(crate) enum Part {
     Fork,
     /// Snapshots of files.
     Files,
-    /// Going back to a snapshot.
+    /// Rewinds to a snapshot.
     Rewind,
     /// Building images.
     Build,
-    /// What the daemon uses when nothing happens.
+    /// The resource use of an idle daemon.
     Idle,
     /// Many sandboxes, many deadlines, many requests.
     Scale,
-    /// The import of a large image, and what it needs of memory.
+    /// The import of a large image, and the memory it needs.
     Images,
     /// The service on an empty store and on one with a million sandboxes.
     Store,
@@ -70,7 +71,8 @@ impl Row {
     }
 }
 
-/// Runs the bench, or `only` some parts of it, and prints its table; writes rows to `json` if asked.
+/// Runs the bench, or `only` some parts of it, and prints its table. Writes the rows to `json` if
+/// given.
 pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Option<&Path>) -> Result<()> {
     let wanted = |part| only.is_empty() || only.contains(&part);
     let directory = std::env::temp_dir().join(format!("dormouse-bench-{}", std::process::id()));
@@ -116,7 +118,7 @@ pub(crate) async fn run(dorm: &Path, images: &Path, only: &[Part], json_file: Op
     peer.clear();
     let ended = daemon.end().await;
     let _ = std::fs::remove_dir_all(&directory);
-    // What was measured before something failed is still worth reading.
+    // Print what was measured before a failure.
     print(&rows);
     if let Some(path) = json_file {
         write(&rows, path)?;
@@ -157,7 +159,7 @@ async fn measure(daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> {
         }
         touch(daemon, &id).await?;
         peer.touch(&bare)?;
-        // What one side leaves unwritten, as the peer does, is not to be paid by the other.
+        // One side must not pay for what the other, as the peer does, leaves unwritten.
         rustix::fs::sync();
         let began = Instant::now();
         daemon.post(&format!("/sandboxes/{id}/suspend"), json!({})).await?;
@@ -177,7 +179,7 @@ async fn measure(daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> {
     Ok(vec![create, exec, suspend, parked, evicted])
 }
 
-/// Ten children, all of which answer, beside ten restores one after another.
+/// Compares ten children, all of which answer, with ten restores one after another.
 async fn fork(daemon: &Daemon, peer: &Peer) -> Result<Row> {
     const CHILDREN: usize = 10;
     let mut row = Row::new("fork 256 MiB into 10, all answer", 0.6);
@@ -208,7 +210,7 @@ async fn fork(daemon: &Daemon, peer: &Peer) -> Result<Row> {
     Ok(row)
 }
 
-/// The first create of an image boots its template; that is not what is measured.
+/// The first create of an image boots its template, which is not to be measured.
 async fn warm(daemon: &Daemon) -> Result<()> {
     for round in 0..3 {
         let (id, _) = first_exec(daemon, 1000 + round).await?;
@@ -244,7 +246,7 @@ async fn resume(daemon: &Daemon, id: &str) -> Result<f64> {
     Ok(millis(began))
 }
 
-/// What the daemon itself uses while nothing happens.
+/// Returns what the daemon itself uses while it is idle.
 async fn idle(daemon: &Daemon) -> Result<String> {
     let pid = daemon.pid();
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("read the daemon's status")?;

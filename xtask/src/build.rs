@@ -1,4 +1,4 @@
-//! Building the program that users run, in the one profile that tests, demo and bench share.
+//! Builds the program that users run, with the one profile that tests, demo and bench share.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -7,10 +7,11 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::setup;
 
-/// Builds `dorm` and answers where it is.
+/// Builds `dorm` and returns its path.
 pub(crate) fn dorm() -> Result<PathBuf> {
-    eprintln!("build: cargo build --release --workspace (minutes when it is the first)");
-    // The whole workspace: a part of it would have other features, and everything would be built twice.
+    eprintln!("build: cargo build --release --workspace (the first build takes minutes)");
+    // The whole workspace: a part of it would have other features, so that everything would be
+    // built twice.
     cargo(&["build", "--release", "--workspace"])?;
     Ok(setup::target()?.join("release/dorm"))
 }

@@ -1,4 +1,5 @@
-//! `cargo xtask demo`: one real sandbox lives through every state with its memory intact, and the demo checks it.
+//! `cargo xtask demo`: takes one real sandbox through every state and checks that its memory is
+//! intact.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -30,14 +31,14 @@ pub(crate) async fn run(dorm: &Path, images: &Path) -> Result<()> {
     let log = std::env::temp_dir().join("dormouse-demo.log");
     let started = Instant::now();
     let daemon = Daemon::start(dorm, &directory, images, &log, &[])?;
-    eprintln!("demo: a daemon of its own runs at {} (log: {})", daemon.address(), log.display());
+    eprintln!("demo: its own daemon runs at {} (log: {})", daemon.address(), log.display());
     let mut demo = Demo { daemon, rows: Vec::new() };
     let lived = demo.live().await;
     demo.print();
     let ended = demo.daemon.end().await;
-    lived.context("the demo found something wrong")?;
-    ended.context("the demo could not be cleared away")?;
-    println!("Everything held. The whole demo took {:.1} s.", started.elapsed().as_secs_f64());
+    lived.context("the demo found an error")?;
+    ended.context("cannot clean up the demo")?;
+    println!("All checks passed. The demo took {:.1} s.", started.elapsed().as_secs_f64());
     Ok(())
 }
 
@@ -73,7 +74,7 @@ impl Demo {
         serde_json::from_str(&self.daemon.visit(id, PORT, "/").await?).context("the guest's answer")
     }
 
-    /// Once from parked, once from evicted.
+    /// Resumes once from parked, once from evicted.
     async fn suspend_and_resume(&mut self, id: &str, first: &Value) -> Result<()> {
         let mut before = first.clone();
         for evict in [false, true] {
@@ -116,10 +117,10 @@ impl Demo {
         let snapshot = self.daemon.post(&format!("/sandboxes/{id}/checkpoint"), json!({ "kind": "memory" })).await?;
         let view = self.daemon.get(&format!("/sandboxes/{id}")).await?;
         ensure!(view["state"] == "running", "after a snapshot the source is {}", view["state"]);
-        self.row("memory snapshot", &view, "source goes on", began);
+        self.row("memory snapshot", &view, "source continues", began);
         let began = Instant::now();
         let view = self.daemon.post(&format!("/sandboxes/{id}/terminate"), json!({})).await?;
-        self.row("terminate the source", &view, "nothing but the snapshot", began);
+        self.row("terminate the source", &view, "only the snapshot", began);
         text(&snapshot, "id")
     }
 
@@ -198,12 +199,13 @@ fn text(value: &Value, field: &str) -> Result<String> {
     value[field].as_str().map(str::to_owned).with_context(|| format!("no {field} in {value}"))
 }
 
-/// The same process, its memory, its deleted file and its job, and a counter that went on.
+/// Checks for the same process, its memory, its deleted file and its job, and a counter that
+/// continued.
 fn same_guest(before: &Value, after: &Value) -> Result<()> {
     for field in ["pid", "secret", "deleted_file"] {
         ensure!(before[field] == after[field], "{field} was {}, is {}", before[field], after[field]);
     }
-    ensure!(after["job"] == true, "the background job is gone");
+    ensure!(after["job"] == true, "the background job has ended");
     let (was, is) = (before["count"].as_u64(), after["count"].as_u64());
     if is < was || is.is_none() {
         bail!("the counter was at {was:?} and is at {is:?}");

@@ -1,9 +1,9 @@
-//! `cargo xtask fuzz`: builds the fuzzers in `fuzz/` with the flags that show them which lines are reached, on the stable
-//! compiler, and lets each at its reader for some time.
+//! `cargo xtask fuzz`: builds the fuzzers in `fuzz/` with coverage instrumentation, on the stable
+//! compiler, and runs each of them for some time.
 //!
 //! ```text
-//! fuzz/seeds/TARGET/      a few inputs that the project's own writers make; tests write and pass them
-//! target/fuzz/TARGET/     what was found to reach more, kept from run to run
+//! fuzz/seeds/TARGET/      a few inputs written by the project's own code; tests write and parse them
+//! target/fuzz/TARGET/     inputs that reach more code, kept between runs
 //! fuzz/found/TARGET-…     an input that breaks something
 //! ```
 
@@ -17,7 +17,7 @@ const TRIPLE: &str = "x86_64-unknown-linux-gnu";
 const FLAGS: &str = "--cfg fuzzing -Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
     -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \
     -Cllvm-args=-sanitizer-coverage-trace-compares -Ccodegen-units=1 -Cdebug-assertions -Coverflow-checks";
-/// More than any reader may need of memory, and of time for one input in seconds.
+/// More memory than any parser needs, and more seconds than it needs for one input.
 const MEMORY_MIB: u32 = 600;
 const TIME_MAX: u32 = 20;
 
@@ -26,7 +26,7 @@ pub(crate) fn run(root: &Path, minutes: u64, only: &[String]) -> Result<()> {
     let package = root.join("fuzz");
     let targets = targets(&package)?;
     if let Some(unknown) = only.iter().find(|name| !targets.contains(name)) {
-        bail!("there is no target '{unknown}': there are {}", targets.join(", "));
+        bail!("there is no target '{unknown}'; the targets are {}", targets.join(", "));
     }
     let built = root.join("target/fuzz-build");
     let status = Command::new(env!("CARGO"))
@@ -37,7 +37,7 @@ pub(crate) fn run(root: &Path, minutes: u64, only: &[String]) -> Result<()> {
         .status()
         .context("build the fuzzers")?;
     if !status.success() {
-        bail!("the fuzzers cannot be built: {status} (a C++ compiler is needed: `apt-get install g++`)");
+        bail!("cannot build the fuzzers: {status} (a C++ compiler is needed: `apt-get install g++`)");
     }
     let mut broken = Vec::new();
     for target in targets.iter().filter(|target| only.is_empty() || only.contains(target)) {
@@ -48,7 +48,7 @@ pub(crate) fn run(root: &Path, minutes: u64, only: &[String]) -> Result<()> {
     }
     match broken.as_slice() {
         [] => Ok(()),
-        broken => bail!("something breaks {}: what does is in fuzz/found", broken.join(", ")),
+        broken => bail!("found failures of {}: the inputs are in fuzz/found", broken.join(", ")),
     }
 }
 
@@ -63,13 +63,13 @@ fn targets(package: &Path) -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// Lets one fuzzer at its reader. Answers whether nothing broke.
+/// Runs one fuzzer. Returns whether it found no failure.
 fn one(root: &Path, target: &str, program: &Path, minutes: u64) -> Result<bool> {
     let make = |path: &Path| fs::create_dir_all(path).with_context(|| format!("make {}", path.display()));
     let (corpus, found) = (root.join("target/fuzz").join(target), root.join("fuzz/found"));
     make(&corpus)?;
     make(&found)?;
-    // Thousands of small trees a second: in memory, where that is possible.
+    // The fuzzer writes thousands of small trees per second: in memory, if possible.
     let memory = Path::new("/dev/shm");
     let place = if memory.is_dir() { memory.to_owned() } else { std::env::temp_dir() };
     let place = tempfile::Builder::new().prefix("dormouse-fuzz-").tempdir_in(place).context("make a directory")?;

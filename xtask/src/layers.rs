@@ -1,5 +1,6 @@
-//! The shape of the code, checked: arrows between crates point inward only, modules are named by their file, and the map
-//! names every crate and nothing that is gone. Rules for text are in [`crate::tidy`].
+//! Checks the structure of the code: dependencies between crates point inward only, modules are named
+//! by their file, and the map names every crate and nothing that does not exist. Rules for text are in
+//! [`crate::tidy`].
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,8 @@ use serde_json::Value;
 
 use crate::skips;
 
-/// Each crate and its ring. A crate may only depend on crates of a lower ring, or those named beside it.
+/// Each crate and its ring. A crate may depend only on crates of a lower ring, or on those named
+/// beside it.
 const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-lifecycle", 0, &[]),
     ("dorm-steps", 0, &[]),
@@ -70,13 +72,14 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         for line in &wrong {
             eprintln!("layers: {line}");
         }
-        bail!("{} violations of the code's shape", wrong.len());
+        bail!("{} violations of the code's structure", wrong.len());
     }
-    println!("layers: {} crates, {} files, no violation", packages.len(), files.len());
+    println!("layers: {} crates, {} files, no violations", packages.len(), files.len());
     Ok(())
 }
 
-/// Workspace packages and those of them each one depends on outside its tests.
+/// Returns the workspace packages, each with the workspace packages that it depends on outside its
+/// tests.
 fn packages(root: &Path) -> Result<BTreeMap<String, Vec<String>>> {
     let output = Command::new(env!("CARGO"))
         .args(["metadata", "--format-version", "1", "--no-deps", "--offline"])
@@ -114,7 +117,7 @@ fn arrows(packages: &BTreeMap<String, Vec<String>>, wrong: &mut Vec<String>) {
     }
     for (name, _, _) in RINGS {
         if !packages.contains_key(*name) {
-            wrong.push(format!("xtask/src/layers.rs names {name}, which is not there"));
+            wrong.push(format!("xtask/src/layers.rs names {name}, which does not exist"));
         }
     }
 }
@@ -138,7 +141,7 @@ fn module_files(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
     }
 }
 
-/// What is shipped is never built with the faults that the simulator must find.
+/// Checks that nothing shipped is built with the faults that the simulator must find.
 fn planted(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
     for package in ["dorm", "dorm-agent"] {
         let output = Command::new(env!("CARGO"))
@@ -167,7 +170,7 @@ fn map(root: &Path, packages: &BTreeMap<String, Vec<String>>, wrong: &mut Vec<St
     for word in text.split('`').skip(1).step_by(2) {
         let is_crate = word.starts_with("dorm-") && word.chars().all(|c| c.is_ascii_lowercase() || c == '-');
         if is_crate && !packages.contains_key(word) {
-            wrong.push(format!("ARCHITECTURE.md names {word}, which is not there"));
+            wrong.push(format!("ARCHITECTURE.md names {word}, which does not exist"));
         }
     }
     Ok(())
@@ -179,7 +182,7 @@ fn named_files(root: &Path, page: &str, wrong: &mut Vec<String>) -> Result<()> {
     for word in text.split('`').skip(1).step_by(2) {
         let is_path = word.ends_with(".rs") && word.contains('/');
         if is_path && !root.join(word).exists() {
-            wrong.push(format!("{page} names {word}, which is not there"));
+            wrong.push(format!("{page} names {word}, which does not exist"));
         }
     }
     Ok(())

@@ -1,6 +1,6 @@
-//! `cargo xtask`: what a developer of Dormouse does with this repository, besides building it.
+//! `cargo xtask`: the tasks of a developer of Dormouse in this repository, besides building it.
 //!
-//! Each subcommand is a module of its name. This file only lists them.
+//! Each subcommand is a module of the same name. This file only lists them.
 
 mod bench;
 mod build;
@@ -32,13 +32,13 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Install what the host lacks and prepare the base image. Quick when nothing is to do.
+    /// Install what the host lacks and prepare the base image. Fast if there is nothing to do.
     Setup,
-    /// Set up, build, and let one real sandbox live through every state, checked and timed.
+    /// Set up, build, and take one real sandbox through every state, with checks and times.
     Demo,
     /// Set up, build, and prove on this host that nothing is lost: see `dorm prove`.
     Prove {
-        /// Given to `dorm prove`.
+        /// Options for `dorm prove`.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
@@ -48,28 +48,30 @@ enum Command {
         #[arg(long, value_name = "COMMIT")]
         base: Option<String>,
     },
-    /// Set up, build, and pass every check and test.
+    /// Set up, build, and run every check and test.
     Test {
-        /// Only tests whose names contain this.
+        /// Only tests whose names contain this text.
         filter: Option<String>,
     },
-    /// Tell histories of the simulator: `--seed S` for one, `--minutes N` for as many as fit. `--help` for the rest.
+    /// Run the simulator: `--seed S` for one run, `--minutes N` for as many as fit. `--help` shows
+    /// the other options.
     #[command(disable_help_flag = true)]
     Sim {
-        /// What the simulator is told.
+        /// Options for the simulator.
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         arguments: Vec<String>,
     },
-    /// Let fuzzers at the readers of archives, manifests and names: see `fuzz/`. Needs a C++ compiler.
+    /// Run the fuzzers of the parsers of archives, manifests and names: see `fuzz/`. Needs a C++
+    /// compiler.
     Fuzz {
-        /// How long each is let at it.
+        /// How long to run each fuzzer.
         #[arg(long, default_value_t = 10)]
         minutes: u64,
-        /// Only this one; more than once for several.
+        /// Only this target; may be given several times.
         #[arg(long, value_name = "TARGET")]
         only: Vec<String>,
     },
-    /// Check the shape of the code.
+    /// Check the structure of the code.
     Layers,
     /// Check words, lengths, links and numbers in text. DORM_UPDATE=1 lowers what is still allowed in .config/tidy.txt.
     Tidy {
@@ -79,7 +81,7 @@ enum Command {
     },
     /// Build what is shipped: an archive and a Debian package in target/dist.
     Dist,
-    /// Compare with bare runsc, in the same run.
+    /// Compare with bare runsc in the same run.
     Bench {
         /// Measure only these parts.
         #[arg(long, value_name = "PART", value_delimiter = ',')]

@@ -7,13 +7,13 @@ use anyhow::{Context as _, Result, bail};
 
 use crate::setup::Environment;
 
-/// Proves, with `options` for `dorm prove`.
+/// Runs the proof, with `options` for `dorm prove`.
 pub(crate) fn run(dorm: &Path, environment: &Environment, options: &[String]) -> Result<()> {
     let mut command = Command::new(dorm);
     command.args(["prove", "--images"]).arg(&environment.images).arg("--runsc").arg(&environment.runsc).args(options);
     let status = command.status().with_context(|| format!("run {}", dorm.display()))?;
     if !status.success() {
-        bail!("the proof does not hold: {status}");
+        bail!("the proof failed: {status}");
     }
     Ok(())
 }

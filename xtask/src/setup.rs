@@ -1,7 +1,8 @@
 //! Prepares a host for tests, demo and benchmarks: packages, the test runner, and a base image.
 //!
-//! Everything may be repeated and is quick when nothing is to do; two set-ups at once wait for each other. Talk goes
-//! to stderr. It knows Debian 12; elsewhere it says what to install by hand.
+//! Every step can be repeated and is fast if there is nothing to do; two set-ups at the same time
+//! wait for each other. Messages go to standard error. It knows Debian 12; on other systems it says
+//! what to install by hand.
 
 mod base;
 mod mirror;
@@ -16,16 +17,17 @@ use anyhow::{Context, Result, bail};
 use dorm_pool::Pool;
 pub(crate) use process::find;
 
-/// Where the parts of a prepared host are.
+/// The paths of a prepared host.
 #[derive(Clone, Debug)]
 pub(crate) struct Environment {
     /// The repository.
     pub(crate) root: PathBuf,
     /// Cargo's target directory.
     pub(crate) target: PathBuf,
-    /// Ours in it: base image, logs, data of tests.
+    /// The directory of xtask in it: base image, logs, data of tests.
     pub(crate) work: PathBuf,
-    /// The images directory that all tests and the demo share. Holds an image with the tag `base`.
+    /// The images directory that all tests and the demo share. It contains an image with the tag
+    /// `base`.
     pub(crate) images: PathBuf,
     /// The digest of the base image.
     pub(crate) base: String,
@@ -35,10 +37,11 @@ pub(crate) struct Environment {
     pub(crate) runsc: PathBuf,
 }
 
-/// Runs the set-up and prints where things are.
+/// Runs the set-up and prints the paths.
 ///
 /// # Errors
-/// Whatever is missing and cannot be had, with what to do.
+///
+/// If something is missing and cannot be installed, with what to do.
 pub(crate) fn run() -> Result<()> {
     let environment = ensure()?;
     ensure_tools(&environment)?;
@@ -53,10 +56,11 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Makes sure that everything is there.
+/// Ensures that everything is there.
 ///
 /// # Errors
-/// Whatever is missing and cannot be had, with what to do.
+///
+/// If something is missing and cannot be installed, with what to do.
 pub(crate) fn ensure() -> Result<Environment> {
     if fs::metadata("/proc/self").context("look at /proc/self")?.uid() != 0 {
         bail!(
@@ -80,7 +84,7 @@ pub(crate) fn ensure() -> Result<Environment> {
     Ok(Environment { root, target, work, images, base, base_tar, runsc })
 }
 
-/// Makes sure that there is an image in which projects can be built, with the tag `tools`.
+/// Ensures that there is an image in which projects can be built, with the tag `tools`.
 ///
 /// # Errors
 /// As [`ensure`].
@@ -101,41 +105,43 @@ pub(crate) fn ensure_runner() -> Result<()> {
     packages::ensure_nextest(&work.join("setup.log"))
 }
 
-/// The repository.
+/// Returns the path of the repository.
 pub(crate) fn root() -> Result<PathBuf> {
     Ok(Path::new(env!("CARGO_MANIFEST_DIR")).parent().context("xtask is not in a repository")?.to_owned())
 }
 
-/// Cargo's target directory.
+/// Returns Cargo's target directory.
 pub(crate) fn target() -> Result<PathBuf> {
     let root = root()?;
     Ok(std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root.join("target"), |set| root.join(set)))
 }
 
-/// Imports an image, unless it is there.
+/// Imports an image, unless it exists.
 fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBuf, String)> {
     let runtime = tokio::runtime::Builder::new_current_thread().build().context("start a runtime")?;
     let mut images = work.join("images");
-    let mut pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+    let mut pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
     if let Some(closed) = pool.closed_to_guests() {
-        // A repository in a home directory, say /root: engines with guest ids could not reach the image.
+        // The repository may be in a home directory such as /root, where engines with guest ids
+        // could not reach the image.
         images = PathBuf::from("/var/lib/dormouse-test/images");
-        say(&format!("{} lets no guest pass, so images go to {}", closed.display(), images.display()));
-        pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+        say(&format!("guests cannot pass through {}, so images are stored in {}", closed.display(), images.display()));
+        pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
     }
-    // The digest is that of the archive's content, which only unpacking would tell: so it is noted beside it.
+    // The digest is that of the archive's content, which only unpacking would reveal, so it is
+    // noted beside the archive.
     let note = tar.with_extension("digest");
     if let Ok(noted) = fs::read_to_string(&note)
         && let Ok(image) = runtime.block_on(pool.resolve(recipe.name))
         && image.digest.as_str() == noted.trim_end()
     {
-        // One of an earlier version has other host ids, and gets those of now.
+        // An image of an earlier version has other host ids, and gets the current ones.
         match runtime.block_on(pool.owned_image(&image.digest)) {
             Ok(image) => return Ok((images, image.digest.to_string())),
             Err(error) => {
-                say(&format!("{error}: they are made anew"));
+                say(&format!("{error}: creating them again"));
                 fs::remove_dir_all(&images).with_context(|| format!("remove {}", images.display()))?;
-                pool = Pool::open(&work.join("data"), &images).context("open the pool")?;
+                pool = Pool::open(&work.join("data"), &images).context("open the storage")?;
             }
         }
     }
@@ -150,7 +156,7 @@ fn ensure_image(recipe: base::Recipe, work: &Path, tar: &Path) -> Result<(PathBu
     Ok((images, image.digest.to_string()))
 }
 
-/// One set-up at a time. The lock goes with the process.
+/// Only one set-up runs at a time. The lock ends with the process.
 fn lock(path: &Path) -> Result<File> {
     let file = File::create(path).with_context(|| format!("open {}", path.display()))?;
     if file.try_lock().is_err() {

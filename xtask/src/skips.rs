@@ -1,10 +1,11 @@
-//! Which tests may be skipped, and that there is no other way to skip one: `.config/skips.txt` and `dorm-skip`.
+//! Checks which tests may be skipped, and that none is skipped in another way: `.config/skips.txt`
+//! and `dorm-skip`.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 
-/// The names of the tests that may be skipped, as `DORM_ALLOW_SKIP` takes them.
+/// Returns the names of the tests that may be skipped, in the form of `DORM_ALLOW_SKIP`.
 pub(crate) fn allowed(root: &Path) -> Result<String> {
     let path = root.join(".config/skips.txt");
     let text = std::fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
@@ -21,7 +22,8 @@ pub(crate) fn allowed(root: &Path) -> Result<String> {
     Ok(names.join(","))
 }
 
-/// Tests that are skipped in another way than by `dorm-skip`, and names of `.config/skips.txt` that no test has.
+/// Returns tests that are skipped without `dorm-skip`, and names in `.config/skips.txt` that are no
+/// test.
 pub(crate) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> Result<()> {
     let mut unknown: Vec<String> =
         allowed(root)?.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect();
@@ -34,7 +36,7 @@ pub(crate) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> 
         }
         unknown.retain(|test| !text.contains(&format!("fn {}(", test.rsplit("::").next().unwrap_or(test))));
     }
-    wrong.extend(unknown.into_iter().map(|test| format!(".config/skips.txt names {test}, which is no test")));
+    wrong.extend(unknown.into_iter().map(|test| format!(".config/skips.txt names {test}, which is not a test")));
     Ok(())
 }
 

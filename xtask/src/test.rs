@@ -1,4 +1,4 @@
-//! `cargo xtask test`: every check and every test, in the order in which a mistake is found soonest.
+//! `cargo xtask test`: runs every check and every test, in the order that finds a mistake soonest.
 
 use std::process::Command;
 
@@ -7,7 +7,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::build::cargo;
 use crate::{check, setup, skips};
 
-/// Runs all of it, or only the tests whose names contain `filter`.
+/// Runs everything, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
     setup::ensure_tools(&environment)?;
@@ -28,8 +28,9 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         bail!("tests failed");
     }
     if filter.is_none() {
-        // Only the simulator and one edge, since nothing that is shipped may ever be built with planted faults.
-        eprintln!("test: planted faults are found");
+        // Only the simulator and one edge, since nothing that is shipped may ever be built with
+        // planted faults.
+        eprintln!("test: checking that planted faults are found");
         let planted = ["--features", "planted-bugs", "-E", "test(planted)", "--success-output", "final"];
         for package in ["dorm-sim", "dorm-api"] {
             cargo(&[&["nextest", "run", "--release", "-p", package, "--no-fail-fast"][..], &planted].concat())?;

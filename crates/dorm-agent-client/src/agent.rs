@@ -1,4 +1,4 @@
-//! The handle, and the calls about the sandbox as a whole.
+//! The handle, and the calls that concern the whole sandbox.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,21 +11,23 @@ use crate::connection::{Connection, Outgoing};
 use crate::dial::DialedStream;
 use crate::error::AgentError;
 
-/// A connection to the agent inside one sandbox. Clones share it; it ends with the last of them and of the streams
-/// that came from it. What runs inside goes on.
+/// A connection to the agent in one sandbox. Clones share it; it ends when the last of them and of
+/// their streams is dropped. Processes in the sandbox continue.
 ///
-/// Every call may be given up by dropping its future; whether it took effect is then not known.
+/// Every call can be cancelled by dropping its future; it is then unknown whether it took effect.
 #[derive(Clone, Debug)]
 pub struct Agent {
     connection: Arc<Connection>,
 }
 
 impl Agent {
-    /// Says to the agent that a new host is here and waits for its answer; calls of the host before are given up,
-    /// processes live on. `generation` is what the host believes the sandbox's generation to be.
+    /// Connects to the agent as a new host, and waits for its answer. Calls of an earlier host are
+    /// cancelled; processes continue. `generation` is the sandbox's generation as known to the
+    /// host.
     ///
     /// # Errors
-    /// [`AgentError::Closed`], [`AgentError::Protocol`], [`AgentError::Version`]. There is no time limit.
+    /// [`AgentError::Closed`], [`AgentError::Protocol`], [`AgentError::Version`]. There is no time
+    /// limit.
     pub async fn connect<T>(stream: T, generation: u64) -> Result<Self, AgentError>
     where
         T: AsyncRead + AsyncWrite + Send + Unpin + 'static,
@@ -33,22 +35,23 @@ impl Agent {
         Ok(Self { connection: Arc::new(Connection::open(stream, generation).await?) })
     }
 
-    /// The generation that the agent was last told by [`Agent::resumed`] when this connection began; 0 before the
-    /// first.
+    /// Returns the generation of the last [`Agent::resumed`] before this connection; 0 if there was
+    /// none.
     pub fn generation_at_connect(&self) -> u64 {
         self.connection.hello().generation
     }
 
-    /// The agent's process id inside: 1 in a sandbox.
+    /// Returns the agent's process ID in the sandbox: 1.
     pub fn pid(&self) -> u32 {
         self.connection.hello().pid
     }
 
-    /// Gives the sandbox its identity for this run; also after its first start. Ends a quiet begun by
-    /// [`Agent::quiesce`]. Returns when the programs in `/etc/dormouse/on-resume.d` have ended, after 10 s at most.
+    /// Tells the sandbox its identity for this run, including the first one. Ends a quiet period of
+    /// [`Agent::quiesce`]. Returns when the programs in `/etc/dormouse/on-resume.d` have ended,
+    /// after at most 10 s.
     ///
     /// # Errors
-    /// [`AgentError::Other`] when the generation file cannot be written.
+    /// [`AgentError::Other`] if the generation file cannot be written.
     pub async fn resumed(&self, identity: &Identity) -> Result<Resumed, AgentError> {
         let mut channel = Channel::open(&self.connection, &Request::Resumed(identity.clone()), Outgoing::Continue)?;
         match channel.answer().await? {
@@ -57,8 +60,9 @@ impl Agent {
         }
     }
 
-    /// Makes the stream quiet: when this returns, no frame is cut and neither side sends anything, until
-    /// [`Agent::go_on`], [`Agent::resumed`] or a new connection. Calls made in between wait for that.
+    /// Makes the stream quiet: when this returns, no frame is partially sent, and neither side
+    /// sends anything until [`Agent::go_on`], [`Agent::resumed`] or a new connection. Calls made in
+    /// between wait.
     ///
     /// # Errors
     /// [`AgentError::Closed`].
@@ -67,7 +71,7 @@ impl Agent {
         self.done(&mut channel).await
     }
 
-    /// Ends a quiet, in the same run. Otherwise asks the agent for a sign of life.
+    /// Ends a quiet period within the same run. Otherwise it is a ping.
     ///
     /// # Errors
     /// [`AgentError::Closed`].
@@ -76,7 +80,7 @@ impl Agent {
         self.done(&mut channel).await
     }
 
-    /// Asks the agent for a sign of life. Waits while it is quiet.
+    /// Pings the agent. Waits during a quiet period.
     ///
     /// # Errors
     /// [`AgentError::Closed`].
@@ -84,10 +88,10 @@ impl Agent {
         self.do_it(&Request::Ping).await
     }
 
-    /// What the sandbox uses, as it sees it itself.
+    /// Returns the resource usage of the sandbox, as measured inside.
     ///
     /// # Errors
-    /// [`AgentError::Other`] when the sandbox's `/proc` cannot be read.
+    /// [`AgentError::Other`] if the sandbox's `/proc` cannot be read.
     pub async fn metrics(&self) -> Result<Metrics, AgentError> {
         let (answer, channel) = self.ask(&Request::Metrics).await?;
         match answer {
@@ -96,35 +100,41 @@ impl Agent {
         }
     }
 
-    /// The process with the most memory, as its id inside; never the agent itself. `None` also when it cannot be told.
+    /// Returns the process that uses the most memory, by its ID in the sandbox; never the agent
+    /// itself. `None` also if the agent fails to answer.
     pub async fn greediest(&self) -> Option<u32> {
         match self.ask(&Request::Greediest).await {
             Ok((Answer::Greediest(pid), _)) => pid,
             Ok(_) => None,
             Err(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "the agent does not know the greediest");
+                tracing::debug!(
+                    error = &error as &dyn std::error::Error,
+                    "the agent cannot name the process that uses the most memory"
+                );
                 None
             }
         }
     }
 
-    /// Makes volumes appear at these paths and at no others.
+    /// Mounts volumes at these paths and at no others.
     ///
     /// # Errors
-    /// [`AgentError::MountBusy`] with [`Busy::Refuse`]; [`AgentError::Other`] for a path that cannot be.
+    /// [`AgentError::MountBusy`] with [`Busy::Refuse`]; [`AgentError::Other`] for an unusable path.
     pub async fn mount(&self, mounts: Vec<GuestMount>, busy: Busy) -> Result<(), AgentError> {
         self.do_it(&Request::Mount { mounts, busy }).await
     }
 
-    /// Gives every program that has a deleted file of a volume open a copy of it on the sandbox's own disk.
+    /// Replaces every open deleted file of a volume by a copy on the sandbox's own disk, in every
+    /// program.
     ///
     /// # Errors
-    /// [`AgentError::Other`], which names the file, where that cannot be; the program goes on as it was.
+    /// [`AgentError::Other`], which names the file, if that is not possible; the program then
+    /// continues unchanged.
     pub async fn exchange_deleted(&self) -> Result<(), AgentError> {
         self.do_it(&Request::ExchangeDeleted).await
     }
 
-    /// Looks a user up in the sandbox's own user list.
+    /// Finds a user in the sandbox's own user list.
     ///
     /// # Errors
     /// [`AgentError::NoUser`].
@@ -139,17 +149,17 @@ impl Agent {
     /// Connects to a TCP port on the sandbox's loopback, IPv4 first. Needs no network.
     ///
     /// # Errors
-    /// [`AgentError::Refused`] when nobody listens there.
+    /// [`AgentError::Refused`] if no process listens there.
     pub async fn dial(&self, port: u16) -> Result<DialedStream, AgentError> {
         Ok(DialedStream::new(self.follow(&Request::Dial { port }).await?))
     }
 
-    /// Whether anything has come from the agent in the last `time`.
+    /// Returns whether anything has arrived from the agent within the last `time`.
     pub fn was_heard_within(&self, time: Duration) -> bool {
         self.connection.heard().elapsed() <= time
     }
 
-    /// Whether both are handles to one connection.
+    /// Returns whether both are handles to the same connection.
     pub fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.connection, &other.connection)
     }
@@ -159,12 +169,13 @@ impl Agent {
         self.connection.closed().await;
     }
 
-    /// Whether the stream has ended.
+    /// Returns whether the connection has ended.
     pub fn is_closed(&self) -> bool {
         self.connection.is_closed()
     }
 
-    /// Ends the connection for every holder of a handle: their calls and streams end with [`AgentError::Closed`].
+    /// Ends the connection for all handles: their calls and streams end with
+    /// [`AgentError::Closed`].
     pub fn close(&self) {
         self.connection.close();
     }
@@ -174,19 +185,19 @@ impl Agent {
         Channel::open(&self.connection, request, Outgoing::Frames)
     }
 
-    /// Asks and waits for the answer.
+    /// Sends a request and waits for the answer.
     pub(crate) async fn ask(&self, request: &Request) -> Result<(Answer, Channel), AgentError> {
         let mut channel = self.open(request)?;
         Ok((channel.answer().await?, channel))
     }
 
-    /// Asks for something that is answered without a value.
+    /// Sends a request that is answered without a value.
     pub(crate) async fn do_it(&self, request: &Request) -> Result<(), AgentError> {
         let mut channel = self.open(request)?;
         self.done(&mut channel).await
     }
 
-    /// Asks for a stream.
+    /// Sends a request that is answered with a stream.
     pub(crate) async fn follow(&self, request: &Request) -> Result<Channel, AgentError> {
         match self.ask(request).await? {
             (Answer::Follows, channel) => Ok(channel),
@@ -202,7 +213,7 @@ impl Agent {
     }
 }
 
-/// The agent answered something else than was asked.
+/// Returns the error for an answer that does not fit the request.
 pub(crate) fn wrong(channel: &Channel, answer: &Answer) -> AgentError {
-    channel.unexpected(&format!("the wrong answer {answer:?}"))
+    channel.unexpected(&format!("an unexpected answer {answer:?}"))
 }

@@ -1,4 +1,4 @@
-//! One call: its request, its answer, and what streams behind it.
+//! One call: its request, its answer, and the stream that follows.
 
 use std::future::poll_fn;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::credit::Credit;
 use crate::error::AgentError;
 use crate::inbox::{Bounds, Inbox, Incoming};
 
-/// One call on a connection. Dropping it before its end tells the agent to give it up.
+/// One call on a connection. Dropping it before its end cancels the call.
 #[derive(Debug)]
 pub(crate) struct Channel {
     id: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     credit: Arc<Credit>,
 }
 
-/// What follows a file's description.
+/// What follows the description of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Behind {
     Nothing,
@@ -47,7 +47,7 @@ enum Stage {
     Over,
 }
 
-/// One thing from a stream.
+/// One item of a stream.
 #[derive(Debug)]
 pub(crate) enum Item {
     Data(Bytes),
@@ -55,7 +55,7 @@ pub(crate) enum Item {
 }
 
 impl Channel {
-    /// Opens a channel with a request. `as_outgoing` decides how it passes a quiet agent.
+    /// Opens a channel with a request. `as_outgoing` determines how it is sent to a quiet agent.
     pub(crate) fn open(
         connection: &Arc<Connection>,
         request: &Request,
@@ -83,7 +83,7 @@ impl Channel {
             None => Err(self.over()),
             Some(Incoming::Answer(answer)) => {
                 let answer: Result<Answer, Failure> = serde_json::from_slice(&answer)
-                    .map_err(|error| self.connection.give_up(&format!("an answer: {error}")))?;
+                    .map_err(|error| self.connection.give_up(&format!("an invalid answer: {error}")))?;
                 let streams = match &answer {
                     Ok(Answer::Follows) => true,
                     Ok(Answer::Stat(_)) => self.behind == Behind::Contents,
@@ -94,11 +94,11 @@ impl Channel {
                 }
                 Ok(answer?)
             }
-            Some(_) => Err(self.connection.give_up("a stream before its answer")),
+            Some(_) => Err(self.connection.give_up("stream data before the answer")),
         }
     }
 
-    /// The next thing of the stream; `None` at its good end.
+    /// Returns the next item of the stream; `None` at its regular end.
     pub(crate) fn poll_item(&mut self, context: &mut Context<'_>) -> Poll<Option<Result<Item, AgentError>>> {
         if self.stage == Stage::Over {
             return Poll::Ready(None);
@@ -112,7 +112,7 @@ impl Channel {
             Some(Incoming::Event(event)) => {
                 self.consume(u32::try_from(event.len()).unwrap_or(u32::MAX));
                 let event = serde_json::from_slice(&event).map(Item::Event);
-                Some(event.map_err(|error| self.connection.give_up(&format!("an event: {error}"))))
+                Some(event.map_err(|error| self.connection.give_up(&format!("an invalid event: {error}"))))
             }
             Some(Incoming::End(end)) => {
                 self.stage = Stage::Over;
@@ -122,7 +122,7 @@ impl Channel {
                         self.credit.close();
                         Some(Err(failure.into()))
                     }
-                    Err(error) => Some(Err(self.connection.give_up(&format!("an end: {error}")))),
+                    Err(error) => Some(Err(self.connection.give_up(&format!("an invalid end of a stream: {error}")))),
                 }
             }
             Some(Incoming::Answer(_)) => Some(Err(self.connection.give_up("two answers to one request"))),
@@ -130,24 +130,24 @@ impl Channel {
         Poll::Ready(item)
     }
 
-    /// How many bytes of the stream were taken so far.
+    /// Returns how many bytes of the stream have been taken so far.
     pub(crate) fn taken(&self) -> u64 {
         self.taken
     }
 
-    /// The sending half.
+    /// Returns the sending half.
     pub(crate) fn sender(&self) -> Sender {
         Sender { id: self.id, connection: Arc::clone(&self.connection), credit: Arc::clone(&self.credit) }
     }
 
-    /// Says that nothing more comes from here.
+    /// Announces the end of the data from this side.
     pub(crate) fn send_end(&self, end: &End) {
         // An `End` without a failure always has a JSON form.
         let message = serde_json::to_vec(end).unwrap_or_default();
         self.connection.send(Outgoing::Frames(encoded(Kind::End, self.id, &message)));
     }
 
-    /// The stream ended although it should not have.
+    /// Closes the connection because of an unexpected item.
     pub(crate) fn unexpected(&self, what: &str) -> AgentError {
         self.connection.give_up(what)
     }
@@ -169,8 +169,8 @@ impl Channel {
 }
 
 impl Sender {
-    /// Sends as many of the bytes as credit allows, at least one; answers how many. `None` when nothing can be sent
-    /// any more.
+    /// Sends as many of the bytes as credit allows, at least one, and returns how many. `None` if
+    /// nothing can be sent any more.
     pub(crate) fn poll_send(&self, context: &mut Context<'_>, bytes: &[u8]) -> Poll<Option<usize>> {
         if bytes.is_empty() {
             return Poll::Ready(Some(0));

@@ -1,4 +1,5 @@
-//! The stream itself: one task writes it, one reads it and hands each frame to its channel.
+//! The connection: one task writes to the stream, another one reads from it and passes each frame
+//! to its channel.
 //!
 //! The reader never waits for a caller: see [`Inbox`].
 
@@ -20,23 +21,23 @@ use crate::inbox::{Bounds, Inbox};
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// How many times the agent is given credit without reading of it: it may have been given twice for each channel.
+/// How many credit frames the agent may leave unread: up to two for each channel.
 const CREDITS_UNREAD_MAX: usize = 4 * 1024;
 
-/// What goes out.
+/// Outgoing frames.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
-    /// As soon as possible; held back while the agent is quiesced.
+    /// Sent as soon as possible; held back while the agent is quiet.
     Frames(Vec<u8>),
     /// The same, with credit.
     Credit(Vec<u8>),
-    /// Then nothing, until the next `Continue`.
+    /// Followed by nothing until the next `Continue`.
     Quiesce(Vec<u8>),
-    /// Ends the quiet.
+    /// Ends the quiet period.
     Continue(Vec<u8>),
 }
 
-/// A living connection. Dropping the last handle ends it.
+/// An open connection. Dropping the last handle ends it.
 #[derive(Debug)]
 pub(crate) struct Connection {
     shared: Arc<Shared>,
@@ -50,9 +51,9 @@ pub(crate) struct Connection {
 struct Shared {
     table: Mutex<Table>,
     closed: CancellationToken,
-    /// When anything came in last.
+    /// When anything was last received.
     heard: Mutex<Instant>,
-    /// How many frames with credit are not written yet.
+    /// How many credit frames are not written yet.
     credits: AtomicUsize,
 }
 
@@ -84,14 +85,15 @@ impl Connection {
         getrandom::fill(&mut nonce.0).map_err(|error| failed(io::Error::other(error)))?;
         let (mut reading, mut writing) = tokio::io::split(stream);
         let mut decoder = Decoder::for_host(nonce);
-        // The agent may have to get rid of old bytes before it can read: both directions must move.
+        // The agent may have to write old bytes before it can read, so both directions must
+        // progress.
         let say = async {
             writing.write_all(&frame::resync(&Resync { nonce, generation, version: VERSION })).await?;
             writing.flush().await
         };
         let ((), hello) = tokio::try_join!(say, listen(&mut reading, &mut decoder)).map_err(failed)?;
         let hello: Hello = serde_json::from_slice(hello.get(nonce.0.len()..).unwrap_or_default())
-            .map_err(|error| AgentError::Protocol(format!("its hello: {error}")))?;
+            .map_err(|error| AgentError::Protocol(format!("an invalid hello: {error}")))?;
         if hello.version != VERSION {
             return Err(AgentError::Version { agent: hello.version, host: VERSION });
         }
@@ -116,7 +118,7 @@ impl Connection {
         self.shared.closed.cancelled().await;
     }
 
-    /// When anything came from the agent last.
+    /// Returns when anything was last received from the agent.
     pub(crate) fn heard(&self) -> Instant {
         *self.shared.heard.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -129,7 +131,7 @@ impl Connection {
         self.shared.closed.cancel();
     }
 
-    /// A fresh channel.
+    /// Adds a new channel.
     pub(crate) fn add(&self, bounds: Bounds) -> Result<(u32, Arc<Inbox>, Arc<Credit>), AgentError> {
         let mut table = self.shared.lock();
         if table.end.is_some() || self.shared.closed.is_cancelled() {
@@ -145,22 +147,23 @@ impl Connection {
         self.shared.lock().entries.remove(&id);
     }
 
-    /// Queues frames. When the connection has ended they go nowhere; the channel's receiver tells.
+    /// Queues frames. After the end of the connection they are dropped; the channel's receiver
+    /// reports it.
     pub(crate) fn send(&self, outgoing: Outgoing) {
         if matches!(outgoing, Outgoing::Credit(_))
             && self.shared.credits.fetch_add(1, Ordering::Relaxed) >= CREDITS_UNREAD_MAX
         {
-            self.shared.end(Reason::Nonsense("a flood, and reads nothing".to_owned()));
+            self.shared.end(Reason::Nonsense("too much data without reading any".to_owned()));
         }
         drop(self.outgoing.send(outgoing));
     }
 
-    /// Why nothing more comes.
+    /// Returns why nothing more arrives.
     pub(crate) fn error(&self) -> AgentError {
         self.shared.lock().error()
     }
 
-    /// Gives the connection up because of what the agent said.
+    /// Closes the connection because of a protocol violation.
     pub(crate) fn give_up(&self, reason: &str) -> AgentError {
         let reason = legible(reason);
         self.shared.end(Reason::Nonsense(reason.clone()));
@@ -187,11 +190,11 @@ impl Shared {
         self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Wakes everybody who waits for something of this connection.
+    /// Wakes all tasks that wait for this connection.
     fn end(&self, reason: Reason) {
         let mut table = self.lock();
         table.end.get_or_insert(reason);
-        // In their order, so that those who wait are always woken in the same one.
+        // In the order of their IDs, so that waiting tasks are always woken in the same order.
         while let Some((_, entry)) = table.entries.pop_first() {
             entry.credit.close();
             entry.inbox.close();
@@ -203,23 +206,23 @@ impl Shared {
     fn dispatch(&self, frame: Frame) -> Result<(), String> {
         let (inbox, credit) = match self.lock().entries.get(&frame.channel) {
             Some(entry) => (Arc::clone(&entry.inbox), Arc::clone(&entry.credit)),
-            // The caller may have dropped its channel just now.
+            // The caller may have just dropped its channel.
             None => return Ok(()),
         };
         match frame.kind {
             Kind::Credit => {
-                let bytes = frame.payload.try_into().map_err(|_| "credit without a number".to_owned())?;
+                let bytes = frame.payload.try_into().map_err(|_| "a credit frame without a number".to_owned())?;
                 credit.add(u32::from_le_bytes(bytes))
             }
             Kind::Answer | Kind::Data | Kind::Event | Kind::End => inbox.put(frame),
             Kind::Resync | Kind::Hello | Kind::Request | Kind::Cancel => {
-                Err(format!("a frame of kind {:?}", frame.kind))
+                Err(format!("an unexpected frame of kind {:?}", frame.kind))
             }
         }
     }
 }
 
-/// Reads until the agent's hello, and answers its payload.
+/// Reads until the agent's hello, and returns its payload.
 async fn listen(reading: &mut (impl AsyncRead + Unpin), decoder: &mut Decoder) -> io::Result<Vec<u8>> {
     let mut buffer = vec![0; READ_BYTES];
     loop {
@@ -247,7 +250,7 @@ async fn read(mut reading: impl AsyncRead + Unpin, mut decoder: Decoder, shared:
             break Reason::Nonsense(reason);
         }
         if !decoder.in_step() {
-            break Reason::Nonsense("bytes that are no frame".to_owned());
+            break Reason::Nonsense("bytes that are not a frame".to_owned());
         }
         let read = tokio::select! {
             biased;

@@ -21,12 +21,12 @@ impl Credit {
         Self(Mutex::new(State { bytes: u64::from(WINDOW), closed: false, waiting: None }))
     }
 
-    /// Adds to it; why not, when there is more than was ever sent.
+    /// Adds credit. Fails if it exceeds what was ever sent.
     pub(crate) fn add(&self, bytes: u32) -> Result<(), String> {
         let mut state = self.lock();
         state.bytes = state.bytes.saturating_add(u64::from(bytes));
         if state.bytes > u64::from(WINDOW) {
-            return Err("credit for more than was sent to it".to_owned());
+            return Err("more credit than data was sent".to_owned());
         }
         if let Some(waker) = state.waiting.take() {
             waker.wake();
@@ -34,7 +34,7 @@ impl Credit {
         Ok(())
     }
 
-    /// Nothing may be sent any more.
+    /// Closes the channel: nothing may be sent any more.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.closed = true;
@@ -43,7 +43,7 @@ impl Credit {
         }
     }
 
-    /// Takes credit for at least one and at most `most` bytes; `None` when the channel is closed.
+    /// Takes credit for at least one and at most `most` bytes; `None` if the channel is closed.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>, most: usize) -> Poll<Option<usize>> {
         let mut state = self.lock();
         if state.closed {

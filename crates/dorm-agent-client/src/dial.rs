@@ -1,4 +1,4 @@
-//! A TCP connection to a port inside, carried by the agent.
+//! A TCP connection to a port in the sandbox, through the agent.
 
 use std::io;
 use std::pin::Pin;
@@ -10,8 +10,8 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 use crate::channel::{Channel, Item};
 
-/// A byte stream to a port inside the sandbox. Shutting down its writing half is passed on; dropping it closes the
-/// connection.
+/// A byte stream to a port in the sandbox. Shutting down its writing half shuts down that of the
+/// connection; dropping it closes the connection.
 #[derive(Debug)]
 pub struct DialedStream {
     channel: Channel,
@@ -39,7 +39,7 @@ impl AsyncRead for DialedStream {
                 None => return Poll::Ready(Ok(())),
                 Some(Ok(Item::Data(data))) => this.rest = data,
                 Some(Ok(Item::Event(event))) => {
-                    let error = this.channel.unexpected(&format!("{event:?} in a connection"));
+                    let error = this.channel.unexpected(&format!("an unexpected {event:?} in a connection"));
                     return Poll::Ready(Err(io::Error::other(error)));
                 }
                 Some(Err(error)) => return Poll::Ready(Err(io::Error::new(io::ErrorKind::ConnectionReset, error))),

@@ -1,4 +1,4 @@
-//! Why a call to the agent failed.
+//! Errors of calls to the agent.
 
 use std::error::Error as StdError;
 use std::io;
@@ -7,115 +7,116 @@ use std::sync::Arc;
 use dorm_agent_proto::{Failure, GuestPath, GuestString, legible};
 use thiserror::Error;
 
-/// Why a call to the agent failed. All but [`AgentError::Closed`], [`AgentError::Protocol`], [`AgentError::Version`] and
-/// [`AgentError::Body`] are the agent's own answers: the connection is well.
+/// Why a call to the agent failed. All but [`AgentError::Closed`], [`AgentError::Protocol`],
+/// [`AgentError::Version`] and [`AgentError::Body`] are the agent's own answers: the connection is
+/// still usable.
 #[derive(Debug, Error)]
 pub enum AgentError {
-    /// The stream has ended; whether the call took effect is not known. Connect again.
+    /// The connection has ended; it is unknown whether the call took effect. Connect again.
     #[error("the connection to the agent in the sandbox has ended")]
     Closed {
-        /// Why, if the stream failed rather than ended.
+        /// The error of the stream, unless it ended regularly.
         #[source]
         source: Option<Arc<io::Error>>,
     },
-    /// The agent said something that makes no sense here. The connection is given up.
-    #[error("the agent in the sandbox does not keep to the protocol: {0}")]
+    /// The agent violated the protocol. The connection is closed.
+    #[error("the agent in the sandbox violates the protocol: it sent {0}")]
     Protocol(String),
-    /// The agent is from another build.
-    #[error(
-        "the agent in the sandbox speaks version {agent} of the protocol, this host version {host}: start the sandbox afresh"
-    )]
+    /// The agent uses another protocol version.
+    #[error("the agent in the sandbox uses protocol version {agent}, this host version {host}: restart the sandbox")]
     Version {
         /// The agent's version.
         agent: u16,
         /// This host's version.
         host: u16,
     },
-    /// What was to be written could not be brought; nothing was changed.
-    #[error("cannot read what was to be written to '{path}' in the sandbox")]
+    /// The content to write could not be read; nothing was changed.
+    #[error("cannot read the content to write to '{path}' in the sandbox")]
     Body {
-        /// Where it was to be written.
+        /// The path to write to.
         path: GuestPath,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn StdError + Send + Sync>,
     },
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("there is no '{0}' in the sandbox")]
     NotFound(GuestPath),
     /// The sandbox's own permissions forbid it.
-    #[error("'{0}' in the sandbox may not be accessed so")]
+    #[error("permission denied for '{0}' in the sandbox")]
     Denied(GuestPath),
-    /// Something is there already.
-    #[error("'{0}' exists in the sandbox already")]
+    /// The path already exists.
+    #[error("'{0}' already exists in the sandbox")]
     Exists(GuestPath),
-    /// A directory was needed.
+    /// The path must be a directory.
     #[error("'{0}' in the sandbox is not a directory")]
     NotADirectory(GuestPath),
-    /// A file was needed.
+    /// The path must not be a directory.
     #[error("'{0}' in the sandbox is a directory")]
     IsADirectory(GuestPath),
-    /// The directory has entries.
-    #[error("the directory '{0}' in the sandbox is not empty: remove it with all below it")]
+    /// The directory is not empty.
+    #[error("the directory '{0}' in the sandbox is not empty: remove it recursively")]
     NotEmpty(GuestPath),
     /// A device, socket or pipe cannot be read or written as a file.
     #[error("'{0}' in the sandbox is not a regular file")]
     NotAFile(GuestPath),
     /// The sandbox's disk is full.
-    #[error("no room for '{0}' on the sandbox's disk")]
+    #[error("no space for '{0}' on the sandbox's disk")]
     NoSpace(GuestPath),
-    /// A program works on a volume that is to go.
-    #[error("a program in the sandbox uses '{0}': end it, or have it close its files and leave the directory")]
+    /// A program uses a volume that is to be unmounted.
+    #[error(
+        "a program in the sandbox uses '{0}': end the program, or close its files and change its working directory"
+    )]
     MountBusy(GuestPath),
-    /// No such command in the process's `PATH`.
+    /// The `PATH` of the process contains no such command.
     #[error("command not found in the sandbox: '{0}'")]
     CommandNotFound(GuestString),
-    /// The command is there but cannot be run.
+    /// The command exists but cannot be executed.
     #[error("the sandbox cannot run '{command}': {reason}")]
     CannotExecute {
-        /// Which.
+        /// The command.
         command: GuestString,
-        /// What the sandbox's kernel said.
+        /// The error of the sandbox's kernel.
         reason: String,
     },
-    /// The sandbox's user list has no such user.
+    /// The sandbox's user list does not contain the user.
     #[error("there is no user '{0}' in the sandbox")]
     NoUser(String),
-    /// Never existed, has ended, or was forgotten.
+    /// The process never existed, has ended, or was forgotten.
     #[error("there is no process {0} in the sandbox, or it has ended")]
     NoProcess(u64),
-    /// It was started without input, or its input is closed.
-    #[error("the input of process {0} is closed")]
+    /// The process was started without input, or its input is closed.
+    #[error("the standard input of process {0} is closed")]
     InputClosed(u64),
-    /// It was started without one.
+    /// The process was started without a terminal.
     #[error("process {0} has no terminal")]
     NoTerminal(u64),
-    /// Nobody listens on that port.
-    #[error("nobody listens on port {0} in the sandbox")]
+    /// No process listens on the port.
+    #[error("no process listens on port {0} in the sandbox")]
     Refused(u16),
-    /// There are more than are listed at once.
-    #[error("there are more than {0} processes in the sandbox: ask for them page by page")]
+    /// There are more processes than can be listed at once.
+    #[error("there are more than {0} processes in the sandbox: list them page by page")]
     TooMany(usize),
-    /// Too many calls at once.
-    #[error("the agent in the sandbox is busy with too many calls: end some first")]
+    /// There are too many open calls.
+    #[error("the agent in the sandbox has too many open calls: end some of them first")]
     Busy,
-    /// The request makes no sense.
+    /// The request is invalid.
     #[error("the agent in the sandbox refuses the request: {0}")]
     Invalid(String),
-    /// Anything else.
+    /// Any other failure.
     #[error("the sandbox cannot {operation} '{operand}': {reason}")]
     Other {
-        /// What was tried.
+        /// The operation.
         operation: String,
-        /// On what.
+        /// The operand.
         operand: GuestString,
-        /// What the sandbox's kernel said.
+        /// The error of the sandbox's kernel.
         reason: String,
     },
 }
 
 impl From<Failure> for AgentError {
-    /// Its texts are the agent's own.
+    /// The texts in the failure are the agent's own.
     fn from(failure: Failure) -> Self {
         match failure {
             Failure::NotFound { path } => Self::NotFound(path),

@@ -1,4 +1,4 @@
-//! Files inside the sandbox. Everything is done as root there.
+//! Files in the sandbox. All operations are done as root there.
 
 use std::error::Error as StdError;
 use std::pin::{Pin, pin};
@@ -18,11 +18,11 @@ use crate::page::{Listed, Page, collect};
 use crate::processes::send_all;
 
 impl Agent {
-    /// Reads a file from a byte on, as many bytes as there are or `length`. Links are followed.
+    /// Reads a file from the byte `offset`, up to `length` bytes or its end. Follows links.
     ///
     /// # Errors
-    /// [`AgentError::NotFound`], [`AgentError::IsADirectory`], [`AgentError::NotAFile`], [`AgentError::Denied`]; the
-    /// stream gives an error when the rest cannot be read.
+    /// [`AgentError::NotFound`], [`AgentError::IsADirectory`], [`AgentError::NotAFile`],
+    /// [`AgentError::Denied`]; the stream returns an error if the rest cannot be read.
     pub async fn read_file(
         &self,
         path: &GuestPath,
@@ -36,12 +36,13 @@ impl Agent {
         }
     }
 
-    /// Writes a file. It stands under its name only when all of `body` has come: whoever reads it sees the old file
-    /// or the new one. When the call fails or is dropped, the old one stays.
+    /// Writes a file atomically: readers see the old content or all of `body`. If the call fails or
+    /// is dropped, the old content stays.
     ///
     /// # Errors
-    /// [`AgentError::Body`] when `body` fails; [`AgentError::NoSpace`], [`AgentError::NotFound`] for its directory,
-    /// [`AgentError::IsADirectory`], [`AgentError::NotAFile`], [`AgentError::NoUser`].
+    /// [`AgentError::Body`] if `body` fails; [`AgentError::NoSpace`], [`AgentError::NotFound`] for
+    /// its directory, [`AgentError::IsADirectory`], [`AgentError::NotAFile`],
+    /// [`AgentError::NoUser`].
     pub async fn write_file<E>(
         &self,
         path: &GuestPath,
@@ -56,8 +57,9 @@ impl Agent {
         stat_of(&channel, answer)
     }
 
-    /// Lists a directory, `depth` levels of it (1: its own entries), a directory before what is in it, by name: at most
-    /// `most` entries, and at most [`crate::PAGE_MAX`], of those behind `after`. Links are not followed below the first.
+    /// Lists a directory and `depth` levels of it (1: only its own entries), each directory before
+    /// its content, sorted by name. Returns at most `most` and at most [`crate::PAGE_MAX`] of the
+    /// entries after `after`. Does not follow links below the first level.
     ///
     /// # Errors
     /// [`AgentError::NotFound`], [`AgentError::NotADirectory`].
@@ -76,7 +78,7 @@ impl Agent {
         collect(channel, most, entry).await
     }
 
-    /// What is known of a path without reading it. A link is reported as itself.
+    /// Returns the metadata of a path. Does not follow a link.
     ///
     /// # Errors
     /// [`AgentError::NotFound`].
@@ -84,10 +86,11 @@ impl Agent {
         self.stat_after(&Request::Stat { path: path.clone() }).await
     }
 
-    /// Makes a directory with mode `0o755`. With [`Parents::Create`] it may exist already.
+    /// Creates a directory with mode `0o755`. With [`Parents::Create`] it may exist already.
     ///
     /// # Errors
-    /// [`AgentError::Exists`], [`AgentError::NotFound`] for its parent, [`AgentError::NotADirectory`].
+    /// [`AgentError::Exists`], [`AgentError::NotFound`] for its parent,
+    /// [`AgentError::NotADirectory`].
     pub async fn make_directory(
         &self,
         path: &GuestPath,
@@ -97,7 +100,7 @@ impl Agent {
         self.stat_after(&Request::MakeDirectory { path: path.clone(), parents, owner }).await
     }
 
-    /// Removes a file, link or directory. A link's target is left alone.
+    /// Removes a file, link or directory. Does not follow a link.
     ///
     /// # Errors
     /// [`AgentError::NotFound`], [`AgentError::NotEmpty`].
@@ -105,7 +108,7 @@ impl Agent {
         self.do_it(&Request::Remove { path: path.clone(), scope }).await
     }
 
-    /// Renames, replacing a file that is there. Answers what stands under the new name.
+    /// Renames a path, replacing an existing file. Returns the metadata of the new path.
     ///
     /// # Errors
     /// [`AgentError::NotFound`], [`AgentError::NotEmpty`].
@@ -113,7 +116,7 @@ impl Agent {
         self.stat_after(&Request::Rename { from: from.clone(), to: to.clone() }).await
     }
 
-    /// Watches a directory. Everything that happens after this has returned is reported.
+    /// Watches a directory. Every change after this has returned is reported.
     ///
     /// # Errors
     /// [`AgentError::NotFound`], [`AgentError::NotADirectory`].
@@ -131,7 +134,8 @@ fn is_slash(byte: &u8) -> bool {
     *byte == b'/'
 }
 
-/// The order of a listing: a directory before what is in it, by name.
+/// Returns whether `path` comes after `other` in a listing: a directory comes before its content,
+/// sorted by name.
 fn stands_behind(path: &GuestPath, other: &GuestPath) -> bool {
     path.as_bytes().split(is_slash).gt(other.as_bytes().split(is_slash))
 }
@@ -143,7 +147,7 @@ fn stat_of(channel: &Channel, answer: Answer) -> Result<FileStat, AgentError> {
     }
 }
 
-/// Sends the body and waits for the answer, which may come early when the agent wants no more.
+/// Sends the body and waits for the answer, which may come early if the agent fails.
 async fn upload<E>(
     channel: &mut Channel,
     path: &GuestPath,
@@ -171,7 +175,7 @@ where
             }
             Some(Err(error)) => {
                 channel.send_end(&End::Abandoned);
-                // When it has answered, nothing of the file is left.
+                // When the agent has answered, it has removed the partial file.
                 drop(channel.answer().await);
                 return Err(AgentError::Body { path: path.clone(), source: error.into() });
             }
@@ -179,7 +183,7 @@ where
     }
 }
 
-/// A file's contents as they come.
+/// The content of a file, as it arrives.
 #[derive(Debug)]
 pub struct FileStream {
     channel: Channel,
@@ -192,12 +196,12 @@ impl Stream for FileStream {
         let channel = &mut self.get_mut().channel;
         Poll::Ready(ready!(channel.poll_item(context)).map(|item| match item? {
             Item::Data(data) => Ok(data),
-            Item::Event(event) => Err(channel.unexpected(&format!("{event:?} in a file"))),
+            Item::Event(event) => Err(channel.unexpected(&format!("an unexpected {event:?} in a file"))),
         }))
     }
 }
 
-/// Changes in a watched directory as they happen. Has no end of its own.
+/// The changes in a watched directory, as they happen. Never ends by itself.
 #[derive(Debug)]
 pub struct WatchStream {
     channel: Channel,
@@ -210,7 +214,7 @@ impl Stream for WatchStream {
         let channel = &mut self.get_mut().channel;
         Poll::Ready(ready!(channel.poll_item(context)).map(|item| match item? {
             Item::Event(Event::Watch(event)) => Ok(event),
-            other => Err(channel.unexpected(&format!("{other:?} in a watch"))),
+            other => Err(channel.unexpected(&format!("an unexpected {other:?} in a watch"))),
         }))
     }
 }

@@ -1,5 +1,5 @@
-//! What fuzzers are let at: the stream of an agent that root inside a sandbox has replaced. Not built into anything that
-//! is shipped.
+//! The entry points of the fuzzers: the stream of an agent that root in the sandbox has replaced.
+//! Not part of any release build.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -13,16 +13,16 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::{Agent, AgentError, GuestPath, Output, OutputStream, PAGE_MAX};
 
-/// More than a text of the guest and the host's words around it may have.
+/// The maximum length of a text of the guest with the host's words around it.
 const TEXT_MAX: usize = 1024;
 const PIPE_BYTES: usize = 64 << 10;
-/// More than one window of credit, so that writing waits for it.
+/// More than one window of credit, so that writing must wait for it.
 const INPUT_BYTES: usize = 1 << 20;
 
-/// Looks for frames in `bytes`, at both ends of a stream.
+/// Searches for frames in `bytes`, as both ends of a stream do.
 ///
 /// # Panics
-/// When the frames depend on how the bytes were cut into reads, or have more bytes than there were.
+/// When the result depends on how the bytes are split into reads, or has more bytes than the input.
 pub fn frames(bytes: &[u8]) {
     let Some((cut, bytes)) = bytes.split_first() else { return };
     for new in [Decoder::for_agent, || Decoder::for_host(Nonce([0; 16]))] {
@@ -46,11 +46,13 @@ fn all(decoder: &mut Decoder) -> Vec<Frame> {
     std::iter::from_fn(|| decoder.next_frame()).collect()
 }
 
-/// Lets an agent say `moves` while all kinds of calls are under way, and then hang up. Moves are messages (kind, channel,
-/// two bytes of length, the message) and, where the kind is none, bytes that are no frame.
+/// Simulates an agent that sends `moves` while calls of all kinds are open, and then closes the
+/// stream. Moves are messages (kind, channel, two bytes of length, the message) and, with an
+/// invalid kind, raw bytes.
 ///
 /// # Panics
-/// When a call takes more than it may, or answers with a text that is long or steers a terminal.
+/// When a call takes more than allowed, or returns a text that is long or contains terminal control
+/// characters.
 pub fn stream(moves: &[u8]) {
     let runtime = tokio::runtime::Builder::new_current_thread().build();
     runtime.expect("a runtime").block_on(async {
@@ -77,11 +79,11 @@ async fn say(mut guest: DuplexStream, moves: &[u8]) {
         writing.shutdown().await
     };
     let read = async { while reading.read(&mut buffer).await.is_ok_and(|length| length > 0) {} };
-    // The host may hang up at any time.
+    // The host may close the stream at any time.
     drop(tokio::join!(write, read));
 }
 
-/// The bytes that `moves` are on the stream.
+/// Returns the bytes of `moves` on the stream.
 fn messages(mut moves: &[u8]) -> Vec<u8> {
     const KINDS: [Kind; 9] = [
         Kind::Answer,
@@ -115,7 +117,7 @@ async fn call(host: DuplexStream) {
     };
     let agent = &agent;
     let root = &GuestPath::try_from("/").expect("a path");
-    // Their order is that of the channels, from 1.
+    // In the order of their channels, from 1.
     let calls: Vec<Call<'_>> = vec![
         Box::pin(async { agent.stat(root).await.map(drop) }),
         Box::pin(async {
@@ -132,7 +134,7 @@ async fn call(host: DuplexStream) {
         Box::pin(async { agent.processes().await.map(|list| assert!(list.len() <= PAGE_MAX)) }),
         Box::pin(async {
             let mut stream = agent.dial(80).await?;
-            // What ends the stream is shown by the other calls.
+            // The other calls show what ends the stream.
             drop(stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await);
             drop(stream.read_to_end(&mut Vec::new()).await);
             Ok(())
@@ -161,7 +163,7 @@ async fn finish<T>(mut items: impl Stream<Item = Result<T, AgentError>> + Unpin)
     Ok(())
 }
 
-/// Reads an output, whose places only grow.
+/// Reads an output, whose offsets must only grow.
 async fn follow(mut output: OutputStream) -> Result<(), AgentError> {
     let mut ends = [0; 2];
     while let Some(piece) = output.next().await {
@@ -199,7 +201,7 @@ mod tests {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
     }
 
-    /// The seed as it is committed; written anew with `DORM_REWRITE`.
+    /// Checks that the committed seed is up to date; `DORM_REWRITE` updates it.
     fn seed(target: &str, name: &str, bytes: &[u8]) {
         let path = seeds(target).join(name);
         if std::env::var_os("DORM_REWRITE").is_some() {

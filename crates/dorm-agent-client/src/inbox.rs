@@ -1,6 +1,6 @@
-//! What came in on one channel and waits for its caller. It holds the agent to the protocol: one answer, then no more
-//! of the stream than the caller has given credit for, then its end. So a caller who does not read, or an agent that
-//! floods, takes a bounded amount of memory.
+//! The received frames of one channel, until its caller takes them. It enforces the protocol: one
+//! answer, then no more of the stream than the caller has given credit for, then its end. So a
+//! caller that does not read, or an agent that floods, takes a limited amount of memory.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -10,7 +10,7 @@ use bytes::Bytes;
 use dorm_agent_proto::frame::{Assembler, Frame, Kind, PAYLOAD_MAX};
 use dorm_agent_proto::{ANSWER_MAX, EVENT_MAX, WINDOW};
 
-/// What comes in on one channel. Answers, events and ends are JSON that nobody has looked at yet.
+/// The received items of one channel. Answers, events and ends are unparsed JSON.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) enum Incoming {
     Answer(Vec<u8>),
@@ -19,16 +19,16 @@ pub(crate) enum Incoming {
     End(Vec<u8>),
 }
 
-/// Whether the frames in which data comes mean something.
+/// Whether the boundaries of data frames are significant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Bounds {
-    /// Each is a message.
+    /// Each frame is a message.
     Kept,
-    /// They are bytes one after the other.
+    /// The frames are consecutive bytes.
     None,
 }
 
-/// The inbox of one channel. One task takes from it; the connection's reader puts in.
+/// The inbox of one channel. One task takes from it; the connection's reader adds to it.
 #[derive(Debug)]
 pub(crate) struct Inbox(Mutex<State>);
 
@@ -37,7 +37,7 @@ struct State {
     items: VecDeque<Item>,
     bounds: Bounds,
     stage: Stage,
-    /// What the agent may still send. What it sends last may overdraw it.
+    /// What the agent may still send. The last frame may overdraw it.
     credit: i64,
     answer: Assembler,
     event: Assembler,
@@ -47,7 +47,7 @@ struct State {
 
 #[derive(Debug)]
 enum Item {
-    /// Data to which more may be added.
+    /// Data to which more can be appended.
     Data(Vec<u8>),
     Other(Incoming),
 }
@@ -73,7 +73,7 @@ impl Inbox {
         }))
     }
 
-    /// Takes a frame from the agent; why not, when it may not send it.
+    /// Adds a frame from the agent. Fails if the agent may not send it.
     pub(crate) fn put(&self, frame: Frame) -> Result<(), String> {
         let mut state = self.lock();
         let woken = state.put(frame)?.then(|| state.waiting.take()).flatten();
@@ -84,13 +84,13 @@ impl Inbox {
         Ok(())
     }
 
-    /// Lets the agent send so many bytes more.
+    /// Lets the agent send this many more bytes.
     pub(crate) fn grant(&self, bytes: u32) {
         let mut state = self.lock();
         state.credit = state.credit.saturating_add(i64::from(bytes));
     }
 
-    /// Nothing more comes.
+    /// Closes the inbox: nothing more arrives.
     pub(crate) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
@@ -99,9 +99,9 @@ impl Inbox {
         }
     }
 
-    /// Takes the next out; `None` when nothing more comes.
+    /// Takes the next item; `None` when nothing more arrives.
     pub(crate) fn poll_take(&self, context: &mut Context<'_>) -> Poll<Option<Incoming>> {
-        // An agent that always has something more does not keep its caller's thread.
+        // An agent that always sends more does not monopolise its caller's thread.
         let turn = ready!(tokio::task::coop::poll_proceed(context));
         let mut state = self.lock();
         let next = match state.items.pop_front() {
@@ -123,7 +123,7 @@ impl Inbox {
 }
 
 impl State {
-    /// Answers whether there is something to take now.
+    /// Returns whether there is an item to take now.
     fn put(&mut self, frame: Frame) -> Result<bool, String> {
         let Frame { kind, part, payload, .. } = frame;
         match (kind, self.stage) {
@@ -136,7 +136,7 @@ impl State {
             }
             (Kind::Data, Stage::Answered) => {
                 if payload.is_empty() {
-                    return Err("data without bytes".to_owned());
+                    return Err("an empty data frame".to_owned());
                 }
                 self.charge(payload.len())?;
                 match self.items.back_mut() {
@@ -149,7 +149,7 @@ impl State {
                 }
             }
             (Kind::Event, Stage::Answered) => {
-                // All of an event is paid for when it begins.
+                // The whole event is charged when it begins.
                 match self.event.is_empty() {
                     true => self.charge(payload.len())?,
                     false => self.overdraw(payload.len()),
@@ -163,16 +163,16 @@ impl State {
                 self.stage = Stage::Ended;
                 self.items.push_back(Item::Other(Incoming::End(payload)));
             }
-            (kind, Stage::Asked) => return Err(format!("{kind:?} before its answer")),
+            (kind, Stage::Asked) => return Err(format!("{kind:?} before the answer")),
             (Kind::Answer, _) => return Err("two answers to one request".to_owned()),
-            (kind, _) => return Err(format!("{kind:?} behind the end of a stream")),
+            (kind, _) => return Err(format!("{kind:?} after the end of a stream")),
         }
         Ok(true)
     }
 
     fn charge(&mut self, bytes: usize) -> Result<(), String> {
         if self.credit <= 0 {
-            return Err("more of a stream than it has credit for".to_owned());
+            return Err("more stream data than it has credit for".to_owned());
         }
         self.overdraw(bytes);
         Ok(())
@@ -215,7 +215,7 @@ mod tests {
             inbox.put(data()).unwrap();
         }
         inbox.put(data()).unwrap_err();
-        // Taking out is not yet giving credit.
+        // Taking an item does not give credit yet.
         next(&inbox).unwrap();
         inbox.put(data()).unwrap_err();
         inbox.grant(1);

@@ -1,14 +1,16 @@
-//! The host's end of the connection to the agent inside a sandbox.
+//! The host's end of the connection to the agent in a sandbox.
 //!
-//! [`Agent::connect`] takes any byte stream (two FIFOs under gVisor, a virtio-serial port in a microVM), says that a new
-//! host is here, and waits for the agent's answer. From then on calls go in parallel; each is a channel of its own
-//! (`dorm-agent-proto`). A reader that does not read stops its own channel and no other call.
+//! [`Agent::connect`] takes any byte stream (two FIFOs under gVisor, a virtio-serial port in a
+//! microVM), announces a new host, and waits for the agent's answer. From then on calls run in
+//! parallel; each has a channel of its own (`dorm-agent-proto`). A caller that does not read blocks
+//! its own channel and no other call.
 //!
-//! Whoever is root inside can be the agent. What does not keep to the protocol, or floods, ends the connection; numbers
-//! and texts that come from here are possible ones and short.
+//! Root in the sandbox can replace the agent. A protocol violation or a flood ends the connection;
+//! numbers and texts returned by this crate are plausible and short.
 //!
-//! This crate does not know where the stream comes from, when a sandbox sleeps, or what a caller's timeout is: to give
-//! up a call, drop its future. Guest paths are never used as paths of the host.
+//! This crate does not know where the stream comes from, when a sandbox is suspended, or the
+//! timeouts of callers: to cancel a call, drop its future. Guest paths are never used as paths of
+//! the host.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod agent;

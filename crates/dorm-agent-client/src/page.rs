@@ -1,4 +1,4 @@
-//! Lists from inside a sandbox, a part at a time: how long they are is the guest's choice.
+//! Pages of lists from a sandbox, since the guest controls their length.
 
 use std::future::poll_fn;
 
@@ -7,27 +7,27 @@ use dorm_agent_proto::Event;
 use crate::channel::{Channel, Item};
 use crate::error::AgentError;
 
-/// The most items of a list that are collected at once.
+/// The maximum number of items on a page.
 pub const PAGE_MAX: usize = 10_000;
 
-/// When what was collected took so many bytes on the stream, nothing is added to it.
+/// A page whose items took this many bytes on the stream is complete.
 const PAGE_BYTES: u64 = 4 << 20;
 
-/// A part of a list.
+/// A page of a list.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Page<T> {
-    /// What is in it.
+    /// The items.
     pub items: Vec<T>,
-    /// Whether something follows it.
+    /// Whether more items follow.
     pub more: bool,
 }
 
-/// What an event is to a list.
+/// The meaning of an event for a list.
 pub(crate) enum Listed<T> {
     Item(T),
-    /// An item that is not wanted.
+    /// An item that is skipped.
     PassedOver,
-    /// It does not belong there.
+    /// An event that does not belong to the list.
     Stranger,
 }
 
@@ -37,7 +37,8 @@ impl<T> Listed<T> {
     }
 }
 
-/// Collects at most `most` and [`PAGE_MAX`] items of a stream, fewer where they are large but at least one.
+/// Collects at most `most` and [`PAGE_MAX`] items of a stream; fewer if they are large, but at
+/// least one.
 pub(crate) async fn collect<T>(
     mut channel: Channel,
     most: usize,
@@ -54,7 +55,7 @@ pub(crate) async fn collect<T>(
             Some(Item::Data(_)) => Listed::Stranger,
         };
         match found {
-            Listed::Stranger => return Err(channel.unexpected("something else in a list")),
+            Listed::Stranger => return Err(channel.unexpected("an unexpected event in a list")),
             Listed::PassedOver => passed_over = channel.taken(),
             Listed::Item(_)
                 if items.len() >= most || (!items.is_empty() && channel.taken() - passed_over > PAGE_BYTES) =>

@@ -1,4 +1,4 @@
-//! Processes inside the sandbox.
+//! Processes in the sandbox.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -30,7 +30,8 @@ impl Agent {
         }
     }
 
-    /// The processes that were started by [`Agent::start`], oldest first: all that live, and about 256 that ended.
+    /// Returns the processes started by [`Agent::start`], oldest first: all live ones, and about
+    /// 256 that have ended.
     ///
     /// # Errors
     /// [`AgentError::TooMany`], [`AgentError::Closed`].
@@ -39,8 +40,8 @@ impl Agent {
         if more { Err(AgentError::TooMany(items.len())) } else { Ok(items) }
     }
 
-    /// Some of those processes, oldest first: at most `most`, and at most [`PAGE_MAX`], of those behind the handle
-    /// `after`.
+    /// Returns a page of those processes, oldest first: at most `most`, and at most [`PAGE_MAX`],
+    /// of those after the handle `after`.
     ///
     /// # Errors
     /// [`AgentError::Closed`].
@@ -48,7 +49,7 @@ impl Agent {
         self.some_processes(most, |process| after.is_none_or(|after| process > after)).await
     }
 
-    /// One of those processes.
+    /// Returns one of those processes.
     ///
     /// # Errors
     /// [`AgentError::NoProcess`].
@@ -70,8 +71,9 @@ impl Agent {
         collect(channel, most, process).await
     }
 
-    /// Follows a process's output from a place in it until the process ends. A reader that reads makes the process
-    /// wait when it is slower; one that stands still for some seconds loses output, and learns how much.
+    /// Follows a process's output from an offset until the process ends. If the reader is slower,
+    /// the process waits for it; if the reader stalls for some seconds, it loses output, and the
+    /// stream reports how much.
     ///
     /// # Errors
     /// [`AgentError::NoProcess`].
@@ -79,8 +81,9 @@ impl Agent {
         Ok(OutputStream { channel: self.follow(&Request::Output { process, from }).await?, at: Offsets::BEGINNING })
     }
 
-    /// Writes to a process's input; returns when the sandbox's kernel has taken all of it. Bytes of one call stay
-    /// together. A dropped call may have written some of them.
+    /// Writes to a process's standard input; returns when the sandbox's kernel has accepted all
+    /// bytes. The bytes of one call are not interleaved with others. A dropped call may have
+    /// written some of them.
     ///
     /// # Errors
     /// [`AgentError::NoProcess`], [`AgentError::InputClosed`].
@@ -97,8 +100,8 @@ impl Agent {
         }
     }
 
-    /// Closes a process's input, behind what was written before; on a terminal, sends it the end-of-file character.
-    /// Closing it twice is a success.
+    /// Closes a process's standard input after everything written before; on a terminal, sends the
+    /// end-of-file character. Closing it twice succeeds.
     ///
     /// # Errors
     /// [`AgentError::NoProcess`].
@@ -109,7 +112,7 @@ impl Agent {
     /// Sends a signal.
     ///
     /// # Errors
-    /// [`AgentError::NoProcess`] also when it has ended.
+    /// [`AgentError::NoProcess`], also if the process has ended.
     pub async fn signal(&self, process: u64, signal: Signal, target: Target) -> Result<(), AgentError> {
         self.do_it(&Request::Signal { process, signal, target }).await
     }
@@ -122,11 +125,11 @@ impl Agent {
         self.do_it(&Request::Resize { process, size: TerminalSize { rows, columns } }).await
     }
 
-    /// Waits until a process has ended; answers at once when it has. All that it wrote can then be read from
-    /// [`Agent::output`], but for what a reader of it is too slow for.
+    /// Waits until a process has ended; returns at once if it has. All its output can then be read
+    /// from [`Agent::output`], except for what a slow reader still holds up.
     ///
     /// # Errors
-    /// [`AgentError::NoProcess`] when it never was or is forgotten.
+    /// [`AgentError::NoProcess`] if it never existed or is forgotten.
     pub async fn wait(&self, process: u64) -> Result<ExitStatus, AgentError> {
         let (answer, channel) = self.ask(&Request::Wait { process }).await?;
         match answer {
@@ -136,7 +139,8 @@ impl Agent {
     }
 }
 
-/// Sends bytes as credit comes. An answer that comes meanwhile ends it: the agent wants no more.
+/// Sends bytes as credit arrives. An answer that arrives meanwhile ends it: the agent accepts no
+/// more.
 pub(crate) async fn send_all(channel: &mut Channel, bytes: &[u8]) -> Result<Option<Answer>, AgentError> {
     let mut rest = bytes;
     while !rest.is_empty() {
@@ -156,46 +160,47 @@ pub(crate) async fn send_all(channel: &mut Channel, bytes: &[u8]) -> Result<Opti
     Ok(None)
 }
 
-/// A piece of a process's output, in the order it is to be shown.
+/// A piece of a process's output, in the order in which to show it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Output {
     /// Bytes of standard output, or of the terminal.
     Stdout {
-        /// Where the first of them stands.
+        /// The offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
     },
     /// Bytes of standard error.
     Stderr {
-        /// Where the first of them stands.
+        /// The offset of the first byte.
         offset: u64,
         /// The bytes.
         bytes: Bytes,
     },
     /// A gap: bytes that are no longer kept.
     Lost {
-        /// In which output.
+        /// The output that has the gap.
         kind: OutputKind,
-        /// Where it begins.
+        /// The offset of its beginning.
         offset: u64,
-        /// How long it is.
+        /// Its length.
         bytes: u64,
     },
-    /// The process has ended and nothing follows. What processes that it left behind write later is not shown.
+    /// The process has ended and nothing follows. Later output of its remaining children is not
+    /// shown.
     Exited(ExitStatus),
 }
 
-/// A process's output as it comes. Ends after [`Output::Exited`].
+/// A process's output, as it arrives. Ends after [`Output::Exited`].
 #[derive(Debug)]
 pub struct OutputStream {
     channel: Channel,
-    /// Behind what has come. Nothing comes again.
+    /// The offsets after what has arrived. Nothing arrives twice.
     at: Offsets,
 }
 
 impl OutputStream {
-    /// Goes on behind a piece; whether it may stand there.
+    /// Advances past a piece. Returns whether its position is valid.
     fn pass(&mut self, kind: OutputKind, offset: u64, bytes: u64) -> bool {
         let at = match kind {
             OutputKind::Stdout => &mut self.at.stdout,
@@ -226,13 +231,13 @@ impl Stream for OutputStream {
                         OutputKind::Stderr => Output::Stderr { offset, bytes },
                     })
                 }
-                _ => Err("output without a place".to_owned()),
+                _ => Err("output of an unknown stream".to_owned()),
             },
             Item::Event(Event::Lost { kind, offset, bytes }) if this.pass(kind, offset, bytes) => {
                 Ok(Output::Lost { kind, offset, bytes })
             }
             Item::Event(Event::Exited(status)) => Ok(Output::Exited(status)),
-            Item::Event(other) => Err(format!("{other:?} in an output")),
+            Item::Event(other) => Err(format!("an unexpected {other:?} in an output")),
         };
         Poll::Ready(Some(output.map_err(|what| this.channel.unexpected(&what))))
     }

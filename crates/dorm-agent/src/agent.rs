@@ -1,4 +1,4 @@
-//! What all calls share.
+//! The state that all calls share.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,13 +18,13 @@ pub(crate) struct Agent {
     pub(crate) link: Arc<Link>,
     pub(crate) processes: Arc<Processes>,
     pub(crate) workers: Arc<Workers>,
-    /// What every process starts with.
+    /// The variables of every process.
     pub(crate) variables: Mutex<Vec<Variable>>,
-    /// As told by the last `Resumed`.
+    /// The generation of the last `Resumed`.
     pub(crate) generation: AtomicU64,
-    /// The volumes that appear.
+    /// The mounted volumes.
     pub(crate) mounts: Mounts,
-    /// Held while an identity is being taken.
+    /// Held while an identity is being applied.
     pub(crate) resuming: Mutex<()>,
 }
 

@@ -1,4 +1,4 @@
-//! Which request is done where. A table, nothing else.
+//! The dispatch table of requests.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use crate::link::Gone;
 use crate::session::Call;
 use crate::{dial, exchange, files, identity, measure, mounts, users};
 
-/// Does what a request asks for. Runs on a worker's thread.
+/// Executes a request. Runs on a worker's thread.
 pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
     // A host that is gone needs no answer.
     let _ = match request {
-        // Both are answered by the session itself.
+        // The session itself answers both.
         Request::Ping | Request::Quiesce => Ok(()),
         Request::Resumed(identity) => identity::take(agent, call, &identity),
         Request::Start(spec) => answer(call, agent.start(spec).map(Answer::Started)),

@@ -1,4 +1,4 @@
-//! One call of the host: what it may be sent, what it has sent.
+//! One call of the host, with its credit and the data from the host.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,7 +12,7 @@ use crate::lock::{lock, wait};
 
 type OnGone = Box<dyn FnOnce() + Send>;
 
-/// One call. Waiting on it ends with [`Gone`] when the host has given it up or was replaced.
+/// One call. Waiting on it ends with [`Gone`] when the host has cancelled it or was replaced.
 pub(crate) struct Channel {
     id: u32,
     epoch: u64,
@@ -34,7 +34,7 @@ struct State {
     on_gone: Option<OnGone>,
 }
 
-/// What the host has sent.
+/// An item received from the host.
 pub(crate) enum Received {
     Data(Vec<u8>),
     End(End),
@@ -52,25 +52,25 @@ impl Channel {
         }
     }
 
-    /// Gives the one answer. A second one is dropped.
+    /// Sends the one answer. A second one is dropped.
     pub(crate) fn answer(&self, answer: &Result<Answer, Failure>) -> Result<(), Gone> {
         if self.answered.swap(true, Ordering::AcqRel) {
             return Ok(());
         }
         let mut message = encoded(answer);
         if message.len() > ANSWER_MAX {
-            message = encoded(&Err::<Answer, _>(failed_inside("its answer is too long")));
+            message = encoded(&Err::<Answer, _>(failed_inside("the answer of the agent is too long")));
         }
         self.link.send(self.epoch, Kind::Answer, self.id, &message)
     }
 
-    /// Gives the answer, after which the whole agent is quiet.
+    /// Sends the answer, after which the whole agent is quiet.
     pub(crate) fn answer_and_be_quiet(&self) {
         self.answered.store(true, Ordering::Release);
         self.link.quiesce(self.epoch, Kind::Answer, self.id, &encoded(&Ok::<_, Failure>(Answer::Done)));
     }
 
-    /// Sends bytes as credit comes.
+    /// Sends bytes as credit arrives.
     pub(crate) fn data(&self, bytes: &[u8]) -> Result<(), Gone> {
         for chunk in bytes.chunks(PAYLOAD_MAX) {
             self.wait_credit()?;
@@ -80,7 +80,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends one fact as credit comes.
+    /// Sends one event as credit arrives.
     pub(crate) fn event(&self, event: &Event) -> Result<(), Gone> {
         let message = encoded(event);
         self.wait_credit()?;
@@ -88,12 +88,12 @@ impl Channel {
         self.link.send(self.epoch, Kind::Event, self.id, &message)
     }
 
-    /// Says that nothing more comes.
+    /// Announces the end of the data.
     pub(crate) fn end(&self, end: &End) -> Result<(), Gone> {
         self.link.send(self.epoch, Kind::End, self.id, &encoded(end))
     }
 
-    /// Waits until something may be sent. The last frame may overdraw.
+    /// Waits until something may be sent. The last frame may overdraw the credit.
     pub(crate) fn wait_credit(&self) -> Result<(), Gone> {
         let mut state = lock(&self.state);
         while !state.gone && state.credit <= 0 {
@@ -102,7 +102,7 @@ impl Channel {
         if state.gone { Err(Gone) } else { Ok(()) }
     }
 
-    /// Waits for what the host sends next. What was received before is thereby consumed.
+    /// Waits for the next item from the host. The previous item is then consumed.
     pub(crate) fn receive(&self) -> Result<Received, Gone> {
         let mut state = lock(&self.state);
         loop {
@@ -126,7 +126,7 @@ impl Channel {
         }
     }
 
-    /// Waits until somebody has poked since the last wait.
+    /// Waits until the channel has been poked since the last wait.
     pub(crate) fn wait_poke(&self) -> Result<(), Gone> {
         let mut state = lock(&self.state);
         while !state.gone && !state.poked {
@@ -136,13 +136,13 @@ impl Channel {
         if state.gone { Err(Gone) } else { Ok(()) }
     }
 
-    /// Lets whoever waits look again.
+    /// Wakes the waiting thread.
     pub(crate) fn poke(&self) {
         lock(&self.state).poked = true;
         self.changed.notify_all();
     }
 
-    /// What to do when the call is given up; at once if it was.
+    /// Sets the action for when the call is cancelled. Runs it at once if the call already is.
     pub(crate) fn on_gone(&self, action: OnGone) {
         let mut state = lock(&self.state);
         if state.gone {
@@ -153,7 +153,7 @@ impl Channel {
         }
     }
 
-    /// The call is given up.
+    /// Marks the call as cancelled.
     pub(crate) fn vanish(&self) {
         let mut state = lock(&self.state);
         state.gone = true;
@@ -171,7 +171,7 @@ impl Channel {
         self.changed.notify_all();
     }
 
-    /// Takes what the host has sent. A host that sends more than it has credit for loses the call.
+    /// Takes data from the host. A host that exceeds its credit loses the call.
     pub(crate) fn deliver(&self, data: Vec<u8>) {
         let mut state = lock(&self.state);
         state.inbox_bytes += data.len();
@@ -199,7 +199,7 @@ impl Channel {
 impl Drop for Channel {
     /// The host waits for an answer in any case.
     fn drop(&mut self) {
-        let _ = self.answer(&Err(failed_inside("the agent failed inside")));
+        let _ = self.answer(&Err(failed_inside("the agent has an internal error")));
     }
 }
 
@@ -208,6 +208,6 @@ fn failed_inside(reason: &str) -> Failure {
 }
 
 fn encoded(message: &impl serde::Serialize) -> Vec<u8> {
-    // The protocol's types have no form that JSON lacks.
+    // The protocol's types always have a JSON form.
     serde_json::to_vec(message).unwrap_or_default()
 }

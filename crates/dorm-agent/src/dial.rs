@@ -16,7 +16,7 @@ use crate::session::Call;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Connects, and carries bytes both ways until both sides have ended.
+/// Connects, and forwards bytes in both directions until both sides have ended.
 pub(crate) fn dial(agent: &Agent, call: &Call, port: u16) -> Result<(), Gone> {
     let socket = match connect(port) {
         Ok(socket) => Arc::new(socket),
@@ -41,7 +41,7 @@ fn connect(port: u16) -> Result<TcpStream, Failure> {
                 return Ok(socket);
             }
             Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {}
-            // A sandbox without IPv6 is no reason for another answer.
+            // A sandbox without IPv6 must give the same answer, so the first error counts.
             Err(error) if number == 0 => failure = fault::other("connect to port", port.to_string().as_bytes(), error),
             Err(_) => {}
         }
@@ -72,7 +72,8 @@ fn to_host(call: &Call, mut socket: &TcpStream) {
 fn from_host(call: &Call, mut socket: &TcpStream) -> Result<(), Gone> {
     loop {
         match call.receive()? {
-            // When the program inside wants no more, the rest is taken and dropped; its own end tells the host.
+            // When the program accepts no more, the rest is received and dropped; the program's own
+            // end tells the host.
             Received::Data(data) => drop(socket.write_all(&data)),
             Received::End(End::Complete) => {
                 drop(socket.shutdown(Shutdown::Write));

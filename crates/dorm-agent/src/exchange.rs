@@ -1,16 +1,17 @@
-//! Files on volumes that are deleted and still open: a memory image cannot hold them, so each is exchanged for a copy on
-//! the sandbox's own disk before one is taken.
+//! Replaces deleted files on volumes that are still open. A memory image cannot contain them, so
+//! each is replaced by a copy on the sandbox's own disk before an image is taken.
 //!
-//! Descriptors of other processes can be exchanged by these processes alone, so they are held with ptrace(2) and made to
-//! do it: each hands its descriptor over through a socket, gets another one of the copy back, and puts it in its place.
-//! What shared a file, or an offset, before shares it afterwards. A program notices nothing.
+//! A process's descriptors can only be replaced by the process itself, so processes are stopped
+//! with ptrace(2) and made to do it: each sends its descriptor through a socket, receives one of
+//! the copy, and puts it in place. Descriptors that shared a file or an offset still share it
+//! afterwards. Programs notice nothing.
 //!
-//! Whoever traces is told of every stop of what it traces, and the agent buries children: so a process of its own does
-//! this, which is the same program with another argument. It says what is wrong on its output, and `done` at the end: one
-//! that dies in the middle has not said that.
+//! A tracer is notified of every stop of a tracee, and the agent reaps children: therefore a
+//! separate process does this, which is the same program with another argument. It reports problems
+//! on its output, and `done` at the end; if it dies in the middle, `done` is missing.
 //!
 //! ```text
-//! find ──► hold all threads of who has one ──► take descriptors ──► copy ──► give descriptors ──► let go
+//! find ──► hold all threads of processes with one ──► take descriptors ──► copy ──► give descriptors ──► release
 //! ```
 
 mod copies;
@@ -36,13 +37,13 @@ use crate::agent::Agent;
 use crate::fault;
 use crate::lock::lock;
 
-/// The argument with which the program does this.
+/// The argument that selects this function of the program.
 pub(crate) const ARGUMENT: &str = "exchange";
 
-const OPERATION: &str = "keep the deleted file";
+const OPERATION: &str = "copy the deleted file";
 const DONE: &[u8] = b"done";
 
-/// Which file it is about, and what is the matter with it.
+/// A file, and why it cannot be replaced.
 #[derive(Debug)]
 struct Trouble {
     path: PathBuf,
@@ -55,7 +56,7 @@ impl Trouble {
     }
 }
 
-/// Exchanges every open deleted file on a volume for a copy.
+/// Replaces every open deleted file on a volume by a copy.
 pub(crate) fn all(agent: &Agent) -> Result<(), Failure> {
     // Nothing is attached or detached meanwhile.
     let mounts = lock(&agent.mounts.0);
@@ -80,11 +81,11 @@ pub(crate) fn all(agent: &Agent) -> Result<(), Failure> {
     let mut parts = said.splitn(2, |byte| *byte == 0);
     match (parts.next(), parts.next()) {
         (Some(path), Some(reason)) => Err(fault::other(OPERATION, path, String::from_utf8_lossy(reason))),
-        _ => Err(wrong(io::Error::other("the process that exchanges them has died"))),
+        _ => Err(wrong(io::Error::other("the process that replaces them ended early"))),
     }
 }
 
-/// The process that does it: `volumes` are where they appear.
+/// Runs in the separate process: `volumes` are the paths of the volumes.
 pub(crate) fn run(volumes: impl Iterator<Item = PathBuf>) -> io::Result<()> {
     let answer = match exchange(&volumes.collect::<Vec<_>>()) {
         Ok(()) => DONE.to_vec(),
@@ -102,11 +103,11 @@ fn exchange(volumes: &[PathBuf]) -> Result<(), Trouble> {
     let mut held: Vec<Held> = Vec::new();
     for Open { process, path, .. } in &found {
         if held.iter().all(|held| held.process() != *process) {
-            // One that has ended meanwhile has nothing open.
+            // A process that has ended meanwhile has nothing open.
             held.extend(Held::hold(*process).map_err(|error| Trouble::new(path, error))?);
         }
     }
-    // What is open now stays so: whoever has any of it stands still.
+    // From here on the set of open files is fixed, since the processes are stopped.
     let mut opens: Vec<(usize, Open)> = Vec::new();
     for (at, process) in held.iter().enumerate() {
         match find::of(process.process(), &devices) {
@@ -129,7 +130,7 @@ fn exchange(volumes: &[PathBuf]) -> Result<(), Trouble> {
     exchanged
 }
 
-/// Takes all descriptors, and gives copies for them. `opens` come with the number of who has them.
+/// Takes all descriptors and replaces them by copies. `opens` contains the index of each owner.
 fn cross(
     passage: &Passage,
     held: &mut [Held],

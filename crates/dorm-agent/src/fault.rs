@@ -1,11 +1,11 @@
-//! The kernel's errors in the protocol's words.
+//! Maps errors of the kernel to errors of the protocol.
 
 use std::io;
 
 use dorm_agent_proto::{Failure, GuestPath, GuestString};
 use rustix::io::Errno;
 
-/// What an error means for `operation` on `path`.
+/// Returns the failure for an error of `operation` on `path`.
 pub(crate) fn on_path(operation: &str, path: &GuestPath, error: &io::Error) -> Failure {
     let path = path.clone();
     match error.raw_os_error().map(Errno::from_raw_os_error) {
@@ -20,7 +20,7 @@ pub(crate) fn on_path(operation: &str, path: &GuestPath, error: &io::Error) -> F
     }
 }
 
-/// Any other failure.
+/// Returns any other failure.
 pub(crate) fn other(operation: &str, operand: &[u8], reason: impl std::fmt::Display) -> Failure {
     Failure::Other {
         operation: operation.to_owned(),

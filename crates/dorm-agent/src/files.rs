@@ -1,4 +1,5 @@
-//! Files, for the host. Everything is done as root of the sandbox and by path, as any program inside would.
+//! File operations for the host. All are done as root of the sandbox and by path, as by any program
+//! inside.
 
 mod make;
 mod read;

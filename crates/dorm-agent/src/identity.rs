@@ -1,5 +1,5 @@
-//! Takes the identity of a new run: before anything else can be asked of this sandbox it knows which generation it
-//! is, has fresh randomness, and its own programs have been told: first those that run and listen for it
+//! Applies the identity of a new run. Before any other request, the sandbox has its new generation
+//! and fresh randomness, and its own programs are notified: first those that run and listen for it
 //! ([`crate::listeners`]), then those that are started for it.
 
 use std::fs::{self, OpenOptions};
@@ -29,7 +29,7 @@ const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
 const HOOKS_TIME_MAX: Duration = Duration::from_secs(10);
 const CLOCK_TOLERANCE: Duration = Duration::from_millis(100);
 
-/// Takes an identity and answers what became of it.
+/// Applies an identity and sends the result.
 pub(crate) fn take(agent: &Arc<Agent>, call: &Call, identity: &Identity) -> Result<(), Gone> {
     call.answer(&resumed(agent, identity).map(Answer::Resumed))
 }
@@ -37,13 +37,13 @@ pub(crate) fn take(agent: &Arc<Agent>, call: &Call, identity: &Identity) -> Resu
 fn resumed(agent: &Agent, identity: &Identity) -> Result<Resumed, Failure> {
     let _alone = lock(&agent.resuming);
     let entropy = applied(OpenOptions::new().write(true).open("/dev/urandom").and_then(|mut pool| {
-        // What the kernel already has is kept: writing only adds.
+        // Writing adds to the kernel's existing entropy.
         pool.write_all(&identity.entropy)
     }));
     write_identity(&agent.root, identity)?;
     lock(&agent.variables).clone_from(&identity.variables);
     agent.generation.store(identity.generation, Ordering::Release);
-    // An agent that is not the first process is a test's; the machine around it is not its own.
+    // An agent that is not the first process runs in a test and must not change its host.
     let (hostname, clock) = if rustix::process::getpid().is_init() {
         (set_hostname(&identity.hostname), set_clock(identity.unix_time_us))
     } else {
@@ -62,7 +62,7 @@ fn applied(result: io::Result<()>) -> Applied {
     }
 }
 
-/// The id of the sandbox: generations alone do not tell the children of a fork apart.
+/// Returns the ID of the sandbox: generations alone do not distinguish the children of a fork.
 fn sandbox(identity: &Identity) -> String {
     let own = identity.variables.iter().find(|variable| variable.name().as_bytes() == SANDBOX_VARIABLE.as_bytes());
     own.map_or_else(|| identity.hostname.clone(), |own| String::from_utf8_lossy(own.value().as_bytes()).into_owned())
@@ -70,12 +70,12 @@ fn sandbox(identity: &Identity) -> String {
 
 fn write_identity(root: &Path, identity: &Identity) -> Result<(), Failure> {
     let made = fs::create_dir_all(root.join(DIRECTORY)).and_then(|()| listeners::make_directory(&root.join(LISTENERS)));
-    made.map_err(|error| fault::other("make the directory", DIRECTORY.as_bytes(), error))?;
+    made.map_err(|error| fault::other("create the directory", DIRECTORY.as_bytes(), error))?;
     write_whole(root, "sandbox", &sandbox(identity))?;
     write_whole(root, "generation", &identity.generation.to_string())
 }
 
-/// Readers see the old line or the new one, never half of it.
+/// Writes a line atomically: readers see the old line or the new one.
 fn write_whole(root: &Path, name: &str, line: &str) -> Result<(), Failure> {
     let directory = root.join(DIRECTORY);
     let path = directory.join(name);
@@ -99,7 +99,7 @@ fn set_clock(unix_time_us: u64) -> Applied {
         return Applied::NotNeeded;
     }
     let Ok(tv_sec) = i64::try_from(told.as_secs()) else {
-        return Applied::Refused("no time that a clock can show".to_owned());
+        return Applied::Refused("the time is out of range".to_owned());
     };
     let time = Timespec { tv_sec, tv_nsec: i64::from(told.subsec_nanos()) };
     applied(clock_settime(ClockId::Realtime, time).map_err(io::Error::from))

@@ -1,7 +1,7 @@
-//! The way out: whole frames on standard output, one at a time.
+//! The output: whole frames on standard output, one at a time.
 //!
-//! Every frame is sent for an epoch, which is one host's time. What is left over from an earlier one goes nowhere.
-//! A link that is quiet holds everything back until the host speaks again.
+//! Every frame belongs to an epoch, which is the time of one host. Frames of an earlier epoch are
+//! dropped. A quiet link holds everything back until the host sends something.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::lock::{lock, wait};
 
-/// The host that a frame was meant for is no longer there, or has given the call up.
+/// The host for which a frame was meant is gone, or has cancelled the call.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Gone;
 
@@ -28,7 +28,7 @@ struct State {
     flow: Flow,
 }
 
-/// The way out.
+/// The output.
 pub(crate) struct Link {
     state: Mutex<State>,
     changed: Condvar,
@@ -39,18 +39,19 @@ impl Link {
         Self { state: Mutex::new(State { epoch: 0, flow: Flow::Open }), changed: Condvar::new() }
     }
 
-    /// A new host is here. Answers its epoch.
+    /// Begins the epoch of a new host, and returns it.
     pub(crate) fn begin(&self, hello: &[u8]) -> u64 {
         let mut state = lock(&self.state);
         state.epoch += 1;
         state.flow = Flow::Open;
         self.changed.notify_all();
-        // When standard output is broken there is nobody to tell; the next host gets another.
+        // If standard output is broken, it cannot be reported; the next host gets another one.
         drop(write_all(hello));
         state.epoch
     }
 
-    /// Sends one message, in as many frames as it needs; other messages may come between these.
+    /// Sends one message, in as many frames as it needs; frames of other messages may come between
+    /// these.
     pub(crate) fn send(&self, epoch: u64, kind: Kind, channel: u32, message: &[u8]) -> Result<(), Gone> {
         if message.len() <= frame::PAYLOAD_MAX {
             let mut bytes = Vec::new();
@@ -89,7 +90,7 @@ impl Link {
         if state.epoch != epoch {
             return Err(Gone);
         }
-        // The lock is kept while writing: frames are never mixed.
+        // The lock is held while writing, so that frames are never mixed.
         write_all(bytes).map_err(|_| Gone)
     }
 }

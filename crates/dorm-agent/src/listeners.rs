@@ -1,8 +1,9 @@
-//! Programs that are running and want to know when their sandbox takes a new identity: each listens on a Unix socket
-//! of its own in `/run/dormouse/on-resume.d`, is sent one line, and answers one when it has done what it has to.
+//! Programs that are notified when their sandbox gets a new identity. Each listens on a Unix socket
+//! of its own in `/run/dormouse/on-resume.d`, receives one line, and answers with one line when it
+//! has adapted.
 //!
-//! A socket is used since it belongs to a living process: whoever has died refuses the connection, and no number of a
-//! process can come to mean another one.
+//! A socket is used because it belongs to a live process: the socket of a dead one refuses the
+//! connection, whereas its process ID could be reused by another process.
 
 use std::fs::{self, FileType};
 use std::io::{self, Read, Write};
@@ -17,10 +18,10 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connec
 
 /// How long all of them together may take to answer.
 const TIME_MAX: Duration = Duration::from_secs(5);
-/// How many are told; whoever makes more sockets than this has made a mistake.
+/// The maximum number of notified listeners. More sockets than this are a mistake of a program.
 const LISTENERS_MAX: usize = 1024;
 
-/// Makes the directory in which programs of any user may listen.
+/// Creates the directory, in which programs of any user may listen.
 pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     match fs::create_dir(path) {
         Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o1777)),
@@ -29,7 +30,8 @@ pub(crate) fn make_directory(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Sends `line` to every program that listens in `directory`, all at once, then waits for their answers.
+/// Sends `line` to every program that listens in `directory`, all at once, then waits for their
+/// answers.
 pub(crate) fn tell(directory: &Path, line: &str) -> Vec<Hook> {
     let told: Vec<_> = sockets(directory).into_iter().filter_map(|path| Some((send(&path, line)?, path))).collect();
     let deadline = Instant::now() + TIME_MAX;
@@ -53,7 +55,8 @@ fn sockets(directory: &Path) -> Vec<PathBuf> {
     paths
 }
 
-/// Nothing where nobody listens any more: the socket of a dead program is removed.
+/// Connects to one listener. Returns `None`, and removes the socket, if no process listens on it
+/// any more.
 fn send(path: &Path, line: &str) -> Option<io::Result<UnixStream>> {
     match dial(path) {
         Ok(mut stream) => Some(stream.write_all(line.as_bytes()).map(|()| stream)),
@@ -66,7 +69,7 @@ fn send(path: &Path, line: &str) -> Option<io::Result<UnixStream>> {
     }
 }
 
-/// Never waits: a program that does not accept has a full queue at some time.
+/// Never blocks: the queue of a program that does not accept becomes full.
 fn dial(path: &Path) -> Result<UnixStream, Errno> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -79,9 +82,9 @@ fn dial(path: &Path) -> Result<UnixStream, Errno> {
 fn answered(mut stream: UnixStream, deadline: Instant) -> io::Result<HookOutcome> {
     let left = deadline.saturating_duration_since(Instant::now()).max(Duration::from_millis(1));
     stream.set_read_timeout(Some(left))?;
-    // What is answered does not matter; that it is, does.
+    // The content of the answer does not matter.
     match stream.read(&mut [0; 256])? {
-        0 => Ok(HookOutcome::NotStarted("it hung up without an answer".to_owned())),
+        0 => Ok(HookOutcome::NotStarted("it closed the connection without an answer".to_owned())),
         _ => Ok(HookOutcome::Done),
     }
 }

@@ -1,11 +1,11 @@
-//! The agent: the first process of every sandbox, and the host's hand inside it.
+//! The agent: the first process of every sandbox, which executes the host's requests.
 //!
-//! It talks over its own standard input and output (`dorm-agent-proto`), so that no descriptor of the host is held by
-//! any other process. One thread reads requests and hands them to workers; one moves the bytes of all processes; one
-//! buries the dead. It is written with blocking threads and poll(2) only: nothing that was made before a checkpoint
-//! may matter after it.
+//! It communicates over its own standard input and output (`dorm-agent-proto`), so that no other
+//! process holds a descriptor of the host. One thread reads requests and passes them to workers;
+//! one moves the bytes of all processes; one reaps children. It only uses blocking threads and
+//! poll(2): nothing created before a checkpoint may matter after it.
 //!
-//! It does not know what a sandbox is named, when it sleeps, or who calls.
+//! It does not know the sandbox's name, when it is suspended, or its callers.
 //!
 //! ```text
 //! stdin ──► session ──► workers ──► files, users, measures, dial …
@@ -62,7 +62,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Where `/run/dormouse` and `/etc/dormouse` are looked for: `/`, but for tests.
+/// Returns the root of `/run/dormouse` and `/etc/dormouse`: `/`, except in tests.
 fn root_from(mut arguments: impl Iterator<Item = String>) -> Option<PathBuf> {
     if arguments.next()? != "stdio" {
         return None;

@@ -1,4 +1,4 @@
-//! What the sandbox uses, from its own `/proc`.
+//! The resource usage of the sandbox, from its own `/proc`.
 
 use std::fs;
 
@@ -6,7 +6,7 @@ use dorm_agent_proto::{Failure, Metrics};
 
 use crate::fault;
 
-/// The numbers now.
+/// Returns the present usage.
 pub(crate) fn metrics() -> Result<Metrics, Failure> {
     let memory = fs::read_to_string("/proc/meminfo").map_err(|error| fault::other("read", b"/proc/meminfo", error))?;
     let total = memory_line(&memory, "MemTotal:").unwrap_or(0);
@@ -29,7 +29,7 @@ pub(crate) fn metrics() -> Result<Metrics, Failure> {
     Ok(metrics)
 }
 
-/// The process with the most resident memory, never the agent. Called when memory is short.
+/// Returns the process with the most resident memory, never the agent. Called when memory is short.
 pub(crate) fn greediest() -> Option<u32> {
     let own = std::process::id();
     processes()
@@ -62,7 +62,8 @@ fn cpu_used_us(pid: u32, children: Children) -> Option<u64> {
     /// The kernel's unit in `/proc`, which is fixed.
     const TICK_US: u64 = 10_000;
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything; the fields behind it are numbers, the first is the third of all.
+    // The name in parentheses may contain anything; the fields after it are numbers, beginning with
+    // the third field.
     let mut fields =
         stat.rsplit_once(')')?.1.split_whitespace().skip(11).map(|field| field.parse::<u64>().unwrap_or(0));
     let own = fields.next()? + fields.next()?;

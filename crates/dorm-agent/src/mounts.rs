@@ -1,7 +1,9 @@
-//! Volumes: the engine shows each in a slot of its own, and here it appears at the path where it is wanted, by a bind mount
-//! inside. What is mounted is remembered in memory, which a checkpoint keeps as it keeps the mounts.
+//! Volumes: the engine provides each in a container slot of its own, and a bind mount inside makes
+//! it appear at the requested path. The mounts are remembered in memory, which a checkpoint
+//! preserves along with the mounts.
 //!
-//! Another sandbox may have written what is on a volume, so no set-id bit, file capability or device there means anything.
+//! Another sandbox may have written the content of a volume, so set-ID bits, file capabilities and
+//! devices on it have no effect.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -18,11 +20,12 @@ use crate::agent::Agent;
 use crate::fault;
 use crate::lock::lock;
 
-/// What appears where.
+/// The mounted volumes, by path.
 #[derive(Default)]
 pub(crate) struct Mounts(pub(crate) Mutex<BTreeMap<GuestPath, GuestMount>>);
 
-/// Makes volumes appear at these paths and at no others. After a failure what was to go may be gone.
+/// Mounts volumes at these paths and at no others. After a failure, mounts that were to be removed
+/// may be gone.
 pub(crate) fn set(agent: &Agent, wanted: &[GuestMount], busy: Busy) -> Result<(), Failure> {
     let mut mounted = lock(&agent.mounts.0);
     let goes: Vec<_> = mounted.values().filter(|there| !wanted.contains(there)).map(|one| one.path.clone()).collect();
@@ -42,11 +45,11 @@ pub(crate) fn set(agent: &Agent, wanted: &[GuestMount], busy: Busy) -> Result<()
 fn appear(mount: &GuestMount) -> Result<(), Failure> {
     let path = mount.path.as_path();
     let wrong = |operation, error| fault::other(operation, mount.path.as_bytes(), error);
-    fs::create_dir_all(path).map_err(|error| wrong("make the directory", error))?;
-    // By its own name: where the path leads through a link, it must be found again.
+    fs::create_dir_all(path).map_err(|error| wrong("create the directory", error))?;
+    // Only at its resolved path: if the path leads through a link, the mount must be found again.
     let real: PathBuf = fs::canonicalize(path).map_err(|error| wrong("find", error))?;
     if real != path {
-        let error = io::Error::other(format!("it leads to {}: attach the volume there", real.display()));
+        let error = io::Error::other(format!("it resolves to {}: attach the volume there", real.display()));
         return Err(wrong("mount a volume at", error));
     }
     bind(mount.from.as_path(), path).map_err(|error| wrong("mount a volume at", io::Error::from(error)))
@@ -54,13 +57,14 @@ fn appear(mount: &GuestMount) -> Result<(), Failure> {
 
 fn bind(from: &Path, path: &Path) -> Result<(), Errno> {
     rustix::mount::mount_bind(from, path)?;
-    // A bind mount takes its flags from the mount that it shows, and others only when it is mounted again.
+    // A bind mount inherits its flags from the original mount, and gets others only when it is
+    // remounted.
     let is_read_only = rustix::fs::statvfs(path)?.f_flag.contains(StatVfsMountFlags::RDONLY);
     let mut flags = MountFlags::BIND | MountFlags::NOSUID | MountFlags::NODEV;
     flags.set(MountFlags::RDONLY, is_read_only);
     let again = rustix::mount::mount_remount(path, flags, c"");
     again.inspect_err(|_| {
-        // It must not be there without them.
+        // It must not exist without these flags.
         let _ = rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW);
     })
 }
@@ -71,7 +75,7 @@ fn unmount(path: &GuestPath, busy: Busy) -> Result<(), Failure> {
         Busy::Hide => UnmountFlags::DETACH,
     };
     match rustix::mount::unmount(path.as_path(), flags | UnmountFlags::NOFOLLOW) {
-        // Somebody inside has unmounted it already.
+        // A program inside has already unmounted it.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         Err(Errno::BUSY) => Err(Failure::MountBusy { path: path.clone() }),
         Err(error) => Err(fault::other("unmount", path.as_bytes(), io::Error::from(error))),
@@ -94,7 +98,8 @@ mod tests {
         }
     }
 
-    /// Who a program that says so is, when somebody else than root executes it.
+    /// Returns the effective user of a program that prints it, when another user than root executes
+    /// it.
     fn user_of(program: &Path) -> String {
         let said = Command::new(program).arg("-u").uid(1000).gid(1000).output().unwrap();
         String::from_utf8(said.stdout).unwrap().trim().to_owned()

@@ -1,7 +1,8 @@
-//! The processes that the host started, from birth to oblivion.
+//! The processes started by the host, from their start until they are forgotten.
 //!
-//! Starting, burying and signalling exclude each other, so that a signal never meets a process id that was given to
-//! another process meanwhile. An ended process is kept, with what is left of its output, until many later ones ended.
+//! Starting, reaping and signalling exclude each other, so that a signal never reaches another
+//! process with a reused ID. An ended process is kept, with the rest of its output, until many
+//! later ones have ended.
 
 mod fast_spawn;
 mod input;
@@ -61,13 +62,13 @@ struct Life {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Stage {
     Alive,
-    /// Its process id may be somebody else's now. What it left in its pipes is being read.
+    /// Reaped: its process ID may be reused. The rest of its pipes is being read.
     Buried,
-    /// All that it wrote can be read, but for what a reader holds up.
+    /// All its output can be read, except for what a reader holds up.
     Ended(ExitStatus),
 }
 
-/// All of them.
+/// All processes.
 pub(crate) struct Processes {
     births_and_deaths: Mutex<()>,
     table: Mutex<Table>,
@@ -132,15 +133,16 @@ impl Processes {
         Ok(started)
     }
 
-    /// Starts a process of the agent's own, which nobody is told of; answers its output. It is buried with the others.
+    /// Starts a process of the agent's own, which is not listed; returns its output. It is reaped
+    /// with the others.
     pub(crate) fn start_helper(&self, mut command: Command) -> io::Result<ChildStdout> {
         let _alone = lock(&self.births_and_deaths);
         let child = command.spawn()?;
         self.reaper.ring();
-        child.stdout.ok_or_else(|| io::Error::other("a process without the output it was given"))
+        child.stdout.ok_or_else(|| io::Error::other("the process has no output pipe"))
     }
 
-    /// Answers with all processes, oldest first.
+    /// Sends all processes, oldest first.
     pub(crate) fn list(&self, call: &Call) -> Result<(), Gone> {
         let all: Vec<_> = lock(&self.table).all.values().cloned().collect();
         call.answer(&Ok(Answer::Follows))?;
@@ -150,7 +152,7 @@ impl Processes {
         call.end(&End::Complete)
     }
 
-    /// Sends output to the host until the process has ended or the host has enough.
+    /// Sends output to the host until the process has ended or the host cancels the call.
     pub(crate) fn follow(&self, call: &Call, id: u64, from: Offsets) -> Result<(), Gone> {
         let process = match self.find(id) {
             Ok(process) => process,
@@ -187,7 +189,7 @@ impl Processes {
         }
     }
 
-    /// Writes what the host sends to a process's input.
+    /// Writes data from the host to a process's input.
     pub(crate) fn write_stdin(&self, call: &Call, id: u64) -> Result<(), Gone> {
         let process = match self.find(id) {
             Ok(process) => process,
@@ -210,7 +212,7 @@ impl Processes {
                 }
                 Received::End(End::Complete) => return call.answer(&Ok(Answer::Done)),
                 Received::End(_) => {
-                    return call.answer(&Err(Failure::Invalid { reason: "the input was abandoned".to_owned() }));
+                    return call.answer(&Err(Failure::Invalid { reason: "the input stream was cancelled".to_owned() }));
                 }
             }
         }
@@ -232,7 +234,7 @@ impl Processes {
     pub(crate) fn signal(&self, id: u64, signal: Signal, target: Target) -> Result<(), Failure> {
         let process = self.find(id)?;
         let Some(named) = rustix::process::Signal::from_named_raw(signal.number()) else {
-            return Err(Failure::Invalid { reason: format!("signal {} has no name here", signal.number()) });
+            return Err(Failure::Invalid { reason: format!("unknown signal {}", signal.number()) });
         };
         let _alone = lock(&self.births_and_deaths);
         if lock(&process.life).stage != Stage::Alive {
@@ -256,7 +258,7 @@ impl Processes {
         }
     }
 
-    /// Answers when the process has ended.
+    /// Sends the exit status when the process has ended.
     pub(crate) fn wait(&self, call: &Call, id: u64) -> Result<(), Gone> {
         let process = match self.find(id) {
             Ok(process) => process,
@@ -303,7 +305,7 @@ impl Processes {
         lock(&self.table).all.get(&id).cloned().ok_or(Failure::NoProcess { process: id })
     }
 
-    /// A child was buried. Called with births and deaths held.
+    /// Records that a child was reaped. Requires the lock on starts and deaths.
     fn died(&self, pid: Pid, status: ExitStatus) {
         let Some(process) = lock(&self.table).alive.remove(&pid) else { return };
         lock(&process.life).stage = Stage::Buried;
@@ -312,7 +314,7 @@ impl Processes {
         self.pump.died(process, status);
     }
 
-    /// Forgets the oldest of many ended processes, and the oldest output when much is kept.
+    /// Forgets the oldest of many ended processes, and the oldest output if much is kept.
     fn forget_old(&self) {
         let mut table = lock(&self.table);
         while table.ended.len() > ENDED_KEPT {
@@ -335,7 +337,7 @@ impl Processes {
 }
 
 impl Process {
-    /// Lets everybody know that it has ended.
+    /// Notifies all waiting calls that the process has ended.
     fn announce(&self, status: ExitStatus) {
         let mut life = lock(&self.life);
         if matches!(life.stage, Stage::Ended(_)) {
@@ -370,7 +372,7 @@ impl Process {
     }
 }
 
-/// As many as [`STATUS_BYTES`] hold.
+/// Returns as many items as fit into [`STATUS_BYTES`].
 fn first<T: Clone>(all: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
     let mut left = STATUS_BYTES;
     let fits = |one: &&T| match left.checked_sub(length(one) + 1) {

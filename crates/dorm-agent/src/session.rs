@@ -1,4 +1,4 @@
-//! The way in: reads frames from standard input and hands each to its call.
+//! The input: reads frames from standard input and passes each to its call.
 //!
 //! This thread never waits for a call, only for the host and for the link.
 
@@ -20,10 +20,10 @@ use crate::lock::lock;
 const READ_BYTES: usize = 64 * 1024;
 const PARTIAL_REQUESTS_MAX: usize = 64;
 
-/// The calls that are open.
+/// The open calls.
 pub(crate) type Table = Arc<Mutex<HashMap<u32, Arc<Channel>>>>;
 
-/// A call and its place in the table, which it leaves when the last clone is dropped.
+/// A call and its entry in the table, which is removed when the last clone is dropped.
 #[derive(Clone)]
 pub(crate) struct Call(Arc<Placed>);
 
@@ -83,8 +83,8 @@ enum Ended {
     ForGood,
 }
 
-/// Standard input has ended. The first process of a sandbox must not: a host may come back on the same port. Any
-/// other agent is a test's, and takes its processes with it.
+/// Handles the end of standard input. The first process of a sandbox must not exit: a host may
+/// return on the same port. Any other agent runs in a test, and kills its processes.
 fn ended(agent: &Agent) -> Ended {
     if rustix::process::getpid().is_init() {
         std::thread::sleep(std::time::Duration::from_millis(50));
@@ -149,7 +149,7 @@ impl Session {
             let _ = channel.answer(&Err(Failure::Invalid { reason }));
         };
         if frame.part == Part::More && self.partial.len() >= PARTIAL_REQUESTS_MAX && !self.partial.contains_key(&id) {
-            return answer_failure("too many long requests at once".to_owned());
+            return answer_failure("too many long requests at the same time".to_owned());
         }
         let partial = self.partial.entry(id).or_insert_with(|| Assembler::within(REQUEST_MAX));
         let message = match partial.push(frame.part, frame.payload) {

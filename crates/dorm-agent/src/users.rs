@@ -1,10 +1,11 @@
-//! The sandbox's own lists of users and groups, read anew each time: programs inside may change them.
+//! The sandbox's own lists of users and groups, read again each time, since programs inside may
+//! change them.
 
 use std::fs;
 
 use dorm_agent_proto::{Account, Failure, GuestPath, User};
 
-/// The lists as they are now. A missing file is an empty list.
+/// The present lists. A missing file is an empty list.
 pub(crate) struct Users {
     passwd: String,
     group: String,
@@ -24,7 +25,7 @@ impl Users {
         Self { passwd: read("/etc/passwd"), group: read("/etc/group") }
     }
 
-    /// A user, also one that only is a number.
+    /// Returns a user, which may be a number without an entry.
     pub(crate) fn account(&self, user: &User) -> Result<Account, Failure> {
         let found = match user {
             User::Name(name) => self.lines().find(|line| line.name == name),
@@ -49,7 +50,7 @@ impl Users {
         }
     }
 
-    /// The groups a user is a member of, with the main one.
+    /// Returns the groups of a user, including the primary one.
     pub(crate) fn groups(&self, account: &Account) -> Vec<u32> {
         let mut groups = vec![account.gid];
         if let Some(name) = &account.name {
@@ -93,7 +94,7 @@ fn root() -> Result<GuestPath, Failure> {
     GuestPath::try_from("/").map_err(|error| Failure::Invalid { reason: error.to_string() })
 }
 
-/// Looks one user up.
+/// Finds one user.
 pub(crate) fn account(user: &User) -> Result<Account, Failure> {
     Users::read().account(user)
 }

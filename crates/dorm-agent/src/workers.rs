@@ -1,4 +1,4 @@
-//! Threads for calls that may wait. There are as many as calls wait at once, up to a limit.
+//! Threads for calls that may block. There are as many as calls block at once, up to a limit.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -25,7 +25,7 @@ struct State {
     threads: usize,
 }
 
-/// No thread is to be had.
+/// No thread is available.
 pub(crate) struct AllBusy;
 
 impl Workers {
@@ -78,7 +78,7 @@ impl Workers {
 }
 
 fn run_safely(job: Job) {
-    // The panic hook has said what happened, and the call's channel answers when it is dropped.
+    // The panic hook has reported the panic, and the call's channel answers when it is dropped.
     drop(catch_unwind(AssertUnwindSafe(job)));
 }
 

@@ -4,14 +4,14 @@
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, Method, StatusCode};
+use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use dorm_lifecycle::SandboxId;
 use dorm_store::KeyScope;
 
 use crate::connections::Standing;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::parameter;
 use crate::routes::{Api, NEEDS};
 use crate::serve::Door;
@@ -58,9 +58,9 @@ pub(crate) async fn check(State(api): State<Api>, request: Request, next: Next) 
         None => api.scope(request.headers()),
     };
     let Some(scope) = scope else {
-        let message = "this needs a key, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
-        let hint = "the daemon keeps its key in the file `key` of its data directory";
-        return ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint).into_response();
+        let detail = "an API key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
+        let hint = "the key of the daemon is in the file `key` of its data directory";
+        return ApiError::new(ErrorCode::Unauthorized, detail, hint).into_response();
     };
     let (mut parts, body) = request.into_parts();
     let is_its_own = match &scope {
@@ -92,17 +92,12 @@ async fn names(parts: &mut Parts, api: &Api, sandbox: &SandboxId) -> bool {
 
 /// The same for what is there and for what is not: such a key learns nothing of other sandboxes.
 fn refusal(scope: &KeyScope) -> ApiError {
-    let message = match scope {
-        KeyScope::ReadOnly => "this key may only look".to_owned(),
-        KeyScope::Sandbox(sandbox) => format!("this key is for sandbox {sandbox}, and not for this"),
-        KeyScope::Full => "this key is not for this".to_owned(),
+    let detail = match scope {
+        KeyScope::ReadOnly => "this key is read-only".to_owned(),
+        KeyScope::Sandbox(sandbox) => format!("this key gives access to sandbox {sandbox} only"),
+        KeyScope::Full => "this key does not permit the request".to_owned(),
     };
-    ApiError::new(
-        StatusCode::FORBIDDEN,
-        "forbidden",
-        message,
-        "use a key that may: `dorm key ls` shows which there are",
-    )
+    ApiError::new(ErrorCode::Forbidden, detail, "use a key with another scope; `dorm key ls` lists the keys")
 }
 
 impl Api {

@@ -19,9 +19,10 @@ use tokio_util::sync::CancellationToken;
 
 /// What a connection for which there is no room is told.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: application/json\r\nContent-Length: 155\r\n\r\n\
-    {\"error\":{\"code\":\"unavailable\",\"message\":\"too many connections to this daemon are open\",\
-    \"next_step\":\"close some, or use the socket api.sock on its host\"}}\n";
+    Content-Type: application/problem+json\r\nContent-Length: 208\r\n\r\n\
+    {\"type\":\"/errors/unavailable\",\"title\":\"Unavailable\",\"status\":503,\
+    \"detail\":\"too many connections to this daemon are open\",\"code\":\"unavailable\",\
+    \"next_step\":\"close some, or use the socket api.sock on its host\"}\n";
 
 /// How many connections there may be at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -308,7 +309,8 @@ mod tests {
         let text = std::str::from_utf8(FULL).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-        let answer: serde_json::Value = serde_json::from_str(body).unwrap();
-        assert_eq!(answer["error"]["code"], "unavailable");
+        let told: crate::wire::Problem = serde_json::from_str(body).unwrap();
+        let meaning = crate::error::ErrorCode::from(dorm_service::Code::Unavailable).meaning();
+        assert_eq!((told.code.as_str(), told.title.as_str(), told.status), (meaning.code, meaning.title, 503));
     }
 }

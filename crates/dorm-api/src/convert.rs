@@ -1,4 +1,4 @@
-//! Between the words of the wire and those of the service. Total: whatever the service says has a form here.
+//! Conversions between wire types and the types of the service.
 
 mod checkpoints;
 mod daemon;
@@ -6,6 +6,7 @@ mod event;
 mod file;
 mod image;
 mod key;
+mod operation;
 mod process;
 mod sandbox;
 mod snapshot;

@@ -1,4 +1,6 @@
-//! Every refusal as HTTP: one shape, and one place where a kind of error gets its status.
+//! Errors as HTTP responses, in the format of RFC 9457.
+
+mod codes;
 
 use std::time::Duration;
 
@@ -7,69 +9,70 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_agent_client::AgentError;
 use dorm_service::{Code, ServiceError};
+use utoipa::ToResponse;
+use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
-use crate::wire::{ErrorAnswer, ErrorBody};
+pub use codes::error_reference;
+pub(crate) use codes::{ErrorCode, Meaning};
 
-/// An answer that is not a success.
+use crate::wire::Problem;
+
+/// The media type of error bodies.
+pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// A response that is not a success.
 #[derive(Debug)]
 pub(crate) struct ApiError {
     status: StatusCode,
-    body: ErrorBody,
-    /// After how long the same request can work without anybody doing anything.
+    body: Problem,
+    /// After this time the same request may succeed without anything else being done.
     retry_after: Option<Duration>,
 }
 
-/// The status of each kind of refusal by the service.
-const fn status(code: Code) -> StatusCode {
-    match code {
-        Code::InvalidArgument => StatusCode::BAD_REQUEST,
-        Code::NotFound => StatusCode::NOT_FOUND,
-        Code::Conflict => StatusCode::CONFLICT,
-        Code::Gone => StatusCode::GONE,
-        Code::PortClosed => StatusCode::BAD_GATEWAY,
-        Code::NoRoom => StatusCode::INSUFFICIENT_STORAGE,
-        Code::TimedOut => StatusCode::GATEWAY_TIMEOUT,
-        Code::Damaged | Code::Failed | Code::Unreadable | Code::StoreFailed | Code::Internal => {
-            StatusCode::INTERNAL_SERVER_ERROR
-        }
-        Code::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
-    }
-}
-
 impl ApiError {
-    pub(crate) fn new(status: StatusCode, code: &str, message: impl Into<String>, next_step: &str) -> Self {
-        let body = ErrorBody { code: code.to_owned(), message: message.into(), next_step: next_step.to_owned() };
+    /// An error with the status of its code.
+    pub(crate) fn new(code: impl Into<ErrorCode>, detail: impl Into<String>, next_step: &str) -> Self {
+        let Meaning { code, status, title, .. } = code.into().meaning();
+        let body = Problem {
+            kind: format!("/errors/{code}"),
+            title: title.to_owned(),
+            status: status.as_u16(),
+            detail: detail.into(),
+            code: code.to_owned(),
+            next_step: next_step.to_owned(),
+        };
         Self { status, body, retry_after: None }
     }
 
-    /// The request cannot be meant like this.
-    pub(crate) fn invalid(message: impl Into<String>, next_step: &str) -> Self {
-        Self::new(StatusCode::BAD_REQUEST, Code::InvalidArgument.as_str(), message, next_step)
+    /// The request is invalid.
+    pub(crate) fn invalid(detail: impl Into<String>, next_step: &str) -> Self {
+        Self::new(Code::InvalidArgument, detail, next_step)
     }
 
-    /// What it names is not there.
-    pub(crate) fn not_found(message: impl Into<String>, next_step: &str) -> Self {
-        Self::new(StatusCode::NOT_FOUND, Code::NotFound.as_str(), message, next_step)
+    /// The request names something that does not exist.
+    pub(crate) fn not_found(detail: impl Into<String>, next_step: &str) -> Self {
+        Self::new(Code::NotFound, detail, next_step)
     }
 
-    /// It was there, and is not any more.
-    pub(crate) fn gone(message: impl Into<String>, next_step: &str) -> Self {
-        Self::new(StatusCode::GONE, Code::Gone.as_str(), message, next_step)
+    /// The request names something that no longer exists.
+    pub(crate) fn gone(detail: impl Into<String>, next_step: &str) -> Self {
+        Self::new(Code::Gone, detail, next_step)
     }
 
-    /// The same words with another status.
+    /// The same error with another status.
     pub(crate) fn with_status(mut self, status: StatusCode) -> Self {
         self.status = status;
+        self.body.status = status.as_u16();
         self
     }
 
-    /// The same words with another status, for a request that may work a moment later.
+    /// The same error with another status, for a request that may succeed a moment later.
     pub(crate) fn again_later(self, status: StatusCode) -> Self {
         Self { retry_after: Some(Duration::from_secs(1)), ..self.with_status(status) }
     }
 
-    /// For a stream that has begun, where no status can be sent any more.
-    pub(crate) fn into_body(self) -> ErrorBody {
+    /// The body alone, for an error inside a stream or inside another response.
+    pub(crate) fn into_body(self) -> Problem {
         self.body
     }
 }
@@ -78,10 +81,10 @@ impl From<ServiceError> for ApiError {
     fn from(error: ServiceError) -> Self {
         let code = error.code();
         if matches!(code, Code::Internal | Code::StoreFailed) {
-            tracing::error!(error = %error.message(), "a request met an error of Dormouse itself");
+            tracing::error!(error = %error.message(), "a request failed because of an internal error");
         }
         let retry_after = error.retry_after();
-        Self { retry_after, ..Self::new(status(code), code.as_str(), error.message(), error.next_step()) }
+        Self { retry_after, ..Self::new(code, error.message(), error.next_step()) }
     }
 }
 
@@ -94,8 +97,9 @@ impl From<AgentError> for ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let (status, retry_after) = (self.status, self.retry_after);
-        let mut response = (status, Json(ErrorAnswer { error: self.body })).into_response();
+        let mut response = (status, Json(self.body)).into_response();
         let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(PROBLEM_JSON));
         if let Some(after) = retry_after {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(after.as_secs().max(1)));
         }
@@ -103,5 +107,16 @@ impl IntoResponse for ApiError {
             headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
         }
         response
+    }
+}
+
+impl<'r> ToResponse<'r> for ApiError {
+    fn response() -> (&'r str, RefOr<utoipa::openapi::Response>) {
+        let content = ContentBuilder::new().schema(Some(Ref::from_schema_name("Problem"))).build();
+        let response = ResponseBuilder::new()
+            .description("An error; `code` says which. docs/reference/errors.md lists all codes.")
+            .content(PROBLEM_JSON, content)
+            .build();
+        ("Error", response.into())
     }
 }

@@ -1,4 +1,4 @@
-//! Reading requests into types that cannot be wrong; what cannot be read is refused in the shape of every error.
+//! Parsing requests into types that cannot be invalid.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use dorm_agent_client::{GuestPath, GuestString, User};
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, SandboxId, WebhookId};
 use serde::de::DeserializeOwned;
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::routes::Api;
 use crate::serve::Door;
 use crate::wire;
@@ -32,18 +32,16 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
         let body = Bytes::from_request(request, api).await.map_err(|rejection| match rejection {
-            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => ApiError::new(
-                StatusCode::PAYLOAD_TOO_LARGE,
-                "invalid_argument",
-                "the JSON body is larger than 1 MiB",
-                "write large input to a file of the sandbox first",
-            ),
-            other => ApiError::invalid(format!("the body could not be read: {other}"), "send it again, whole"),
+            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+                let hint = "write large input to a file in the sandbox first";
+                ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+            }
+            other => ApiError::invalid(format!("cannot read the request body: {other}"), "send the request again"),
         })?;
         let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(body)
             .map(Self)
-            .map_err(|error| ApiError::invalid(format!("the body is not what is expected here: {error}"), ""))
+            .map_err(|error| ApiError::invalid(format!("invalid request body: {error}"), ""))
     }
 }
 
@@ -58,9 +56,8 @@ impl<S: Sync> FromRequestParts<S> for HostPaths {
         match parts.extensions.get::<Door>() {
             Some(Door::Owner) => Ok(Self),
             Some(Door::Network(_)) | None => Err(ApiError::new(
-                StatusCode::FORBIDDEN,
-                "forbidden",
-                "paths of the daemon's host are taken over its socket api.sock only, not over the network",
+                ErrorCode::Forbidden,
+                "paths on the daemon's host are accepted only over its Unix socket api.sock",
                 "upload the archive with POST /v1/images/upload, or download it with GET /v1/images/{reference}/download",
             )),
         }
@@ -80,7 +77,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
             if let Some(cause) = std::error::Error::source(&rejection) {
                 text = cause.to_string();
             }
-            ApiError::invalid(format!("the query is not what is expected here: {text}"), "")
+            ApiError::invalid(format!("invalid query: {text}"), "")
         })?;
         Ok(Self(query))
     }
@@ -107,8 +104,8 @@ impl FromRequestParts<Api> for Process {
         let Sandbox(sandbox) = Sandbox::from_request_parts(parts, api).await?;
         let process = parameter(parts, api, "process").await?;
         let process = process.parse().map_err(|_| {
-            let message = format!("'{process}' is not a process: a process is named by its handle, a number");
-            ApiError::invalid(message, "list the sandbox's processes")
+            let message = format!("'{process}' is not a process handle, which is a number");
+            ApiError::invalid(message, "list the processes of the sandbox")
         })?;
         Ok(Self(sandbox, process))
     }
@@ -146,7 +143,9 @@ impl FromRequestParts<Api> for ApiKey {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let id = parameter(parts, api, "id").await?;
-        id.parse().map(Self).map_err(|error: IdError| ApiError::invalid(format!("key: {error}"), "list the keys"))
+        id.parse()
+            .map(Self)
+            .map_err(|error: IdError| ApiError::invalid(format!("key: {error}"), "list keys with GET /v1/keys"))
     }
 }
 
@@ -161,7 +160,7 @@ impl FromRequestParts<Api> for Port {
         let port = parameter(parts, api, "port").await?;
         match port.parse() {
             Ok(number) if number != 0 => Ok(Self(sandbox, number)),
-            _ => Err(ApiError::invalid(format!("'{port}' is not a port: ports are 1 to 65535"), "")),
+            _ => Err(ApiError::invalid(format!("'{port}' is not a port; ports are 1 to 65535"), "")),
         }
     }
 }
@@ -216,7 +215,7 @@ pub(crate) fn place_in_list(path: &GuestPath) -> String {
 /// See [`place_in_list`].
 pub(crate) fn path_in_list(text: &str) -> Result<GuestPath, ApiError> {
     let path = URL_SAFE_NO_PAD.decode(text).ok().and_then(|path| GuestPath::new(path).ok());
-    path.ok_or_else(|| ApiError::invalid("after is no place in a list", "give it as `next` of the page before has it"))
+    path.ok_or_else(|| ApiError::invalid("after is not a cursor", "use `next` of the previous page"))
 }
 
 /// A path inside, from a body.
@@ -236,13 +235,13 @@ pub(crate) fn bytes_of(field: &str, text: &wire::Text) -> Result<Vec<u8>, ApiErr
 
 /// Somebody inside.
 pub(crate) fn user(text: &str) -> Result<User, ApiError> {
-    let hint = "users are given by name, by number, or as UID:GID";
-    text.parse().map_err(|_| ApiError::invalid(format!("'{text}' cannot be a user"), hint))
+    let hint = "give a name, a number, or UID:GID";
+    text.parse().map_err(|_| ApiError::invalid(format!("'{text}' is not a user"), hint))
 }
 
-/// How many things a page of a list has when it is not said.
+/// The default size of a page.
 const PAGE: usize = 100;
-/// How many it has at most.
+/// The largest size of a page.
 pub(crate) const PAGE_MAX: usize = 1000;
 
 /// The size of a page.

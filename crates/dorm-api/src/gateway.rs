@@ -26,7 +26,7 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::connections::Standing;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::hosts::Domains;
 use crate::routes::Api;
 use crate::serve::{Door, Life, Peer};
@@ -56,9 +56,9 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 8] = [
 /// Passes a request for a port on to it, and any other to the API.
 pub(crate) async fn pass_on(State(api): State<Api>, request: Request, next: Next) -> Response {
     if !api.domains.answer_to(host(request.headers(), request.uri())) {
-        let message = format!("this server does not answer to '{}'", host(request.headers(), request.uri()));
-        let hint = "use localhost, an address, or a domain that the daemon was started with (`dorm serve --domain`)";
-        return ApiError::new(StatusCode::MISDIRECTED_REQUEST, "wrong_host", message, hint).into_response();
+        let detail = format!("this server does not serve the host '{}'", host(request.headers(), request.uri()));
+        let hint = "use localhost, an IP address, or a domain given with `dorm serve --domain`";
+        return ApiError::new(ErrorCode::WrongHost, detail, hint).into_response();
     }
     match target(&api.domains, request.headers(), request.uri()) {
         Ok(None) => next.run(request).await,
@@ -79,10 +79,10 @@ pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Resul
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
         let (sandbox, port) = (text(&SANDBOX), text(&PORT));
         let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
-            let message = format!("X-Dormouse-Port is '{port}': it must be a port, 1 to 65535");
+            let message = format!("X-Dormouse-Port is '{port}'; ports are 1 to 65535");
             ApiError::invalid(message, "send X-Dormouse-Sandbox and X-Dormouse-Port together")
         })?;
-        let unknown = |_| ApiError::not_found(format!("there is no sandbox '{sandbox}'"), "name it by its id");
+        let unknown = |_| ApiError::not_found(format!("there is no sandbox '{sandbox}'"), "use the ID of the sandbox");
         return Ok(Some(Target { sandbox: sandbox.parse().map_err(unknown)?, port }));
     }
     Ok(host_target(domains, host(headers, uri)))
@@ -106,8 +106,8 @@ fn host_target(domains: &Domains, host: &str) -> Option<Target> {
 
 async fn forward(api: &Api, target: Target, request: Request) -> Result<Response, ApiError> {
     if request.method() == Method::CONNECT {
-        let message = "CONNECT is not passed on to a port inside a sandbox";
-        return Err(ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, "use an upgrade"));
+        let detail = "CONNECT is not forwarded to ports of sandboxes";
+        return Err(ApiError::new(ErrorCode::MethodNotAllowed, detail, "use an HTTP upgrade"));
     }
     if let Some(answer) = admission::open_link(api, &target, &request) {
         return answer;
@@ -119,8 +119,8 @@ async fn forward(api: &Api, target: Target, request: Request) -> Result<Response
     if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()
         && !ticket.stand(Standing::Visitor)
     {
-        let message = "too many connections to ports of sandboxes are open";
-        let error = ApiError::new(StatusCode::SERVICE_UNAVAILABLE, Code::Unavailable.as_str(), message, "close some");
+        let detail = "too many connections to ports of sandboxes are open";
+        let error = ApiError::new(Code::Unavailable, detail, "close some connections");
         return Err(error.again_later(StatusCode::SERVICE_UNAVAILABLE));
     }
     api.keys.conceal(request.headers_mut(), |key| api.service.scope_of_key(key).is_some());
@@ -142,8 +142,8 @@ where
 {
     let silent = |error: hyper::Error| {
         tracing::debug!(port = target.port, error = &error as &dyn std::error::Error, "no answer from a port");
-        let message = format!("the program on port {} of {} gave no HTTP answer", target.port, target.sandbox);
-        ApiError::new(StatusCode::BAD_GATEWAY, "no_answer", message, "look at what listens there, and its output")
+        let detail = format!("the program on port {} of sandbox {} sent no HTTP response", target.port, target.sandbox);
+        ApiError::new(ErrorCode::NoAnswer, detail, "check the program that listens on the port, and its output")
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(silent)?;
     let cut = life.cut.clone();
@@ -195,7 +195,7 @@ fn unreachable(error: ServiceError) -> ApiError {
 /// Makes a request what the program inside is to see.
 pub(crate) fn prepare(request: &mut Request) -> Result<(), ApiError> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let uri = path.parse::<Uri>().map_err(|error| ApiError::invalid(format!("the path is wrong: {error}"), ""))?;
+    let uri = path.parse::<Uri>().map_err(|error| ApiError::invalid(format!("invalid path: {error}"), ""))?;
     let peer = request.extensions().get::<Peer>().copied();
     *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_11;

@@ -10,6 +10,7 @@ pub(crate) mod forks;
 pub(crate) mod images;
 pub(crate) mod keeping;
 pub(crate) mod keys;
+pub(crate) mod operations;
 pub(crate) mod output;
 pub(crate) mod ports;
 pub(crate) mod processes;

@@ -1,4 +1,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
+// The example of a sandbox is one `json!` with many fields.
+#![recursion_limit = "256"]
 
 //! The native HTTP API, and the gateway to ports inside sandboxes.
 //!
@@ -23,6 +25,7 @@ mod handlers;
 mod hosts;
 mod keys;
 mod metrics;
+mod page;
 mod routes;
 mod serve;
 mod sse;
@@ -31,6 +34,7 @@ mod webhooks;
 pub mod wire;
 
 pub use connections::ConnectionLimits;
+pub use error::error_reference;
 pub use hosts::{Access, Domains};
 pub use keys::Keys;
 pub use serve::{Doors, serve, serve_with_grace};

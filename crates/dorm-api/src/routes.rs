@@ -1,10 +1,12 @@
 //! Every route, once: the router, the OpenAPI document and the tests read this one table.
 
+mod examples;
+
 use std::sync::Arc;
 
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request};
-use axum::http::{Method, StatusCode};
+use axum::http::Method;
 use axum::middleware;
 use axum::routing;
 use dorm_service::Service;
@@ -13,12 +15,12 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use crate::access::{self, Need};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, keys, output, ports, processes, pty,
-    remote, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
+    checkpoints, daemon, diff, events, exec, files, forks, images, keeping, keys, operations, output, ports, processes,
+    pty, remote, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
 };
 use crate::hosts::{Access, Domains};
 use crate::keys::Keys;
@@ -50,10 +52,25 @@ macro_rules! routes {
 
         #[derive(OpenApi)]
         #[openapi(
-            info(title = "Dormouse", description = "The native API of Dormouse, a sandbox server for AI agents."),
+            info(title = "Dormouse"),
+            servers((url = "http://127.0.0.1:7070", description = "The address that `dorm serve` listens on by default.")),
+            tags(
+                (name = "sandboxes", description = "Create, suspend, resume, fork and terminate sandboxes."),
+                (name = "processes", description = "Run commands and terminals inside a sandbox."),
+                (name = "files", description = "Read and write files inside a running sandbox."),
+                (name = "ports", description = "Reach ports inside a sandbox through the gateway."),
+                (name = "snapshots", description = "Take, compare, transfer and delete snapshots."),
+                (name = "images", description = "Import, pull, compose and export OCI images."),
+                (name = "volumes", description = "Storage that outlives the sandboxes it is attached to."),
+                (name = "operations", description = "Changes of sandboxes and snapshots that are in progress or have ended."),
+                (name = "events", description = "The record of what happened to sandboxes."),
+                (name = "webhooks", description = "Deliver events to an HTTP endpoint."),
+                (name = "keys", description = "Create and revoke API keys."),
+                (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
+            ),
             paths($($($handler)::+),*),
-            components(schemas(
-                wire::ErrorAnswer, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
+            components(responses(ApiError), schemas(
+                wire::Problem, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
                 wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event
             )),
             security(("bearer" = []), ("key" = [])),
@@ -136,6 +153,8 @@ routes! {
     get "/v1/volumes/{volume}/files" View volumes::read;
     put "/v1/volumes/{volume}/files" Change volumes::write;
     get "/v1/volumes/{volume}/files/list" View volumes::files;
+    get "/v1/operations" View operations::list;
+    get "/v1/operations/{id}" View operations::describe;
     get "/v1/events" View events::events;
     post "/v1/webhooks" Change webhooks::create;
     get "/v1/webhooks" View webhooks::list;
@@ -152,13 +171,31 @@ routes! {
     get "/metrics" View daemon::metrics;
 }
 
+/// What holds for all operations, as the introduction of the document.
+const INTRODUCTION: &str = "The native API of Dormouse, a sandbox server for AI agents.
+
+**Authentication.** Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Requests over the Unix socket \
+`api.sock` of the daemon need no key.
+
+**Lists.** `limit` is the largest number of items in a response. `next` of the response is null on the last page; \
+otherwise, send it as `after` to get the next page. `GET /v1/events` always has a `next`, because events keep coming.
+
+**Errors.** Every response that is not a success has an `application/problem+json` body, described by the schema \
+`Problem`. Compare `code`; `detail` and `next_step` are for people. docs/reference/errors.md lists all codes.
+
+**Values.** Times are RFC 3339 strings in UTC, durations are numbers of seconds (`*_secs`), sizes are bytes \
+(`*_bytes`). Requests with unknown fields or query parameters are refused. Clients should ignore unknown fields of \
+responses.";
+
 /// The OpenAPI document.
 pub(crate) fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
+    document.info.description = Some(INTRODUCTION.to_owned());
     let components = document.components.get_or_insert_default();
     let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build();
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
     components.add_security_scheme("key", SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key"))));
+    examples::add(components);
     document
 }
 
@@ -176,15 +213,16 @@ pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
         .with_state(api)
 }
 
+const SEE_DOCUMENT: &str = "see GET /v1/openapi.json for all routes and their methods";
+
 async fn no_route(request: Request) -> ApiError {
-    let message = format!("there is no '{}' here", request.uri().path());
-    ApiError::not_found(message, "see /v1/openapi.json for what there is")
+    let detail = format!("there is no route '{}'", request.uri().path());
+    ApiError::not_found(detail, SEE_DOCUMENT)
 }
 
 async fn no_method(method: Method, request: Request) -> ApiError {
-    let message = format!("'{}' cannot be used with {method}", request.uri().path());
-    let hint = "see /v1/openapi.json for what there is";
-    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, "method_not_allowed", message, hint)
+    let detail = format!("'{}' does not support the method {method}", request.uri().path());
+    ApiError::new(ErrorCode::MethodNotAllowed, detail, SEE_DOCUMENT)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! What the native API and its callers say to each other: every request and every answer, and nothing else.
+//! The wire types of the native API: the body of every request and every response.
 //!
-//! Names are snake_case. Moments are RFC 3339 text, durations numbers of seconds (`*_secs`), sizes whole bytes
-//! (`*_bytes`). Requests refuse fields they do not know; readers of answers pass over fields they do not know, so that
-//! answers may grow. What a value means to a sandbox is decided elsewhere: these types only carry it.
+//! Names are snake_case. Times are RFC 3339 strings, durations are numbers of seconds (`*_secs`), sizes are whole bytes
+//! (`*_bytes`). Requests reject unknown fields; clients ignore unknown fields of responses, so that responses can grow.
+//! These types carry values and do not interpret them.
 
 mod checkpoints;
 mod daemon;
@@ -11,6 +11,7 @@ mod event;
 mod file;
 mod image;
 mod key;
+mod operation;
 mod process;
 mod remote;
 mod sandbox;
@@ -30,6 +31,7 @@ pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
 pub use key::{CreateKey, CreatedKey, Key, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
+pub use operation::{Operation, OperationList, OperationStatus};
 pub use process::{
     Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,
@@ -37,16 +39,17 @@ pub use process::{
 };
 pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use sandbox::{
-    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, DiskIo, Egress, ForkChild, ForkRequest, Forked, ForkedChild,
-    Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable, Operation, PromoteRequest,
-    Promoted, Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored, RewindRequest, Rewound,
-    Sandbox, SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
+    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, CurrentOperation, DiskIo, Egress, ForkChild, ForkRequest,
+    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable,
+    PromoteRequest, Promoted, Residence, Resources, ResourcesRequest, RestartRequest, Restarted, Restored,
+    RewindRequest, Rewound, Sandbox, SandboxPage, SetKeeping, SetTimeouts, SleepImage, State, SuspendFailures,
+    Unreachable, Usage,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
     Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
 };
-pub use text::{NamedSecret, Secret, Text, Time};
+pub use text::{Binary, NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
 pub use volume::{
     AttachVolume, AttachedVolume, CreateVolume, FollowingVolumes, Volume, VolumeFile, VolumeFileKind, VolumeFiles,
@@ -57,23 +60,21 @@ pub use why::{Reason, Why};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Every answer that is not a success.
+/// An error in the format of RFC 9457. Every response that is not a success has this body, and errors inside streams and
+/// other responses have the same members.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ErrorAnswer {
-    /// What went wrong.
-    pub error: ErrorBody,
-}
-
-/// What went wrong.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ErrorBody {
-    /// A word for programs, with the same meaning in every answer: `invalid_argument` (400), `not_found` (404: what the
-    /// request names), `conflict` (409), `gone` (410), `port_closed` (502), `unavailable` (503), `timed_out` (504),
-    /// `no_room` (507: the host has too little disk or memory), and with 500 `failed`, `damaged` (a saved state or an
-    /// image that this host should have is damaged or missing), `unreadable` (a record), `store_failed`, `internal`.
+pub struct Problem {
+    /// `/errors/` followed by the code: a stable identifier, which cannot be fetched.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The code in words.
+    pub title: String,
+    /// HTTP status.
+    pub status: u16,
+    /// What failed and why, as a sentence for people.
+    pub detail: String,
+    /// The code, for programs. It has the same meaning in every response; docs/reference/errors.md lists all codes.
     pub code: String,
-    /// A sentence for people: what was attempted, on what, and why it did not work.
-    pub message: String,
-    /// What the caller can do next; empty where the message says it.
+    /// What the caller can do next, for people. Empty if `detail` says everything.
     pub next_step: String,
 }

@@ -1,5 +1,5 @@
-//! Reads the part of Dockerfiles that steps can express. Everything else is refused with its line: an image that is
-//! silently another one than its Dockerfile says is worth less than none.
+//! Parses the subset of Dockerfiles that build steps can express. Everything else is rejected with
+//! its line number: an image that silently differs from its Dockerfile is worse than none.
 
 use std::collections::BTreeMap;
 
@@ -9,11 +9,12 @@ use crate::BuildError;
 use crate::plan::{Command, Copy, Kept, Placed, Plan, Settings, Step};
 use crate::words::{Values, expand, split};
 
-/// The plan of a Dockerfile; `arguments` are values for its `ARG`s, and `base` is what the image that it begins with brings
-/// along: its variables may be used in the file. Which image that is does not depend on `base`.
+/// Returns the plan of a Dockerfile. `arguments` are the values of its `ARG`s. `base` contains the
+/// settings of its base image, whose variables may be used in the file; the choice of the base
+/// image does not depend on `base`.
 ///
 /// # Errors
-/// The line that cannot be built, and what to write instead. An argument of which no `ARG` knows.
+/// The line that is not supported, with an alternative; or an argument that no `ARG` declares.
 pub fn from_dockerfile(text: &str, arguments: &BTreeMap<String, String>, base: &Kept) -> Result<Plan, BuildError> {
     let parsed = parse_dockerfile::parse(text)
         .map_err(|error| BuildError::Line { line: error.line().max(1), what: without_place(&error.to_string()) })?;
@@ -34,7 +35,7 @@ pub fn from_dockerfile(text: &str, arguments: &BTreeMap<String, String>, base: &
     reader.read(&parsed.instructions)
 }
 
-/// The parser's own words end with where that is, which we say ourselves.
+/// Removes the position at the end of the parser's message, which is reported separately.
 fn without_place(text: &str) -> String {
     text.split(" at line ").next().unwrap_or(text).to_owned()
 }
@@ -42,7 +43,7 @@ fn without_place(text: &str) -> String {
 struct Reader<'a> {
     text: &'a str,
     given: &'a BTreeMap<String, String>,
-    /// The arguments of which an `ARG` has told.
+    /// The arguments that an `ARG` has declared.
     known: Vec<String>,
     base: &'a Kept,
     arguments: Values,
@@ -65,10 +66,11 @@ impl Reader<'_> {
             }
         }
         if let Some(unknown) = self.given.keys().find(|name| !self.known.contains(name)) {
-            let what = format!("there is no ARG {unknown} in the Dockerfile, for which a value was given");
+            let what = format!("a value was given for ARG {unknown}, which the Dockerfile does not declare");
             return Err(BuildError::Step { what });
         }
-        self.plan.ok_or_else(|| BuildError::Line { line: 1, what: "a Dockerfile begins with FROM IMAGE".to_owned() })
+        self.plan
+            .ok_or_else(|| BuildError::Line { line: 1, what: "a Dockerfile must begin with FROM IMAGE".to_owned() })
     }
 
     fn add(&mut self, at: usize, steps: Vec<Step>) -> Result<(), BuildError> {
@@ -80,7 +82,7 @@ impl Reader<'_> {
             if let Err(BuildError::Step { what }) = self.settings.apply(&step) {
                 return Err(self.error(at, what));
             }
-            // A variable goes before an argument of the same name.
+            // A variable takes precedence over an argument of the same name.
             let set = |name: &String| self.settings.0.env.contains_key(name);
             let arguments = match step {
                 Step::Run(_) => self.arguments.clone().into_iter().filter(|(name, _)| !set(name)).collect(),
@@ -102,21 +104,24 @@ impl Reader<'_> {
     fn steps(&mut self, instruction: &Instruction<'_>) -> Result<Vec<Step>, String> {
         let is_before_from = self.plan.is_none() && !matches!(instruction, Instruction::From(_) | Instruction::Arg(_));
         if is_before_from {
-            return Err("a Dockerfile begins with FROM IMAGE".to_owned());
+            return Err("a Dockerfile must begin with FROM IMAGE".to_owned());
         }
         let values = self.values();
         Ok(match instruction {
             Instruction::From(from) => {
                 no_options("FROM", &from.options)?;
                 if self.plan.is_some() {
-                    return Err("a build has one FROM: build the other stage as an image of its own".to_owned());
+                    return Err("only one FROM is supported: build the other stage as a separate image".to_owned());
                 }
                 let image = expand(&from.image.value, &values)?;
                 if image == "scratch" {
-                    return Err("there is no image 'scratch' to run programs in: begin with another".to_owned());
+                    return Err(
+                        "the image 'scratch' is not supported, as no program can run in it: use another base image"
+                            .to_owned(),
+                    );
                 }
                 self.plan = Some(Plan { from: image, steps: Vec::new() });
-                // What was told before FROM is for FROM.
+                // Arguments that are declared before FROM only apply to FROM.
                 self.arguments.clear();
                 self.settings = Settings(self.base.clone());
                 Vec::new()
@@ -134,7 +139,7 @@ impl Reader<'_> {
             Instruction::Env(env) => {
                 let pair = |word: String| match word.split_once('=') {
                     Some((name, value)) => Ok(Step::Env(name.to_owned(), value.to_owned())),
-                    None => Err(format!("ENV {word}: write ENV NAME=VALUE")),
+                    None => Err(format!("ENV {word} is invalid: write ENV NAME=VALUE")),
                 };
                 split(&env.arguments.value, &values)?.into_iter().map(pair).collect::<Result<_, _>>()?
             }
@@ -143,7 +148,7 @@ impl Reader<'_> {
             Instruction::Run(run) => {
                 no_options("RUN", &run.options)?;
                 if !run.here_docs.is_empty() {
-                    return Err("RUN with a here-document is not understood: COPY a script and run that".to_owned());
+                    return Err("RUN with a here-document is not supported: COPY a script and run it".to_owned());
                 }
                 vec![Step::Run(command(&run.arguments)?)]
             }
@@ -151,7 +156,10 @@ impl Reader<'_> {
                 no_options("COPY", &copy.options)?;
                 let from = copy.src.iter().map(|source| match source {
                     Source::Path(path) => expand(&path.value, &values),
-                    _ => Err("COPY with a here-document is not understood: make it a file beside this one".to_owned()),
+                    _ => Err(
+                        "COPY with a here-document is not supported: put the content into a file beside the Dockerfile"
+                            .to_owned(),
+                    ),
                 });
                 let (from, to) = (from.collect::<Result<_, _>>()?, expand(&copy.dest.value, &values)?);
                 vec![Step::Copy(Copy { from, to })]
@@ -163,22 +171,24 @@ impl Reader<'_> {
     }
 }
 
-/// Why an instruction is not for us.
+/// Returns why an instruction is not supported.
 fn refused(instruction: &Instruction<'_>) -> &'static str {
     match instruction {
-        Instruction::Add(_) => "ADD is not understood: COPY files, and RUN what fetches or unpacks others",
-        Instruction::Expose(_) => "EXPOSE is not understood, leave it out: every port of a sandbox can be reached",
-        Instruction::Healthcheck(_) => "HEALTHCHECK is not understood: say with --ready-cmd when a sandbox is ready",
-        Instruction::Label(_) | Instruction::Maintainer(_) => "images have no labels: leave it out, and use tags",
-        Instruction::Onbuild(_) => "ONBUILD is not understood: write its steps where they are to happen",
-        Instruction::Shell(_) => "SHELL is not understood: write RUN [\"program\", \"argument\"]",
-        Instruction::Stopsignal(_) => {
-            "STOPSIGNAL is not understood, leave it out: sandboxes are suspended, not stopped"
+        Instruction::Add(_) => "ADD is not supported: use COPY for files, and RUN to download or unpack others",
+        Instruction::Expose(_) => "EXPOSE is not supported: remove it, as every port of a sandbox can be reached",
+        Instruction::Healthcheck(_) => {
+            "HEALTHCHECK is not supported: use --ready-cmd to define when a sandbox is ready"
         }
+        Instruction::Label(_) | Instruction::Maintainer(_) => {
+            "labels are not supported: remove the instruction, and use tags"
+        }
+        Instruction::Onbuild(_) => "ONBUILD is not supported: write its steps where they are needed",
+        Instruction::Shell(_) => "SHELL is not supported: write RUN [\"program\", \"argument\"]",
+        Instruction::Stopsignal(_) => "STOPSIGNAL is not supported: remove it, as sandboxes are suspended, not stopped",
         Instruction::Volume(_) => {
-            "VOLUME is not understood, leave it out: volumes are attached when a sandbox is created"
+            "VOLUME is not supported: remove it, as volumes are attached when a sandbox is created"
         }
-        _ => "the instruction is not understood",
+        _ => "this instruction is not supported",
     }
 }
 
@@ -187,11 +197,11 @@ fn no_options(instruction: &str, options: &[Flag<'_>]) -> Result<(), String> {
         None => Ok(()),
         Some(option) => {
             let instead = match (instruction, &*option.name.value) {
-                ("COPY", "chown" | "chmod") => "COPY first, and RUN chown or chmod",
-                ("COPY", "from") => "build the other stage as an image of its own, and begin with that",
-                _ => "leave it out",
+                ("COPY", "chown" | "chmod") => "COPY first, then RUN chown or chmod",
+                ("COPY", "from") => "build the other stage as a separate image and use it as the base image",
+                _ => "remove it",
             };
-            Err(format!("{instruction} --{} is not understood: {instead}", option.name.value))
+            Err(format!("{instruction} --{} is not supported: {instead}", option.name.value))
         }
     }
 }
@@ -200,11 +210,12 @@ fn command(words: &Words<'_>) -> Result<Command, String> {
     Ok(match words {
         Words::Exec(argv) => Command::Argv(argv.value.iter().map(|word| word.value.clone().into_owned()).collect()),
         Words::Shell(line) => Command::Shell(joined(line.value)),
-        _ => return Err("the command is not understood".to_owned()),
+        _ => return Err("this form of the command is not supported".to_owned()),
     })
 }
 
-/// One line: where it goes on in the next, comments and empty lines between are no part of it.
+/// Joins the lines of one command: removes continuations, and the comments and empty lines between
+/// them.
 fn joined(text: &str) -> String {
     let mut lines = text.lines();
     let mut line = lines.next().unwrap_or_default().to_owned();

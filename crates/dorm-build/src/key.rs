@@ -1,10 +1,11 @@
-//! Under which key the files that a step left behind are found again: a hash over everything that went into them.
+//! The keys under which the files that a step created are cached: a hash over everything that the
+//! step depends on.
 
 use std::fmt;
 
 use crate::plan::{Command, Placed, Settings, Step};
 
-/// Of how keys are made; another one finds nothing of what was made before.
+/// The version of the key format. Changing it invalidates all cached results.
 const VERSION: &str = "dormouse build step 1";
 
 /// 64 hexadecimal digits.
@@ -12,7 +13,7 @@ const VERSION: &str = "dormouse build step 1";
 pub struct Key(String);
 
 impl Key {
-    /// As text.
+    /// Returns the key as text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -24,20 +25,21 @@ impl fmt::Display for Key {
     }
 }
 
-/// The keys of the steps of one build, one after the other.
+/// The keys of the steps of one build, in order.
 #[derive(Clone, Debug)]
 pub struct Keys(Key);
 
 impl Keys {
-    /// Of a build that begins with the image of this digest.
+    /// Begins a build with the image of this digest.
     pub fn begin(image: &str) -> Self {
         let mut hash = Hash::new("image");
         hash.text(image);
         Self(hash.key())
     }
 
-    /// The key of the next step, with what is set before it; `content` is a hash over the files of a copy, with their
-    /// names and modes. None when the step changes no file: what it sets is in the keys of those that follow.
+    /// Returns the key of the next step, given the settings before it; `content` is a hash over the
+    /// files of a copy, with their names and modes. `None` if the step changes no file: its
+    /// settings are part of the keys of later steps.
     pub fn next(&mut self, placed: &Placed, before: &Settings, content: Option<&str>) -> Option<Key> {
         let mut hash = match &placed.step {
             Step::Run(_) => Hash::new("run"),
@@ -68,7 +70,7 @@ impl Keys {
         Some(self.0.clone())
     }
 
-    /// The key of the image that the build ends with, whose settings come to this text.
+    /// Returns the key of the image that the build creates, given its final settings as text.
     pub fn finish(self, settings: &str) -> Key {
         let mut hash = Hash::new("end");
         hash.all([self.0.as_str(), settings]);
@@ -76,7 +78,7 @@ impl Keys {
     }
 }
 
-/// Texts with their lengths, so that none runs into the next.
+/// Hashes strings together with their lengths, so that their boundaries are unambiguous.
 struct Hash(blake3::Hasher);
 
 impl Hash {

@@ -1,6 +1,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! How an image is built: steps, where they come from, and the keys under which what they made is found again.
+//! Image builds: the steps, their sources, and the keys under which their results are cached.
 //!
 //! ```text
 //! Dockerfile ─┐
@@ -8,7 +8,7 @@
 //! arguments ──┘
 //! ```
 //!
-//! Pure: nothing is run, read or written here.
+//! Pure: nothing is executed, read or written here.
 
 mod dockerfile;
 mod key;
@@ -19,21 +19,21 @@ pub use dockerfile::from_dockerfile;
 pub use key::{Key, Keys};
 pub use plan::{Command, Copy, Kept, Placed, Plan, Settings, Step};
 
-/// Why something cannot be built from.
+/// Why a build definition is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum BuildError {
-    /// A line of a Dockerfile is not understood.
+    /// A line of a Dockerfile is not supported.
     #[error("line {line}: {what}")]
     Line {
-        /// Counted from 1.
+        /// The line number, starting at 1.
         line: usize,
-        /// What is wrong, and what to write instead.
+        /// The problem and an alternative.
         what: String,
     },
-    /// A step that was given as an argument is not understood.
+    /// A step that was passed as an argument is invalid.
     #[error("{what}")]
     Step {
-        /// What is wrong, and what to write instead.
+        /// The problem and an alternative.
         what: String,
     },
 }

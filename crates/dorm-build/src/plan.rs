@@ -1,4 +1,4 @@
-//! Steps, and what they leave set for those that follow.
+//! Build steps, and their effect on later steps.
 
 use std::collections::BTreeMap;
 
@@ -14,7 +14,7 @@ pub enum Command {
 }
 
 impl Command {
-    /// What is started.
+    /// Returns the program and its arguments.
     pub fn argv(&self) -> Vec<String> {
         match self {
             Self::Shell(line) => vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()],
@@ -23,79 +23,79 @@ impl Command {
     }
 }
 
-/// Files that go into the image.
+/// Files to copy into the image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Copy {
-    /// Paths below the context; a directory stands for what is in it.
+    /// Paths below the context; a directory means its content.
     pub from: Vec<String>,
-    /// Where they go: an absolute path, or one below the working directory. With a slash at the end, or with several
-    /// sources, a directory that they go into.
+    /// The destination: an absolute path, or one below the working directory. With a trailing
+    /// slash, or with several sources, it is a directory.
     pub to: String,
 }
 
 /// One step of a build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Step {
-    /// Runs a program, which must end with 0.
+    /// Runs a program, which must exit with 0.
     Run(Command),
     /// Copies files.
     Copy(Copy),
-    /// Sets a variable for all that follows, and in the image.
+    /// Sets a variable for all later steps, and in the image.
     Env(String, String),
-    /// Sets the working directory, which is made if it is missing.
+    /// Sets the working directory, which is created if it is missing.
     Workdir(String),
-    /// Sets the user that later steps run as: a name or id, and perhaps a group after a colon.
+    /// Sets the user of later steps: a name or ID, optionally followed by a colon and a group.
     User(String),
-    /// What a sandbox of the image runs when it is told to begin with that.
+    /// The program that a sandbox of the image runs if it is started with the image's command.
     Entrypoint(Vec<String>),
-    /// Its arguments, or the program itself.
+    /// The arguments of the entrypoint, or the program itself.
     Cmd(Vec<String>),
 }
 
-/// A step, and where it was asked for.
+/// A step, and where it was specified.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Placed {
-    /// Its line in the Dockerfile, counted from 1; none when it came as an argument.
+    /// Its line in the Dockerfile, starting at 1; `None` if it was passed as an argument.
     pub line: Option<usize>,
-    /// What it does.
+    /// The step.
     pub step: Step,
-    /// Values of `ARG`s that programs of the step see as variables.
+    /// Values of `ARG`s that the programs of the step see as variables.
     pub arguments: BTreeMap<String, String>,
 }
 
-/// What is built.
+/// A complete build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Plan {
-    /// The image it begins with.
+    /// The base image.
     pub from: String,
-    /// What is done, in order.
+    /// The steps, in order.
     pub steps: Vec<Placed>,
 }
 
-/// What an image brings along beside its files.
+/// The settings of an image, beside its files.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Kept {
-    /// Variables.
+    /// Environment variables.
     pub env: BTreeMap<String, String>,
-    /// Working directory; none stands for `/`.
+    /// Working directory; `None` means `/`.
     pub workdir: Option<String>,
-    /// User; none stands for root.
+    /// User; `None` means root.
     pub user: Option<String>,
-    /// Program.
+    /// Entrypoint.
     pub entrypoint: Option<Vec<String>>,
-    /// Its arguments.
+    /// Arguments of the entrypoint.
     pub cmd: Option<Vec<String>>,
 }
 
-/// What is set when a step begins.
+/// The settings at the beginning of a step.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Settings(pub Kept);
 
 impl Settings {
-    /// Goes on to what is set after `step`.
+    /// Applies `step` to the settings.
     ///
     /// # Errors
-    /// A variable's name, a path or a user that cannot be one.
+    /// When the name of a variable, a path or a user is invalid.
     pub fn apply(&mut self, step: &Step) -> Result<(), BuildError> {
         let refused = |what: String| Err(BuildError::Step { what });
         let kept = &mut self.0;
@@ -103,7 +103,7 @@ impl Settings {
             Step::Run(_) | Step::Copy(_) => {}
             Step::Env(name, value) => {
                 if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
-                    return refused(format!("'{name}' cannot be the name of a variable: write NAME=VALUE"));
+                    return refused(format!("invalid variable name '{name}': write NAME=VALUE"));
                 }
                 kept.env.insert(name.clone(), value.clone());
             }
@@ -115,13 +115,13 @@ impl Settings {
             }
             Step::User(user) => {
                 if user.is_empty() || user.contains(char::is_whitespace) {
-                    return refused(format!("'{user}' is not a user: write NAME, ID or ID:GROUP"));
+                    return refused(format!("invalid user '{user}': write NAME, ID or ID:GROUP"));
                 }
                 kept.user = Some(user.clone());
             }
             Step::Entrypoint(argv) => {
                 kept.entrypoint = Some(argv.clone());
-                // Arguments of another program mean nothing to this one.
+                // The arguments were for another program.
                 kept.cmd = None;
             }
             Step::Cmd(argv) => kept.cmd = Some(argv.clone()),
@@ -129,7 +129,7 @@ impl Settings {
         Ok(())
     }
 
-    /// `path`, seen from the working directory, without `.` and `..`.
+    /// Resolves `path` against the working directory, without `.` and `..`.
     pub fn below(&self, path: &str) -> String {
         let base = if path.starts_with('/') { "" } else { self.0.workdir.as_deref().unwrap_or("") };
         let mut parts: Vec<&str> = Vec::new();

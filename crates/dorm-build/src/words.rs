@@ -1,16 +1,16 @@
-//! Quotes and variables as Dockerfiles have them outside of commands.
+//! Quotes and variables in Dockerfiles, outside of commands.
 
 use std::collections::BTreeMap;
 
-/// What `$NAME` stands for.
+/// The values of `$NAME`.
 pub(crate) type Values = BTreeMap<String, String>;
 
-/// Splits `text` at spaces outside of quotes, and puts in the values of variables.
+/// Splits `text` at spaces outside of quotes, and expands variables.
 pub(crate) fn split(text: &str, values: &Values) -> Result<Vec<String>, String> {
     Reader { left: text, values }.words(true)
 }
 
-/// `text` without its quotes and with the values of variables.
+/// Removes quotes from `text` and expands variables.
 pub(crate) fn expand(text: &str, values: &Values) -> Result<String, String> {
     Ok(Reader { left: text, values }.words(false)?.pop().unwrap_or_default())
 }
@@ -50,7 +50,7 @@ impl Reader<'_> {
     }
 
     fn single(&mut self, word: &mut String) -> Result<(), String> {
-        let Some((inside, left)) = self.left.split_once('\'') else { return Err("a ' is not closed".to_owned()) };
+        let Some((inside, left)) = self.left.split_once('\'') else { return Err("missing closing '".to_owned()) };
         word.push_str(inside);
         self.left = left;
         Ok(())
@@ -59,20 +59,20 @@ impl Reader<'_> {
     fn double(&mut self, word: &mut String) -> Result<(), String> {
         loop {
             match self.next() {
-                None => return Err("a \" is not closed".to_owned()),
+                None => return Err("missing closing \"".to_owned()),
                 Some('"') => return Ok(()),
                 Some('$') => self.variable(word)?,
                 Some('\\') => match self.next() {
                     Some(escaped @ ('"' | '\\' | '$')) => word.push(escaped),
                     Some(other) => word.extend(['\\', other]),
-                    None => return Err("a \" is not closed".to_owned()),
+                    None => return Err("missing closing \"".to_owned()),
                 },
                 Some(other) => word.push(other),
             }
         }
     }
 
-    /// `$NAME`, `${NAME}`, `${NAME:-word}` and `${NAME:+word}`.
+    /// Expands `$NAME`, `${NAME}`, `${NAME:-word}` or `${NAME:+word}`.
     fn variable(&mut self, word: &mut String) -> Result<(), String> {
         let is_name = |byte: char| byte.is_ascii_alphanumeric() || byte == '_';
         if !self.left.starts_with('{') {
@@ -85,13 +85,13 @@ impl Reader<'_> {
             }
             return Ok(());
         }
-        let Some((inside, left)) = self.left[1..].split_once('}') else { return Err("a ${ is not closed".to_owned()) };
+        let Some((inside, left)) = self.left[1..].split_once('}') else { return Err("missing } after ${".to_owned()) };
         self.left = left;
         let end = inside.find(|byte| !is_name(byte)).unwrap_or(inside.len());
         let (name, rest) = inside.split_at(end);
         let value = self.values.get(name).map(String::as_str).filter(|value| !value.is_empty());
         if name.is_empty() || rest.contains('$') {
-            return Err(format!("${{{inside}}} is not understood: write ${{NAME}}"));
+            return Err(format!("${{{inside}}} is not supported: write ${{NAME}}"));
         }
         match rest.split_at_checked(2) {
             None if rest.is_empty() => word.push_str(value.unwrap_or_default()),
@@ -99,7 +99,7 @@ impl Reader<'_> {
             Some((":+", other)) => word.push_str(value.map_or("", |_| other)),
             _ => {
                 return Err(format!(
-                    "${{{inside}}} is not understood: write ${{NAME}}, ${{NAME:-word}} or ${{NAME:+word}}"
+                    "${{{inside}}} is not supported: write ${{NAME}}, ${{NAME:-word}} or ${{NAME:+word}}"
                 ));
             }
         }

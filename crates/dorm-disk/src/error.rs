@@ -1,4 +1,4 @@
-//! What can go wrong with a disk.
+//! Errors of disks.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,7 +6,7 @@ use std::process::ExitStatus;
 
 use thiserror::Error;
 
-/// Why a disk could not be made, changed or removed.
+/// Why a disk could not be created, changed or removed.
 #[derive(Debug, Error)]
 pub enum DiskError {
     /// A file, directory, device or mount could not be used.
@@ -14,58 +14,57 @@ pub enum DiskError {
     File {
         /// `open`, `mount`, …
         operation: &'static str,
-        /// Which.
+        /// The path.
         path: PathBuf,
-        /// What the host said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
     /// This host has no loop devices.
     #[error(
-        "this host has no loop devices ({} cannot be used), so that disk sizes cannot be limited: \
-         run as root, load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
+        "this host has no loop devices ({} cannot be used), so disk sizes cannot be limited: run as root, load the kernel's loop module, or give the container /dev/loop-control and block devices of major 7",
         what.display()
     )]
     NoLoop {
         /// The device that failed.
         what: PathBuf,
-        /// What the host said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// The program that formats disks is not there.
-    #[error("cannot start mkfs.ext4, which formats disks: install e2fsprogs")]
+    /// The program that formats disks is missing.
+    #[error("cannot run mkfs.ext4: install e2fsprogs")]
     NoFormatter(#[source] io::Error),
     /// The program that formats disks failed.
-    #[error("cannot format a disk of {bytes} bytes: mkfs.ext4 ended with {status}: {said}")]
+    #[error("cannot format a disk of {bytes} bytes: mkfs.ext4 failed ({status}): {said}")]
     Format {
         /// The size.
         bytes: u64,
-        /// How it ended.
+        /// Its exit status.
         status: ExitStatus,
-        /// What it said.
+        /// Its output.
         said: String,
     },
-    /// There is a disk already.
-    #[error("there is a disk in {} already: remove it first", .0.display())]
+    /// The directory already contains a disk.
+    #[error("{} already contains a disk: remove it first", .0.display())]
     Exists(PathBuf),
-    /// There is no disk, or one without a size.
+    /// The directory contains no disk, or one without a size limit.
     #[error("there is no size-limited disk in {}", .0.display())]
     NoDisk(PathBuf),
-    /// A size that no disk can have.
-    #[error("a disk of {asked} bytes cannot be: it needs at least {least}")]
+    /// The size is too small.
+    #[error("a disk of {asked} bytes is too small: the minimum is {least} bytes")]
     TooSmall {
-        /// What was asked for.
+        /// The requested size.
         asked: u64,
-        /// The least possible here.
+        /// The minimum size here.
         least: u64,
     },
-    /// The kernel lets only those with this capability resize a mounted file system.
-    #[error("cannot resize the mounted disk in {}: the daemon needs the capability CAP_SYS_RESOURCE for that", dir.display())]
+    /// The kernel requires this capability for resizing a mounted file system.
+    #[error("cannot resize the mounted disk in {}: the daemon needs the capability CAP_SYS_RESOURCE", dir.display())]
     MayNotResize {
         /// The disk's directory.
         dir: PathBuf,
-        /// What the host said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -76,7 +75,7 @@ impl DiskError {
         Self::File { operation, path: path.to_owned(), source }
     }
 
-    /// Whether the host's own disk is full.
+    /// Returns whether the host's own disk is full.
     pub fn is_no_room(&self) -> bool {
         match self {
             Self::File { source, .. } => {

@@ -1,12 +1,13 @@
-//! A disk whose content is kept: made once, mounted whenever somebody needs it, with a journal of its own.
+//! A disk with persistent content: created once, mounted whenever it is needed, with a journal of
+//! its own.
 //!
 //! ```text
 //! dir/disk.img   the file
 //! dir/mnt        its mount point
 //! ```
 //!
-//! The same file must never be mounted through two devices, which would ruin it: while anything anywhere still has the
-//! file system, mounting it again goes through the device that it is on.
+//! The file must never be mounted through two devices at once, which would destroy it. While the
+//! file system is still in use anywhere, mounting it again uses its existing device.
 
 use std::ffi::CString;
 use std::fs;
@@ -20,22 +21,23 @@ use rustix::mount::{MountFlags, UnmountFlags};
 use crate::loop_device::{self, LoopDevice};
 use crate::{BLOCK_BYTES, BYTES_MIN, Disk, DiskError, DiskUsage, template};
 
-/// A disk in a directory. The value is only a name for it.
+/// A disk in a directory. The value is only a name.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct KeptDisk(Disk);
 
 impl KeptDisk {
-    /// The disk in the directory `dir`, whether or not there is one.
+    /// Returns the disk in the directory `dir`, whether or not it exists.
     pub fn at(dir: &Path) -> Self {
         Self(Disk { dir: dir.to_owned() })
     }
 
-    /// Makes a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB), durable and not mounted, in `dir`, which is made.
-    /// The file takes room on the host as it is written to. Root of `ids` owns the top directory.
+    /// Creates a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB) in the new directory
+    /// `dir`, durable and not mounted. The file takes space on the host as it is written to. Root
+    /// of `ids` owns the top directory.
     ///
     /// # Errors
-    /// [`DiskError::NoLoop`] on a host that could never mount it. What was made of one that failed is the caller's to
-    /// remove, with the directory.
+    /// [`DiskError::NoLoop`] on a host that could never mount it. After a failure the caller must
+    /// remove the directory.
     pub fn make(dir: &Path, ids: GuestIds, bytes: u64) -> Result<Self, DiskError> {
         let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
         if bytes < BYTES_MIN {
@@ -46,7 +48,7 @@ impl KeptDisk {
         disk.0.begin()?;
         template::format_kept(&disk.0.image(), ids, bytes)?;
         fs::create_dir(disk.path()).map_err(|source| DiskError::file("create", &disk.path(), source))?;
-        // Where nothing is mounted nobody writes by mistake.
+        // Without access to the mount point, nothing is written there by mistake.
         fs::set_permissions(disk.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700))
             .map_err(|source| DiskError::file("protect", &disk.path(), source))?;
         Ok(disk)
@@ -56,20 +58,20 @@ impl KeptDisk {
         self.0.image()
     }
 
-    /// Where its content is while it is mounted.
+    /// Returns the path of its content while it is mounted.
     pub fn path(&self) -> PathBuf {
         self.0.path()
     }
 
-    /// Whether its file is there.
+    /// Returns whether its file exists.
     pub fn exists(&self) -> bool {
         self.0.image().is_file()
     }
 
-    /// Mounts it; nothing changes when it is mounted.
+    /// Mounts the disk. Mounting a mounted disk has no effect.
     ///
     /// # Errors
-    /// When its file is gone or the host refuses.
+    /// When its file is missing or the host refuses.
     pub fn mount(&self) -> Result<(), DiskError> {
         if self.is_mounted()? {
             return Ok(());
@@ -95,7 +97,7 @@ impl KeptDisk {
         Ok(())
     }
 
-    /// Whether it is mounted here.
+    /// Returns whether it is mounted here.
     ///
     /// # Errors
     /// When the host cannot tell.
@@ -103,7 +105,7 @@ impl KeptDisk {
         self.0.is_mounted()
     }
 
-    /// How full it is, while it is mounted.
+    /// Returns its usage while it is mounted.
     ///
     /// # Errors
     /// When it is not mounted.
@@ -114,10 +116,11 @@ impl KeptDisk {
         }
     }
 
-    /// Unmounts it; nothing changes when it is not mounted. What was written is on the host's disk then.
+    /// Unmounts the disk. Its content is then durable. Unmounting a disk that is not mounted has no
+    /// effect.
     ///
     /// # Errors
-    /// When somebody uses it, or the host refuses.
+    /// When it is in use, or the host refuses.
     pub fn unmount(&self) -> Result<(), DiskError> {
         let path = self.path();
         while self.is_mounted()? {
@@ -129,10 +132,10 @@ impl KeptDisk {
         Ok(())
     }
 
-    /// Removes it with all that is on it, also if it is unfinished or not there.
+    /// Removes the disk with all its content, even if it is incomplete or missing.
     ///
     /// # Errors
-    /// When the host refuses; what is left can be removed by another call.
+    /// When the host refuses; another call removes the rest.
     pub fn remove(&self) -> Result<(), DiskError> {
         self.0.remove()?;
         match fs::remove_dir_all(&self.0.dir) {

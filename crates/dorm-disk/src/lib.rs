@@ -1,17 +1,18 @@
-//! A directory for what a run writes, with a size that it cannot exceed.
+//! A size-limited directory for the files that a run writes.
 //!
-//! A sparse file with a file system in it, mounted through a loop device. Where the host has no loop devices the
-//! caller may choose a plain directory instead, which has no limit. Everything is found by the directory alone, so
-//! that a disk can be removed after a crash:
+//! It is a sparse file with a file system, mounted through a loop device. On a host without loop
+//! devices the caller may choose a plain directory instead, which has no limit. A disk is
+//! identified by its directory alone, so that it can be removed after a crash:
 //!
 //! ```text
-//! dir/disk.img   the file        (not there for an unlimited disk)
+//! dir/disk.img   the file        (missing for an unlimited disk)
 //! dir/mnt        its mount point, or the plain directory
 //! ```
 //!
-//! [`lock`] has the locks between processes that share a directory.
+//! [`lock`] contains the locks between processes that share a directory.
 //!
-//! A [`KeptDisk`] is the other kind: what is on it outlives whoever wrote it. Does not know what is written. All calls block: some milliseconds, the first of a size some tens.
+//! A [`KeptDisk`] has content that outlives its writer. This crate does not know what is written.
+//! All calls block: for some milliseconds, the first of a size for some tens.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -44,15 +45,16 @@ pub use priority::give_way;
 pub use reserve::Reserve;
 pub use writes::{LostWrites, bound_unwritten, unwritten_max};
 
-/// The smallest size: below, there is little left beside the file system's own needs.
+/// The minimum size: a smaller disk has little left beside the file system's own metadata.
 const BYTES_MIN: u64 = 16 << 20;
 const BLOCK_BYTES: u64 = 4096;
 
-/// What a new disk may have unwritten where the host's disk has little room: the next look at the disk sets a bound for
-/// all of them together.
+/// The limit on unwritten data of a new disk if the host's disk is nearly full. The next check of
+/// the disk sets a limit for all of them together.
 const UNWRITTEN_AT_FIRST: u64 = 4 << 20;
 
-/// Bounds what the device may have unwritten, unless the host's disk could take all that may ever be unwritten.
+/// Limits the unwritten data of the device, unless the host's disk has space for all data that may
+/// ever be unwritten.
 fn bound_when_tight(image: &Path, device: &LoopDevice) {
     let host = image.parent().unwrap_or(Path::new("/"));
     let is_tight = reserve::free_bytes(host).is_ok_and(|free| free < unwritten_max().saturating_mul(2));
@@ -61,37 +63,39 @@ fn bound_when_tight(image: &Path, device: &LoopDevice) {
     }
 }
 
-/// How full a disk is, in bytes.
+/// The usage of a disk, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct DiskUsage {
-    /// What files can take up in all.
+    /// The total space for files.
     pub size_bytes: u64,
-    /// What is left of it.
+    /// The free space.
     pub available_bytes: u64,
 }
 
-/// A run's disk. The value is only a name for it: dropping it changes nothing.
+/// A run's disk. The value is only a name: dropping it changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Disk {
     dir: PathBuf,
 }
 
 impl Disk {
-    /// Makes a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB) in the directory `dir`, which is made if it
-    /// is not there. `cache` is where formatted templates are kept from one disk to the next; best on the same
-    /// file system. The file takes no room on the host before it is written to, so that the host may be full before
-    /// the disk is: writes then fail with an I/O error. Root of `ids` owns the top directory.
+    /// Creates a disk of `bytes` (rounded down to 4 KiB, at least 16 MiB) in the directory `dir`,
+    /// which is created if necessary. `cache` is the directory that keeps formatted templates for
+    /// later disks, preferably on the same file system. The file takes no space on the host before
+    /// it is written to, so the host may be full before the disk is: writes then fail with an I/O
+    /// error. Root of `ids` owns the top directory.
     ///
     /// # Errors
-    /// [`DiskError::NoLoop`], for which there is [`Disk::unlimited`]. A failure removes what was made.
+    /// [`DiskError::NoLoop`], for which [`Disk::unlimited`] exists. On failure, what was created is
+    /// removed.
     pub fn create(dir: &Path, ids: GuestIds, bytes: u64, cache: &Path) -> Result<Self, DiskError> {
         Self::create_with(dir, ids, bytes, cache, &dorm_steps::pass())
     }
 
-    /// [`Disk::create`], with somebody who is asked at each step.
+    /// Like [`Disk::create`], with a hook for each step.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::create`].
     pub fn create_with(
         dir: &Path,
         ids: GuestIds,
@@ -117,9 +121,10 @@ impl Disk {
         fs::create_dir(self.path()).map_err(|source| DiskError::file("create", &self.path(), source))?;
         self.reach(steps, "disk: device attached")?;
         let flags = MountFlags::NOATIME | MountFlags::NODEV | MountFlags::NOSUID;
-        // The tables are zero already: the file has holes there.
+        // The inode tables are zero already: they are holes in the file.
         let options = CString::from(c"noinit_itable");
-        // From here on the mount holds the device; without it the kernel clears the device when it is closed.
+        // From here on the mount holds the device; without a mount the kernel detaches the device
+        // when it is closed.
         rustix::mount::mount(device.path(), self.path(), "ext4", flags, options.as_c_str())
             .map_err(|error| DiskError::file("mount", &self.path(), error.into()))?;
         bound_when_tight(&self.image(), &device);
@@ -128,13 +133,13 @@ impl Disk {
     }
 
     fn reach(&self, steps: &AnySteps, step: &'static str) -> Result<(), DiskError> {
-        steps.reach(step).map_err(|stopped| DiskError::file("go on past a step of", &self.dir, stopped.into()))
+        steps.reach(step).map_err(|stopped| DiskError::file("continue past a step of", &self.dir, stopped.into()))
     }
 
-    /// Makes a disk without a limit in `dir`: a plain directory that root of `ids` owns.
+    /// Creates an unlimited disk in `dir`: a plain directory owned by root of `ids`.
     ///
     /// # Errors
-    /// When there is a disk, or the directory cannot be made.
+    /// When a disk exists, or the directory cannot be created.
     pub fn unlimited(dir: &Path, ids: GuestIds) -> Result<Self, DiskError> {
         let disk = Self { dir: dir.to_owned() };
         disk.begin()?;
@@ -154,11 +159,11 @@ impl Disk {
 
     fn undo(&self) {
         if let Err(error) = self.remove() {
-            tracing::warn!(dir = %self.dir.display(), %error, "a disk was left behind after a failed creation");
+            tracing::warn!(dir = %self.dir.display(), %error, "cannot remove a disk after its creation failed");
         }
     }
 
-    /// The disk in `dir`, if there is one that is ready to be used: mounted, or unlimited.
+    /// Returns the disk in `dir` if it can be used: if it is mounted, or unlimited.
     ///
     /// # Errors
     /// When the host cannot tell.
@@ -171,16 +176,16 @@ impl Disk {
         Ok(ready.then_some(disk))
     }
 
-    /// Whether this host can limit disks, for `dorm doctor`.
+    /// Checks whether this host can limit disks, for `dorm doctor`.
     ///
     /// # Errors
-    /// What is missing: loop devices, or the program that formats.
+    /// What is missing: loop devices, or the program that formats disks.
     pub fn probe() -> Result<(), DiskError> {
         loop_device::probe()?;
         template::probe()
     }
 
-    /// Where the run may write.
+    /// Returns the directory that the run may write to.
     pub fn path(&self) -> PathBuf {
         self.dir.join("mnt")
     }
@@ -189,40 +194,43 @@ impl Disk {
         self.dir.join("disk.img")
     }
 
-    /// Whether its size is limited.
+    /// Returns whether its size is limited.
     pub fn is_limited(&self) -> bool {
         self.image().exists()
     }
 
-    /// The numbers of its block device; `None` of an unlimited disk.
+    /// Returns the numbers of its block device; `None` for an unlimited disk.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the disk does not exist.
     pub fn device(&self) -> Result<Option<(u32, u32)>, DiskError> {
         if !self.is_limited() {
             return Ok(None);
         }
         let path = self.path();
         let facts =
-            rustix::fs::stat(&path).map_err(|error| DiskError::file("look at the device of", &path, error.into()))?;
+            rustix::fs::stat(&path).map_err(|error| DiskError::file("read the device of", &path, error.into()))?;
         Ok(Some((rustix::fs::major(facts.st_dev), rustix::fs::minor(facts.st_dev))))
     }
 
-    /// How full it is. For an unlimited disk this is the file system it lies on.
+    /// Returns its usage. For an unlimited disk this is the usage of the file system that contains
+    /// it.
     ///
     /// # Errors
-    /// When it is gone.
+    /// When the disk does not exist.
     pub fn usage(&self) -> Result<DiskUsage, DiskError> {
         let path = self.path();
         let stat =
-            rustix::fs::statvfs(&path).map_err(|error| DiskError::file("look at the size of", &path, error.into()))?;
+            rustix::fs::statvfs(&path).map_err(|error| DiskError::file("read the size of", &path, error.into()))?;
         Ok(DiskUsage { size_bytes: stat.f_blocks * stat.f_frsize, available_bytes: stat.f_bavail * stat.f_frsize })
     }
 
-    /// Makes it larger while it is in use. Its own size again changes nothing. May be repeated after a failure.
+    /// Grows the disk while it is in use. Growing it to its present size has no effect. May be
+    /// repeated after a failure.
     ///
     /// # Errors
-    /// [`DiskError::TooSmall`] below its size, [`DiskError::MayNotResize`] without the capability for it.
+    /// [`DiskError::TooSmall`] below its present size, [`DiskError::MayNotResize`] without the
+    /// required capability.
     pub fn grow(&self, bytes: u64) -> Result<(), DiskError> {
         let bytes = bytes / BLOCK_BYTES * BLOCK_BYTES;
         let image = self.image();
@@ -231,14 +239,15 @@ impl Disk {
         }
         let file = fs::OpenOptions::new().write(true).open(&image);
         let file = file.map_err(|source| DiskError::file("open", &image, source))?;
-        let now = file.metadata().map_err(|source| DiskError::file("look at", &image, source))?.len();
+        let now = file.metadata().map_err(|source| DiskError::file("read the metadata of", &image, source))?.len();
         if bytes < now {
             return Err(DiskError::TooSmall { asked: bytes, least: now });
         }
-        // The file first: if we die after this the file system is still whole, and a repetition goes on from here.
+        // The file first: if the process dies after this, the file system is intact, and a
+        // repetition continues here.
         file.set_len(bytes).map_err(|source| DiskError::file("extend", &image, source))?;
         let number = loop_device::number_below(&self.path());
-        let number = number.map_err(|source| DiskError::file("look at", &self.path(), source))?;
+        let number = number.map_err(|source| DiskError::file("read the metadata of", &self.path(), source))?;
         let number = number.ok_or_else(|| DiskError::NoDisk(self.dir.clone()))?;
         LoopDevice::numbered(number)?.take_new_size()?;
         self.resize_mounted(bytes / BLOCK_BYTES)
@@ -262,11 +271,11 @@ impl Disk {
         }
     }
 
-    /// Removes the disk with all that was written to it, also if it is in use, unfinished, or not there. `dir`
-    /// itself and other things in it stay.
+    /// Removes the disk with everything written to it, even if it is in use, incomplete, or
+    /// missing. `dir` itself and other files in it stay.
     ///
     /// # Errors
-    /// When the host refuses; what is left can be removed by another call.
+    /// When the host refuses; another call removes the rest.
     pub fn remove(&self) -> Result<(), DiskError> {
         self.remove_by_steps(&dorm_steps::pass())
     }
@@ -275,7 +284,8 @@ impl Disk {
         let path = self.path();
         self.unmount()?;
         self.reach(steps, "disk: unmounted")?;
-        // Whoever still holds the file open, in whatever mount namespace, must not hold its blocks.
+        // A process that still has the file open, in any mount namespace, must not keep its blocks
+        // allocated.
         match fs::OpenOptions::new().write(true).truncate(true).open(self.image()) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 return Err(DiskError::file("empty", &self.image(), error));
@@ -293,18 +303,18 @@ impl Disk {
         self.reach(steps, "disk: removed")
     }
 
-    /// [`Disk::remove_in`], with somebody who is asked at each step.
+    /// Like [`Disk::remove_in`], with a hook for each step.
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::remove_in`].
     pub fn remove_with(dir: &Path, steps: &AnySteps) -> Result<(), DiskError> {
         Self { dir: dir.to_owned() }.remove_by_steps(steps)
     }
 
-    /// Removes the disk in `dir`, whatever there is of it; see [`Disk::remove`].
+    /// Removes the disk in `dir`, complete or not; see [`Disk::remove`].
     ///
     /// # Errors
-    /// As there.
+    /// As [`Disk::remove`].
     pub fn remove_in(dir: &Path) -> Result<(), DiskError> {
         Self { dir: dir.to_owned() }.remove()
     }
@@ -314,29 +324,30 @@ impl Disk {
         let path = self.path();
         let unmount = |flags| rustix::mount::unmount(&path, UnmountFlags::NOFOLLOW | flags);
         let mut last = Errno::BUSY;
-        // More than one mount can only be somebody else's doing; a few of them are taken off.
+        // Only another program can have mounted it more than once; a few such mounts are removed.
         for _ in 0..8 {
             if !self.is_mounted()? {
                 return Ok(());
             }
             let done = match unmount(UnmountFlags::empty()) {
-                // Still in use: it vanishes from here, and for good when the last user is gone.
+                // Still in use: it is detached from here now, and released when its last user is
+                // gone.
                 Err(Errno::BUSY) => unmount(UnmountFlags::DETACH),
                 other => other,
             };
-            // Another call may have been quicker; the next look tells.
+            // Another call may have been faster; the next check shows.
             last = done.err().unwrap_or(last);
         }
         if self.is_mounted()? { Err(DiskError::file("unmount", &path, last.into())) } else { Ok(()) }
     }
 
-    /// Whether something is mounted at its path.
+    /// Returns whether something is mounted at its path.
     fn is_mounted(&self) -> Result<bool, DiskError> {
         let path = self.path();
         match rustix::fs::statx(CWD, &path, AtFlags::SYMLINK_NOFOLLOW, StatxFlags::TYPE) {
             Ok(found) => Ok(found.stx_attributes.contains(StatxAttributes::MOUNT_ROOT)),
             Err(rustix::io::Errno::NOENT) => Ok(false),
-            Err(error) => Err(DiskError::file("look at", &path, error.into())),
+            Err(error) => Err(DiskError::file("read the metadata of", &path, error.into())),
         }
     }
 }

@@ -1,7 +1,7 @@
-//! Locks between processes: a file that is locked for as long as it is open. A lock that stays taken is an error that
-//! names the process that holds it, so that no process waits for ever for another one.
+//! Locks between processes: a file that is locked as long as it is open. Failing to take a lock is
+//! an error that names the process that holds it, so that no process waits forever for another one.
 //!
-//! A lock's file is mode 0600: a user who could open it could also hold it.
+//! The file of a lock has mode 0600: a user who can open it can also hold it.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -14,17 +14,17 @@ use rustix::fs::{FlockOperation, OFlags};
 use rustix::io::Errno;
 use thiserror::Error;
 
-/// The pauses between two attempts: from the first, twice as long each time, up to the last.
+/// The pauses between attempts: they double from the first to the maximum.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
 /// How many bytes of a command line an error shows.
 const COMMAND_MAX: usize = 120;
 
-/// Who else may hold the lock at the same time.
+/// Which other processes may hold the lock at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
     /// No other process.
     Exclusive,
-    /// Other processes that share it.
+    /// Only processes that share it.
     Shared,
 }
 
@@ -32,21 +32,21 @@ pub enum Sharing {
 #[derive(Debug, Error)]
 pub enum LockError {
     /// Another process holds it.
-    #[error("{} is locked by {}: wait until it has ended, or stop it", path.display(), shown(holders))]
+    #[error("{} is locked by {}: stop that process, or wait for it to end", path.display(), shown(holders))]
     Held {
-        /// The lock's file.
+        /// The file of the lock.
         path: PathBuf,
-        /// The processes that hold it, as far as this process can see them.
+        /// The processes that hold it, as far as they are visible to this process.
         holders: Vec<Holder>,
     },
     /// The system refused.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// What was attempted.
+        /// The operation.
         operation: &'static str,
-        /// On which file.
+        /// The file.
         path: PathBuf,
-        /// The system's error.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
@@ -64,23 +64,23 @@ impl From<LockError> for io::Error {
 /// A process that holds a lock.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Holder {
-    /// Its process id.
+    /// Its process ID.
     pub pid: u32,
-    /// Its command line, cut to a readable length; empty when it cannot be read.
+    /// Its command line, cut to a readable length; empty if it cannot be read.
     pub command: String,
 }
 
-/// Takes the lock in the file `path`, which is created where it is missing, within `limit`.
+/// Takes the lock in the file `path` within `limit`. Creates the file if it is missing.
 ///
 /// # Errors
-/// [`LockError::Held`] when another process holds it for longer than `limit`.
+/// [`LockError::Held`] if another process holds it for longer than `limit`.
 pub fn take(path: &Path, sharing: Sharing, limit: Duration) -> Result<File, LockError> {
     let file = open(path)?;
     hold(&file, path, sharing, limit)?;
     Ok(file)
 }
 
-/// Opens the file of a lock and closes it to other users, without locking it.
+/// Opens the file of a lock and removes other users' access to it, without locking it.
 ///
 /// # Errors
 /// When the file cannot be opened, or is not a regular file.
@@ -90,10 +90,10 @@ pub fn open(path: &Path) -> Result<File, LockError> {
     let mut options = OpenOptions::new();
     options.read(true).write(true).create(true).truncate(false).mode(0o600).custom_flags(flags);
     let file = options.open(path).map_err(failed("open the lock"))?;
-    let facts = file.metadata().map_err(failed("look at the lock"))?;
+    let facts = file.metadata().map_err(failed("read the metadata of the lock"))?;
     if facts.mode() & 0o077 != 0 {
         let closed = std::fs::Permissions::from_mode(0o600);
-        file.set_permissions(closed).map_err(failed("close to other users the lock"))?;
+        file.set_permissions(closed).map_err(failed("restrict the permissions of the lock"))?;
     }
     Ok(file)
 }
@@ -127,13 +127,13 @@ pub fn hold(file: &File, path: &Path, sharing: Sharing, limit: Duration) -> Resu
     }
 }
 
-/// The processes that hold a lock on `file`, from `/proc/locks`.
+/// Returns the processes that hold a lock on `file`, from `/proc/locks`.
 pub fn holders(file: &File) -> Vec<Holder> {
     let Ok(facts) = file.metadata() else { return Vec::new() };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let device = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
     let locks: Vec<_> = locks.lines().filter_map(parse).filter(|lock| lock.inode == facts.ino()).collect();
-    // Some file systems tell `stat` another device than the kernel's list of locks.
+    // On some file systems `stat` returns another device than the kernel's list of locks.
     let is_listed = locks.iter().any(|lock| lock.device == device);
     let held = locks.into_iter().filter(|lock| !is_listed || lock.device == device);
     held.map(|lock| Holder { pid: lock.pid, command: command(lock.pid) }).collect()
@@ -145,7 +145,8 @@ struct Lock {
     inode: u64,
 }
 
-/// A line such as `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`. One of a process that waits has `->` behind its number.
+/// Parses a line such as `1: FLOCK  ADVISORY  WRITE 1234 fe:01:5678 0 EOF`. The line of a waiting
+/// process has `->` after its number.
 fn parse(line: &str) -> Option<Lock> {
     let mut words = line.split_whitespace().skip(1);
     if words.next()? != "FLOCK" {
@@ -171,7 +172,7 @@ fn shown(holders: &[Holder]) -> String {
         command => format!("process {} ({command})", holder.pid),
     });
     let shown: Vec<_> = shown.collect();
-    if shown.is_empty() { "a process that cannot be seen from here".to_owned() } else { shown.join(" and ") }
+    if shown.is_empty() { "a process that is not visible here".to_owned() } else { shown.join(" and ") }
 }
 
 #[cfg(test)]

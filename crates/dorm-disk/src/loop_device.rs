@@ -1,6 +1,6 @@
-//! Loop devices: a file seen as a disk. Only what a run's disk needs.
+//! Loop devices, which present a file as a block device, as far as a run's disk needs them.
 //!
-//! Every device is set to clear itself when nothing uses it any more, so that nothing of it outlives a crash.
+//! Every device detaches itself when it is no longer in use, so that none outlives a crash.
 
 use std::fs::{self, File};
 use std::io;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use super::DiskError;
 
 const CONTROL: &str = "/dev/loop-control";
-/// How long other processes may snatch free devices away from us.
+/// How long other processes may keep taking the free devices first.
 const SNATCH_LIMIT: Duration = Duration::from_secs(30);
 const MAJOR: u32 = 7;
 
@@ -52,7 +52,7 @@ struct LoopConfig {
     reserved: [u64; 8],
 }
 
-/// A device that lives as long as this, or longer if it has been mounted.
+/// A device that exists as long as this value, or longer if it is mounted.
 #[derive(Debug)]
 pub(super) struct LoopDevice {
     open: OwnedFd,
@@ -60,9 +60,9 @@ pub(super) struct LoopDevice {
 }
 
 impl LoopDevice {
-    /// A free device with `image` behind it.
+    /// Attaches `image` to a free device.
     pub(super) fn attach(image: &Path) -> Result<Self, DiskError> {
-        // Inside one process, at least, nobody is told of a device that another is just taking.
+        // At least within one process, the same free device is not offered to two threads.
         static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
         let backing = File::options()
             .read(true)
@@ -87,25 +87,26 @@ impl LoopDevice {
         }
     }
 
-    /// The device with this number.
+    /// Opens the device with this number.
     pub(super) fn numbered(number: u32) -> Result<Self, DiskError> {
         let path = PathBuf::from(format!("/dev/loop{number}"));
         make_node(&path, number)?;
         Ok(Self { open: open_device(&path)?, path })
     }
 
-    /// Makes the mounted device pass by the page cache of the file behind it, in the background: the file system on
-    /// it has a cache already, and a second one counts against the run's memory twice and writes at a fifth of the
-    /// speed. Switching flushes the fresh copy, some 10 ms that nobody should wait for. Where the file cannot do it,
-    /// or we die before, the disk is only slower. Until it is done the device stays, even without its mount.
+    /// Switches the mounted device to direct I/O on its file, in the background: the file system on
+    /// it has a cache already, and a second one counts twice against the run's memory and writes at
+    /// a fifth of the speed. Switching flushes the new copy, which takes some 10 ms and must not
+    /// delay the caller. If the file does not support it, or the process dies before, the disk is
+    /// only slower. Until it is done the device stays, even without its mount.
     pub(super) fn bypass_cache_soon(self) {
         let switch = move || {
             if let Err(error) = call(&self.open, LOOP_SET_DIRECT_IO, 1) {
-                tracing::debug!(device = %self.path.display(), %error, "this disk's file is cached twice");
+                tracing::debug!(device = %self.path.display(), %error, "cannot use direct I/O for the file of this disk; its data is cached twice");
             }
         };
         if let Err(error) = std::thread::Builder::new().name("disk-bypass".into()).spawn(switch) {
-            tracing::debug!(%error, "a disk's file is cached twice");
+            tracing::debug!(%error, "cannot use direct I/O for the file of a disk; its data is cached twice");
         }
     }
 
@@ -117,14 +118,14 @@ impl LoopDevice {
         self.path.to_str()?.strip_prefix("/dev/loop")?.parse().ok()
     }
 
-    /// Looks how long the file is now.
+    /// Updates the size of the device to that of its file.
     pub(super) fn take_new_size(&self) -> Result<(), DiskError> {
         let done = call(&self.open, LOOP_SET_CAPACITY, 0);
-        done.map(drop).map_err(|source| DiskError::file("tell the new size to", &self.path, source))
+        done.map(drop).map_err(|source| DiskError::file("set the new size of", &self.path, source))
     }
 }
 
-/// Whether loop devices can be had, for `dorm doctor`. Attaches nothing.
+/// Checks whether loop devices are available, for `dorm doctor`. Attaches nothing.
 pub(super) fn probe() -> Result<(), DiskError> {
     let control = open_device(Path::new(CONTROL))?;
     let number = call(&control, LOOP_CTL_GET_FREE, 0).map_err(|source| no_loop(CONTROL, source))?;
@@ -142,7 +143,8 @@ fn open_device(path: &Path) -> Result<OwnedFd, DiskError> {
     file.map(OwnedFd::from).map_err(|source| DiskError::NoLoop { what: path.to_owned(), source })
 }
 
-/// In a container `/dev` does not follow the kernel: a device made just now has no node there.
+/// Creates the device node. In a container `/dev` does not follow the kernel: a new device has no
+/// node there.
 fn make_node(path: &Path, number: u32) -> Result<(), DiskError> {
     use rustix::fs::{CWD, FileType, Mode, makedev, mknodat};
     if path.exists() {
@@ -157,7 +159,7 @@ fn make_node(path: &Path, number: u32) -> Result<(), DiskError> {
 fn configure(device: &OwnedFd, backing: &File, image: &Path) -> io::Result<()> {
     let mut file_name = [0_u8; 64];
     let text = image.as_os_str().as_encoded_bytes();
-    // Only for people who list devices: the end of the path says most.
+    // Only for people who list devices: the end of the path is the most informative.
     let text = text.get(text.len().saturating_sub(file_name.len() - 1)..).unwrap_or_default();
     file_name.iter_mut().zip(text).for_each(|(to, from)| *to = *from);
     let info = LoopInfo {
@@ -180,35 +182,36 @@ fn configure(device: &OwnedFd, backing: &File, image: &Path) -> io::Result<()> {
     call(device, LOOP_CONFIGURE, std::ptr::from_ref(&config) as usize).map(drop)
 }
 
-/// One of the calls above. The number it answers is a device's, where it answers one.
+/// Makes one of the calls above. Returns the number of a device, if the call does.
 fn call(device: &OwnedFd, request: u64, argument: usize) -> io::Result<u32> {
-    // SAFETY: the requests used here take nothing, or a pointer to a `LoopConfig`, which outlives the call and is
-    // only read; the descriptor is open.
+    // SAFETY: the requests used here take nothing, or a pointer to a `LoopConfig`, which outlives
+    // the call and is only read; the descriptor is open.
     #[allow(unsafe_code)]
     let answer = unsafe { libc::ioctl(device.as_raw_fd(), request as _, argument) };
     u32::try_from(answer).map_err(|_| io::Error::last_os_error())
 }
 
-/// The number of the loop device that the file system of `mounted` lies on, or `None` for another kind of device.
+/// Returns the number of the loop device that contains the file system of `mounted`, or `None` for
+/// another kind of device.
 pub(super) fn number_below(mounted: &Path) -> io::Result<Option<u32>> {
     use std::os::unix::fs::MetadataExt as _;
     let device = fs::metadata(mounted)?.dev();
     Ok((rustix::fs::major(device) == MAJOR).then(|| rustix::fs::minor(device)))
 }
 
-/// The number of the device that has `image` behind it, if any has.
+/// Returns the number of the device that is attached to `image`, if there is one.
 pub(super) fn behind(image: &Path) -> Option<u32> {
     let image = fs::canonicalize(image).ok()?;
     all().find_map(|(number, file)| (file == image).then_some(number))
 }
 
-/// The numbers of the devices that have a file below `directory` behind them.
+/// Returns the numbers of the devices that are attached to files below `directory`.
 pub(super) fn below(directory: &Path) -> Vec<u32> {
     let Ok(directory) = fs::canonicalize(directory) else { return Vec::new() };
     all().filter(|(_, file)| file.starts_with(&directory)).map(|(number, _)| number).collect()
 }
 
-/// Every device in use, with the file behind it.
+/// Returns every device in use, with its file.
 fn all() -> impl Iterator<Item = (u32, PathBuf)> {
     fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(|entry| {
         let number = entry.file_name().to_str()?.strip_prefix("loop")?.parse().ok()?;

@@ -1,11 +1,12 @@
-//! Giving files of guests to another range of host ids, once, after the range of a data directory was changed.
+//! Changes the owners of guests' files to another range of host IDs, once, after the range of a
+//! data directory has changed.
 //!
-//! The kernel takes set-id bits and capabilities from a file whose owner changes. Those are written down first, in a
-//! journal beside the tree, and given back from it: a process that dies on the way leaves nothing that the next one
-//! cannot complete. Nobody may use the tree meanwhile.
+//! The kernel removes set-ID bits and capabilities from a file whose owner changes. They are first
+//! recorded in a journal beside the tree, and restored from it: if the process dies in between, the
+//! next one can complete the change. The tree must not be used meanwhile.
 //!
 //! ```text
-//! journal written ─► owners changed ─► modes and capabilities given back ─► synced ─► (the caller's record) ─► journal removed
+//! journal written ─► owners changed ─► modes and capabilities restored ─► synced ─► (the caller's record) ─► journal removed
 //! ```
 
 use std::ffi::OsString;
@@ -21,28 +22,29 @@ use rustix::io::Errno;
 
 use crate::DiskError;
 
-/// The first word of a journal, before the ranges that files may have, and its last line.
+/// The first word of a journal, which precedes the ranges that files may have, and its last line.
 const HEAD: &str = "owners";
 const END: &str = "end";
 const SET_ID: u32 = 0o6000;
 
-/// What is on the way.
+/// A change in progress.
 struct Journal {
-    /// The ranges that files may have: the one of before, and those that it was begun to give them.
+    /// The ranges that files may have: the previous one, and those to which changes were begun.
     ranges: Vec<GuestIds>,
     special: Vec<Special>,
 }
 
-/// A file that loses something with its owner.
+/// A file that loses set-ID bits or capabilities with its owner.
 struct Special {
     path: PathBuf,
     mode: u32,
     capability: Vec<u8>,
 }
 
-/// Gives everything below `root`, and `root`, that belongs to ids of `from` to the same ids of `to`, durably. What belongs
-/// to others stays. `journal` is a file beside the tree, on the same disk; it stays until [`finish_change`]. May be
-/// repeated after a failure. Answers how many entries were changed.
+/// Changes the owner of `root` and everything below it from the IDs of `from` to the same IDs of
+/// `to`, durably. Files of other owners are not changed. `journal` is a file beside the tree, on
+/// the same disk; it exists until [`finish_change`]. May be repeated after a failure. Returns how
+/// many entries were changed.
 ///
 /// # Errors
 /// When the host refuses.
@@ -76,7 +78,7 @@ pub fn change_owners(root: &Path, journal: &Path, from: GuestIds, to: GuestIds) 
         Ok(())
     })?;
     for Special { path, mode, capability } in &special {
-        // They were found with the range of before.
+        // The files in the journal were found with the previous range.
         let from = ranges.first().copied().unwrap_or(from);
         give_back(&root.join(path), *mode, capability, from, to)?;
     }
@@ -85,7 +87,7 @@ pub fn change_owners(root: &Path, journal: &Path, from: GuestIds, to: GuestIds) 
     Ok(changed)
 }
 
-/// Ends what [`change_owners`] began, once it is on record with which range the tree is made now.
+/// Finishes a change of [`change_owners`], after the new range of the tree has been recorded.
 ///
 /// # Errors
 /// When the host refuses.
@@ -96,26 +98,27 @@ pub fn finish_change(journal: &Path) -> Result<(), DiskError> {
     }
 }
 
-/// With which range what is in `directory` was made, by its [`RECORD`].
+/// Returns the range with which the content of `directory` was created, according to its
+/// [`RECORD`].
 ///
 /// # Errors
-/// When the record cannot be read, which says nothing about the range.
+/// When the record cannot be read, which leaves the range unknown.
 pub fn recorded(directory: &Path) -> Result<GuestIds, DiskError> {
     let path = directory.join(RECORD);
     match fs::read_to_string(&path) {
         Ok(text) => GuestIds::from_record(&text).ok_or_else(|| {
-            DiskError::file("read", &path, io::Error::other("it is not the first id of a range and a line feed"))
+            DiskError::file("read", &path, io::Error::other("expected the first ID of a range and a line feed"))
         }),
-        // It was made before there was a choice.
+        // Created before the range could be chosen.
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(GuestIds::LEGACY),
         Err(error) => Err(DiskError::file("read", &path, error)),
     }
 }
 
-/// Records that what is in `directory` is made with `ids`, durably.
+/// Records durably that the content of `directory` belongs to `ids`.
 ///
 /// # Errors
-/// When the host refuses; then the record is what it was.
+/// When the host refuses; the record is then unchanged.
 pub fn record(directory: &Path, ids: GuestIds) -> Result<(), DiskError> {
     write_durably(&directory.join(RECORD), &ids.to_record())
 }
@@ -123,7 +126,7 @@ pub fn record(directory: &Path, ids: GuestIds) -> Result<(), DiskError> {
 fn walk(root: &Path, each: &mut dyn FnMut(&Path, &Metadata) -> Result<(), DiskError>) -> Result<(), DiskError> {
     let mut open = vec![root.to_owned()];
     while let Some(path) = open.pop() {
-        let facts = path.symlink_metadata().map_err(|error| DiskError::file("look at", &path, error))?;
+        let facts = path.symlink_metadata().map_err(|error| DiskError::file("read the metadata of", &path, error))?;
         if facts.is_dir() {
             let list = |error| DiskError::file("list", &path, error);
             for entry in fs::read_dir(&path).map_err(list)? {
@@ -162,7 +165,7 @@ fn capability_of(path: &Path) -> io::Result<Vec<u8>> {
 }
 
 fn give_back(path: &Path, mode: u32, value: &[u8], from: GuestIds, to: GuestIds) -> Result<(), DiskError> {
-    let wrong = |error: io::Error| DiskError::file("give its mode and capabilities back to", path, error);
+    let wrong = |error: io::Error| DiskError::file("restore the mode and capabilities of", path, error);
     match path.symlink_metadata() {
         Ok(facts) if facts.is_file() => {}
         Ok(_) => return Ok(()),
@@ -170,7 +173,8 @@ fn give_back(path: &Path, mode: u32, value: &[u8], from: GuestIds, to: GuestIds)
         Err(error) => return Err(wrong(error)),
     }
     fs::set_permissions(path, fs::Permissions::from_mode(mode)).map_err(wrong)?;
-    // What cannot be bound to the range would give its capabilities on the host: it is not given back.
+    // Capabilities that cannot be bound to the range would be effective on the host, so they are
+    // not restored.
     let bound = capability::bound(&capability::unbound(value.to_vec(), from), to);
     match bound.map(|value| rustix::fs::lsetxattr(path, capability::NAME, &value, XattrFlags::empty())) {
         None | Some(Ok(()) | Err(Errno::NOTSUP | Errno::PERM)) => Ok(()),
@@ -190,7 +194,7 @@ fn write(journal: &Path, Journal { ranges, special }: &Journal) -> Result<(), Di
     write_durably(journal, &text)
 }
 
-/// Writes a file, whole or not at all.
+/// Writes a file atomically and durably.
 fn write_durably(path: &Path, text: &str) -> Result<(), DiskError> {
     let part = path.with_extension("part");
     let wrong = |error| DiskError::file("write", path, error);
@@ -202,14 +206,14 @@ fn write_durably(path: &Path, text: &str) -> Result<(), DiskError> {
     File::open(above).and_then(|directory| directory.sync_all()).map_err(|error| DiskError::file("sync", above, error))
 }
 
-/// What is in a journal; `None` where there is none.
+/// Returns the content of a journal; `None` if there is none.
 fn read(journal: &Path) -> Result<Option<Journal>, DiskError> {
     let text = match fs::read_to_string(journal) {
         Ok(text) => text,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(DiskError::file("read", journal, error)),
     };
-    let unsound = || DiskError::file("read", journal, io::Error::other("it is not the journal of a change of owners"));
+    let unsound = || DiskError::file("read", journal, io::Error::other("not a journal of an ownership change"));
     let mut lines = text.lines();
     let end = lines.next_back();
     let mut head = lines.next().unwrap_or_default().split(' ');
@@ -230,7 +234,7 @@ fn special_of(line: &str) -> Option<Special> {
     })
 }
 
-/// Two digits for each byte, and a dash for none.
+/// Returns two digits for each byte, or a dash for no bytes.
 fn hex(bytes: &[u8]) -> String {
     if bytes.is_empty() { "-".to_owned() } else { bytes.iter().map(|byte| format!("{byte:02x}")).collect() }
 }
@@ -247,7 +251,7 @@ fn unhex(text: &str) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    /// `cap_net_raw+ep`, as it gives its capabilities on the host.
+    /// `cap_net_raw+ep`, as effective on the host.
     const CAPABILITY: [u8; 20] = [1, 0, 0, 2, 0, 0x20, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 
     struct Tree {
@@ -294,7 +298,7 @@ mod tests {
             change_owners(&self.root(), &self.journal(), GuestIds::LEGACY, GuestIds::DEFAULT)
         }
 
-        /// Everything is as it was, in the new range.
+        /// Checks that everything is unchanged, in the new range.
         fn check(&self) {
             let facts = |name: &str| self.root().join(name).symlink_metadata().unwrap();
             let base = GuestIds::DEFAULT.base();
@@ -338,7 +342,7 @@ mod tests {
             let special = find_special(&tree.root()).unwrap();
             let ranges = vec![GuestIds::LEGACY, GuestIds::DEFAULT];
             write(&tree.journal(), &Journal { ranges, special }).unwrap();
-            // As the kernel leaves them: without set-id bits and capabilities.
+            // As the kernel leaves them: without set-ID bits and capabilities.
             for name in &names[..done] {
                 let id = tree.root().join(name).symlink_metadata().unwrap().uid();
                 tree.own(name, GuestIds::DEFAULT.host(GuestIds::LEGACY.guest(id).unwrap()).unwrap());
@@ -353,7 +357,7 @@ mod tests {
         let tree = Tree::new();
         let third = GuestIds::new(3_000_000).unwrap();
         change_owners(&tree.root(), &tree.journal(), GuestIds::LEGACY, third).unwrap();
-        // Part of it has the range of before still.
+        // A part of it still has the previous range.
         for (name, id) in [("bin", 0), ("bin/plain", 65_535)] {
             tree.own(name, GuestIds::LEGACY.host(id).unwrap());
         }

@@ -1,5 +1,6 @@
-//! A file that holds room on a disk for those who free some: on a completely full disk nothing can be recorded, not even
-//! that something is deleted. It is released in parts, so that a program that fills the disk does not take it all at once.
+//! A file that reserves space on a disk for operations that free some: on a full disk nothing can
+//! be recorded, not even a deletion. It is released in parts, so that a program that fills the disk
+//! does not get all of it at once.
 
 use std::fs::{self, File};
 use std::io;
@@ -18,22 +19,24 @@ pub struct Reserve {
 }
 
 impl Reserve {
-    /// The reserve of `bytes` in the file `path`, whether or not it is there. A reserve of 0 bytes is none.
+    /// Returns the reserve of `bytes` in the file `path`, whether or not the file exists. 0 bytes
+    /// mean no reserve.
     pub fn at(path: PathBuf, bytes: u64) -> Self {
         Self { path, bytes }
     }
 
-    /// How large it is when it is whole.
+    /// Returns its full size.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// The room it holds now.
+    /// Returns the space that it holds now.
     pub fn held_bytes(&self) -> u64 {
         fs::metadata(&self.path).map_or(0, |facts| facts.blocks().saturating_mul(512))
     }
 
-    /// Gives up to `bytes` of its room to whoever writes next. Answers how many bytes that are.
+    /// Releases up to `bytes` of its space for the next writer. Returns how many bytes were
+    /// released.
     ///
     /// # Errors
     /// When the host refuses.
@@ -46,12 +49,13 @@ impl Reserve {
         let held = self.held_bytes();
         let length = file.metadata().map_err(wrong)?.len();
         file.set_len(length.saturating_sub(bytes)).map_err(wrong)?;
-        // The blocks are free when this is on the disk: before, some file systems hold them back.
+        // Some file systems free the blocks only once this is on the disk.
         file.sync_all().map_err(wrong)?;
         Ok(held.saturating_sub(self.held_bytes()))
     }
 
-    /// Takes the room again if the disk has `keep_free` bytes left after that, and says whether it is whole.
+    /// Takes the space again if `keep_free` bytes of the disk remain free after that. Returns
+    /// whether it is complete.
     ///
     /// # Errors
     /// When the host refuses.
@@ -70,7 +74,7 @@ impl Reserve {
         match rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, self.bytes) {
             Ok(()) => Ok(true),
             Err(error) => {
-                // A part of it would be taken for the whole by whoever counts free blocks.
+                // A partial reserve would look like a complete one to code that counts free blocks.
                 self.release(u64::MAX)?;
                 Err(wrong(error.into()))
             }
@@ -78,10 +82,9 @@ impl Reserve {
     }
 }
 
-/// What can still be written to the file system of `path`, by root.
+/// Returns how many bytes root can still write to the file system of `path`.
 pub(crate) fn free_bytes(path: &Path) -> Result<u64, DiskError> {
-    let facts =
-        rustix::fs::statvfs(path).map_err(|error| DiskError::file("look at the size of", path, error.into()))?;
+    let facts = rustix::fs::statvfs(path).map_err(|error| DiskError::file("read the size of", path, error.into()))?;
     Ok(facts.f_bavail.saturating_mul(facts.f_frsize))
 }
 

@@ -1,5 +1,5 @@
-//! Formatted, empty, sparse disk images, one per size, kept to be copied: formatting starts a program, copying does
-//! not.
+//! Formatted, empty, sparse disk images, one per size, kept to be copied: formatting starts a
+//! program, copying does not.
 
 use std::fs::{self, File};
 use std::io;
@@ -14,15 +14,15 @@ use rustix::fs::SeekFrom;
 
 use super::DiskError;
 
-/// Changes whenever the options below do, so that old templates are not used any more.
+/// Changes whenever the options below change, so that old templates are not used any more.
 const FORMAT: &str = "2";
 const DRAFT: &str = ".disk-draft-";
-/// No draft takes that long; one that old was left by a crash.
+/// No draft takes that long; an older one was left by a crash.
 const DRAFT_AGE_MAX: Duration = Duration::from_secs(3600);
 const BLOCK_BYTES: usize = 256 << 10;
 
-/// The template for disks of `bytes` whose top directory root of `ids` owns, in the directory `cache`; made if it is not
-/// there yet.
+/// Returns the template for disks of `bytes` whose top directory is owned by root of `ids`, in the
+/// directory `cache`. Creates it if it is missing.
 pub(super) fn template(cache: &Path, ids: GuestIds, bytes: u64) -> Result<PathBuf, DiskError> {
     static COUNT: AtomicU32 = AtomicU32::new(0);
     let path = cache.join(format!("disk-{FORMAT}-{}-{bytes}.img", ids.base()));
@@ -31,11 +31,12 @@ pub(super) fn template(cache: &Path, ids: GuestIds, bytes: u64) -> Result<PathBu
     }
     fs::create_dir_all(cache).map_err(|source| DiskError::file("create", cache, source))?;
     remove_old_drafts(cache);
-    // Formatted under another name, so that a crash or another process never shows half a template.
+    // Formatted under another name, so that after a crash, or for another process, no partial
+    // template is visible.
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let draft = cache.join(format!("{DRAFT}{bytes}-{}-{count}", std::process::id()));
     let made = format(&draft, ids, bytes).and_then(|()| {
-        fs::rename(&draft, &path).map_err(|source| DiskError::file("rename to its place", &draft, source))
+        fs::rename(&draft, &path).map_err(|source| DiskError::file("rename into place", &draft, source))
     });
     if made.is_err() {
         let _ = fs::remove_file(&draft);
@@ -43,15 +44,17 @@ pub(super) fn template(cache: &Path, ids: GuestIds, bytes: u64) -> Result<PathBu
     made.map(|()| path)
 }
 
-/// No journal: what is on such a disk does not outlive its run. Nothing is written ahead or discarded, since the
-/// file is empty anyway. One inode per 64 KiB, because the engine keeps few files there.
+/// Formats without a journal, since the content of such a disk does not outlive its run. Nothing is
+/// written ahead or discarded, since the file is empty anyway. There is one inode per 64 KiB,
+/// because the engine keeps few files there.
 fn format(draft: &Path, ids: GuestIds, bytes: u64) -> Result<(), DiskError> {
     let extended = format!("lazy_itable_init=1,nodiscard,root_owner={root}:{root}", root = ids.base());
     let options = ["-m", "0", "-i", "65536", "-O", "^has_journal,^resize_inode", "-E", extended.as_str()];
     format_with(draft, bytes, &options)
 }
 
-/// A new file system for a disk that is kept, in the new file `image`, durable: with a journal, and an inode for each 16 KiB.
+/// Creates a durable file system for a kept disk in the new file `image`, with a journal and one
+/// inode per 16 KiB.
 pub(super) fn format_kept(image: &Path, ids: GuestIds, bytes: u64) -> Result<(), DiskError> {
     let extended =
         format!("lazy_itable_init=1,lazy_journal_init=1,nodiscard,root_owner={root}:{root}", root = ids.base());
@@ -66,14 +69,14 @@ fn format_with(draft: &Path, bytes: u64, options: &[&str]) -> Result<(), DiskErr
     let output =
         command.args(["-q", "-F", "-b", "4096"]).args(options).arg(draft).output().map_err(DiskError::NoFormatter)?;
     if output.status.success() {
-        // Under its final name it must be whole, also after a power failure.
+        // Under its final name it must be complete, even after a power failure.
         return file.sync_all().map_err(wrong);
     }
     let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
     Err(DiskError::Format { bytes, status: output.status, said })
 }
 
-/// A new file that only we can read: it will hold what a guest writes.
+/// Creates a file that only root can read, since it will contain what a guest writes.
 fn create_private(path: &Path) -> io::Result<File> {
     File::options().read(true).write(true).create_new(true).mode(0o600).open(path)
 }
@@ -83,21 +86,22 @@ fn remove_old_drafts(cache: &Path) {
         let is_draft = entry.file_name().to_str().is_some_and(|name| name.starts_with(DRAFT));
         let age = entry.metadata().and_then(|file| file.modified()).ok().and_then(|at| at.elapsed().ok());
         if is_draft && age.is_some_and(|age| age > DRAFT_AGE_MAX) {
-            // At worst it stays: it is small and nothing reads it.
+            // At worst it stays: it is small and not used.
             let _ = fs::remove_file(entry.path());
         }
     }
 }
 
-/// The program, also where the daemon's own search path leaves out the system's directories, and without what
-/// changes its options.
+/// Returns the program. It is found even if the daemon's search path lacks the system's
+/// directories, and gets no variables that change its options.
 fn formatter() -> Command {
     let mut command = Command::new("mkfs.ext4");
     command.env_clear().env("PATH", "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin");
     command
 }
 
-/// Copies `template` to the new file `to`: as a reflink where the file system can, else only what is not hole.
+/// Copies `template` to the new file `to`: as a reflink if the file system supports it, otherwise
+/// without the holes.
 pub(super) fn copy(template: &Path, to: &Path) -> Result<(), DiskError> {
     let source = File::open(template).map_err(|error| DiskError::file("open", template, error))?;
     let wrong = |error| DiskError::file("copy the template to", to, error);
@@ -132,7 +136,7 @@ fn copy_extents(source: &File, target: &File) -> io::Result<()> {
     Ok(())
 }
 
-/// Whether the program that formats disks is there.
+/// Checks that the program that formats disks exists.
 pub(super) fn probe() -> Result<(), DiskError> {
     formatter().arg("-V").output().map(drop).map_err(DiskError::NoFormatter)
 }

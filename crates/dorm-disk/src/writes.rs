@@ -1,13 +1,14 @@
-//! Writes on their way from a file system on a loop device to the host's disk: whether any of them failed, and how many
-//! bytes may be on their way at once.
+//! The path of writes from a file system on a loop device to the host's disk: detects failures, and
+//! limits the amount of unwritten data.
 //!
 //! ```text
 //! guest ─► page cache of the mounted file system ─► loop device ─► file on the host's disk
 //!                                                   └─ fails when the host's disk is full or broken
 //! ```
 //!
-//! The guest is not told of such a failure: its write succeeded when it reached the page cache. The kernel keeps one
-//! error for each file and forgets it when it has been reported once, so whoever asks must remember the answer.
+//! The guest does not learn of such a failure: its write succeeded when it reached the page cache.
+//! The kernel keeps one error per file and forgets it once it has been reported, so the caller must
+//! remember the result.
 
 use std::fmt;
 use std::fs::{self, File};
@@ -23,7 +24,7 @@ use crate::{Disk, DiskError, KeptDisk, loop_device};
 /// What a file system has lost.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LostWrites {
-    /// Data that a program had written did not reach the disk.
+    /// Data written by a program did not reach the disk.
     Data(String),
     /// The file system found this many errors in its own structures.
     Errors(u64),
@@ -34,19 +35,19 @@ pub enum LostWrites {
 impl fmt::Display for LostWrites {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Data(cause) => write!(f, "data written to it did not reach the host's disk ({cause})"),
+            Self::Data(cause) => write!(f, "data could not be written to the host's disk ({cause})"),
             Self::Errors(count) => write!(f, "its file system reports {count} errors"),
             Self::ReadOnly => f.write_str("its file system became read-only after an error"),
         }
     }
 }
 
-/// A range behind the end of every file: asking about it waits for no write.
+/// A range past the end of every file: checking it does not wait for any write.
 const BEHIND_ALL: i64 = 1 << 60;
 
 impl Disk {
-    /// Whether the file system or one of the `open` files on it has lost a write. Each lost write of a file is reported
-    /// once. Waits for nothing that is still being written.
+    /// Returns whether the file system or one of the `open` files on it has lost a write. Each lost
+    /// write of a file is reported once. Does not wait for writes in progress.
     ///
     /// # Errors
     /// When the host cannot tell.
@@ -57,10 +58,11 @@ impl Disk {
         if let Some(lost) = file_system(&self.path())? {
             return Ok(Some(lost));
         }
-        let device =
-            fs::metadata(self.path()).map_err(|source| DiskError::file("look at", &self.path(), source))?.dev();
+        let device = fs::metadata(self.path())
+            .map_err(|source| DiskError::file("read the metadata of", &self.path(), source))?
+            .dev();
         for path in open {
-            // A file that is closed by now is not needed any more.
+            // A file that has been closed meanwhile does not matter.
             let Ok(file) = File::options().read(true).open(path) else { continue };
             if !file.metadata().is_ok_and(|facts| facts.is_file() && facts.dev() == device) {
                 continue;
@@ -74,23 +76,23 @@ impl Disk {
 }
 
 impl KeptDisk {
-    /// Writes all that was written to the mounted disk to the host's disk, through every cache between. A disk that is
-    /// not mounted has nothing to write.
+    /// Writes all cached data of the mounted disk to the host's disk, through every cache. A disk
+    /// that is not mounted has nothing to write.
     ///
     /// # Errors
-    /// When anything did not get there, also of what was written before. Each lost write is reported once.
+    /// When any data was lost, including data written earlier. Each lost write is reported once.
     pub fn sync(&self) -> Result<(), DiskError> {
         if !self.is_mounted()? {
             return Ok(());
         }
         let path = self.path();
-        let wrong = |source: io::Error| DiskError::file("write to the host's disk what is cached of", &path, source);
+        let wrong = |source: io::Error| DiskError::file("write the cached data of", &path, source);
         let top = File::open(&path).map_err(wrong)?;
         rustix::fs::syncfs(&top).map_err(|error| wrong(error.into()))?;
         if let Some(lost) = file_system(&path)? {
             return Err(wrong(io::Error::other(lost.to_string())));
         }
-        // The file system asks its device to flush only when it has a journal entry to make durable.
+        // The file system flushes its device only if it has a journal entry to make durable.
         let image = self.image();
         let wrong = |source| DiskError::file("sync", &image, source);
         File::open(&image).and_then(|image| image.sync_all()).map_err(wrong)
@@ -98,21 +100,23 @@ impl KeptDisk {
 }
 
 fn file_system(mounted: &Path) -> Result<Option<LostWrites>, DiskError> {
-    let facts = rustix::fs::statvfs(mounted).map_err(|error| DiskError::file("look at", mounted, error.into()))?;
+    let facts =
+        rustix::fs::statvfs(mounted).map_err(|error| DiskError::file("read the metadata of", mounted, error.into()))?;
     if facts.f_flag.contains(StatVfsMountFlags::RDONLY) {
         return Ok(Some(LostWrites::ReadOnly));
     }
-    let number = loop_device::number_below(mounted).map_err(|source| DiskError::file("look at", mounted, source))?;
+    let number = loop_device::number_below(mounted)
+        .map_err(|source| DiskError::file("read the metadata of", mounted, source))?;
     let Some(number) = number else { return Ok(None) };
-    // Absent for other file systems than ext4.
+    // Missing for file systems other than ext4.
     let count = fs::read_to_string(format!("/sys/fs/ext4/loop{number}/errors_count")).ok();
     let count = count.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
     Ok((count > 0).then_some(LostWrites::Errors(count)))
 }
 
-/// The error of an earlier write to `file` that nobody has been told of.
+/// Returns the error of an earlier write to `file` that has not been reported yet.
 fn reported(file: &File) -> Option<io::Error> {
-    // SAFETY: the descriptor is open; the call takes numbers only and touches no memory of ours.
+    // SAFETY: the descriptor is open; the call takes only numbers and does not access our memory.
     #[allow(unsafe_code)]
     let answer =
         unsafe { libc::sync_file_range(file.as_raw_fd(), BEHIND_ALL, 4096, libc::SYNC_FILE_RANGE_WAIT_BEFORE) };
@@ -120,13 +124,13 @@ fn reported(file: &File) -> Option<io::Error> {
         return None;
     }
     let error = io::Error::last_os_error();
-    // Errors of the call itself are no news of the file.
+    // Errors of the call itself say nothing about the file.
     (!matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESPIPE | libc::EBADF))).then_some(error)
 }
 
-/// Bounds what may be on its way to each loop device that has a file below `directory` behind it, so that all of them
-/// together have `bytes` unwritten at most; `None` lifts the bound. Writers beyond it are slowed down to the speed of the
-/// disk. Answers how many devices there are.
+/// Limits the unwritten data of every loop device whose file is below `directory`, so that all of
+/// them together have at most `bytes`; `None` removes the limit. Faster writers are slowed down to
+/// the speed of the disk. Returns the number of devices.
 pub fn bound_unwritten(directory: &Path, bytes: Option<u64>) -> usize {
     let devices: Vec<u32> = loop_device::below(directory);
     let each = bytes.map(|bytes| (bytes / devices.len().max(1) as u64).max(UNWRITTEN_MIN));
@@ -136,10 +140,10 @@ pub fn bound_unwritten(directory: &Path, bytes: Option<u64>) -> usize {
     devices.len()
 }
 
-/// The least that a device may have unwritten: below, writes would hardly move.
+/// The minimum unwritten data of a device: with less, writes would hardly progress.
 const UNWRITTEN_MIN: u64 = 1 << 20;
 
-/// Bounds one device. Kernels before 6.2 know no bound in bytes and keep their own.
+/// Limits one device. Kernels before 6.2 do not support limits in bytes and keep their own.
 pub(crate) fn bound_device(number: u32, bytes: Option<u64>) {
     let place = PathBuf::from(format!("/sys/class/bdi/7:{number}"));
     let set = |name: &str, value: &str| fs::write(place.join(name), value);
@@ -148,11 +152,12 @@ pub(crate) fn bound_device(number: u32, bytes: Option<u64>) {
         None => set("strict_limit", "0").and_then(|()| set("max_ratio", "100")),
     };
     if let Err(error) = done {
-        tracing::debug!(device = number, %error, "what may be unwritten on a device cannot be bounded");
+        tracing::debug!(device = number, %error, "cannot limit the unwritten data of a device");
     }
 }
 
-/// The most that programs of this host may have unwritten in all page caches before the kernel slows them down.
+/// Returns the maximum unwritten data in all page caches of this host before the kernel slows down
+/// writers.
 pub fn unwritten_max() -> u64 {
     let pages = fs::read_to_string("/proc/vmstat").ok().and_then(|text| {
         let line = text.lines().find_map(|line| line.strip_prefix("nr_dirty_threshold "))?;
@@ -162,7 +167,7 @@ pub fn unwritten_max() -> u64 {
 }
 
 fn page_bytes() -> u64 {
-    // SAFETY: the call only reads a constant of the system.
+    // SAFETY: the call only reads a system constant.
     #[allow(unsafe_code)]
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(4096)

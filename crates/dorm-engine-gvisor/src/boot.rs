@@ -1,7 +1,8 @@
-//! Beginning a run: a container is taken or made, claimed, and started or filled; then the agent inside must answer.
+//! Starts a run: takes a warm container or creates one, claims it, and boots or restores it; then
+//! waits until the agent in it answers.
 //!
-//! A cold boot needs no template: in an empty container `StartRoot` and the agent's first answer take less time than a
-//! restore of the same (`docs/decisions`).
+//! A cold boot needs no template: `StartRoot` in an empty container together with the agent's first
+//! answer takes less time than restoring the same state (`docs/decisions`).
 
 use std::fs;
 use std::io;
@@ -25,28 +26,28 @@ use crate::run::{Run, Turn};
 use crate::stream;
 use crate::warm_pool::{Progress, WarmContainer};
 
-/// How long the agent may take to answer the first time.
+/// How long the agent may take to answer for the first time.
 const HELLO_LIMIT: Duration = Duration::from_secs(120);
 
 /// The files of a memory image.
 pub(crate) const IMAGE_FILES: [&str; 3] = ["checkpoint.img", "pages_meta.img", "pages.img"];
 
-/// What a run begins with.
+/// The initial content of a run.
 pub(crate) enum Origin {
-    /// Nothing: its first process is started.
+    /// None: the first process is started.
     Cold,
     /// A memory image, opened.
     Image(ImageFiles),
 }
 
 impl Origin {
-    /// Opens the image in `directory`; a second descriptor of the same files is made for each try.
+    /// Opens the memory image in `directory`.
     #[allow(clippy::disallowed_methods, reason = "it is called in place")]
     pub(crate) fn open(directory: &Path) -> Result<Self, GvisorError> {
         let open = |name: &str| {
             let path = directory.join(name);
             let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-            let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+            let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
             if !facts.is_file() || (facts.len() == 0 && name != "pages.img") {
                 return Err(GvisorError::file("use", path, io::Error::from(io::ErrorKind::InvalidData)));
             }
@@ -58,7 +59,7 @@ impl Origin {
 }
 
 impl Shared {
-    /// Begins `spec`'s run, which has been reserved. Whatever fails, nothing is left of it.
+    /// Starts the run of `spec`, which must be reserved. On failure, removes everything it created.
     pub(crate) async fn begin(
         self: &Arc<Self>,
         operation: &'static str,
@@ -84,9 +85,9 @@ impl Shared {
                         turn.forget();
                         self.runs.remove(&run);
                     }
-                    // Kept as a broken run, so that stop and sweep come back to it.
+                    // Kept as a broken run, so that `stop` and `sweep` find it again.
                     Err(left) => {
-                        tracing::warn!(run = %spec.run, error = %chain(&left), "a run that could not begin was left behind")
+                        tracing::warn!(run = %spec.run, error = %chain(&left), "cannot remove what is left of a run that failed to start")
                     }
                 }
                 Err(error.of(operation, &spec.run))
@@ -119,7 +120,7 @@ impl Shared {
             self.host.network.allow(lease.id, &spec.egress).await?;
             container.reach("gvisor: egress allowed")?;
         }
-        // On an empty slot nothing is to be put; warm containers have nothing else.
+        // An empty container slot needs no mount, and the slots of warm containers are empty.
         if !spec.mounts.is_empty() {
             self.host.set_mounts(&container.home, &spec.mounts).await?;
         }
@@ -131,7 +132,8 @@ impl Shared {
                 (Origin::Image(files), _) => {
                     give_kernel_room(run, container, order.limits.memory_bytes).await;
                     container.control.restore(files).await?;
-                    // It may have been captured with its agent stopped by a signal from inside.
+                    // The memory may have been saved while a signal from inside had stopped the
+                    // agent.
                     container.control.rouse(container.home.id(), SOON).await
                 }
             }?;
@@ -139,7 +141,7 @@ impl Shared {
             container.reach("gvisor: guest begun")?;
             self.greet(container, spec.run.generation).await?;
             let (container_took, beginning, greeting) = (containered - asked, begun - containered, begun.elapsed());
-            tracing::debug!(run = %spec.run, ?container_took, ?beginning, ?greeting, "begun");
+            tracing::debug!(run = %spec.run, ?container_took, ?beginning, ?greeting, "run started");
             container.reach("gvisor: agent answered")
         };
         tokio::select! {
@@ -153,7 +155,8 @@ impl Shared {
         container.reach("gvisor: run noted")
     }
 
-    /// A container that is already the run's: a warm one, or else a new one.
+    /// Returns a container that is assigned to the run: a warm one if possible, otherwise a new
+    /// one.
     async fn container_for(
         &self,
         spec: &RunSpec,
@@ -168,7 +171,7 @@ impl Shared {
             match claim(container, &warm.note, order).await {
                 Ok(()) => return Ok(warm),
                 Err(error) => {
-                    tracing::warn!(container = container.home.id(), error = %chain(&error), "a warm container was not fit for use and is removed");
+                    tracing::warn!(container = container.home.id(), error = %chain(&error), "removing an unusable warm container");
                     self.host.destroy(&container.home).await?;
                 }
             }
@@ -193,11 +196,11 @@ impl Shared {
         }
     }
 
-    /// Waits until the agent inside answers.
+    /// Waits until the agent in the container answers.
     pub(crate) async fn greet(&self, container: &Container, generation: u64) -> Result<(), GvisorError> {
         let (stream, _thread) = in_place(|| stream::open(&container.home))?;
         let answered = tokio::time::timeout(HELLO_LIMIT, Agent::connect(stream, generation)).await;
-        let late = |_| GvisorError::Late { operation: "the agent's first answer", limit: HELLO_LIMIT };
+        let late = |_| GvisorError::Late { operation: "waiting for the agent's first answer", limit: HELLO_LIMIT };
         answered.map_err(late)??;
         Ok(())
     }

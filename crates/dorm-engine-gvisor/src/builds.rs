@@ -1,8 +1,9 @@
-//! The builds of `runsc` that sandboxes run under: the one for everything new, and older ones for the memory images that
-//! they have written.
+//! The builds of `runsc` that run sandboxes: the newest for everything new, and older ones for the
+//! memory images they wrote.
 //!
-//! Each program stays open, and is executed through its descriptor. One that is replaced while the daemon runs is the
-//! same as before until the next start, and no image is said to be of a build that has not written it.
+//! Each program file stays open and is executed through its descriptor. If the file is replaced
+//! while the daemon runs, the daemon keeps using the old program until its next start, so no memory
+//! image is recorded with a build that did not write it.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -17,21 +18,21 @@ use dorm_engine::EngineError;
 use crate::engine::NAME;
 use crate::probe::{Probe, probe};
 
-/// One build.
+/// One build of `runsc`.
 #[derive(Debug)]
 struct Build {
     name: String,
     program: PathBuf,
-    /// Open as long as the build may be executed.
+    /// Kept open as long as the build may be executed.
     _file: fs::File,
 }
 
-/// All of them, the one for new sandboxes first.
+/// All builds; the first is the one for new sandboxes.
 #[derive(Debug)]
 pub(crate) struct Builds(Vec<Build>);
 
 impl Builds {
-    /// Opens `runsc`, and the older programs `also`. Blocks.
+    /// Opens `runsc` and the older programs `also`. Blocks.
     pub(crate) fn open(runsc: &Path, also: &[PathBuf]) -> Result<(Self, Probe), EngineError> {
         let (newest, found) = Build::open(runsc)?;
         let mut builds = vec![newest];
@@ -44,7 +45,8 @@ impl Builds {
         Ok((Self(builds), found))
     }
 
-    /// What to execute for a build; for none, the newest.
+    /// Returns the program to execute for the build `name`, or for the newest build if `name` is
+    /// `None`.
     pub(crate) fn program(&self, name: Option<&str>) -> Option<PathBuf> {
         let build = match name {
             None => self.0.first(),
@@ -53,12 +55,12 @@ impl Builds {
         Some(build?.program.clone())
     }
 
-    /// The build for new sandboxes.
+    /// Returns the name of the build for new sandboxes.
     pub(crate) fn newest(&self) -> &str {
         self.0.first().map_or("", |build| &build.name)
     }
 
-    /// The others.
+    /// Returns the names of the older builds.
     pub(crate) fn older(&self) -> Vec<String> {
         self.0.iter().skip(1).map(|build| build.name.clone()).collect()
     }
@@ -71,13 +73,13 @@ impl Build {
             EngineError::Unusable { engine: NAME, hint, source: Some(source.into()) }
         };
         let Ok(file) = fs::File::open(program) else {
-            // It says what is missing.
+            // The probe reports what is missing.
             probe(program).usable()?;
             return Err(unreadable(io::ErrorKind::PermissionDenied.into()));
         };
         let mut start = [0; 2];
         let read = file.read_at(&mut start, 0).map_err(unreadable)?;
-        // The kernel gives the interpreter of a script its path, and a descriptor is closed by then.
+        // The kernel passes a script's path to its interpreter, and a descriptor is closed by then.
         let is_script = start.get(..read) == Some(b"#!");
         let path = if is_script { program.to_owned() } else { path_of(&file) };
         let found = Probe { runsc: program.to_owned(), ..probe(&path) };
@@ -86,7 +88,7 @@ impl Build {
     }
 }
 
-/// A path that leads to the open file from this process and from one that it has just forked.
+/// Returns a path to the open file that is valid in this process and in one it has just forked.
 fn path_of(file: &fs::File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }

@@ -1,7 +1,8 @@
-//! The OCI bundle of a container: what `runsc create` is told about it.
+//! The OCI bundle of a container, which configures `runsc create`.
 //!
-//! It is the same for a cold boot and a restore, since a memory image only fits the mounts it was made with. Guest ids
-//! are mapped to a range of the host that nobody else has, to which the image's owners were shifted when it was imported.
+//! It is the same for a cold boot and a restore, because a memory image only fits the mounts it was
+//! saved with. Guest IDs are mapped to a range of host IDs that is used for nothing else; the
+//! owners of the image's files were shifted to that range when the image was imported.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -17,13 +18,15 @@ use serde_json::{Value, json};
 use crate::error::GvisorError;
 use crate::notes::Home;
 
-/// Where the agent is inside. Every image has an empty file of that name.
+/// The path of the agent in the sandbox. Every image has an empty file at this path.
 const AGENT: &str = "/dorm-agent";
 
-/// How `/tmp` is mounted; a memory image repeats it, which tells this mount from others.
+/// The mount options of `/tmp`. A memory image repeats them, which distinguishes this mount from
+/// others.
 pub(crate) const TMP_OPTIONS: [&str; 2] = ["size=512m", "mode=1777"];
 
-/// What the agent and, through it, root inside may do to the sandbox's own kernel. On the host they mean nothing.
+/// The capabilities of the agent, and through it of root in the sandbox, towards the sandbox's own
+/// kernel. They have no effect on the host.
 const CAPABILITIES: [&str; 17] = [
     "CAP_AUDIT_WRITE",
     "CAP_CHOWN",
@@ -44,7 +47,7 @@ const CAPABILITIES: [&str; 17] = [
     "CAP_SYS_PTRACE",
 ];
 
-/// Makes the FIFOs of the agent's three standard streams in the container's home.
+/// Creates the FIFOs of the agent's three standard streams in the container's home.
 pub(crate) fn make_fifos(home: &Home) -> Result<(), GvisorError> {
     for path in [home.input(), home.output(), home.said()] {
         mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).map_err(|source| GvisorError::file("create", &path, source))?;
@@ -112,12 +115,13 @@ fn mounts(rootfs: &Path, agent: &Path, slots: &Path) -> Vec<Value> {
         json!({"destination": "/dev/shm", "type": "tmpfs", "source": "tmpfs", "options": ["mode=1777"]}),
         json!({"destination": "/sys", "type": "sysfs", "source": "sysfs",
                "options": ["nosuid", "noexec", "nodev", "ro"]}),
-        // A slave: what is mounted on the host later appears, too.
+        // A slave mount: file systems that are mounted on the host later appear in the sandbox,
+        // too.
         json!({"destination": MOUNTS, "type": "bind", "source": slots, "options": ["rbind", "rslave", "rw"]}),
         json!({"destination": AGENT, "type": "bind", "source": agent, "options": ["ro", "bind"]}),
     ];
-    // Without a mount of ours gVisor puts a file system in memory over an empty /tmp, unlimited. An image that has
-    // anything in its /tmp keeps it on the disk with the rest.
+    // If this mount is missing and /tmp is empty, gVisor mounts an unlimited in-memory file system
+    // there. An image with a non-empty /tmp keeps it on the disk with the rest.
     let is_empty = fs::read_dir(rootfs.join("tmp")).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty {
         mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": TMP_OPTIONS}));

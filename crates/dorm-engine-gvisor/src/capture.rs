@@ -1,7 +1,8 @@
-//! What is done to a run that exists: capture, park, go on.
+//! Operations on an existing run: save its memory, pause, park, resume.
 //!
-//! Pauses nest inside the sandbox, and letting go on a guest that is not paused kills it. So the intent is written
-//! down before each call, and after a crash between the two the guest itself is asked.
+//! Pauses nest inside the sandbox, and resuming a guest that is not paused kills it. Therefore the
+//! intent is recorded before each call, and after a crash between the two the guest itself is asked
+//! for its state.
 
 use std::fs;
 use std::io;
@@ -30,14 +31,14 @@ use crate::slots;
 impl Shared {
     /// [`dorm_engine::Engine::capture`].
     pub(crate) async fn capture(&self, id: &RunId, into: &Path) -> Result<Captured, EngineError> {
-        const OPERATION: &str = "capture";
+        const OPERATION: &str = "save the memory of";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
         end_relief(&run, container).await;
         pause(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         run.set_short(false);
-        // The image is the daemon's to wait for: nothing of the guest runs meanwhile.
+        // The daemon waits for the image to be written, and no guest code runs meanwhile.
         container.limit_io(IoLimits::NONE).await;
         let limit = turn.note().map_or(0, |note| note.memory_bytes);
         if limit > 0 {
@@ -46,12 +47,12 @@ impl Shared {
         let written = async {
             lost::refuse(container, &mut turn).await?;
             let files = write_image(container, into).await?;
-            // What was lost while the memory was written may be in it.
+            // Data lost while the memory was written may be part of the image.
             lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
             Ok(files)
         };
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
-        let build = turn.note().and_then(|note| note.build.clone());
+        let build = turn.note().map(|note| note.build.clone());
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
         Ok(Captured { files, stopped: turn.stood(), build })
     }
@@ -84,14 +85,15 @@ impl Shared {
 
     /// [`dorm_engine::Engine::go_on`].
     pub(crate) async fn go_on(&self, id: &RunId) -> Result<(), EngineError> {
-        const OPERATION: &str = "let go on";
+        const OPERATION: &str = "resume";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
         run.set_short(false);
         let is_parked =
             container.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
-        // What is parked is a cache of its image, which is whole; a guest that was only paused has nothing else.
+        // A parked guest is only a cache of its sleep image, which is intact. A guest that was
+        // merely paused has no other copy.
         if is_parked {
             lost::refuse(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         }
@@ -99,7 +101,7 @@ impl Shared {
     }
 }
 
-/// Has the paused guest's memory written into `into`; a failure leaves nothing there.
+/// Writes the memory of the paused guest into `into`. On failure, leaves no file there.
 async fn write_image(container: &Container, into: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
     if let Some(path) = slots::deleted(container).await? {
         return Err(GvisorError::DeletedOnVolume(path));
@@ -112,7 +114,7 @@ async fn write_image(container: &Container, into: &Path) -> Result<Vec<CapturedF
         return blocking(move || files::written(&image).inspect_err(|_| remove_files(&image))).await;
     };
     in_place(|| remove_files(into));
-    // The sandbox tells of a full disk in words only, which we do not read.
+    // The sandbox reports a full disk only as text, which is not parsed.
     if matches!(error, GvisorError::Refused { .. }) && room < need(container).await? {
         let source = io::Error::new(io::ErrorKind::StorageFull, error);
         return Err(GvisorError::file("write the memory into", into, source));
@@ -122,11 +124,13 @@ async fn write_image(container: &Container, into: &Path) -> Result<Vec<CapturedF
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn room_in(directory: &Path) -> Result<u64, GvisorError> {
-    let room = rustix::fs::statvfs(directory).map_err(|source| GvisorError::file("look at", directory, source))?;
+    let room = rustix::fs::statvfs(directory)
+        .map_err(|source| GvisorError::file("read the metadata of", directory, source))?;
     Ok(room.f_bavail.saturating_mul(room.f_frsize))
 }
 
-/// What an image of the guest may take up at most: its memory, and the files it has written.
+/// Returns the maximum size of a memory image of the guest: its memory and the files it has
+/// written.
 async fn need(container: &Container) -> Result<u64, GvisorError> {
     let memory = container.group(crate::cgroup::Cgroup::usage).await?;
     let home = container.home.disk();
@@ -138,10 +142,10 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
     Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
 }
 
-/// Makes the guest stand still, if it does not.
+/// Pauses the guest, unless it is paused.
 pub(crate) async fn pause(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
     if settle(container, turn).await? == Phase::Paused {
-        // A parked one has to answer.
+        // A parked guest must be thawed so that it can answer.
         container.group(crate::cgroup::Cgroup::thaw).await?;
         return container.reach("gvisor: thawed");
     }
@@ -153,7 +157,7 @@ pub(crate) async fn pause(container: &Container, turn: &mut Turn) -> Result<(), 
     Ok(())
 }
 
-/// Lets the guest go on, if it stands still.
+/// Resumes the guest if it is paused.
 pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
     if settle(container, turn).await? != Phase::Paused {
         return Ok(());
@@ -169,12 +173,12 @@ pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(),
     Ok(())
 }
 
-/// Finds out what the guest does when a call was begun of which nobody knows how far it came.
+/// Determines whether the guest is paused after a call whose outcome is unknown.
 pub(crate) async fn settle(container: &Container, turn: &mut Turn) -> Result<Phase, GvisorError> {
     settle_within(container, turn, SOON).await
 }
 
-/// The same, with a limit on how long the sandbox may take to answer.
+/// Like [`settle`], but waits for the sandbox's answer for at most `limit`.
 pub(crate) async fn settle_within(
     container: &Container,
     turn: &mut Turn,
@@ -184,15 +188,16 @@ pub(crate) async fn settle_within(
         Phase::Pausing | Phase::Resuming => {}
         known => return Ok(known),
     }
-    // Only a paused guest is ever frozen, and it is thawed before it is let go on.
+    // Only a paused guest is ever frozen, and it is thawed before it is resumed.
     let is_frozen = container.group(crate::cgroup::Cgroup::is_frozen).await?;
     let is_paused = is_frozen || container.control.is_paused(container.home.id(), limit).await?;
     turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
     Ok(turn.phase())
 }
 
-/// Creates the three files of an image. The pages are written past the page cache where the file system can: that is
-/// faster to be durable and does not push out others' memory.
+/// Creates the three files of a memory image. Where the file system supports it, the pages are
+/// written with direct I/O, which makes them durable faster and does not displace other processes'
+/// pages from the cache.
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     let create = |name: &str, flags: i32| {
@@ -205,7 +210,7 @@ fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     let made = || {
         let pages = match create(third, libc::O_DIRECT) {
             Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
-                // Some file systems make the file and then refuse to open it so.
+                // Some file systems create the file and then refuse to open it with `O_DIRECT`.
                 let _ = fs::remove_file(into.join(third));
                 create(third, 0)
             }
@@ -215,7 +220,7 @@ fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
     };
     made().inspect_err(|error: &GvisorError| {
         let exists = matches!(error, GvisorError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
-        // Somebody else's image is in the way: it is not ours to remove.
+        // The existing file belongs to another image and must not be removed.
         if !exists {
             remove_files(into);
         }
@@ -225,7 +230,7 @@ fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn remove_files(into: &Path) {
     for name in IMAGE_FILES {
-        // The caller throws away the directory anyway; this only gives back the room early.
+        // The caller removes the whole directory; this only frees the space early.
         let _ = fs::remove_file(into.join(name));
     }
 }

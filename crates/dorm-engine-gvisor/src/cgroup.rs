@@ -1,8 +1,9 @@
-//! Control groups: the limits of one run, and the switch that stops all its processes at once.
+//! Control groups: the limits of one run, and the means to freeze all its processes at once.
 //!
-//! One meaning over both versions of the kernel's interface, also on hosts that have some of each. A group is known
-//! by its name alone (`dormouse-ab12/ID-1`), so that a restarted daemon finds it again. Nothing here knows gVisor,
-//! runs or sandboxes. All calls block for at most some milliseconds, except those that wait, which say so.
+//! The API is the same for both cgroup versions, and for hosts that mount some controllers with
+//! each. A group is identified by its name alone (`dormouse-ab12/ID-1`), so that a restarted daemon
+//! finds it again. This module does not know gVisor, runs or sandboxes. All calls block for at most
+//! some milliseconds, except for those that wait, which say so.
 //!
 //! ```text
 //! create ──► entry().enter() in the child ──► freeze / thaw ──► kill_all ──► remove
@@ -39,10 +40,11 @@ const MOTION_LIMIT: Duration = Duration::from_secs(10);
 /// How long [`Cgroup::remove`] waits for the last process to be gone.
 const REMOVE_LIMIT: Duration = Duration::from_secs(30);
 const CPU_PERIOD_MICROS: u64 = 100_000;
-/// What the sentry needs beside the guest's memory.
+/// The memory of the sentry, in addition to the guest's.
 const SENTRY_BYTES: u64 = 64 << 20;
-/// How far a guest may grow while it is told to stand still. On a busy host that takes some hundred milliseconds, in
-/// which a guest was seen to pass 64 MiB, and then the kernel killed whom it liked.
+/// How far a guest may grow while it is being paused. On a busy host that takes some hundred
+/// milliseconds, in which a guest was observed to exceed 64 MiB; the kernel then chose the OOM
+/// victim.
 pub const MARGIN_BYTES: u64 = 256 << 20;
 
 /// The limits of one group, as the host counts.
@@ -50,25 +52,25 @@ pub const MARGIN_BYTES: u64 = 256 << 20;
 pub struct Limits {
     /// CPU time per second of wall time, in thousandths of one CPU; at least 10.
     pub cpu_millis: u32,
-    /// Who yields to whom when all CPUs are busy.
+    /// The share of the group when all CPUs are busy.
     pub precedence: Precedence,
-    /// Memory in bytes, file cache included. Past it the kernel kills.
+    /// Memory in bytes, including file cache. Above this limit the kernel kills processes.
     pub memory_bytes: u64,
-    /// Host processes and threads.
+    /// The maximum number of host processes and threads.
     pub threads: u64,
 }
 
-/// Whose turn it is when all CPUs are busy.
+/// The share of a group when all CPUs are busy.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Precedence {
-    /// As much as its CPU limit is worth.
+    /// In proportion to its CPU limit.
     Fair,
-    /// What the others leave.
+    /// Only what the other groups leave.
     Last,
 }
 
 impl Limits {
-    /// The weight of the group among others, in thousandths of a CPU.
+    /// Returns the weight of the group relative to others, in thousandths of a CPU.
     fn weight_millis(&self) -> u32 {
         match self.precedence {
             Precedence::Fair => self.cpu_millis,
@@ -76,9 +78,9 @@ impl Limits {
         }
     }
 
-    /// What the host must give so that a guest can have `resources`: memory for the sentry beside the guest's and for
-    /// the time in which a shortage is answered, four host threads for one of the guest's (systrap stubs), 64 more for
-    /// the sentry itself.
+    /// Returns the host limits for a guest with `resources`: memory for the sentry and for the time
+    /// in which a shortage is handled, in addition to the guest's; four host threads for each of
+    /// the guest's (systrap stubs), and 64 more for the sentry itself.
     pub fn for_guest(resources: &Resources) -> Self {
         Self {
             cpu_millis: resources.cpu_millis,
@@ -89,16 +91,16 @@ impl Limits {
     }
 }
 
-/// What a group uses now.
+/// The current resource usage of a group.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct GroupUsage {
-    /// CPU time since the group was made, in microseconds. `None` where the host does not count it.
+    /// CPU time since the group was created, in microseconds. `None` if the host does not count it.
     pub cpu_micros: Option<u64>,
     /// Memory in bytes, without file cache.
     pub memory_bytes: u64,
     /// File cache in bytes, which the kernel drops when memory is needed.
     pub cache_bytes: u64,
-    /// Host processes.
+    /// The number of host processes.
     pub processes: u64,
 }
 
@@ -109,7 +111,7 @@ struct MemoryUse {
 }
 
 impl MemoryUse {
-    /// What cannot be had back without ending or paging out something.
+    /// Returns the memory that cannot be reclaimed without ending or swapping out a process.
     fn working_set(self) -> u64 {
         self.charged.saturating_sub(self.cache)
     }
@@ -121,7 +123,7 @@ enum Motion {
     Moving,
 }
 
-/// A control group. The value is only a name for it: dropping it changes nothing.
+/// A control group. The value is only a name: dropping it changes nothing.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Cgroup {
     name: String,
@@ -129,11 +131,12 @@ pub struct Cgroup {
 }
 
 impl Cgroup {
-    /// Makes the group `name` with these limits. Groups above it in the name are made too and kept. An empty one of
-    /// that name, left by a crash, is replaced.
+    /// Creates the group `name` with these limits. Parent groups are created as needed and kept. An
+    /// empty group of the same name, left by a crash, is replaced.
     ///
     /// # Errors
-    /// [`CgroupError::Occupied`] if there is one in use. A failure removes what was made.
+    /// [`CgroupError::Occupied`] if the group contains processes. On failure, what was created is
+    /// removed.
     pub fn create(name: &str, limits: &Limits) -> Result<Self, CgroupError> {
         Self::create_in(&Layout::of_this_host()?, name, limits)
     }
@@ -148,7 +151,7 @@ impl Cgroup {
         let mut tries = 0;
         loop {
             match Self::try_create(layout, name, limits) {
-                // Someone has removed the empty parent between our steps.
+                // Another process has removed the empty parent in between.
                 Err(error) if error.is_gone() && tries < 8 => tries += 1,
                 other => return other,
             }
@@ -167,8 +170,8 @@ impl Cgroup {
         Ok(group)
     }
 
-    /// Makes one directory of the group, anew if there is an empty one: its counters and settings would be another
-    /// run's.
+    /// Creates one directory of the group. An existing empty one is replaced, since its counters
+    /// and settings belong to another run.
     fn make_empty(&self, dir: &Path) -> Result<(), CgroupError> {
         if !remove_dir(dir)? && !file::pids(dir)?.is_empty() {
             return Err(CgroupError::Occupied { name: self.name.clone() });
@@ -176,22 +179,23 @@ impl Cgroup {
         fs::create_dir_all(dir).map_err(|source| CgroupError::file("create", dir.to_owned(), source))
     }
 
-    /// Takes back a creation that failed for `cause`. A directory with processes, which is not ours, stays by itself.
+    /// Removes a group whose creation failed with `cause`. A directory that contains processes
+    /// belongs to another group and stays.
     fn discard(&self, cause: &CgroupError) {
         if matches!(cause, CgroupError::Occupied { .. }) {
             return;
         }
         for dir in self.dirs() {
             if let Err(error) = remove_dir(dir) {
-                tracing::warn!(group = %self.name, %error, "a control group was left behind after a failed creation");
+                tracing::warn!(group = %self.name, %error, "cannot remove a control group after its creation failed");
             }
         }
     }
 
-    /// The group `name`, if there is anything left of it in any hierarchy.
+    /// Returns the group `name` if any hierarchy contains it.
     ///
     /// # Errors
-    /// When `/proc` cannot be read, or the name is not one.
+    /// When `/proc` cannot be read, or the name is invalid.
     pub fn find(name: &str) -> Result<Option<Self>, CgroupError> {
         Self::find_in(&Layout::of_this_host()?, name)
     }
@@ -203,10 +207,11 @@ impl Cgroup {
         Ok(there.then_some(group))
     }
 
-    /// The names of the groups directly under `parent` (`dormouse-ab12` gives `dormouse-ab12/ID-1`, …), sorted.
+    /// Returns the sorted names of the groups directly below `parent` (for `dormouse-ab12`:
+    /// `dormouse-ab12/ID-1`, …).
     ///
     /// # Errors
-    /// When a directory cannot be read. A parent that is not there has no groups.
+    /// When a directory cannot be read. A missing parent has no groups.
     pub fn list(parent: &str) -> Result<Vec<String>, CgroupError> {
         check_name(parent)?;
         let mut names = Vec::new();
@@ -229,7 +234,7 @@ impl Cgroup {
         Self { name: name.to_owned(), places }
     }
 
-    /// Its name.
+    /// Returns the name of the group.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -239,7 +244,7 @@ impl Cgroup {
         place.ok_or(CgroupError::Missing { controller })
     }
 
-    /// Every directory of the group once; hierarchies often serve several controllers.
+    /// Returns each directory of the group once. One hierarchy often serves several controllers.
     fn dirs(&self) -> Vec<&PathBuf> {
         let mut dirs: Vec<&PathBuf> = Vec::new();
         for place in &self.places {
@@ -250,11 +255,12 @@ impl Cgroup {
         dirs
     }
 
-    /// Changes the limits of the group, also while it runs. What the host cannot limit (see [`Support`]) is left
-    /// out.
+    /// Changes the limits of the group, which may contain running processes. Limits that the host
+    /// does not support (see [`Support`]) are skipped.
     ///
     /// # Errors
-    /// Memory cannot go below what is in use. The limits before it in the order memory, threads, CPU are then set.
+    /// When memory cannot be limited below what is in use. Limits are set in the order memory,
+    /// threads, CPU; those before the failing one are then in effect.
     pub fn set_limits(&self, limits: &Limits) -> Result<(), CgroupError> {
         let memory = self.place(Controller::Memory)?;
         match memory.version {
@@ -270,7 +276,7 @@ impl Cgroup {
                 Version::V2 => v2::limit_cpu(&cpu.dir, limits.cpu_millis, limits.weight_millis()),
             };
             match limited {
-                // The kernel offers the controller but would not hand it down.
+                // The kernel offers the controller but did not delegate it.
                 Err(error) if error.is_gone() && cpu.dir.exists() => {}
                 other => other?,
             }
@@ -278,10 +284,10 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Sets the hard memory limit alone, in bytes.
+    /// Sets only the hard memory limit, in bytes.
     ///
     /// # Errors
-    /// When the group is gone, or uses more and the kernel cannot take it back.
+    /// When the group does not exist, or uses more memory than the kernel can reclaim.
     pub fn set_memory_limit(&self, bytes: u64) -> Result<(), CgroupError> {
         let place = self.place(Controller::Memory)?;
         match place.version {
@@ -290,7 +296,7 @@ impl Cgroup {
         }
     }
 
-    /// The hard memory limit in bytes.
+    /// Returns the hard memory limit in bytes.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -302,18 +308,19 @@ impl Cgroup {
         }
     }
 
-    /// Moves a process with all its threads into the group. Memory it has already stays counted where it was.
+    /// Moves a process with all its threads into the group. Its present memory stays charged to its
+    /// old group.
     ///
     /// # Errors
-    /// When there is no such process, or the group is gone.
+    /// When the process or the group does not exist.
     pub fn add(&self, pid: u32) -> Result<(), CgroupError> {
         self.dirs().into_iter().try_for_each(|dir| file::write(dir, "cgroup.procs", &pid.to_string()))
     }
 
-    /// The doors of the group, opened now, to be gone through by a child before it executes its program.
+    /// Opens the group so that a child process can enter it before it executes its program.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// When the group does not exist.
     pub fn entry(&self) -> Result<Entry, CgroupError> {
         let open = |dir: &PathBuf| {
             let path = dir.join("cgroup.procs");
@@ -323,22 +330,23 @@ impl Cgroup {
         Ok(Entry { doors: self.dirs().into_iter().map(open).collect::<Result<_, _>>()? })
     }
 
-    /// Stops every process where it stands and waits until all do, at most 10 s; they can then not even be killed
-    /// under version 1. Freezing a frozen group changes nothing.
+    /// Freezes every process and waits for that, at most 10 s. Under version 1, frozen processes
+    /// cannot be killed. Freezing a frozen group has no effect.
     ///
     /// # Errors
-    /// [`CgroupError::Late`], and the group moves again.
+    /// [`CgroupError::Late`]; the group is then thawed again.
     pub fn freeze(&self) -> Result<(), CgroupError> {
         let frozen = self.bring_to(Motion::Frozen, "freeze");
         if frozen.is_err() {
-            // Half a sandbox standing still would be worse than none.
+            // A sandbox that is only partially frozen is worse than one that is not frozen.
             let place = self.place(Controller::Freezer)?;
             ask_freezer(place, Motion::Moving)?;
         }
         frozen
     }
 
-    /// Lets every process go on and waits until it may, at most 10 s. Thawing a moving group changes nothing.
+    /// Thaws every process and waits for that, at most 10 s. Thawing a group that is not frozen has
+    /// no effect.
     ///
     /// # Errors
     /// [`CgroupError::Late`].
@@ -352,7 +360,8 @@ impl Cgroup {
         let mut looks = 0_u32;
         let done = file::wait_until(MOTION_LIMIT, || {
             looks += 1;
-            // Version 1 can miss a process that forks just then, and only looks again when it is asked again.
+            // Version 1 can miss a process that forks at this moment, and only checks again on the
+            // next request.
             if place.version == Version::V1 && looks.is_multiple_of(50) {
                 ask_freezer(place, wanted)?;
             }
@@ -361,18 +370,19 @@ impl Cgroup {
         if done { Ok(()) } else { Err(CgroupError::Late { operation, name: self.name.clone(), limit: MOTION_LIMIT }) }
     }
 
-    /// Whether every process of it stands still.
+    /// Returns whether every process is frozen.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// When the group does not exist.
     pub fn is_frozen(&self) -> Result<bool, CgroupError> {
         Ok(motion(self.place(Controller::Freezer)?)? == Some(Motion::Frozen))
     }
 
-    /// The processes in it, sorted. One that entered halfway (a crash between two hierarchies) is among them.
+    /// Returns the sorted processes of the group, including one that entered only some of the
+    /// hierarchies before a crash.
     ///
     /// # Errors
-    /// When a directory is there and cannot be read. A group that is gone has none.
+    /// When an existing directory cannot be read. A group that does not exist has no processes.
     pub fn pids(&self) -> Result<Vec<u32>, CgroupError> {
         let mut all = Vec::new();
         for dir in self.dirs() {
@@ -387,10 +397,10 @@ impl Cgroup {
         Ok(all)
     }
 
-    /// What it uses now.
+    /// Returns its current resource usage.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// When the group does not exist.
     pub fn usage(&self) -> Result<GroupUsage, CgroupError> {
         let cpu_micros = match self.place(Controller::CpuAccounting) {
             Ok(Place { version: Version::V1, dir, .. }) => Some(v1::cpu_micros(dir)?),
@@ -406,10 +416,10 @@ impl Cgroup {
         })
     }
 
-    /// How many of its processes the kernel has killed because memory ran out.
+    /// Returns how many of its processes the kernel has killed because memory ran out.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// When the group does not exist.
     pub fn oom_kills(&self) -> Result<u64, CgroupError> {
         let place = self.place(Controller::Memory)?;
         match place.version {
@@ -418,8 +428,9 @@ impl Cgroup {
         }
     }
 
-    /// Kills every process in it, frozen or not, and leaves it moving. They are gone once their parents have reaped
-    /// them; [`Cgroup::remove`] waits for that. Killing an empty group, or one that is gone, is a success.
+    /// Kills every process in the group, frozen or not, and leaves the group thawed. The processes
+    /// exist until their parents have reaped them; [`Cgroup::remove`] waits for that. Killing an
+    /// empty or missing group succeeds.
     ///
     /// # Errors
     /// When the kernel refuses.
@@ -429,11 +440,11 @@ impl Cgroup {
             return self.signal_all();
         }
         if place.version == Version::V2 && v2::kill(&place.dir)? {
-            // Those that got only as far as another hierarchy.
+            // Processes that have entered only another hierarchy.
             return self.signal_all();
         }
-        // Frozen, none of them can fork away from the signal. If they cannot be frozen in time they are killed all
-        // the same, and the rounds below catch what forked.
+        // Frozen processes cannot fork away from the signal. If they cannot be frozen in time, they
+        // are killed anyway, and the second round catches what forked.
         let frozen = self.freeze();
         self.signal_all()?;
         ask_freezer(place, Motion::Moving)?;
@@ -460,10 +471,11 @@ impl Cgroup {
         Ok(())
     }
 
-    /// Removes the group, waiting for its last process at most 30 s. Removing one that is not there is a success.
+    /// Removes the group and waits for its last process, at most 30 s. Removing a missing group
+    /// succeeds.
     ///
     /// # Errors
-    /// [`CgroupError::Late`] while there are processes.
+    /// [`CgroupError::Late`] if processes remain.
     pub fn remove(&self) -> Result<(), CgroupError> {
         let gone = file::wait_until(REMOVE_LIMIT, || {
             let mut all = true;
@@ -476,10 +488,11 @@ impl Cgroup {
         if gone { Ok(()) } else { Err(late()) }
     }
 
-    /// Removes the group `parent` that others were made under, if it has no groups left. Whether it is gone.
+    /// Removes the group `parent`, below which others were created, if it has none left. Returns
+    /// whether it is gone.
     ///
     /// # Errors
-    /// When the kernel refuses for another reason than groups under it.
+    /// When the kernel refuses for another reason than groups below it.
     pub fn remove_parent(parent: &str) -> Result<bool, CgroupError> {
         check_name(parent)?;
         let group = Self::named(&Layout::of_this_host()?, parent);
@@ -487,18 +500,18 @@ impl Cgroup {
     }
 }
 
-/// The doors of a group, for a child between `fork` and `exec`.
+/// The open descriptors of a group, for a child between `fork` and `exec`.
 #[derive(Debug)]
 pub struct Entry {
     doors: Vec<OwnedFd>,
 }
 
 impl Entry {
-    /// Moves the calling process into the group. Allocates nothing and takes no lock, so it may be called in
-    /// `pre_exec`.
+    /// Moves the calling process into the group. Allocates nothing and takes no lock, so it may be
+    /// called in `pre_exec`.
     ///
     /// # Errors
-    /// When the group is gone or full.
+    /// When the group does not exist or is full.
     pub fn enter(&self) -> io::Result<()> {
         for door in &self.doors {
             rustix::io::write(door, b"0")?;
@@ -528,7 +541,7 @@ fn memory(place: &Place) -> Result<MemoryUse, CgroupError> {
     }
 }
 
-/// Whether `dir` is gone; `false` while something is in it.
+/// Removes `dir`. Returns whether it is gone; `false` while it is not empty.
 fn remove_dir(dir: &Path) -> Result<bool, CgroupError> {
     match fs::remove_dir(dir) {
         Ok(()) => Ok(true),

@@ -1,7 +1,7 @@
-//! Taking a container down again, whatever is there of it.
+//! Removes a container, complete or not.
 //!
-//! Every step may have been done before, by us or by a daemon that died in the middle: each is a success when there is
-//! nothing to do. The note goes last, so that what is left is always known of.
+//! This process, or a daemon that died in the middle, may already have done any of the steps; each
+//! succeeds if there is nothing to do. The note is removed last, so that remains are always known.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -20,13 +20,15 @@ use crate::root;
 use crate::run::lock;
 use crate::slots;
 
-/// How long killed processes may take to be gone.
+/// How long killed processes may take to exit.
 const DEATH_LIMIT: Duration = Duration::from_secs(60);
 
 impl Host {
-    /// Removes the container in `home` with all that it holds: processes, lease, disk, control group, files.
+    /// Removes the container in `home` with everything it has: processes, lease, disk, control
+    /// group and files.
     pub(crate) async fn destroy(&self, home: &Home) -> Result<(), GvisorError> {
-        // Unreadable when the host crashed before it was on disk, or damaged: the caller has looked whether it lives.
+        // The note is unreadable if the host crashed before it was durable, or if it is damaged.
+        // The caller has checked whether the container has processes.
         let note = in_place(|| home.read()).unwrap_or_default();
         let processes = note.as_ref().filter(|note| note.boot == self.boot).and_then(|note| note.processes.as_ref());
         self.end_processes(home, processes).await?;
@@ -50,7 +52,7 @@ impl Host {
         .await
     }
 
-    /// Kills all processes of the container and waits until they are gone.
+    /// Kills all processes of the container and waits until they have exited.
     pub(crate) async fn end_processes(&self, home: &Home, processes: Option<&Processes>) -> Result<(), GvisorError> {
         let name = self.group_name(home);
         let mut known: Vec<Identity> = match processes {
@@ -92,8 +94,8 @@ impl Host {
         .await
     }
 
-    /// Removes the files of a container of another data directory that were copied into this one. Whatever its note names on the
-    /// host is not touched.
+    /// Removes the files of another data directory's container that were copied into this one. What
+    /// the note names on the host is not touched.
     pub(crate) async fn remove_copied(&self, home: &Home) -> Result<(), GvisorError> {
         self.remove_files(home).await?;
         let home = home.clone();
@@ -132,7 +134,7 @@ impl Host {
     }
 }
 
-/// Takes the limits off the device of a disk, before it is another's.
+/// Removes the limits of a disk's device, before another sandbox uses the device.
 fn release_device(home: &Home) -> Result<(), GvisorError> {
     let device = Disk::find(&home.disk())?.map(|disk| disk.device()).transpose()?.flatten();
     if let Some((major, minor)) = device {

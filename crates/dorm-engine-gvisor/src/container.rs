@@ -1,12 +1,13 @@
-//! Making a container: an empty `runsc` container with its disk, control group, FIFOs and links, ready to be started or
-//! filled from an image.
+//! Creates containers: an empty `runsc` container with its disk, control group, FIFOs and network
+//! links, ready to be booted or restored.
 //!
 //! ```text
 //! note ─► lease ┐
 //!         disk  ├─► bundle ─► runsc create ─► links ─► (start | restore)
 //!         group ┘
 //! ```
-//! Knows nothing of what a run's end means, nor when containers are made ahead of time.
+//! This module does not know what the end of a run means, nor when containers are created ahead of
+//! time.
 
 use std::collections::HashSet;
 use std::fs;
@@ -36,49 +37,49 @@ use crate::said::Said;
 use crate::slots;
 use crate::stream;
 
-/// How long `runsc create` may take; a tenth of a second where nobody else works.
+/// How long `runsc create` may take. On an idle host it takes a tenth of a second.
 const CREATE_LIMIT: Duration = Duration::from_secs(180);
 
-/// What containers are made with on this host.
+/// What all containers on this host are created with.
 pub(crate) struct Host {
     pub(crate) builds: Builds,
     pub(crate) agent: PathBuf,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) containers: PathBuf,
-    /// `runsc --root`.
+    /// The directory passed as `runsc --root`.
     pub(crate) root: PathBuf,
-    /// Formatted, empty disks by size.
+    /// The directory of formatted, empty disks, by size.
     pub(crate) blanks: PathBuf,
     pub(crate) cgroup_prefix: String,
-    /// The host ids of guests.
+    /// The host IDs of guests.
     pub(crate) guest_ids: GuestIds,
-    /// The data directory's id, which is in every note.
+    /// The ID of the data directory, which every note contains.
     pub(crate) owner: String,
     pub(crate) unlimited_disks: bool,
     pub(crate) io: IoLimits,
     pub(crate) boot: String,
-    /// Held for reading while a lease is on its way from the network into a note.
+    /// Held for reading while a lease has been requested from the network and is not yet in a note.
     pub(crate) leasing: RwLock<()>,
-    /// The homes of all containers that this daemon itself has made.
+    /// The homes of all containers that this daemon process has created.
     pub(crate) made: Mutex<HashSet<PathBuf>>,
     pub(crate) steps: AnySteps,
 }
 
-/// What a container is to be like.
+/// The requested properties of a container.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
-    /// What its root filesystem is made of, in one word.
+    /// A key that identifies the content of the root file system.
     pub(crate) root: String,
     pub(crate) rootfs: PathBuf,
     pub(crate) layers: Vec<Layer>,
     pub(crate) reach: Reach,
     pub(crate) disk_bytes: u64,
     pub(crate) limits: Limits,
-    /// The build that is to run it; none for the newest.
+    /// The `runsc` build to run it with; `None` for the newest.
     pub(crate) build: Option<String>,
 }
 
-/// One container's unchanging facts.
+/// The immutable properties of one container.
 #[derive(Clone, Debug)]
 pub(crate) struct Container {
     pub(crate) home: Home,
@@ -86,14 +87,14 @@ pub(crate) struct Container {
     pub(crate) control: Control,
     pub(crate) lease: Option<Lease>,
     pub(crate) group: Cgroup,
-    /// None where it cannot be taken in.
+    /// `None` if its standard error cannot be read.
     pub(crate) said: Option<Said>,
-    /// How fast it may use its disk.
+    /// The limits on its disk I/O.
     pub(crate) io: IoLimits,
     pub(crate) steps: AnySteps,
 }
 
-/// Limits how fast `group` may use the disk in `home`, if that is a device of its own.
+/// Limits the I/O of `group` on the disk in `home`, if that disk is a device of its own.
 #[allow(clippy::disallowed_methods, reason = "it is called where it may block")]
 pub(crate) fn limit_io(group: &Cgroup, home: &Home, limits: &IoLimits) -> Result<(), GvisorError> {
     let disk = Disk::find(&home.disk())?;
@@ -105,15 +106,15 @@ pub(crate) fn limit_io(group: &Cgroup, home: &Home, limits: &IoLimits) -> Result
 }
 
 impl Container {
-    /// Lets the disk be used no faster than `limits`.
+    /// Limits the I/O on its disk to `limits`.
     pub(crate) async fn limit_io(&self, limits: IoLimits) {
         let (group, home) = (self.group.clone(), self.home.clone());
         if let Err(error) = blocking(move || limit_io(&group, &home, &limits)).await {
-            tracing::warn!(container = self.home.id(), error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
+            tracing::warn!(container = self.home.id(), error = %chain(&error), "cannot limit the disk I/O of a sandbox");
         }
     }
 
-    /// What it has read from its disk and written to it, where that is counted.
+    /// Returns what the container has read from and written to its disk, if the host counts it.
     pub(crate) async fn io_usage(&self) -> Option<DiskIo> {
         let (home, limits) = (self.home.disk(), self.io);
         let group = self.group.clone();
@@ -137,17 +138,17 @@ impl Container {
         self.processes.sandbox.is_alive()
     }
 
-    /// What comes before `step` has been done to the container.
+    /// Marks that everything before `step` has been done to the container.
     pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
         Ok(self.steps.reach(step)?)
     }
 
-    /// The last lines of its standard error, in one.
+    /// Returns the last lines of its standard error, joined into one.
     pub(crate) fn last_words(&self) -> String {
-        self.said.as_ref().map_or_else(|| "what it said is not known".to_owned(), Said::last_words)
+        self.said.as_ref().map_or_else(|| "its standard error is not available".to_owned(), Said::last_words)
     }
 
-    /// It ended by itself.
+    /// Returns the error for a container that ended unexpectedly.
     pub(crate) fn died(&self) -> GvisorError {
         GvisorError::Died { said: self.last_words() }
     }
@@ -161,7 +162,7 @@ impl Container {
         Ok(tokio::task::spawn_blocking(move || call(&group)).await??)
     }
 
-    /// What of its disk is taken; `None` where that cannot be told.
+    /// Returns the bytes in use on its disk; `None` if that is unknown.
     pub(crate) async fn disk_bytes(&self) -> Option<u64> {
         let home = self.home.disk();
         let used = blocking(move || {
@@ -175,15 +176,16 @@ impl Container {
     }
 }
 
-/// Runs `work`, which blocks, where it may.
+/// Runs blocking `work` on a thread that may block.
 pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, GvisorError> + Send + 'static,
 ) -> Result<T, GvisorError> {
     tokio::task::spawn_blocking(work).await?
 }
 
-/// Runs `work`, which may wait for a disk, and lets the other tasks of this thread go on elsewhere meanwhile. For the
-/// few calls between two that are awaited; whatever takes longer belongs into [`blocking`].
+/// Runs `work`, which may wait for a disk, on this thread and moves the thread's other tasks
+/// elsewhere meanwhile. For the few calls between two awaits; longer work belongs into
+/// [`blocking`].
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let is_shared = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -191,7 +193,7 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 impl Host {
-    /// What comes before `step` has been done to the host.
+    /// Marks that everything before `step` has been done to the host.
     pub(crate) fn reach(&self, step: &'static str) -> Result<(), GvisorError> {
         Ok(self.steps.reach(step)?)
     }
@@ -200,9 +202,9 @@ impl Host {
         format!("{}/{}", self.cgroup_prefix, home.id())
     }
 
-    /// Makes a container. What was made of one that failed is removed again.
+    /// Creates a container. On failure, removes what was created.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Container, Note), GvisorError> {
-        // What runsc says of a missing one does not name it.
+        // The error of runsc does not name a missing part.
         in_place(|| self.check_parts(order))?;
         let home = Home::new(&self.containers)?;
         lock(&self.made).insert(home.directory().to_owned());
@@ -210,7 +212,7 @@ impl Host {
         if made.is_err()
             && let Err(error) = self.destroy(&home).await
         {
-            tracing::warn!(container = home.id(), error = %chain(&error), "a container that could not be made was left behind; sweep will clear it");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot remove a container whose creation failed; the next sweep removes it");
         }
         made
     }
@@ -229,7 +231,7 @@ impl Host {
         self.reach("gvisor: home made")?;
         let mut note = Note {
             format: FORMAT,
-            owner: Some(self.owner.clone()),
+            owner: self.owner.clone(),
             boot: self.boot.clone(),
             image: order.root.clone(),
             reach: order.reach,
@@ -242,12 +244,12 @@ impl Host {
             processes: None,
             duty,
             lost_writes: None,
-            build: Some(order.build.clone().unwrap_or_else(|| self.builds.newest().to_owned())),
+            build: order.build.clone().unwrap_or_else(|| self.builds.newest().to_owned()),
         };
         let asking = self.leasing.read().await;
         in_place(|| home.write(&note))?;
         self.reach("gvisor: container noted")?;
-        // Both to their ends, even if one fails: what comes after must find nobody still at work.
+        // Both are awaited even if one fails: the cleanup requires that neither is still at work.
         let (lease, group) = tokio::join!(self.ask_for_lease(order.reach), self.make_disk_and_group(home, order));
         if let Some(lease) = &lease? {
             note.lease = LeaseNote::Held(lease.clone().into());
@@ -289,7 +291,7 @@ impl Host {
         Ok((container, note))
     }
 
-    /// The root filesystem: a mount of the image, or of the image and what lies on it.
+    /// Mounts the root file system: the image alone, or the image with the layers above it.
     async fn rootfs(&self, home: &Home, order: &Order) -> Result<PathBuf, GvisorError> {
         let has_point = in_place(|| slots::is_in(&order.rootfs));
         let path = home.root();
@@ -361,7 +363,7 @@ impl Host {
         Err(GvisorError::Runsc { operation: "create", status: status.to_string(), said: said.last_words() })
     }
 
-    /// What `runsc` wrote down about the container's processes.
+    /// Returns the processes of the container from the state file of `runsc`.
     fn processes(&self, home: &Home, said: &Said) -> Result<Processes, GvisorError> {
         let path = self.state_file(home);
         let state = match read_state(&path)? {
@@ -374,17 +376,19 @@ impl Host {
         }
     }
 
-    /// The processes that may belong to the container, from `runsc`'s own notes, when ours do not name them yet.
+    /// Returns the processes that may belong to the container, from the state file of `runsc`. Used
+    /// when the note does not name them yet.
     pub(crate) fn stray_processes(&self, home: &Home) -> Vec<Identity> {
         let Ok(Some(state)) = read_state(&self.state_file(home)) else { return Vec::new() };
         [state.sandbox.pid, state.gofer].into_iter().filter_map(Identity::of).collect()
     }
 
-    /// Where a control socket is that a note names by its path: the data directory may have been moved since.
+    /// Returns the present path of a control socket whose path is in a note. The data directory may
+    /// have been moved since the note was written.
     pub(crate) fn socket_now(&self, noted: &Path) -> PathBuf {
         match noted.file_name() {
             Some(name) if noted.is_absolute() => self.root.join(name),
-            // In the abstract namespace.
+            // A socket in the abstract namespace.
             Some(_) | None => noted.to_owned(),
         }
     }
@@ -393,7 +397,7 @@ impl Host {
         self.root.join(format!("{id}_sandbox:{id}.state", id = home.id()))
     }
 
-    /// The files that `runsc` keeps outside the container's home.
+    /// Returns the files that `runsc` keeps outside the container's home.
     pub(crate) fn runsc_files(&self, home: &Home) -> [PathBuf; 3] {
         let id = home.id();
         [
@@ -410,7 +414,7 @@ fn make_directory(path: &Path) -> Result<(), GvisorError> {
     made.map_err(|source| GvisorError::file("create", path, source))
 }
 
-/// Where the guest of a container that is being made will write.
+/// Returns the path of the disk of a container that is being created.
 fn disk_of(home: &Home) -> Result<PathBuf, GvisorError> {
     let disk = Disk::find(&home.disk())?.map(|disk| disk.path());
     disk.ok_or_else(|| GvisorError::file("find the disk in", home.disk(), io::ErrorKind::NotFound))
@@ -425,7 +429,7 @@ fn make_disk(
 ) -> Result<(), GvisorError> {
     match Disk::create_with(directory, ids, bytes, blanks, steps) {
         Err(error @ DiskError::NoLoop { .. }) if unlimited_disks => {
-            tracing::warn!(error = %chain(&error), "a sandbox's disk has no limit on this host");
+            tracing::warn!(error = %chain(&error), "the disk of a sandbox has no size limit on this host");
             Disk::unlimited(directory, ids)?;
         }
         made => _ = made?,
@@ -443,7 +447,8 @@ fn flag(name: &str, value: &Path) -> std::ffi::OsString {
 #[allow(unsafe_code)]
 fn enter_before_exec(command: &mut tokio::process::Command, entry: GroupEntry) {
     let is_spared = crate::process::is_spared_from_oom();
-    // SAFETY: the closure runs between fork and exec; it only opens a file by a constant path and writes to descriptors.
+    // SAFETY: the closure runs between fork and exec; it only opens a file by a constant path and
+    // writes to descriptors.
     unsafe {
         command.pre_exec(move || {
             entry.enter()?;

@@ -1,7 +1,8 @@
-//! The control socket of a running sandbox: what `runsc` itself uses, without its 40 ms.
+//! The control socket of a running sandbox. It is what `runsc` itself uses, without the 40 ms that
+//! a `runsc` process takes.
 //!
-//! One connection and one JSON object each way per call; descriptors travel with the question. The sandbox does not
-//! answer while it is frozen. Nothing here knows which call is safe when.
+//! Each call uses one connection and sends one JSON object each way; descriptors travel with the
+//! request. A frozen sandbox does not answer. This module does not know when a call is safe.
 
 use std::io::{self, IoSlice, Read};
 use std::mem::MaybeUninit;
@@ -18,28 +19,29 @@ use serde_json::{Value, json};
 
 use crate::error::GvisorError;
 
-/// How long a call may take that should be done in milliseconds; the host may be very busy.
+/// The time limit of calls that should take milliseconds; the host may be very busy.
 pub(crate) const SOON: Duration = Duration::from_secs(60);
-/// How long a task may take to begin again after the signal that lets it.
+/// How long a task may take to run after SIGCONT.
 const ROUSED: Duration = Duration::from_millis(5);
-/// A sandbox that is not stopped answers within this.
+/// A sandbox that is not stopped answers within this time.
 const PROMPT: Duration = Duration::from_secs(2);
-/// How long the path in a socket's address may be.
+/// The maximum length of the path in a socket address.
 const ADDRESS_BYTES_MAX: usize = 107;
-/// The agent's process id in every sandbox.
+/// The agent's process ID in every sandbox.
 pub(crate) const AGENT: u32 = 1;
-/// For calls whose outcome has to be known. A sandbox whose process is stopped carries them out when it goes on, however
-/// late: giving one up and making another would pause it twice, or kill it. They end with the sandbox's process; how long
-/// their callers wait is for those to say.
+/// No limit, for calls whose outcome must be known. A sandbox whose process is stopped executes
+/// them whenever it continues: abandoning a call and making another would pause the sandbox twice,
+/// or kill it. Such calls end when the sandbox's process ends; their callers decide how long to
+/// wait.
 const UNTIL_ANSWERED: Option<Duration> = None;
 
-/// One sandbox's control socket.
+/// The control socket of one sandbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Control {
     socket: PathBuf,
 }
 
-/// What stands in a memory image, in the order in which the sandbox wants them.
+/// The files of a memory image, in the order the sandbox expects.
 #[derive(Debug)]
 pub(crate) struct ImageFiles(pub(crate) [OwnedFd; 3]);
 
@@ -57,12 +59,12 @@ impl Control {
         Self { socket }
     }
 
-    /// Stops the guest. Pauses nest: each needs a [`Control::resume`] of its own.
+    /// Pauses the guest. Pauses nest: each needs a [`Control::resume`] of its own.
     pub(crate) async fn pause(&self) -> Result<(), GvisorError> {
         self.call("containerManager.Pause", Value::Null, Vec::new(), UNTIL_ANSWERED).await.map(drop)
     }
 
-    /// Takes back one pause. **Kills the sandbox when the guest is not paused** (seen with 20240729).
+    /// Undoes one pause. **Kills the sandbox if the guest is not paused** (observed with 20240729).
     pub(crate) async fn resume(&self) -> Result<(), GvisorError> {
         self.call("containerManager.Resume", Value::Null, Vec::new(), UNTIL_ANSWERED).await.map(drop)
     }
@@ -72,12 +74,14 @@ impl Control {
         self.call("containerManager.StartRoot", json!(id), Vec::new(), Some(SOON)).await.map(drop)
     }
 
-    /// Gives an empty container its links; `packets` is the raw socket of the one that leads out.
+    /// Configures the network links of an empty container; `packets` is the raw socket of the
+    /// external link.
     pub(crate) async fn links(&self, links: Value, packets: Option<OwnedFd>) -> Result<(), GvisorError> {
         self.call("Network.CreateLinksAndRoutes", links, packets.into_iter().collect(), Some(SOON)).await.map(drop)
     }
 
-    /// Writes the guest's memory into `files`. The guest then does what it did before: a paused one stays paused.
+    /// Writes the guest's memory into `files`. A paused guest stays paused, a running one keeps
+    /// running.
     pub(crate) async fn checkpoint(&self, files: ImageFiles) -> Result<(), GvisorError> {
         let argument = json!({
             "key": null,
@@ -89,13 +93,13 @@ impl Control {
         self.call("containerManager.Checkpoint", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
     }
 
-    /// Fills an empty container with the memory in `files`; the guest runs when this returns.
+    /// Restores the memory in `files` into an empty container. The guest runs when this returns.
     pub(crate) async fn restore(&self, files: ImageFiles) -> Result<(), GvisorError> {
         let argument = json!({"HavePagesFile": true, "HaveDeviceFile": false});
         self.call("containerManager.Restore", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
     }
 
-    /// The guest's processes, the agent first.
+    /// Returns the guest's processes in ascending order, the agent first.
     pub(crate) async fn processes(&self, id: &str) -> Result<Vec<u32>, GvisorError> {
         let list = self.call("containerManager.Processes", json!(id), Vec::new(), Some(SOON)).await?;
         let pids = list.as_array().into_iter().flatten().filter_map(|process| process["pid"].as_u64());
@@ -110,17 +114,19 @@ impl Control {
         self.call("containerManager.Signal", argument, Vec::new(), Some(SOON)).await.map(drop)
     }
 
-    /// Lets the agent go on if a signal from inside has stopped it; a paused guest stays paused. The agent ignores the
-    /// signal otherwise.
+    /// Sends SIGCONT to the agent, in case a signal from inside has stopped it. A paused guest
+    /// stays paused. Otherwise the agent ignores the signal.
     pub(crate) async fn rouse(&self, id: &str, limit: Duration) -> Result<(), GvisorError> {
         let argument = json!({"CID": id, "Signo": libc::SIGCONT, "PID": AGENT, "Mode": 0});
         self.call("containerManager.Signal", argument, Vec::new(), Some(limit)).await.map(drop)
     }
 
-    /// Whether the guest stands still: whether every one of its tasks waits to be let go on. An answer that comes late is
-    /// not believed: a call that an earlier daemon made may have been carried out at the same time.
+    /// Returns whether the guest is paused, that is, whether all its tasks wait to be resumed. A
+    /// late answer is discarded, because a call of an earlier daemon may have been executed at the
+    /// same time.
     pub(crate) async fn is_paused(&self, id: &str, limit: Duration) -> Result<bool, GvisorError> {
-        // Tasks that a signal has stopped look like paused ones. One of the agent's own runs in a guest that is not paused.
+        // Tasks that a signal has stopped look like paused ones. With SIGCONT, a task of the agent
+        // runs unless the guest is paused.
         self.rouse(id, limit).await?;
         loop {
             tokio::time::sleep(ROUSED).await;
@@ -182,7 +188,7 @@ impl Control {
                 Err(error) => return Err(error),
             };
             answer.extend_from_slice(&buffer[..read]);
-            // The answer has no terminator: it has ended when it can be read.
+            // The answer has no terminator: it is complete when it parses.
             match serde_json::from_slice::<Answer>(&answer) {
                 Ok(answer) => return Ok(answer),
                 Err(error) if error.is_eof() => {}
@@ -192,8 +198,8 @@ impl Control {
     }
 }
 
-/// Runs what may block for as long as a sandbox lives. The runtime waits for its own threads when it ends, and a daemon
-/// must not wait for a stopped sandbox.
+/// Runs a call that may block as long as the sandbox exists. The runtime waits for its own threads
+/// on shutdown, and a daemon must not wait for a stopped sandbox.
 async fn on_its_own_thread<T: Send + 'static>(ask: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     let (sender, answer) = tokio::sync::oneshot::channel();
     std::thread::Builder::new().name("control".to_owned()).spawn(move || drop(sender.send(ask())))?;
@@ -205,13 +211,14 @@ fn send(stream: &UnixStream, question: &[u8], files: &[OwnedFd]) -> io::Result<(
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
-        return Err(io::Error::other("too many descriptors for one call"));
+        return Err(io::Error::other("too many file descriptors for one call"));
     }
     let sent = sendmsg(stream, &[IoSlice::new(question)], &mut control, SendFlags::NOSIGNAL)?;
     io::Write::write_all(&mut &*stream, &question[sent..])
 }
 
-/// Reads the sentry's goroutines: each guest task is one, and waits in `doStop` while the guest is paused.
+/// Parses the sentry's goroutines: each guest task is one, and waits in `doStop` while the guest is
+/// paused.
 fn stand_still(stacks: &str) -> bool {
     let tasks = stacks.split("\n\n").filter(|one| one.contains("kernel.(*Task).run("));
     let mut any = false;
@@ -224,7 +231,7 @@ fn stand_still(stacks: &str) -> bool {
     any
 }
 
-/// Connects to a socket whose path is longer than an address, by way of its directory.
+/// Connects to a socket whose path is too long for an address, by way of its directory.
 #[allow(clippy::disallowed_methods, reason = "calls block, on threads that may")]
 fn connect_below(socket: &Path) -> io::Result<UnixStream> {
     let (Some(directory), Some(name)) = (socket.parent(), socket.file_name()) else {

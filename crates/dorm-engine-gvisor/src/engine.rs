@@ -1,4 +1,5 @@
-//! The engine: its parts, and the port's methods, each carried out to its end even when its caller has gone.
+//! The engine: its parts, and the methods of the port. Each method completes even if its caller is
+//! dropped.
 
 use std::fs;
 use std::future::Future;
@@ -36,44 +37,46 @@ use crate::warm_pool::{self, WarmContainer, WarmPool};
 
 pub(crate) const NAME: &str = "gvisor";
 
-const NO_LIMIT: &str = "the disks of sandboxes would have no limit: load the module loop and install e2fsprogs, or start the \
-                        daemon with --allow-unlimited-disks where every guest is trusted";
+const NO_LIMIT: &str = "cannot limit the size of sandbox disks: load the kernel module loop and install e2fsprogs, or, if \
+                        every guest is trusted, start the daemon with --allow-unlimited-disks";
 
-/// How long it is waited for that an agent is told to go on. A sandbox that is stopped does it later all the same.
+/// How long to wait for the agent to receive SIGCONT. A stopped sandbox delivers the signal later
+/// anyway.
 const ROUSE: Duration = Duration::from_secs(1);
 
-/// What the engine works with.
+/// The configuration of the engine.
 #[derive(Clone)]
 pub struct Config {
-    /// The engine's own: notes, bundles, disks of running sandboxes. One engine at a time uses it.
+    /// The engine's own directory, with notes, bundles and disks of running sandboxes. Only one
+    /// engine at a time can use it.
     pub directory: PathBuf,
     /// The `runsc` program.
     pub runsc: PathBuf,
-    /// Older builds of it, for the memory images that they have written.
+    /// Older builds of `runsc`, for the memory images they wrote.
     pub runsc_also: Vec<PathBuf>,
     /// The agent's static binary.
     pub agent: PathBuf,
-    /// The network; used by this engine alone.
+    /// The network. No other engine may use it.
     pub network: Arc<dyn Network>,
-    /// How many containers of each kind are kept ready for each of the images used last; 0 for none. A kind is with
-    /// network or without.
+    /// How many containers of each kind are kept warm for each of the most recently used images; 0
+    /// disables the warm pool. There are two kinds: with and without network.
     pub warm_containers: usize,
-    /// The control group under which each sandbox gets its own.
+    /// The control group below which each sandbox gets its own.
     pub cgroup_prefix: String,
-    /// The host ids of guests. Runs of an earlier daemon have the same.
+    /// The host IDs of guests. Runs of an earlier daemon use the same.
     pub guest_ids: GuestIds,
-    /// The id of the data directory. Runs whose notes carry another are left alone.
+    /// The ID of the data directory. Runs whose notes contain another ID are left alone.
     pub owner: String,
     /// The limits for reading files out of memory images.
     pub files: FilesLimits,
-    /// How fast each sandbox may use its disk.
+    /// The limits on the disk I/O of each sandbox.
     pub io: IoLimits,
-    /// Whether sandboxes may have disks without a limit where there are no loop devices.
+    /// Whether sandboxes may have unlimited disks if the host has no loop devices.
     pub unlimited_disks: bool,
-    /// Who is asked at each step that changes the host; [`dorm_steps::pass`] where nobody is.
+    /// Called at each step that changes the host; [`dorm_steps::pass`] does nothing.
     pub steps: AnySteps,
-    /// The program whose workers parse memory images, with the roles [`crate::READERS`]; this process does it itself
-    /// without one.
+    /// The program whose workers parse memory images, with the roles [`crate::READERS`]. If `None`,
+    /// this process parses them itself.
     pub reader: Option<Program>,
 }
 
@@ -91,12 +94,12 @@ impl std::fmt::Debug for Config {
     }
 }
 
-/// Runs sandboxes under gVisor.
+/// The engine that runs sandboxes under gVisor.
 pub struct GvisorEngine {
     shared: Arc<Shared>,
 }
 
-/// What the engine's parts share.
+/// The state that the engine's parts share.
 pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) runs: Runs,
@@ -104,10 +107,10 @@ pub(crate) struct Shared {
     reader: Option<Program>,
     pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
     files: FilesLimits,
-    /// What readings of memory images may take, in MiB.
+    /// The memory in MiB that is available for reading memory images.
     reading: Semaphore,
     capabilities: Capabilities,
-    /// Locked as long as the engine lives.
+    /// Locked as long as the engine exists.
     _lock: fs::File,
 }
 
@@ -117,17 +120,17 @@ fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Syn
 
 async fn can_limit_disks() -> Result<(), EngineError> {
     let probed = tokio::task::spawn_blocking(crate::disk::Disk::probe).await;
-    let probed = probed.map_err(|source| unusable("this is a bug: please report it", source))?;
+    let probed = probed.map_err(|source| unusable("this is a bug; please report it", source))?;
     probed.map_err(|source| unusable(NO_LIMIT, source))
 }
 
 impl GvisorEngine {
-    /// Opens the engine: looks at the host, takes over the runs of an earlier daemon. Changes nothing of them.
-    /// The process becomes the reaper of its orphans, so that ended sandboxes
-    /// leave no zombies.
+    /// Opens the engine: checks the host and adopts the runs of an earlier daemon without changing
+    /// them. The process becomes the reaper of its orphans, so that ended sandboxes leave no
+    /// zombies.
     ///
     /// # Errors
-    /// [`EngineError::Unusable`], with what to do.
+    /// [`EngineError::Unusable`], with a hint how to fix the host.
     #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
     pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
         let Config {
@@ -147,14 +150,15 @@ impl GvisorEngine {
             reader,
         } = config;
         let opened = tokio::task::spawn_blocking(move || Builds::open(&runsc, &runsc_also)).await;
-        let (builds, found) = opened.map_err(|source| unusable("this is a bug: please report it", source))??;
+        let (builds, found) = opened.map_err(|source| unusable("this is a bug; please report it", source))??;
         if !unlimited_disks {
             can_limit_disks().await?;
         }
         let Probe { build, released, cpu, .. } = found;
         fs::metadata(&agent)
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
-        // Guests' ids pass through to the roots and slots below; what else is here is none of their business.
+        // Guests' host IDs must be able to traverse to the roots and slots below; the rest is
+        // closed to them.
         make_directory(&directory, 0o711)?;
         let make = |name: &str| {
             let path = directory.join(name);
@@ -204,20 +208,20 @@ impl GvisorEngine {
         Ok(Arc::new(Self { shared }))
     }
 
-    /// How many warm containers are ready for `image`. For tests and metrics.
+    /// Returns how many warm containers are ready for `image`. For tests and metrics.
     pub fn warm_containers(&self, image: &Digest) -> usize {
         self.shared.warm_pool.count(image)
     }
 
-    /// Carries `work` out to its end, whether or not the caller still waits for it: a call cut off in the middle would
-    /// leave a run in a state that nobody knows.
+    /// Completes `work` even if the caller is dropped: a call interrupted in the middle would leave
+    /// the run in an unknown state.
     async fn to_its_end<T, F>(&self, work: impl FnOnce(Arc<Shared>) -> F) -> Result<T, EngineError>
     where
         T: Send + 'static,
         F: Future<Output = Result<T, EngineError>> + Send + 'static,
     {
         let done = tokio::spawn(work(self.shared.clone())).await;
-        done.unwrap_or_else(|source| Err(unusable("this is a bug: please report it", source)))
+        done.unwrap_or_else(|source| Err(unusable("this is a bug; please report it", source)))
     }
 }
 
@@ -234,7 +238,7 @@ fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
     })
 }
 
-/// Makes a directory with the mode, whatever the process masks, or gives one that is there the mode.
+/// Creates a directory with this mode, regardless of the umask. Changes the mode if it exists.
 #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
 fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
     use std::os::unix::fs::PermissionsExt as _;
@@ -242,17 +246,18 @@ fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
     made.map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))
 }
 
-/// Rounded up, and what a semaphore can hold at most.
+/// Converts bytes to MiB, rounded up and limited to the maximum of a semaphore.
 fn mib(bytes: u64) -> u32 {
     u32::try_from(bytes.div_ceil(1 << 20)).unwrap_or(u32::MAX).clamp(1, 1 << 24)
 }
 
 impl Shared {
-    /// Waits until the files of `image` may be read beside others: all of them share one limit of memory.
+    /// Waits until there is memory to read the files of `image`. All readers share one memory
+    /// limit.
     async fn reserve_to_read(&self, image: &Path) -> Result<SemaphorePermit<'_>, EngineError> {
         let share = in_place(|| files::share(image, self.files));
         let permit = self.reading.acquire_many(mib(share)).await;
-        permit.map_err(|source| unusable("this is a bug: please report it", source))
+        permit.map_err(|source| unusable("this is a bug; please report it", source))
     }
 
     /// [`Engine::stop`].
@@ -262,7 +267,7 @@ impl Shared {
         run.begin_stopping();
         run.cut(None);
         if let Some(container) = run.container() {
-            // Not in its turn: whatever is being done to it ends at once.
+            // Does not wait for its turn, so that any operation on the container ends at once.
             self.host
                 .end_processes(&container.home, Some(&container.processes))
                 .await
@@ -270,9 +275,9 @@ impl Shared {
         }
         let mut turn = run.turn().await;
         if let Some(home) = turn.home() {
-            // A full disk must not keep us from making room.
+            // A full disk must not prevent freeing space.
             if let Err(error) = turn.set(Phase::Stopping) {
-                tracing::debug!(run = %id, error = %crate::error::chain(&error), "the end of a run could not be noted");
+                tracing::debug!(run = %id, error = %crate::error::chain(&error), "cannot record the end of a run");
             }
             self.host.reach("gvisor: end noted").map_err(|error| error.of(OPERATION, id))?;
             self.host.destroy(&home).await.map_err(|error| error.of(OPERATION, id))?;
@@ -286,15 +291,16 @@ impl Shared {
         const OPERATION: &str = "reach the agent of";
         let run = self.runs.get(id)?;
         let container = run.living(OPERATION)?;
-        // The earlier stream ends before the new one throws away what came late.
+        // The earlier stream must end before the new one discards its late data.
         run.cut(None);
         let (stream, thread) = in_place(|| stream::open(&container.home)).map_err(|error| error.of(OPERATION, id))?;
         run.cut(Some(thread));
-        // A guest can stop its own agent. A sandbox that is stopped itself does as it is told when it goes on.
+        // A guest can stop its own agent. If the whole sandbox is stopped, the signal takes effect
+        // when it continues.
         let (control, container) = (container.control.clone(), container.home.id().to_owned());
         tokio::spawn(async move {
             if let Err(error) = control.rouse(&container, ROUSE).await {
-                tracing::debug!(container, error = %crate::error::chain(&error), "an agent could not be told to go on");
+                tracing::debug!(container, error = %crate::error::chain(&error), "cannot send SIGCONT to an agent");
             }
         });
         Ok(Box::new(stream))
@@ -347,7 +353,7 @@ impl Engine for GvisorEngine {
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
-        // Before anything is waited for: a stop that comes after a dropped start must find the run.
+        // Reserved before the first await: a stop that follows a dropped start must find the run.
         let reserved = self.shared.runs.reserve(&spec.run)?;
         let spec = spec.clone();
         self.to_its_end(|shared| async move { shared.begin("start", &spec, Origin::Cold, reserved).await }).await
@@ -454,13 +460,13 @@ impl Engine for GvisorEngine {
     async fn close(&self) {
         for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
             if let Err(error) = self.shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "a warm container was left behind");
+                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "cannot remove a warm container");
             }
         }
         in_place(|| slots::release(&self.shared.host.containers));
-        // Where runs go on, their groups are in it and it stays.
+        // If runs continue, their groups are below it and it stays.
         if let Err(error) = in_place(|| Cgroup::remove_parent(&self.shared.host.cgroup_prefix)) {
-            tracing::debug!(error = %crate::error::chain(&error), "an empty control group stays");
+            tracing::debug!(error = %crate::error::chain(&error), "cannot remove an empty control group");
         }
     }
 }

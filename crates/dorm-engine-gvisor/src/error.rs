@@ -1,4 +1,4 @@
-//! What can go wrong with `runsc` and around it, before the port's own error is made of it.
+//! Errors of `runsc` and its surroundings, before they become errors of the port.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,18 +13,21 @@ use crate::cgroup::CgroupError;
 use crate::disk::DiskError;
 use crate::files::FilesError;
 
-/// Why something on the host, or a sandbox, did not do what was asked.
+/// Why the host or a sandbox did not complete an operation.
 #[derive(Debug, Error)]
 pub(crate) enum GvisorError {
-    /// A file on a volume is open in the guest and deleted: it cannot be in an image, and nobody could open it again.
+    /// The guest has a deleted file on a volume open. Such a file cannot be in a memory image, and
+    /// could not be opened again after a restore.
     #[error(
-        "a program in it has a file on a volume open that was deleted, '{}': have it close that, and keep temporary files \
-         on the sandbox's own disk",
+        "a program in the sandbox holds a deleted file of a volume open, '{}': close the file, and keep temporary files on \
+         the sandbox's own disk",
         .0.display()
     )]
     DeletedOnVolume(PathBuf),
-    /// Its memory and files cannot be saved as good.
-    #[error("its disk has lost writes, so it is not saved: {0}. Copy what is needed out of it and use a new sandbox")]
+    /// The disk has lost writes, so memory and files cannot be saved as intact.
+    #[error(
+        "its disk has lost writes: {0}. It cannot be saved: copy the files you need out of it and create a new sandbox"
+    )]
     LostWrites(String),
     #[error("cannot {operation} {}", path.display())]
     File {
@@ -39,7 +42,7 @@ pub(crate) enum GvisorError {
         #[source]
         source: io::Error,
     },
-    #[error("{} does not hold what it should", path.display())]
+    #[error("invalid JSON in {}", path.display())]
     Text {
         path: PathBuf,
         #[source]
@@ -47,7 +50,7 @@ pub(crate) enum GvisorError {
     },
     #[error("'runsc {operation}' failed ({status}): {said}")]
     Runsc { operation: &'static str, status: String, said: String },
-    #[error("the sandbox did not answer to {method}")]
+    #[error("no answer from the sandbox to {method}")]
     Control {
         method: &'static str,
         #[source]
@@ -55,13 +58,13 @@ pub(crate) enum GvisorError {
     },
     #[error("the sandbox refused {method}: {said}")]
     Refused { method: &'static str, said: String },
-    #[error("not done after {} s: {operation}", limit.as_secs())]
+    #[error("timed out after {} s: {operation}", limit.as_secs())]
     Late { operation: &'static str, limit: Duration },
-    #[error("there is no {0} on this host: start the daemon with --runsc-also and its path")]
+    #[error("{0} is not on this host: start the daemon with --runsc-also and the path of that build")]
     NoBuild(String),
     #[error("the sandbox ended: {said}")]
     Died { said: String },
-    #[error("the task was ended from outside")]
+    #[error("the task was cancelled")]
     Task(#[from] tokio::task::JoinError),
     #[error(transparent)]
     Cgroup(#[from] CgroupError),
@@ -77,14 +80,14 @@ pub(crate) enum GvisorError {
         #[source]
         source: FilesError,
     },
-    /// An image is not as long as it says it is.
-    #[error("the memory was written short into {}", image.display())]
+    /// The size of a memory image differs from the size that it records.
+    #[error("the memory image in {} is incomplete", image.display())]
     Short {
         image: PathBuf,
         #[source]
         source: FilesError,
     },
-    #[error("the agent inside does not answer")]
+    #[error("the agent in the sandbox does not answer")]
     Agent(#[from] AgentError),
 }
 
@@ -97,7 +100,7 @@ impl GvisorError {
         Self::System { operation, source: source.into() }
     }
 
-    /// The port's error for this one, met while doing `operation` on `run`.
+    /// Converts to the port's error for `operation` on `run`.
     pub(crate) fn of(self, operation: &'static str, run: &RunId) -> EngineError {
         if self.is_lack_of_room() {
             EngineError::NoRoom { operation, run: run.clone(), source: Box::new(self) }
@@ -106,7 +109,7 @@ impl GvisorError {
         }
     }
 
-    /// Whether the host has no room left, as far as the host's own error says so.
+    /// Returns whether the host's own error says that it has no space left.
     fn is_lack_of_room(&self) -> bool {
         let full = |source: &io::Error| {
             matches!(
@@ -125,7 +128,7 @@ impl GvisorError {
     }
 }
 
-/// An error and its causes in one line, for the log.
+/// Returns an error and its causes in one line, for the log.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,4 +1,5 @@
-//! Reads what a guest has changed in its files out of a memory image, without running anything of it.
+//! Reads the changes a guest made to its files out of a memory image, without running any guest
+//! code.
 //!
 //! ```text
 //! checkpoint.img ─► unframe ─► graph (wire) ─► tree ─► walk ─► sink
@@ -6,9 +7,10 @@
 //! pages.img ────────────────────────────────────────────┘  contents, piece by piece
 //! ```
 //!
-//! The image says of itself how its types and fields are called; `graph` knows no other, and `tree` knows the names that
-//! matter. It was written by a process that its guest may have taken over: anything odd is an error, nothing is believed
-//! without being held against the files' lengths, and no path leaves the root. Nothing here knows what the entries are for.
+//! The image itself names its types and fields; `graph` knows no others, and `tree` knows the names
+//! that matter. The image was written by a process that its guest may have taken over: anything
+//! unexpected is an error, every value is checked against the lengths of the files, and no path
+//! leaves the root. This module does not know what the entries are used for.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -46,12 +48,13 @@ use crate::boot::IMAGE_FILES;
 use crate::error::GvisorError;
 
 const CHECKPOINT: &str = "checkpoint.img";
-/// The object that everything the sandbox knows is in.
+/// The object that contains the whole state of the sandbox's kernel.
 const KERNEL: &str = "pkg/sentry/kernel.Kernel";
-/// `pages_meta.img` is read at once; it grows with how scattered the memory is, and stays far below this.
+/// The maximum size of `pages_meta.img`, which is read at once. It grows with the fragmentation of
+/// the memory and stays far below this size.
 const META_MAX: u64 = 1 << 30;
 
-/// As [`read`], parsed by a worker that is `program`.
+/// Like [`read`], but the image is parsed by a worker of `program`.
 pub(crate) fn read_by(
     program: &Program,
     image: &Path,
@@ -61,12 +64,13 @@ pub(crate) fn read_by(
     told::read(program, image, limits, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
 }
 
-/// Hands every change of the guest's root file system, and what is in its `/tmp`, to `sink`. Blocks.
+/// Passes every change of the guest's root file system, and the content of its `/tmp`, to `sink`.
+/// Blocks.
 pub(crate) fn read(image: &Path, limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
     let open = |name: &str| {
         let path = image.join(name);
         let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-        let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+        let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
         Ok::<_, GvisorError>((file, facts.len()))
     };
     let [first, second, third] = IMAGE_FILES;
@@ -74,7 +78,7 @@ pub(crate) fn read(image: &Path, limits: FilesLimits, sink: &mut dyn FileSink) -
     read_open(files, limits, sink).map_err(|source| GvisorError::Files { image: image.to_owned(), source })
 }
 
-/// What of the limits' memory reading `image` may take.
+/// Returns how much of the memory limit reading `image` may take.
 pub(crate) fn share(image: &Path, limits: FilesLimits) -> u64 {
     let [state, meta, _] = IMAGE_FILES;
     let length = |name| fs::metadata(image.join(name)).map_or(0, |facts| facts.len());
@@ -84,7 +88,7 @@ pub(crate) fn share(image: &Path, limits: FilesLimits) -> u64 {
 fn read_open(files: [(fs::File, u64); 3], limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     let [(mut checkpoint, checkpoint_bytes), (mut meta, meta_bytes), (pages, pages_bytes)] = files;
     if meta_bytes > META_MAX {
-        return Err(FilesError::unsound("pages_meta.img is too long"));
+        return Err(FilesError::unsound("pages_meta.img is too large"));
     }
     let budget = Budget::new(limits, checkpoint_bytes.saturating_add(meta_bytes));
     budget.take_memory(meta_bytes)?;
@@ -102,7 +106,7 @@ fn read_open(files: [(fs::File, u64); 3], limits: FilesLimits, sink: &mut dyn Fi
     Walk::new(&graph, Source::new(pages, pages_bytes), sink, &budget).run(&upper, tmp.as_ref())
 }
 
-/// The saved state of the sandbox's kernel.
+/// Returns the saved state of the sandbox's kernel.
 fn kernel<'a>(content: &'a [u8], budget: &Budget) -> Result<Graph<'a>, FilesError> {
     let mut wire = Wire::new(content);
     let mut found = None;
@@ -110,10 +114,10 @@ fn kernel<'a>(content: &'a [u8], budget: &Budget) -> Result<Graph<'a>, FilesErro
         match graph::next(CHECKPOINT, &mut wire, budget)? {
             Part::Graph(graph) if graph.kind_of(0) == Some(KERNEL.as_bytes()) => found = Some(graph),
             Part::Graph(_) => {}
-            Part::Bytes(_) => return Err(FilesError::different("checkpoint.img has pages in it")),
+            Part::Bytes(_) => return Err(FilesError::different("checkpoint.img contains pages")),
         }
     }
-    found.ok_or_else(|| FilesError::different(format!("there is no {KERNEL}")))
+    found.ok_or_else(|| FilesError::different(format!("checkpoint.img contains no {KERNEL}")))
 }
 
 #[cfg(test)]

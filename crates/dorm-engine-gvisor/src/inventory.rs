@@ -1,8 +1,9 @@
-//! What there is on the host: taking over the runs of an earlier daemon, saying what all runs do, and clearing away
-//! what nobody wants.
+//! The containers on the host: adopts the runs of an earlier daemon, reports the state of all runs,
+//! and removes unknown ones.
 //!
-//! Everything starts from the notes in the containers' homes. What has no note is not touched, with one exception that a
-//! note stands for: a lease that was being asked for when the daemon died.
+//! Everything is derived from the notes in the containers' homes. Objects without a note are not
+//! touched, except for a lease that was being requested when the daemon died, as its container's
+//! note records.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -23,11 +24,11 @@ use crate::relief::adopt_relief;
 use crate::run::{Run, lock};
 use crate::said::Said;
 
-/// How long a sandbox may take to say what its guest does while it is looked for.
+/// How long a sandbox may take to report the state of its guest.
 const LOOK: Duration = Duration::from_secs(10);
 
 impl Shared {
-    /// Takes over the runs that the notes name.
+    /// Adopts the runs that the notes name.
     pub(crate) fn adopt(self: &Arc<Self>) -> Result<(), GvisorError> {
         for (home, note) in self.host.own_notes()? {
             let Some(id) = note.run() else { continue };
@@ -40,11 +41,12 @@ impl Shared {
                 if limit > 0 && container.group.memory_limit().is_ok_and(|now| now > limit + (limit >> 4)) {
                     adopt_relief(&run, container, limit);
                 }
-                // The daemon before may have had other limits. A guest that stands still gets them when it goes on.
+                // The earlier daemon may have had other limits. A paused guest gets the new ones
+                // when it resumes.
                 if run.is_moving()
                     && let Err(error) = limit_io(&container.group, &container.home, &container.io)
                 {
-                    tracing::warn!(run = %run.id, error = %chain(&error), "how fast a sandbox uses its disk cannot be limited");
+                    tracing::warn!(run = %run.id, error = %chain(&error), "cannot limit the disk I/O of a sandbox");
                 }
                 self.watch(&run);
             }
@@ -52,8 +54,8 @@ impl Shared {
         Ok(())
     }
 
-    /// [`dorm_engine::Engine::inventory`]. All runs are asked at once: one that is stopped must not keep the others
-    /// waiting.
+    /// [`dorm_engine::Engine::inventory`]. Asks all runs at the same time, so that a stopped one
+    /// does not delay the others.
     pub(crate) async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError> {
         let mut asked = JoinSet::new();
         for run in self.runs.all() {
@@ -78,15 +80,15 @@ impl Shared {
                 match self.stop(&run.id).await {
                     Ok(()) => cleared.push(format!("run {}", run.id)),
                     Err(error) => {
-                        tracing::warn!(run = %run.id, error = %chain(&error), "a run that nobody knows cannot be ended; the next start tries again");
-                        cleared.push(format!("run {} could not be ended: {}", run.id, chain(&error)));
+                        tracing::warn!(run = %run.id, error = %chain(&error), "cannot stop an unknown run; the next start tries again");
+                        cleared.push(format!("run {} could not be stopped: {}", run.id, chain(&error)));
                     }
                 }
             }
         }
         self.sweep_containers(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
             engine: crate::engine::NAME,
-            hint: "what an earlier daemon left behind cannot be cleared away; see the cause".to_owned(),
+            hint: "cannot remove the remains of an earlier daemon; see the cause".to_owned(),
             source: Some(Box::new(source)),
         })?;
         Ok(cleared)
@@ -100,9 +102,11 @@ impl Shared {
             let note = match in_place(|| home.read()) {
                 Ok(note) => note,
                 Err(error) if self.host.has_processes(&home) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "the note of a living container cannot be read; the container is left alone");
-                    cleared
-                        .push(format!("container {} is left alone: it lives, and its note cannot be read", home.id()));
+                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the note of a live container; leaving the container alone");
+                    cleared.push(format!(
+                        "container {} is left alone: it has live processes, and its note cannot be read",
+                        home.id()
+                    ));
                     continue;
                 }
                 Err(_) => None,
@@ -111,7 +115,8 @@ impl Shared {
                 continue;
             }
             if let Some(note) = note.filter(|note| note.foreign_owner(&self.host.owner).is_some()) {
-                // Of what is dead only copied files are left, and those are in this directory.
+                // A container without processes consists only of copied files, and those are in
+                // this directory.
                 if !note.is_alive(&self.host.boot) {
                     self.host.remove_copied(&home).await?;
                     cleared.push(format!("the copied files of container {}", home.id()));
@@ -121,8 +126,8 @@ impl Shared {
             match self.host.destroy(&home).await {
                 Ok(()) => cleared.push(format!("container {}", home.id())),
                 Err(error) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "a container cannot be cleared away; the next start tries again");
-                    cleared.push(format!("container {} could not be cleared away: {}", home.id(), chain(&error)));
+                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot remove a container; the next start tries again");
+                    cleared.push(format!("container {} could not be removed: {}", home.id(), chain(&error)));
                 }
             }
         }
@@ -130,7 +135,7 @@ impl Shared {
     }
 }
 
-/// What `run` does; nothing of one that was stopped, or could not begin, while we waited.
+/// Returns the state of `run`; `None` if it was stopped, or failed to start, meanwhile.
 async fn look(run: Arc<Run>) -> Option<FoundRun> {
     let mut turn = run.turn().await;
     if turn.note().is_none() && run.container().is_none() {
@@ -140,9 +145,9 @@ async fn look(run: Arc<Run>) -> Option<FoundRun> {
         Some(container) if container.is_alive() && !run.is_stopping() => {
             match settle_within(container, &mut turn, LOOK).await {
                 Ok(phase) => condition(container, phase).await,
-                // Its process lives, so it may answer later.
+                // Its process is alive, so it may answer later.
                 Err(error) => {
-                    tracing::warn!(run = %run.id, error = %chain(&error), "a run does not say what it does");
+                    tracing::warn!(run = %run.id, error = %chain(&error), "cannot determine the state of a run");
                     if container.is_alive() { RunCondition::Silent } else { RunCondition::Broken }
                 }
             }
@@ -165,34 +170,34 @@ async fn condition(container: &Container, phase: Phase) -> RunCondition {
 }
 
 impl Host {
-    /// Releases the leases that no note names. Only done for a container whose maker died while it asked for one; nobody
-    /// else uses this engine's network.
+    /// Releases the leases that no note names. Called only for a container whose daemon died while
+    /// it requested a lease; no other engine uses this engine's network.
     pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
         let _nobody_asks = self.leasing.write().await;
         let homes = in_place(|| Home::all(&self.containers))?;
         if homes.iter().any(|home| in_place(|| home.read()).is_err() && self.has_processes(home)) {
-            tracing::warn!("network leases that no note names stay: the note of a living container cannot be read");
+            tracing::warn!("cannot read the note of a live container; keeping network leases that no note names");
             return Ok(());
         }
         let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
         let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
         for lease in self.network.leases().await? {
             if !named.contains(&lease.id) {
-                tracing::info!(lease = lease.id.0, "releasing a network lease that nobody has");
+                tracing::info!(lease = lease.id.0, "releasing a network lease that no container has");
                 self.network.release(lease.id).await?;
             }
         }
         Ok(())
     }
 
-    /// The notes of this data directory.
+    /// Returns the notes of this data directory.
     fn own_notes(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
         let mut noted = self.noted()?;
         noted.retain(|(_, note)| note.foreign_owner(&self.owner).is_none());
         Ok(noted)
     }
 
-    /// The living runs of other data directories, of which there are notes here.
+    /// Returns the live runs of other data directories that have notes here.
     pub(crate) fn foreign_runs(&self) -> Result<Vec<ForeignRun>, GvisorError> {
         let foreign = |(_, note): (Home, Note)| {
             let owner = note.foreign_owner(&self.owner)?.to_owned();
@@ -201,7 +206,7 @@ impl Host {
         Ok(self.noted()?.into_iter().filter_map(foreign).collect())
     }
 
-    /// All notes that can be read.
+    /// Returns all readable notes.
     fn noted(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
         let mut noted = Vec::new();
         for home in Home::all(&self.containers)? {
@@ -209,21 +214,22 @@ impl Host {
                 Ok(Some(note)) => noted.push((home, note)),
                 Ok(None) => {}
                 Err(error) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "the note of a container cannot be read");
+                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the note of a container");
                 }
             }
         }
         Ok(noted)
     }
 
-    /// Whether anything of a container runs, whatever its note says.
+    /// Returns whether a container has processes, regardless of its note.
     fn has_processes(&self, home: &Home) -> bool {
         let group = Cgroup::find(&self.group_name(home)).ok().flatten();
-        // A group that cannot be asked may have some.
+        // If a group cannot be read, it may have processes.
         group.is_some_and(|group| group.pids().map_or(true, |pids| !pids.is_empty()))
     }
 
-    /// The container that `note` tells of; `None` when it was not made to its end or is of an earlier boot.
+    /// Returns the container that `note` describes; `None` if its creation was not completed, or it
+    /// belongs to an earlier boot.
     fn find_container(&self, home: &Home, note: &Note) -> Result<Option<Container>, GvisorError> {
         let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
         let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
@@ -232,7 +238,7 @@ impl Host {
         let said = match Said::open(home) {
             Ok(said) => Some(said),
             Err(error) => {
-                tracing::warn!(container = home.id(), error = %chain(&error), "what a sandbox writes to its standard error is not taken in");
+                tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the standard error of a sandbox");
                 None
             }
         };

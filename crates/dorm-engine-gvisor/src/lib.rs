@@ -1,13 +1,14 @@
 //! The engine that runs sandboxes under gVisor (`runsc`), which needs no hardware virtualisation.
 //!
 //! ```text
-//! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else make one) ─► control (StartRoot, Restore)
+//! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else create one) ─► control (StartRoot, Restore)
 //! capture, park, go_on ─► capture ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
-//! what is in the files of an image ─► files
+//! files of a memory image ─► files
 //! ```
 //!
-//! It carries out and reports, and decides nothing: it does not know sandboxes, timeouts, names or snapshots. All it
-//! keeps lies in one directory, from which a restarted daemon takes over what runs.
+//! The engine executes calls and reports results; it makes no decisions. It does not know
+//! sandboxes, timeouts, names or snapshots. All its state is in one directory, from which a
+//! restarted daemon adopts the containers that still run.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
@@ -46,10 +47,11 @@ pub use files::{FilesLimits, READERS};
 pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
 
-/// Reads the files out of the memory image in the directory `image`; only tests of this crate use it as it is.
+/// Reads the files out of the memory image in the directory `image`. Only tests of this crate call
+/// this function directly.
 ///
 /// # Errors
-/// When the image is not one, or the sink takes no more.
+/// When the image is invalid, or the sink fails.
 #[doc(hidden)]
 pub fn read_files(
     image: &std::path::Path,

@@ -1,5 +1,6 @@
-//! The links of a container: what `runsc start` would set up, done ahead of time and without its check for the host's own
-//! network namespace, which refuses to work on kernels from 6.11 on.
+//! The network links of a container. They are what `runsc start` would configure, but set up ahead
+//! of time and without its check for the host's own network namespace, which fails on kernels from
+//! 6.11 on.
 
 use std::io;
 use std::mem;
@@ -13,7 +14,8 @@ use crate::error::GvisorError;
 
 const MTU: u32 = 1500;
 
-/// The argument that gives a container loopback, and the link of `lease` if it has one.
+/// Returns the argument that gives a container a loopback interface, and the interface of `lease`
+/// if it has one.
 pub(crate) fn describe(lease: Option<&Lease>) -> Value {
     let mut links = json!({
         "LoopbackLinks": [{
@@ -37,7 +39,7 @@ pub(crate) fn describe(lease: Option<&Lease>) -> Value {
         "LinkAddress": base64(&lease.mac), "QDisc": 1, "Neighbors": null,
         "NumChannels": 1, "ProcessorsPerChannel": 0,
     }]);
-    // The mask of a default route is sixteen bytes long, as Go writes it.
+    // The mask of a default route is sixteen bytes long, as Go encodes it.
     let everywhere = [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 255, 255, 0, 0, 0, 0];
     map.insert("FDBasedLinks".into(), outside);
     map.insert("XDPLinks".into(), Value::Null);
@@ -58,15 +60,17 @@ pub(crate) fn describe(lease: Option<&Lease>) -> Value {
     links
 }
 
-/// Takes the lease's interface from the kernel: a raw socket that gets all its packets, and no kernel address that
-/// would answer them.
+/// Takes the lease's interface over from the kernel: opens a raw socket that receives all its
+/// packets, and removes the kernel's address, which would answer them.
 pub(crate) async fn take_over(lease: &Lease) -> Result<OwnedFd, GvisorError> {
     let lease = lease.clone();
     let (answer, answered) = tokio::sync::oneshot::channel();
-    // A namespace is a thread's: this one ends when it is done, and is nobody else's.
+    // A network namespace belongs to a thread. This thread is used for nothing else and ends here.
     let spawned = std::thread::Builder::new().name("links".into()).spawn(move || answer.send(packets(&lease)));
     spawned.map_err(|source| GvisorError::system("start a thread", source))?;
-    answered.await.unwrap_or_else(|_| Err(GvisorError::system("open a packet socket", io::Error::other("thread died"))))
+    answered
+        .await
+        .unwrap_or_else(|_| Err(GvisorError::system("open a packet socket", io::Error::other("the thread panicked"))))
 }
 
 #[allow(clippy::disallowed_methods, reason = "it runs on a thread of its own")]
@@ -77,7 +81,7 @@ fn packets(lease: &Lease) -> Result<OwnedFd, GvisorError> {
         .map_err(|source| GvisorError::file("enter", &lease.namespace, source))?;
     let socket =
         packet_socket(&lease.interface).map_err(|source| GvisorError::system("open a packet socket", source))?;
-    flush_address(&lease.interface).map_err(|source| GvisorError::system("take away the kernel's address", source))?;
+    flush_address(&lease.interface).map_err(|source| GvisorError::system("remove the kernel's address", source))?;
     Ok(socket)
 }
 
@@ -89,8 +93,8 @@ fn last_error_if(failed: bool) -> io::Result<()> {
 fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
     let name = std::ffi::CString::new(interface)?;
     let all = u16::to_be(libc::ETH_P_ALL as u16);
-    // SAFETY: plain system calls; every pointer is to a live local of the size that is named, and the descriptor is
-    // owned by nobody else. rustix has no addresses for packet sockets.
+    // SAFETY: plain system calls; every pointer is to a live local of the stated size, and the
+    // descriptor has no other owner. rustix does not support addresses of packet sockets.
     unsafe {
         let index = libc::if_nametoindex(name.as_ptr());
         last_error_if(index == 0)?;
@@ -114,7 +118,8 @@ fn packet_socket(interface: &str) -> io::Result<OwnedFd> {
 #[allow(unsafe_code)]
 fn flush_address(interface: &str) -> io::Result<()> {
     let socket = rustix::net::socket(rustix::net::AddressFamily::INET, rustix::net::SocketType::DGRAM, None)?;
-    // SAFETY: `ifreq` is plain data for which zero is a value: address 0.0.0.0, which removes the interface's.
+    // SAFETY: `ifreq` is plain data for which zero is valid: it is the address 0.0.0.0, which
+    // removes the address of the interface.
     let done = unsafe {
         let mut request: libc::ifreq = mem::zeroed();
         for (to, from) in request.ifr_name.iter_mut().zip(interface.bytes().take(libc::IFNAMSIZ - 1)) {

@@ -1,5 +1,5 @@
-//! Writes of a guest that did not reach the host's disk. The guest is not told, and reads zeros when its pages have left
-//! the page cache. So its memory image is never taken for good again.
+//! Detects writes of a guest that did not reach the host's disk. The guest gets no error, and reads
+//! zeros once its pages have left the page cache. Therefore its memory is never saved again.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -11,7 +11,7 @@ use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::run::Turn;
 
-/// Refuses to go on with a guest whose disk has lost a write at any time.
+/// Returns an error if the guest's disk has ever lost a write.
 pub(crate) async fn refuse(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
     if let Some(known) = turn.note().and_then(|note| note.lost_writes.clone()) {
         return Err(GvisorError::LostWrites(known));
@@ -28,8 +28,8 @@ pub(crate) async fn refuse(container: &Container, turn: &mut Turn) -> Result<(),
     Err(GvisorError::LostWrites(what))
 }
 
-/// The files on the disk that the sandbox process holds open. The engine unlinks them as soon as they are open, so they
-/// have no other name.
+/// Returns the files on the disk that the sandbox process has open. gVisor unlinks them as soon as
+/// they are open, so they have no other name.
 fn open_files(pid: i32, disk: &std::path::Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
     entries.map(|entry| entry.path()).filter(|path| fs::read_link(path).is_ok_and(|to| to.starts_with(disk))).collect()

@@ -1,18 +1,18 @@
-//! What the engine writes down about each container before it touches the host, so that a restarted daemon knows what
-//! there may be.
+//! The note of each container, which the engine writes before it changes the host, so that a
+//! restarted daemon knows what may exist.
 //!
-//! A *container* is one `runsc` container from its making to its removal: first empty, then a run's. Its directory holds
-//! everything that belongs to it on disk:
+//! A *container* is one `runsc` container from its creation to its removal; it is first empty and
+//! then assigned to a run. Its directory contains everything that belongs to it on disk:
 //!
 //! ```text
 //! containers/<id>/note.json   this note, removed last
-//!            note.copy   the same again, for when the first cannot be read
+//!            note.copy   a copy, used if the note cannot be read
 //!            bundle/     config.json
 //!            in, out     the agent's standard input and output
-//!            said        its standard error, and that of runsc create
-//!            disk/       what the guest writes
+//!            said        standard error of the agent and of runsc create
+//!            disk/       the files that the guest writes
 //! ```
-//! What guests have to pass to lies outside: see [`crate::root`].
+//! Files that guests must be able to traverse are elsewhere: see [`crate::root`].
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -28,17 +28,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::GvisorError;
 use crate::process::Identity;
 
-/// What a container is there for.
+/// The purpose of a container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Duty {
-    /// To be taken by a run some time.
+    /// Kept warm, to be taken by a run.
     Warm,
-    /// A run has it.
+    /// Assigned to a run.
     Run { run: String, phase: Phase },
 }
 
-/// How far a run is, and what was about to be done with it when this was written.
+/// The phase of a run, or the operation that was about to be executed when the note was written.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Phase {
@@ -46,11 +46,11 @@ pub(crate) enum Phase {
     Beginning,
     /// The guest runs.
     Running,
-    /// The guest was about to be paused: ask it.
+    /// The guest was about to be paused; its state must be queried.
     Pausing,
-    /// The guest stands still.
+    /// The guest is paused.
     Paused,
-    /// The guest was about to go on: ask it.
+    /// The guest was about to be resumed; its state must be queried.
     Resuming,
     /// The run was about to be removed.
     Stopping,
@@ -60,25 +60,25 @@ pub(crate) enum Phase {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reach {
-    /// It has a lease.
+    /// The container has a lease.
     Networked,
-    /// It has loopback only.
+    /// The container has only a loopback interface.
     Alone,
 }
 
-/// What is known of a container's lease.
+/// What is known about a container's lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LeaseNote {
-    /// It has none.
+    /// The container has no lease.
     None,
-    /// One was about to be asked for: there may be one that no note names.
+    /// A lease was about to be requested. There may be one that no note names.
     Asking,
-    /// It has this one.
+    /// The container has this lease.
     Held(HeldLease),
 }
 
-/// A [`Lease`] as it is written down.
+/// A [`Lease`] as stored in the note.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct HeldLease {
     id: u16,
@@ -104,43 +104,41 @@ impl From<HeldLease> for Lease {
     }
 }
 
-/// A container's processes, as soon as there are any.
+/// A container's processes, once it has some.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Processes {
     pub(crate) sandbox: Identity,
     pub(crate) gofer: Option<Identity>,
-    /// The control socket; begins with NUL in the abstract namespace.
+    /// The control socket; begins with NUL if it is in the abstract namespace.
     pub(crate) socket: PathBuf,
 }
 
-/// All that is written down about one container.
+/// The note of one container.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Note {
     /// The version of this format.
     pub(crate) format: u32,
-    /// The data directory that it belongs to; none in a note of before that was written down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) owner: Option<String>,
-    /// The boot of the host it belongs to: after another, nothing of it runs.
+    /// The data directory that the container belongs to.
+    pub(crate) owner: String,
+    /// The boot of the host. After another boot, the container has no processes.
     pub(crate) boot: String,
-    /// The digest of its image, and the ids of the layers on it.
+    /// The digest of its image, and the IDs of the layers above it.
     pub(crate) image: String,
     pub(crate) reach: Reach,
     pub(crate) disk_bytes: u64,
-    /// The guest's memory, once a run has it.
+    /// The guest's memory limit, once the container is assigned to a run.
     pub(crate) memory_bytes: u64,
     pub(crate) lease: LeaseNote,
     pub(crate) processes: Option<Processes>,
     pub(crate) duty: Duty,
-    /// What its disk has lost of what the guest wrote. The kernel tells of it once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// The writes of the guest that its disk has lost. The kernel reports each loss only once.
+    #[serde(deserialize_with = "Option::deserialize")]
     pub(crate) lost_writes: Option<String>,
-    /// The build of `runsc` that runs it; none in a note of before that was written down.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) build: Option<String>,
+    /// The build of `runsc` that runs it.
+    pub(crate) build: String,
 }
 
-/// What a container's root filesystem is made of, as it is written down.
+/// Returns the key of a container's root file system, as stored in notes.
 pub(crate) fn root_key(image: &Digest, layers: &[Layer]) -> String {
     layers.iter().fold(image.as_str().to_owned(), |key, layer| format!("{key}+{}", layer.id))
 }
@@ -148,7 +146,7 @@ pub(crate) fn root_key(image: &Digest, layers: &[Layer]) -> String {
 pub(crate) const FORMAT: u32 = 1;
 
 impl Note {
-    /// The run that has the container.
+    /// Returns the run that the container is assigned to.
     pub(crate) fn run(&self) -> Option<RunId> {
         match &self.duty {
             Duty::Warm => None,
@@ -156,12 +154,12 @@ impl Note {
         }
     }
 
-    /// Another data directory that it belongs to: this one is a copy of that.
+    /// Returns the other data directory that the container belongs to, if this one is a copy of it.
     pub(crate) fn foreign_owner(&self, own: &str) -> Option<&str> {
-        self.owner.as_deref().filter(|owner| *owner != own)
+        (self.owner != own).then_some(self.owner.as_str())
     }
 
-    /// Whether its sandbox still runs, in the boot of the host that is called `boot`.
+    /// Returns whether its sandbox still runs in the boot `boot` of the host.
     pub(crate) fn is_alive(&self, boot: &str) -> bool {
         self.boot == boot && self.processes.as_ref().is_some_and(|processes| processes.sandbox.is_alive())
     }
@@ -195,19 +193,19 @@ pub(crate) struct Home {
 /// A run that a note names.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NotedRun {
-    /// Which run; none for a container that waits for one.
+    /// The run; `None` for a warm container.
     pub run: Option<RunId>,
-    /// The data directory that it belongs to, where the note says so.
-    pub owner: Option<String>,
+    /// The data directory that it belongs to.
+    pub owner: String,
     /// Whether its sandbox runs on this host now.
     pub is_alive: bool,
 }
 
-/// What the notes in an engine's directory say, for whoever must know before an engine is opened there. Notes that cannot
-/// be read are left out. Changes nothing.
+/// Returns the content of the notes in an engine's directory, for callers that need it before an
+/// engine is opened there. Skips notes that cannot be read. Changes nothing.
 ///
 /// # Errors
-/// When the directory cannot be read. One that is not there holds no notes.
+/// When the directory cannot be read. A missing directory contains no notes.
 pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
     let boot = crate::process::boot();
     let homes = match fs::read_dir(directory.join("containers")) {
@@ -226,7 +224,7 @@ pub fn noted_runs(directory: &Path) -> io::Result<Vec<NotedRun>> {
 }
 
 impl Home {
-    /// The home of a container that does not exist yet.
+    /// Creates the home of a container that does not exist yet.
     pub(crate) fn new(containers: &Path) -> Result<Self, GvisorError> {
         let mut bytes = [0_u8; 8];
         rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())
@@ -235,7 +233,7 @@ impl Home {
         Ok(Self { directory: containers.join(&id), id })
     }
 
-    /// Every container that has a directory under `containers`.
+    /// Returns every container that has a directory below `containers`.
     pub(crate) fn all(containers: &Path) -> Result<Vec<Self>, GvisorError> {
         let entries = fs::read_dir(containers).map_err(|source| GvisorError::file("read", containers, source))?;
         let mut homes = Vec::new();
@@ -248,7 +246,7 @@ impl Home {
         Ok(homes)
     }
 
-    /// The container's id, which is the container's too.
+    /// Returns the container's ID.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -277,7 +275,7 @@ impl Home {
         self.directory.join("disk")
     }
 
-    /// Where its root filesystem is mounted, if it has layers.
+    /// Returns the mount point of its root file system.
     pub(crate) fn root(&self) -> PathBuf {
         let containers = self.directory.parent().unwrap_or(&self.directory);
         crate::root::directory(containers).join(&self.id)
@@ -287,12 +285,13 @@ impl Home {
         self.directory.join("note.json")
     }
 
-    /// The same as the note. It is removed before the note.
+    /// Returns the path of the copy of the note. It is removed before the note.
     pub(crate) fn copy(&self) -> PathBuf {
         self.directory.join("note.copy")
     }
 
-    /// Writes the note, wholly or not at all. It is not synced: after a crash of the host nothing of it runs.
+    /// Writes the note atomically. It is not synced: after a crash of the host the container has no
+    /// processes.
     pub(crate) fn write(&self, note: &Note) -> Result<(), GvisorError> {
         let draft = self.directory.join("note.draft");
         let text = serde_json::to_vec(note).map_err(|source| GvisorError::Text { path: draft.clone(), source })?;
@@ -303,7 +302,7 @@ impl Home {
         Ok(())
     }
 
-    /// Reads the note, or its copy when the note cannot be read; `None` when there is none (yet, or any more).
+    /// Reads the note, or its copy if the note cannot be read; `None` if there is no note.
     pub(crate) fn read(&self) -> Result<Option<Note>, GvisorError> {
         let error = match read(self.note()) {
             Ok(note) => return Ok(note),
@@ -311,7 +310,7 @@ impl Home {
         };
         match read(self.copy()) {
             Ok(Some(note)) => {
-                tracing::warn!(container = self.id, error = %crate::error::chain(&error), "a note cannot be read; its copy is used");
+                tracing::warn!(container = self.id, error = %crate::error::chain(&error), "cannot read a note; using its copy");
                 Ok(Some(note))
             }
             Ok(None) | Err(_) => Err(error),

@@ -1,4 +1,4 @@
-//! Watching the runs: telling of one that ended by itself, and of one that is short of memory.
+//! Watches runs and reports those that end unexpectedly or run short of memory.
 
 use std::sync::{Arc, Weak};
 
@@ -13,7 +13,7 @@ use crate::error::{GvisorError, chain};
 use crate::notes::Phase;
 use crate::run::{Run, lock};
 
-/// How many notices may wait for their reader.
+/// How many notices can wait for their receiver.
 const WAITING: usize = 1024;
 
 impl Shared {
@@ -24,7 +24,7 @@ impl Shared {
         receiver
     }
 
-    /// Watches `run` until it has ended or the engine is gone.
+    /// Watches `run` until it has ended or the engine is dropped.
     pub(crate) fn watch(self: &Arc<Self>, run: &Arc<Run>) {
         tokio::spawn(watch(Arc::downgrade(self), Arc::downgrade(run)));
     }
@@ -40,7 +40,7 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
         () = container.processes.sandbox.ended() => {}
         () = watch_memory(&engine, &watched, &container) => {}
     }
-    // Whichever came first, the end is what is left to be told.
+    // Whichever finished first, only the end remains to be reported.
     container.processes.sandbox.ended().await;
     let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
     run.cut(None);
@@ -48,10 +48,10 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
         return;
     }
     let reason = reason(&container).await;
-    tracing::warn!(run = %run.id, reason, "a run has ended by itself");
+    tracing::warn!(run = %run.id, reason, "a run ended unexpectedly");
     if let Some(listener) = shared.listener() {
         drop(shared);
-        // Nobody reads any more: then nobody is to be told.
+        // The receiver is gone, so there is nothing to report to.
         let _ = listener.send(Notice::Ended { run: run.id.clone(), reason }).await;
     }
 }
@@ -59,43 +59,43 @@ async fn watch(engine: Weak<Shared>, watched: Weak<Run>) {
 async fn reason(container: &Container) -> String {
     match container.group(Cgroup::oom_kills).await {
         Ok(kills) if kills > 0 => "it used more memory than its limit, and the kernel killed it".to_owned(),
-        _ => format!("its sandbox process is gone; {}", container.last_words()),
+        _ => format!("its sandbox process has exited; {}", container.last_words()),
     }
 }
 
-/// Pauses the guest each time it passes its soft threshold, until its group is gone.
+/// Pauses the guest each time its memory exceeds the soft threshold, until its group is removed.
 async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, container: &Container) {
     let Some(run) = watched.upgrade() else { return };
-    // Its group may have more room than its limit for a moment.
+    // Its group may temporarily have a higher limit than its own.
     let noted = run.turn().await.note().map(|note| note.memory_bytes).filter(|limit| *limit > 0);
     drop(run);
     let limit = noted.map_or_else(|| container.group.memory_limit(), Ok);
     let armed = limit.and_then(|limit| Threshold::arm(&container.group, soft_threshold(limit)));
     let mut threshold = match armed {
         Ok(threshold) => threshold,
-        // The run was over before it could be watched.
+        // The run ended before it could be watched.
         Err(error) if error.is_gone() => return,
         Err(error) => {
-            tracing::warn!(container = container.home.id(), error = %chain(&error), "the memory of a run cannot be watched");
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot watch the memory of a run");
             return;
         }
     };
     while threshold.reached().await.is_ok() {
         let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
         if let Err(error) = on_high(&shared, &run, container).await {
-            tracing::warn!(run = %run.id, error = %chain(&error), "a run short of memory could not be paused");
+            tracing::warn!(run = %run.id, error = %chain(&error), "cannot pause a run that is short of memory");
         }
     }
 }
 
 async fn on_high(shared: &Shared, run: &Run, container: &Container) -> Result<(), GvisorError> {
-    // A guest that nobody would ever let go on again is better left to the hard limit.
+    // Without a receiver that will resume the guest, the hard limit is the better choice.
     let Some(listener) = shared.listener() else { return Ok(()) };
     let mut turn = run.turn().await;
     if turn.phase() != Phase::Running || run.is_stopping() || run.is_in_relief() {
         return Ok(());
     }
-    // No process is killed for what a snapshot or a resume has left behind.
+    // Memory left over from a snapshot or a resume is no reason to kill a process.
     if run.is_kernel_room(container.group(Cgroup::usage).await?.memory_bytes) {
         return Ok(());
     }

@@ -1,4 +1,5 @@
-//! What this host and its `runsc` can do, for `dorm doctor` and for refusing early what would fail late.
+//! The abilities of this host and its `runsc`, for `dorm doctor` and for early errors instead of
+//! late ones.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -15,37 +16,37 @@ use crate::engine::NAME;
 use crate::error::chain;
 use crate::release::released;
 
-/// What was found. Facts only; [`Probe::usable`] judges.
+/// The facts found. [`Probe::usable`] evaluates them.
 #[derive(Debug)]
 pub struct Probe {
-    /// The program that was asked.
+    /// The program that was probed.
     pub runsc: PathBuf,
-    /// Its version and a digest of its binary: a memory image is only good for the same one. Empty when it cannot be
-    /// executed.
+    /// Its version and a digest of its binary: a memory image can only be restored by the same
+    /// build. Empty if the program cannot be executed.
     pub build: String,
-    /// The day of its release, such as `2024-07-29`; `None` when its version names none.
+    /// The date of its release, such as `2024-07-29`; `None` if its version contains none.
     pub released: Option<String>,
-    /// What executing it said when it failed.
+    /// The error of executing it, if that failed.
     pub failure: Option<io::Error>,
-    /// What we need and this build does not offer.
+    /// The required features that this build lacks.
     pub missing: Vec<&'static str>,
-    /// A digest of the names of the CPU's features, which a memory image depends on.
+    /// A digest of the names of the CPU's features, on which a memory image depends.
     pub cpu: String,
     /// The kernel's release.
     pub kernel: String,
-    /// Whether `runsc run` of this build would refuse to give a sandbox a network on this kernel. The engine sets up
-    /// links itself and does not depend on it.
+    /// Whether `runsc run` of this build would refuse to give a sandbox a network on this kernel.
+    /// The engine configures links itself and is not affected.
     pub has_netns_check_fault: bool,
-    /// Which control groups there are.
+    /// The available control groups.
     pub groups: Result<Support, CgroupError>,
-    /// Whether user namespaces may be made.
+    /// Whether user namespaces can be created.
     pub has_user_namespaces: bool,
 }
 
-/// What the engine uses of `runsc`, beside what every version has.
+/// The features of `runsc` that the engine needs and not every version has.
 const NEEDED: [&str; 6] = ["-net-disconnect-ok", "-overlay2", "-ignore-cgroups", "-platform", "-network", "-directfs"];
 
-/// Looks at `runsc` and the host.
+/// Probes `runsc` and the host.
 pub fn probe(runsc: &Path) -> Probe {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
     let (build, failure) = match build(runsc) {
@@ -68,23 +69,24 @@ pub fn probe(runsc: &Path) -> Probe {
 }
 
 impl Probe {
-    /// Whether the engine can work here.
+    /// Checks whether the engine can work on this host.
     ///
     /// # Errors
-    /// [`EngineError::Unusable`] names the first thing that is missing, and what to do.
+    /// [`EngineError::Unusable`], with the first missing requirement and how to meet it.
     pub fn usable(&self) -> Result<(), EngineError> {
         let refuse = |hint: String, source: Option<io::Error>| {
             Err(EngineError::Unusable { engine: NAME, hint, source: source.map(Into::into) })
         };
         if let Some(error) = &self.failure {
-            let hint = format!("install runsc, or say where it is: {} cannot be executed", self.runsc.display());
+            let hint =
+                format!("install runsc, or pass its path with --runsc: {} cannot be executed", self.runsc.display());
             return refuse(hint, Some(io::Error::other(error.to_string())));
         }
         if let Some(first) = self.missing.first() {
             return refuse(format!("runsc '{}' has no {first}: use release 20240729.0", self.build), None);
         }
         if let Err(error) = &self.groups {
-            let hint = "mount the control groups of this host".to_owned();
+            let hint = "mount the cgroup file systems of this host".to_owned();
             return refuse(hint, Some(io::Error::other(chain(error))));
         }
         if !self.has_user_namespaces {

@@ -1,7 +1,7 @@
-//! Host processes that outlive the daemon, told apart from later ones of the same number.
+//! Host processes that outlive the daemon, distinguished from later ones with the same PID.
 //!
-//! A pid alone is never trusted: an [`Identity`] also holds when the process began. Nothing here knows what the
-//! processes do.
+//! A PID alone is never trusted: an [`Identity`] also contains the process's start time. This
+//! module does not know what the processes do.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -22,35 +22,35 @@ use tokio::io::unix::AsyncFd;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Identity {
     pid: i32,
-    /// Clock ticks since boot, as `/proc/PID/stat` says.
+    /// Clock ticks since boot, from `/proc/PID/stat`.
     started: u64,
 }
 
 impl Identity {
-    /// The process that has number `pid` now, if there is one that is not dead.
+    /// Returns the live process that has the PID `pid` now.
     pub(crate) fn of(pid: i32) -> Option<Self> {
         let (state, started) = stat(pid)?;
         (!matches!(state, 'Z' | 'X')).then_some(Self { pid, started })
     }
 
-    /// Its number, which may be another's as soon as it has ended.
+    /// Returns its PID, which may be reused as soon as the process has ended.
     pub(crate) fn pid(self) -> i32 {
         self.pid
     }
 
-    /// Whether it still runs.
+    /// Returns whether it still runs.
     pub(crate) fn is_alive(self) -> bool {
         Self::of(self.pid) == Some(self)
     }
 
-    /// A descriptor of it; `None` when it is dead.
+    /// Opens a descriptor of the process; `None` if it is dead.
     pub(crate) fn open(self) -> Option<OwnedFd> {
         let fd = pidfd_open(Pid::from_raw(self.pid)?, PidfdFlags::NONBLOCK).ok()?;
-        // Only now can the number no longer be given to another process.
+        // From here on the PID cannot be reused.
         self.is_alive().then_some(fd)
     }
 
-    /// Kills it. Killing a dead process is a success.
+    /// Kills the process. Killing a dead process succeeds.
     pub(crate) fn kill(self) -> io::Result<()> {
         let Some(fd) = self.open() else { return Ok(()) };
         match pidfd_send_signal(fd, Signal::KILL) {
@@ -59,7 +59,8 @@ impl Identity {
         }
     }
 
-    /// Waits until it has ended and reaps it if it is our child; `false` when it still runs after `limit`. Blocks.
+    /// Waits until the process has ended, and reaps it if it is our child. Returns `false` if it
+    /// still runs after `limit`. Blocks.
     pub(crate) fn wait(self, limit: Duration) -> bool {
         let end = Instant::now() + limit;
         while let Some(fd) = self.open() {
@@ -68,27 +69,28 @@ impl Identity {
                 return false;
             }
             let mut fds = [PollFd::new(&fd, PollFlags::IN)];
-            // An error or a signal only makes us look again.
+            // After an error or a signal the loop checks again.
             let _ = poll(&mut fds, Timespec::try_from(left).ok().as_ref());
         }
         reap(self.pid);
         true
     }
 
-    /// Resolves when it has ended.
+    /// Resolves when the process has ended.
     pub(crate) async fn ended(self) {
         let Some(fd) = self.open() else { return };
-        // SAFETY: the descriptor is owned by what is registered, and neither replaced nor closed before it.
+        // SAFETY: the registered value owns the descriptor, which is neither replaced nor closed before
+        // that value is dropped.
         #[allow(unsafe_code)]
         let Ok(fd) = (unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }) else { return };
-        // A pidfd is readable once its process has ended, and stays so.
+        // A pidfd is readable once its process has ended, and stays readable.
         let _ = fd.readable().await;
     }
 }
 
 fn stat(pid: i32) -> Option<(char, u64)> {
     let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in parentheses may hold anything, also parentheses and spaces.
+    // The name in parentheses may contain anything, including parentheses and spaces.
     let rest = text.get(text.rfind(')')? + 2..)?;
     let mut fields = rest.split(' ');
     let state = fields.next()?.chars().next()?;
@@ -97,12 +99,12 @@ fn stat(pid: i32) -> Option<(char, u64)> {
 
 fn reap(pid: i32) {
     let Some(pid) = Pid::from_raw(pid) else { return };
-    // Not our child (ECHILD), or reaped before: both are fine.
+    // If it is not our child (ECHILD) or was reaped before, nothing is to be done.
     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
-/// Reaps our dead children that belong to the control group `group`, so that none stays a zombie: the sentry's own
-/// children come to us when it dies.
+/// Reaps our dead children in the control group `group`, so that none stays a zombie: when the
+/// sentry dies, its children become ours.
 pub(crate) fn reap_group(group: &str) {
     for pid in children() {
         let in_group = fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| {
@@ -128,14 +130,15 @@ fn children() -> HashSet<i32> {
     found
 }
 
-/// Whether the kernel spares this process when the host's memory runs out, which its children would inherit.
+/// Returns whether the kernel spares this process when the host runs out of memory. Its children
+/// would inherit that.
 pub(crate) fn is_spared_from_oom() -> bool {
     let text = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
     text.trim().parse::<i32>().is_ok_and(|score| score < 0)
 }
 
-/// Makes the calling process one that the kernel does not spare. Allocates nothing and takes no lock, so it may be called
-/// in `pre_exec`.
+/// Makes the calling process an ordinary candidate of the kernel's OOM killer. Allocates nothing
+/// and takes no lock, so it may be called in `pre_exec`.
 pub(crate) fn be_an_ordinary_oom_victim() -> io::Result<()> {
     let flags = rustix::fs::OFlags::WRONLY | rustix::fs::OFlags::CLOEXEC;
     let file = rustix::fs::open(c"/proc/self/oom_score_adj", flags, rustix::fs::Mode::empty())?;
@@ -143,7 +146,7 @@ pub(crate) fn be_an_ordinary_oom_victim() -> io::Result<()> {
     Ok(())
 }
 
-/// What tells this boot of the host from any other.
+/// Returns the ID of this boot of the host.
 pub(crate) fn boot() -> String {
     fs::read_to_string("/proc/sys/kernel/random/boot_id").map(|text| text.trim().to_owned()).unwrap_or_default()
 }

@@ -1,6 +1,7 @@
-//! When a build of `runsc` was released, as its version says: `release-20240729.0`, or `0.0~20240729.0` of Debian.
+//! The release date of a `runsc` build, parsed from its version: `release-20240729.0`, or
+//! `0.0~20240729.0` of Debian.
 
-/// The day of the release in `version`, such as `2024-07-29`; `None` of a version that names none.
+/// Returns the release date in `version`, such as `2024-07-29`; `None` if it contains none.
 pub(crate) fn released(version: &str) -> Option<String> {
     let mut runs = version.split(|letter: char| !letter.is_ascii_digit());
     let digits = runs.find(|run| run.len() == 8)?;

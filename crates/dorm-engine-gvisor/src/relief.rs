@@ -1,12 +1,12 @@
-//! The time between a shortage of memory and the death of the process that has caused it.
+//! Handles memory pressure, from the shortage to the death of the OOM victim.
 //!
-//! Which process that is only the agent knows, so the guest has to run while it is found out, but all its other
-//! processes are stopped. Meanwhile the guest gets more room than its limit, and is not paused again; all of this ends
-//! when the process is dead, or when nobody has named one in time.
+//! Only the agent can name the victim, so the guest must run meanwhile, but all its other processes
+//! are stopped. Until then the guest may exceed its limit, and is not paused again. This ends when
+//! the victim is dead, or when none has been named in time.
 //!
 //! ```text
 //! MemoryHigh (paused) ─► relieve(None): others stop, more room, go on ─► relieve(Some(pid)): kill, others go on,
-//!    the old limit
+//!                                                                        the old limit
 //! ```
 
 use std::sync::Arc;
@@ -25,22 +25,22 @@ use crate::error::{GvisorError, chain};
 use crate::notes::Phase;
 use crate::run::{Relieved, Run};
 
-/// How much more the guest may take at least while the victim is looked for.
+/// The minimum by which the guest may exceed its limit until the victim is named.
 const ROOM_BYTES: u64 = 1 << 30;
-/// How long the caller may take to name one.
+/// How long the caller may take to name a victim.
 const NAMING: Duration = Duration::from_secs(10);
-/// How long a killed process's memory may take to come back.
+/// How long the memory of a killed process may take to be freed.
 const RETURN: Duration = Duration::from_secs(60);
-/// How often it is looked whether it has.
+/// How often the memory is checked.
 const OFTEN: Duration = Duration::from_millis(50);
 const SELDOM: Duration = Duration::from_secs(5);
-/// A limit is not put nearer than this to what is used.
+/// The minimum distance of a limit from the memory in use.
 const SLACK_BYTES: u64 = 16 << 20;
 
 impl Shared {
     /// [`dorm_engine::Engine::relieve`].
     pub(crate) async fn relieve(&self, id: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
-        const OPERATION: &str = "relieve";
+        const OPERATION: &str = "relieve the memory pressure of";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
@@ -63,15 +63,15 @@ impl Shared {
             run.relieved(Relieved::Killed);
         }
         match killed {
-            // A victim that has ended meanwhile is no reason to keep the guest standing.
+            // A victim that has already ended is no reason to keep the guest paused.
             Ok(()) | Err(GvisorError::Refused { .. }) => Ok(()),
             Err(error) => Err(error.of(OPERATION, id)),
         }
     }
 }
 
-/// Lets the stopped processes of a run go on, so that it is not captured with them stopped. The more room stays until
-/// it is not needed.
+/// Continues the stopped processes of a run, so that its memory is not saved with them stopped. The
+/// higher limit stays as long as it is needed.
 pub(crate) async fn end_relief(run: &Run, container: &Container) {
     if run.is_in_relief() {
         signal_others(container, libc::SIGCONT).await;
@@ -79,7 +79,8 @@ pub(crate) async fn end_relief(run: &Run, container: &Container) {
     }
 }
 
-/// Takes up what a daemon that died in the middle of a relief has left: stopped processes, and more room.
+/// Cleans up after a daemon that died while it handled memory pressure: continues stopped processes
+/// and restores the limit.
 pub(crate) fn adopt_relief(run: &Arc<Run>, container: &Container, limit: u64) {
     let (run, container) = (run.clone(), container.clone());
     tokio::spawn(async move {
@@ -90,17 +91,18 @@ pub(crate) fn adopt_relief(run: &Arc<Run>, container: &Container, limit: u64) {
     });
 }
 
-/// Stops every process but the agent, or lets them go on: the youngest first, so that no parent sees a child stopped.
+/// Sends `signal` to every process but the agent, to stop or continue them: the youngest first, so
+/// that no parent sees a child stopped.
 async fn signal_others(container: &Container, signal: i32) {
     let processes = match container.control.processes(container.home.id()).await {
         Ok(processes) => processes,
         Err(error) => {
-            tracing::warn!(container = container.home.id(), error = %chain(&error), "the processes of a run cannot be listed");
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot list the processes of a run");
             return;
         }
     };
     for pid in processes.into_iter().rev().filter(|pid| *pid != AGENT) {
-        // One that has ended meanwhile needs no signal.
+        // A process that has already ended needs no signal.
         let _ = container.control.signal(container.home.id(), pid, signal).await;
     }
 }
@@ -124,36 +126,37 @@ async fn see_it_end(run: Arc<Run>, container: Container, limit: u64, over: onesh
             Relieved::Nobody
         }
     };
-    // Whoever goes on to grow is met again.
+    // If the shortage continues, it is reported again.
     if how == Relieved::Nobody {
         run.end_relief();
     }
     take_room_back(&run, &container, limit, how).await;
 }
 
-/// Lets the kernel of a run take more than the run's limit, until the run's turn is over and what it took to save or load
-/// the guest is given back. Of what the guest's files and processes take of it already it needs three times as much again: it
-/// went from 464 MiB to more than 1,472 MiB when it saved 180,000 files.
+/// Lets the kernel of a run exceed the run's limit until the current operation is over and the
+/// memory for saving or loading the guest is freed. It needs three times the memory that it already
+/// uses for the guest's files and processes: usage went from 464 MiB to more than 1,472 MiB when it
+/// saved 180,000 files.
 pub(crate) async fn give_kernel_room(run: &Arc<Run>, container: &Container, limit: u64) {
     let room = limit.saturating_mul(4).saturating_add(ROOM_BYTES);
     if let Err(error) = container.group(move |group| group.set_memory_limit(room)).await {
-        tracing::debug!(run = %run.id, error = %chain(&error), "a run is saved or loaded within its limit of memory");
+        tracing::debug!(run = %run.id, error = %chain(&error), "cannot raise the memory limit for saving or loading a run; the limit stays");
     }
     run.begin_kernel_room();
     let (run, container) = (run.clone(), container.clone());
     tokio::spawn(async move { take_room_back(&run, &container, limit, Relieved::Nobody).await });
 }
 
-/// Puts the limit back when so little is used that nobody is killed for it. That ends the relief of one who was killed;
-/// after [`RETURN`] it is over without.
+/// Restores the limit once usage is low enough that no process is killed. For a killed victim that
+/// ends the relief; after [`RETURN`] it ends in any case.
 async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relieved) {
     let mut is_relief = how == Relieved::Killed;
     let mut room = u64::MAX;
     let end = tokio::time::Instant::now() + RETURN;
     loop {
-        // It is not being saved meanwhile, for which it takes more than its limit.
+        // With the turn held, the guest is not being saved, for which it may exceed its limit.
         let turn = run.turn().await;
-        // A later shortage has its own end.
+        // A later shortage is ended by its own task.
         if !is_relief && run.is_in_relief() {
             return;
         }
@@ -161,7 +164,8 @@ async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relie
         let uses = container.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
         run.lower_kernel_room(*uses.as_ref().unwrap_or(&0));
         match uses {
-            // The room of a kernel is no room for its guest: it shrinks with what is used, and does not grow again.
+            // The room of the kernel is not for the guest: it shrinks with the usage and does not
+            // grow again.
             Ok(uses) if !is_relief && uses.saturating_add(SLACK_BYTES) >= limit => {
                 let near = uses.saturating_add(MARGIN_BYTES);
                 if near < room {
@@ -169,24 +173,24 @@ async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relie
                     let _ = container.group(move |group| group.set_memory_limit(near)).await;
                 }
             }
-            // As long as memory is on its way back, another shortage would only be told of again, and somebody else
-            // would die for it.
+            // While memory is still being freed, another shortage would be reported at once, and
+            // another process would be killed for it.
             Ok(uses) if is_relief && uses >= soft_threshold(limit) && !is_over => {}
-            // Setting it below what is used would have the kernel kill for it.
+            // A limit below the memory in use would make the kernel kill a process.
             Ok(uses) if uses.saturating_add(SLACK_BYTES) >= limit => {
-                tracing::debug!(run = %run.id, uses, limit, "a run keeps more memory than its limit for now");
+                tracing::debug!(run = %run.id, uses, limit, "a run uses more memory than its limit; trying again later to set the limit");
                 is_relief = false;
                 run.end_relief();
             }
             Ok(_) => match container.group(move |group| group.set_memory_limit(limit)).await {
                 Err(error) if is_over => {
-                    tracing::warn!(run = %run.id, error = %chain(&error), "a run keeps more memory than its limit");
+                    tracing::warn!(run = %run.id, error = %chain(&error), "cannot set the memory limit of a run again");
                     break;
                 }
                 Err(_) => {}
                 Ok(()) => break,
             },
-            // It is gone.
+            // The group is gone.
             Err(_) => break,
         }
         drop(turn);

@@ -1,10 +1,11 @@
-//! The root filesystem of each container: a mount of its own, read-only, on which no set-id bit and no device of the image
-//! means anything to the host. It shows the image; or an overlay of the image, the layers on it, and the mount point for
-//! volumes where the image lacks that. It is outside the container's home, since guests' ids have to pass to it, and they pass
-//! to the image by no other way.
+//! The root file system of each container: a read-only mount of its own, on which the image's
+//! set-ID bits and devices have no effect on the host. It shows the image, or an overlay of the
+//! image, the layers above it, and the mount point for volumes if the image lacks that. It is
+//! outside the container's home, since guests' host IDs must be able to traverse to it, and they
+//! have no other access to the image.
 //!
 //! ```text
-//! roots/<container>   the mount point   (containers of earlier versions have one only if their root is more than an image)
+//! roots/<container>   the mount point
 //! ```
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
@@ -25,10 +26,10 @@ use crate::error::GvisorError;
 
 const FLAGS: MountFlags =
     MountFlags::RDONLY.union(MountFlags::NOATIME).union(MountFlags::NODEV).union(MountFlags::NOSUID);
-/// The kernel takes one page of options.
+/// The kernel accepts one page of mount options.
 const OPTIONS_MAX: usize = 4095;
 
-/// Makes the directory in which the mount points are: guests' ids pass through it, nobody else but root does.
+/// Creates the directory of the mount points. Only root and guests' host IDs can traverse it.
 pub(crate) fn make_directory(path: &Path, ids: GuestIds) -> Result<(), GvisorError> {
     let made = fs::create_dir_all(path)
         .and_then(|()| std::os::unix::fs::chown(path, None, Some(ids.base())))
@@ -36,7 +37,7 @@ pub(crate) fn make_directory(path: &Path, ids: GuestIds) -> Result<(), GvisorErr
     made.map_err(|source| GvisorError::file("create", path, source))
 }
 
-/// Mounts `parts`, the topmost first, over one another at `path`, which is made.
+/// Creates the directory `path` and mounts an overlay of `parts` there, the topmost first.
 pub(crate) fn mount(path: &Path, parts: &[PathBuf]) -> Result<(), GvisorError> {
     let options = options(parts).map_err(|source| GvisorError::file("mount", path, source))?;
     fs::DirBuilder::new().mode(0o700).create(path).map_err(|source| GvisorError::file("create", path, source))?;
@@ -47,7 +48,7 @@ pub(crate) fn mount(path: &Path, parts: &[PathBuf]) -> Result<(), GvisorError> {
     })
 }
 
-/// Mounts the plain directory `image` at `path`, which is made.
+/// Creates the directory `path` and mounts the plain directory `image` there.
 pub(crate) fn mount_image(path: &Path, image: &Path) -> Result<(), GvisorError> {
     fs::DirBuilder::new().mode(0o755).create(path).map_err(|source| GvisorError::file("create", path, source))?;
     let mounted = rustix::mount::mount_bind(image, path).and_then(|()| {
@@ -74,19 +75,21 @@ fn options(parts: &[PathBuf]) -> io::Result<CString> {
         }
     }
     if text.len() > OPTIONS_MAX {
-        let what =
-            format!("{} layers have longer paths than the kernel takes: use a shorter data directory", parts.len());
+        let what = format!(
+            "the paths of {} layers are longer than the kernel accepts: use a data directory with a shorter path",
+            parts.len()
+        );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
     Ok(CString::new(text)?)
 }
 
-/// Unmounts what is at `path`, if anything is.
+/// Unmounts everything that is mounted at `path`.
 pub(crate) fn unmount(path: &Path) -> Result<(), GvisorError> {
     let wrong = |operation, error: io::Error| GvisorError::file(operation, path, error);
-    while is_mounted(path).map_err(|error| wrong("look at", error))? {
+    while is_mounted(path).map_err(|error| wrong("read the metadata of", error))? {
         let unmounted = match rustix::mount::unmount(path, UnmountFlags::NOFOLLOW) {
-            // Still in use: it vanishes from here, and for good when the last user is gone.
+            // Still in use: it is detached from here now, and released when its last user is gone.
             Err(Errno::BUSY) => rustix::mount::unmount(path, UnmountFlags::NOFOLLOW | UnmountFlags::DETACH),
             other => other,
         };
@@ -95,7 +98,7 @@ pub(crate) fn unmount(path: &Path) -> Result<(), GvisorError> {
     Ok(())
 }
 
-/// Unmounts and removes what is at `path`, if anything is.
+/// Unmounts and removes `path`. A missing path is no error.
 pub(crate) fn remove(path: &Path) -> Result<(), GvisorError> {
     unmount(path)?;
     match fs::remove_dir(path) {
@@ -112,7 +115,7 @@ pub(crate) fn is_mounted(path: &Path) -> io::Result<bool> {
     }
 }
 
-/// Where the mount points are, beside the homes of the containers.
+/// Returns the directory of the mount points, beside the homes of the containers.
 pub(crate) fn directory(containers: &Path) -> PathBuf {
     containers.with_file_name("roots")
 }

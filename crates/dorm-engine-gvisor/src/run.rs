@@ -1,4 +1,5 @@
-//! The runs this daemon knows, each with its turn: at most one thing is done to a run at a time.
+//! The runs that this daemon knows, each with its turn: at most one operation is executed on a run
+//! at a time.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -22,37 +23,39 @@ pub(crate) struct Run {
     turn: Arc<tokio::sync::Mutex<Turn>>,
     thread: Mutex<Option<Thread>>,
     is_stopping: AtomicBool,
-    /// It stands still for its memory, not because it is held.
+    /// The guest is paused because of memory pressure, not on request.
     is_short: AtomicBool,
     in_relief: AtomicBool,
-    /// The least it has used since it was saved or loaded, in bytes; 0 when nothing of that is left.
+    /// The lowest memory usage since the guest was saved or loaded, in bytes; 0 when that memory is
+    /// freed.
     kernel_room: AtomicU64,
     relief: Mutex<Option<oneshot::Sender<Relieved>>>,
 }
 
-/// How much more a run may use than its kernel has left over before that is growth of its guest.
+/// How much the usage may exceed the memory left over in the kernel before it counts as growth of
+/// the guest.
 const GROWTH_BYTES: u64 = 32 << 20;
 
-/// How the time ended in which a run had more room.
+/// How a time of relief ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Relieved {
-    /// A process was killed, whose memory is on its way back.
+    /// A process was killed, and its memory is being freed.
     Killed,
-    /// Nobody was: it may be short again at once.
+    /// No process was killed: memory may be short again at once.
     Nobody,
 }
 
-/// What may only be looked at or changed by whoever has the run's turn.
+/// The state that only the holder of the run's turn may read or change.
 #[derive(Debug, Default)]
 pub(crate) struct Turn {
-    /// The container's home and note; `None` before there is a container, and after it is gone.
+    /// The container's home and note; `None` before the container exists, and after it is gone.
     kept: Option<(Home, Note)>,
-    /// Since when the guest stands still, as far as this daemon has seen.
+    /// When the guest was paused, as far as this daemon has observed.
     pub(crate) still_since: Option<Instant>,
 }
 
 impl Run {
-    /// A run without a container.
+    /// Creates a run without a container.
     pub(crate) fn new(id: RunId) -> Self {
         Self {
             id,
@@ -67,10 +70,12 @@ impl Run {
         }
     }
 
-    /// A run from before a restart of the daemon. `container` is missing when it was not made to its end.
+    /// Creates a run from before a restart of the daemon. `container` is `None` if its creation was
+    /// not completed.
     pub(crate) fn found(id: RunId, home: Home, note: Note, container: Option<Container>) -> Self {
         let mut note = note;
-        // Of a pause that ended, the earlier daemon may not have been able to write: the guest itself is asked.
+        // The earlier daemon may not have been able to record the end of a pause, so the guest
+        // itself is asked.
         if let Duty::Run { phase: phase @ Phase::Paused, .. } = &mut note.duty {
             *phase = Phase::Pausing;
         }
@@ -82,7 +87,8 @@ impl Run {
         run
     }
 
-    /// Whether its guest runs, as far as that is noted; a run that somebody works at is taken to.
+    /// Returns whether the guest runs according to the note. A run with an operation in progress
+    /// counts as running.
     pub(crate) fn is_moving(&self) -> bool {
         self.turn.try_lock().map_or(true, |turn| turn.phase() == Phase::Running)
     }
@@ -92,18 +98,18 @@ impl Run {
         self.turn.clone().lock_owned().await
     }
 
-    /// Gives the run its container, once.
+    /// Assigns the run its container, once.
     pub(crate) fn take_container(&self, turn: &mut Turn, container: Container, note: Note) {
         turn.kept = Some((container.home.clone(), note));
         let _ = self.container.set(container);
     }
 
-    /// Its container, if it has one by now.
+    /// Returns its container, if it has one yet.
     pub(crate) fn container(&self) -> Option<&Container> {
         self.container.get()
     }
 
-    /// Its container, whose sandbox must be alive.
+    /// Returns its container, whose sandbox must be alive.
     pub(crate) fn living(&self, operation: &'static str) -> Result<&Container, EngineError> {
         match self.container().filter(|container| container.is_alive()) {
             None => Err(EngineError::Ended { operation, run: self.id.clone() }),
@@ -111,7 +117,7 @@ impl Run {
         }
     }
 
-    /// Ends the stream to the agent that was handed out last, and keeps `next` for the next time.
+    /// Ends the most recent stream to the agent, and keeps `next` to end the next one.
     pub(crate) fn cut(&self, next: Option<Thread>) {
         *lock(&self.thread) = next;
     }
@@ -120,7 +126,8 @@ impl Run {
         self.is_stopping.store(true, Ordering::SeqCst);
     }
 
-    /// Says whether it stands still for its memory. Only for who has its turn.
+    /// Sets whether the guest is paused because of memory pressure. Only for the holder of the
+    /// turn.
     pub(crate) fn set_short(&self, is_short: bool) {
         self.is_short.store(is_short, Ordering::SeqCst);
     }
@@ -129,8 +136,8 @@ impl Run {
         self.is_short.load(Ordering::SeqCst)
     }
 
-    /// Begins the time in which it may use more memory and is not paused for it. Answers how it will end; nothing when
-    /// it has begun already.
+    /// Begins a time in which the run may exceed its limit and is not paused for it. Returns the
+    /// receiver of how it ends; `None` if such a time has already begun.
     pub(crate) fn begin_relief(&self) -> Option<oneshot::Receiver<Relieved>> {
         if self.in_relief.swap(true, Ordering::SeqCst) {
             return None;
@@ -148,12 +155,12 @@ impl Run {
         self.in_relief.store(false, Ordering::SeqCst);
     }
 
-    /// Begins the time in which its kernel has memory that saving or loading the guest has left to be given back.
+    /// Begins a time in which the kernel still has to free memory from saving or loading the guest.
     pub(crate) fn begin_kernel_room(&self) {
         self.kernel_room.store(u64::MAX, Ordering::SeqCst);
     }
 
-    /// It uses no more than `bytes` now.
+    /// Records that the run uses no more than `bytes` now.
     pub(crate) fn lower_kernel_room(&self, bytes: u64) {
         self.kernel_room.fetch_min(bytes, Ordering::SeqCst);
     }
@@ -162,20 +169,21 @@ impl Run {
         self.kernel_room.store(0, Ordering::SeqCst);
     }
 
-    /// Whether what it uses, in bytes, is what its kernel has not given back yet, and no growth of the guest.
+    /// Returns whether a usage of `uses` bytes is memory that the kernel has not freed yet, and not
+    /// growth of the guest.
     pub(crate) fn is_kernel_room(&self, uses: u64) -> bool {
         let room = self.kernel_room.load(Ordering::SeqCst);
         room > 0 && uses <= room.saturating_add(GROWTH_BYTES)
     }
 
-    /// Says how it ended, once.
+    /// Reports how the relief ended, once.
     pub(crate) fn relieved(&self, how: Relieved) {
         if let Some(sender) = lock(&self.relief).take() {
             let _ = sender.send(how);
         }
     }
 
-    /// Whether its end is wanted.
+    /// Returns whether the run is being stopped.
     pub(crate) fn is_stopping(&self) -> bool {
         self.is_stopping.load(Ordering::SeqCst)
     }
@@ -194,7 +202,7 @@ impl Turn {
         self.note().map_or(Phase::Beginning, Note::phase)
     }
 
-    /// Writes down how far the run is, or what is about to be done.
+    /// Records the phase of the run, or the operation that is about to be executed.
     pub(crate) fn set(&mut self, next: Phase) -> Result<(), GvisorError> {
         let Some((home, note)) = &mut self.kept else { return Ok(()) };
         if let Duty::Run { phase, .. } = &mut note.duty
@@ -211,15 +219,16 @@ impl Turn {
         Ok(())
     }
 
-    /// The same for what may not fail because the disk is full: letting a guest go on. Only a pause that has not begun
-    /// has to be on disk; after a restart the guest is asked in every other phase of one.
+    /// Like [`Turn::set`], but a full disk is no error, as for resuming a guest. Only the beginning
+    /// of a pause must be durable; after a restart the guest is asked in every other phase of a
+    /// pause.
     pub(crate) fn set_if_possible(&mut self, next: Phase) {
         let Err(error) = self.set(next) else { return };
         if let Some((home, note)) = &mut self.kept
             && let Duty::Run { phase, .. } = &mut note.duty
         {
             *phase = next;
-            tracing::warn!(container = home.id(), error = %chain(&error), "how far a run is could not be written down");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot record the phase of a run");
         }
         self.count(next);
     }
@@ -232,21 +241,22 @@ impl Turn {
         }
     }
 
-    /// Writes down what the disk has lost. If that cannot be written now, it is known as long as this daemon lives.
+    /// Records the writes that the disk has lost. If that fails, they are known as long as this
+    /// daemon lives.
     pub(crate) fn set_lost_writes(&mut self, what: String) {
         let Some((home, note)) = &mut self.kept else { return };
         note.lost_writes = Some(what);
         if let Err(error) = in_place(|| home.write(note)) {
-            tracing::warn!(container = home.id(), error = %chain(&error), "cannot write down that the disk of a run has lost writes");
+            tracing::warn!(container = home.id(), error = %chain(&error), "cannot record that the disk of a run has lost writes");
         }
     }
 
-    /// How long the guest has stood still, as far as this daemon has seen.
+    /// Returns how long the guest has been paused, as far as this daemon has observed.
     pub(crate) fn stood(&self) -> Duration {
         self.still_since.map_or(Duration::ZERO, |since| since.elapsed())
     }
 
-    /// The container is gone.
+    /// Forgets the container, which is gone.
     pub(crate) fn forget(&mut self) {
         self.kept = None;
     }
@@ -257,10 +267,10 @@ impl Turn {
 pub(crate) struct Runs(Mutex<HashMap<RunId, Arc<Run>>>);
 
 impl Runs {
-    /// Puts in a new run, with its turn taken.
+    /// Inserts a new run, with its turn taken.
     pub(crate) fn reserve(&self, id: &RunId) -> Result<(Arc<Run>, OwnedMutexGuard<Turn>), EngineError> {
         let run = Arc::new(Run::new(id.clone()));
-        // Nobody else knows the run yet.
+        // No other task knows the run yet.
         let Ok(turn) = run.turn.clone().try_lock_owned() else { return Err(EngineError::Exists(id.clone())) };
         let mut runs = lock(&self.0);
         if runs.contains_key(id) {
@@ -282,7 +292,7 @@ impl Runs {
         lock(&self.0).values().cloned().collect()
     }
 
-    /// Takes out `run` itself, not a later one of that id.
+    /// Removes `run` itself, not a later one with the same ID.
     pub(crate) fn remove(&self, run: &Arc<Run>) {
         let mut runs = lock(&self.0);
         if runs.get(&run.id).is_some_and(|known| Arc::ptr_eq(known, run)) {
@@ -291,7 +301,7 @@ impl Runs {
     }
 }
 
-/// Locks `mutex`, also after somebody panicked with it: what it guards is only ever replaced whole.
+/// Locks `mutex`, even if it is poisoned: its content is only ever replaced as a whole.
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

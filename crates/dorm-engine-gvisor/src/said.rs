@@ -1,6 +1,6 @@
-//! What is written to the standard error of a container: by `runsc create`, by the agent, and by whoever is root inside and
-//! opens `/proc/1/fd/2`. It goes into a FIFO, of which the last is kept here, so that nothing grows on the host.
-//! Whoever writes much waits.
+//! The standard error of a container, written by `runsc create`, by the agent, and by root in the
+//! sandbox, who can open `/proc/1/fd/2`. It is a FIFO of which the last bytes are kept here, so
+//! that nothing grows on the host. Fast writers are throttled.
 
 use std::collections::VecDeque;
 use std::io;
@@ -17,13 +17,13 @@ use crate::run::lock;
 
 /// How many bytes are kept.
 const KEPT_BYTES: usize = 4 << 10;
-/// How many are read at once, and how long nothing is read after that: some MiB in a second at most.
+/// How many bytes are read at once, and the pause after each read: at most some MiB per second.
 const READ_BYTES: usize = 16 << 10;
 const PAUSE: Duration = Duration::from_millis(10);
-/// How many of the last lines are told.
+/// How many of the last lines are shown.
 const LINES: usize = 4;
 
-/// What was said last. It is taken in for as long as a clone lives.
+/// The most recent output. It is read as long as a clone of this exists.
 #[derive(Clone, Debug)]
 pub(crate) struct Said(Arc<Following>);
 
@@ -40,10 +40,10 @@ struct Ring {
 }
 
 impl Said {
-    /// Takes in what is said by the container in `home`. Must be called within the runtime.
+    /// Starts reading the output of the container in `home`. Must be called within the runtime.
     pub(crate) fn open(home: &Home) -> Result<Self, GvisorError> {
         let path = home.said();
-        // For both directions: it never ends, and writers never find nobody there.
+        // Opened for both directions, so that it never ends and writers always find a reader.
         let pipe = pipe::OpenOptions::new().read_write(true).open_receiver(&path);
         let pipe = pipe.map_err(|source| GvisorError::file("open", &path, source))?;
         let ring = Arc::new(Ring { pipe, kept: Mutex::default() });
@@ -51,9 +51,10 @@ impl Said {
         Ok(Self(Arc::new(Following { ring, task })))
     }
 
-    /// The last lines, in one.
+    /// Returns the last lines, joined into one.
     pub(crate) fn last_words(&self) -> String {
-        // What the runtime has not heard of yet, as much as a FIFO holds: whoever said it may be gone.
+        // Reads what the runtime has not reported yet, at most what a FIFO holds: the writer may be
+        // gone.
         let ring = &self.0.ring;
         for _ in 0..(64 << 10) / READ_BYTES {
             if !matches!(ring.take(|buffer| Ok(rustix::io::read(&ring.pipe, buffer)?)), Ok(READ_BYTES)) {
@@ -64,7 +65,7 @@ impl Said {
         let text = String::from_utf8_lossy(kept.make_contiguous());
         let lines: Vec<&str> = text.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
         match lines.is_empty() {
-            true => "it said nothing".to_owned(),
+            true => "its standard error is empty".to_owned(),
             false => legible(&lines[lines.len().saturating_sub(LINES)..].join("; ")),
         }
     }
@@ -77,7 +78,7 @@ impl Drop for Following {
 }
 
 impl Ring {
-    /// Keeps what `read` reads, and answers how many bytes that was.
+    /// Keeps the bytes from `read`, and returns how many they were.
     fn take(&self, read: impl FnOnce(&mut [u8]) -> io::Result<usize>) -> io::Result<usize> {
         let mut buffer = [0; READ_BYTES];
         let length = read(&mut buffer)?;
@@ -99,7 +100,7 @@ async fn follow(ring: Arc<Ring>) {
             Ok(_) => tokio::time::sleep(PAUSE).await,
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
             Err(error) => {
-                tracing::warn!(%error, "what a sandbox writes to its standard error is not taken in any more");
+                tracing::warn!(%error, "cannot read the standard error of a sandbox any more");
                 return;
             }
         }
@@ -125,7 +126,7 @@ mod tests {
     async fn the_last_lines_are_told_of_somebody_who_is_gone() {
         let (_directory, home) = home();
         let said = Said::open(&home).unwrap();
-        assert_eq!(said.last_words(), "it said nothing");
+        assert_eq!(said.last_words(), "its standard error is empty");
         let mut writer = fifo(&home.said()).unwrap();
         writer.write_all(b"one\ntwo\n\nthree\x1b[2J\nfour\nfive\n").unwrap();
         drop(writer);

@@ -1,13 +1,15 @@
-//! Directories of the host in a run's slots, before it begins or while it runs.
+//! Mounts directories of the host on a run's container slots, before the run starts or while it
+//! runs.
 //!
-//! `runsc` is told of one bind mount only, the directory with the container's slots, and takes it as a slave of the host's
-//! mount: what is mounted on a slot on the host appears in the file server of the sandbox, and so in the guest. Nothing
-//! of this is in a memory image but the slots themselves, which every container has.
+//! `runsc` gets only one bind mount, the directory with the container's slots, and mounts it as a
+//! slave of the host's mount: a directory that the host mounts on a slot appears in the sandbox's
+//! file server, and so in the guest. A memory image contains only the slots themselves, which every
+//! container has.
 //!
 //! ```text
 //! slots/           one shared mount for all containers
-//!   <container>/0 … 15  empty, and nobody may write to them; a mount on each that is in use
-//! stage            where a mount is made read-only before it is put on a slot
+//!   <container>/0 … 15  empty and not writable; each slot in use has a mount
+//! stage            where a mount is made read-only before it is moved to a slot
 //! points/          the mount point for images that were imported without it
 //! ```
 
@@ -34,19 +36,20 @@ use crate::notes::Home;
 use crate::root;
 use crate::run::lock;
 
-/// One mount is put on a slot at a time, since there is one place to make it.
+/// Only one mount is created at a time, since there is one place to prepare it.
 static STAGE: Mutex<()> = Mutex::new(());
 
-/// Makes what all containers share, beside their homes, or takes over what a daemon that was killed has left of it.
+/// Creates what all containers share, beside their homes, or adopts what an earlier daemon has
+/// left.
 pub(crate) fn prepare(containers: &Path, ids: GuestIds) -> Result<(), GvisorError> {
     let slots = directory(containers);
     root::make_directory(&slots, ids)?;
     root::unmount(&stage(&slots))?;
     let wrong = |operation, source: Errno| GvisorError::file(operation, &slots, io::Error::from(source));
-    if !root::is_mounted(&slots).map_err(|source| GvisorError::file("look at", &slots, source))? {
+    if !root::is_mounted(&slots).map_err(|source| GvisorError::file("read the metadata of", &slots, source))? {
         rustix::mount::mount_bind(&slots, &slots).map_err(|error| wrong("mount", error))?;
-        // A group of its own: what is mounted here concerns nobody but the sandboxes. Only now: it would cut off those
-        // that run.
+        // A peer group of its own, so that mounts here only propagate to sandboxes. Only when it is
+        // new: it would disconnect running sandboxes.
         rustix::mount::mount_change(&slots, MountPropagationFlags::PRIVATE).map_err(|error| wrong("share", error))?;
     }
     rustix::mount::mount_change(&slots, MountPropagationFlags::SHARED).map_err(|error| wrong("share", error))?;
@@ -59,20 +62,20 @@ pub(crate) fn prepare(containers: &Path, ids: GuestIds) -> Result<(), GvisorErro
     made.map_err(|source| GvisorError::file("create", point, source))
 }
 
-/// Lets go of what [`prepare`] has mounted, where there is no container that needs it.
+/// Unmounts what [`prepare`] has mounted, unless there are containers.
 pub(crate) fn release(containers: &Path) {
     let is_empty = fs::read_dir(containers).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty && let Err(error) = root::unmount(&directory(containers)) {
-        tracing::debug!(error = %crate::error::chain(&error), "the directory of slots stays mounted");
+        tracing::debug!(error = %crate::error::chain(&error), "cannot unmount the directory of container slots");
     }
 }
 
-/// What lies below an image that was imported without the mount point.
+/// Returns the lowest layer for an image that was imported without the mount point.
 pub(crate) fn points(containers: &Path) -> PathBuf {
     containers.with_file_name("points")
 }
 
-/// Whether an image has the mount point.
+/// Returns whether an image has the mount point.
 pub(crate) fn is_in(rootfs: &Path) -> bool {
     fs::symlink_metadata(rootfs.join(MOUNTS.trim_start_matches('/'))).is_ok_and(|found| found.is_dir())
 }
@@ -86,18 +89,18 @@ fn stage(slots: &Path) -> PathBuf {
 }
 
 impl Home {
-    /// Where its slots are on the host.
+    /// Returns the directory of its slots on the host.
     pub(crate) fn slots(&self) -> PathBuf {
         let containers = self.directory().parent().unwrap_or(self.directory());
         directory(containers).join(self.id())
     }
 }
 
-/// Makes the empty slots of a container.
+/// Creates the empty slots of a container.
 pub(crate) fn make(home: &Home) -> Result<(), GvisorError> {
     let slots = home.slots();
     let make = |path: &Path, mode| {
-        // The process may mask more than this.
+        // The umask may clear more than this.
         let made = fs::DirBuilder::new().mode(0o700).create(path);
         let made = made.and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)));
         made.map_err(|source| GvisorError::file("create", path, source))
@@ -106,7 +109,7 @@ pub(crate) fn make(home: &Home) -> Result<(), GvisorError> {
     (0..ATTACHMENTS_MAX).try_for_each(|slot| make(&slots.join(slot.to_string()), 0o555))
 }
 
-/// Removes the slots of a container with all that is mounted on them.
+/// Removes the slots of a container with everything mounted on them.
 pub(crate) fn remove(home: &Home) -> Result<(), GvisorError> {
     let slots = home.slots();
     for slot in 0..ATTACHMENTS_MAX {
@@ -115,14 +118,14 @@ pub(crate) fn remove(home: &Home) -> Result<(), GvisorError> {
     root::remove(&slots)
 }
 
-/// Makes the mounts of a container these and no others. What is in its place already stays untouched.
+/// Makes `mounts` the only mounts of a container. Mounts that are already in place are not touched.
 pub(crate) fn set(home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
     let slots = home.slots();
     if !slots.is_dir() {
         return match mounts.is_empty() {
             true => Ok(()),
-            // It was begun by a daemon that did not know of volumes.
-            false => Err(GvisorError::file("find the places for volumes in", slots, io::ErrorKind::NotFound)),
+            // The container was created by a daemon without support for volumes.
+            false => Err(GvisorError::file("find the container slots in", slots, io::ErrorKind::NotFound)),
         };
     }
     for slot in 0..ATTACHMENTS_MAX {
@@ -138,7 +141,7 @@ pub(crate) fn set(home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
 fn put(slot: &Path, mount: &Mount, slots: &Path) -> Result<(), GvisorError> {
     let source = open(mount)?;
     let wrong = |operation, path: &Path, error: Errno| GvisorError::file(operation, path, io::Error::from(error));
-    if is_there(slot, &source, mount.access).map_err(|error| wrong("look at", slot, error))? {
+    if is_there(slot, &source, mount.access).map_err(|error| wrong("read the metadata of", slot, error))? {
         return Ok(());
     }
     root::unmount(slot)?;
@@ -147,7 +150,7 @@ fn put(slot: &Path, mount: &Mount, slots: &Path) -> Result<(), GvisorError> {
     fs::create_dir_all(&stage).map_err(|source| GvisorError::file("create", &stage, source))?;
     // Left by a daemon that died here.
     root::unmount(&stage)?;
-    // Through the descriptor: by its path somebody inside could exchange it meanwhile.
+    // Through the descriptor, since a guest could replace what is at the path meanwhile.
     let opened = PathBuf::from(format!("/proc/self/fd/{}", source.as_raw_fd()));
     rustix::mount::mount_bind(&opened, &stage).map_err(|error| wrong("mount", &stage, error))?;
     let moved = || {
@@ -177,14 +180,15 @@ fn open(mount: &Mount) -> Result<OwnedFd, GvisorError> {
     opened.map_err(|error| GvisorError::file("open", path, io::Error::from(error)))
 }
 
-/// Whether what is wanted is on the slot.
+/// Returns whether the requested mount is on the slot.
 fn is_there(slot: &Path, source: &OwnedFd, access: Access) -> Result<bool, Errno> {
     let (found, wanted) = (rustix::fs::stat(slot)?, rustix::fs::fstat(source)?);
     let is_read_only = rustix::fs::statvfs(slot)?.f_flag.contains(StatVfsMountFlags::RDONLY);
     Ok((found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) && is_read_only == (access == Access::Read))
 }
 
-/// A file on one of the container's volumes that its sandbox has open although it is deleted, by its path on that volume.
+/// Returns a file on one of the container's volumes that its sandbox has open although it is
+/// deleted, by its path on that volume.
 pub(crate) async fn deleted(container: &Container) -> Result<Option<PathBuf>, GvisorError> {
     let (slots, pid) = (container.home.slots(), container.processes.sandbox.pid());
     blocking(move || {
@@ -195,8 +199,9 @@ pub(crate) async fn deleted(container: &Container) -> Result<Option<PathBuf>, Gv
             return Ok(None);
         }
         let directory = PathBuf::from(format!("/proc/{pid}/fd"));
-        let entries = fs::read_dir(&directory).map_err(|source| GvisorError::file("look at", &directory, source))?;
-        // One that is closed meanwhile is none.
+        let entries =
+            fs::read_dir(&directory).map_err(|source| GvisorError::file("read the metadata of", &directory, source))?;
+        // A file that is closed meanwhile does not count.
         Ok(entries.flatten().find_map(|entry| {
             let facts = fs::metadata(entry.path()).ok()?;
             let is_deleted = facts.is_file() && facts.nlink() == 0 && devices.contains(&facts.dev());
@@ -209,7 +214,7 @@ pub(crate) async fn deleted(container: &Container) -> Result<Option<PathBuf>, Gv
 }
 
 impl Host {
-    /// Makes the mounts of a container these and no others.
+    /// Makes `mounts` the only mounts of a container.
     pub(crate) async fn set_mounts(&self, home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
         let (home, mounts) = (home.clone(), mounts.to_vec());
         blocking(move || set(&home, &mounts)).await?;

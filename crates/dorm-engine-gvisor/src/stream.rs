@@ -1,7 +1,8 @@
-//! The byte stream to the agent: two FIFOs, opened for both directions each, so that neither side ever sees the end
-//! of it when the other goes away, and a restarted daemon opens them again by path.
+//! The byte stream to the agent: two FIFOs, each opened for both directions, so that neither side
+//! sees an end of file when the other goes away, and a restarted daemon can open them again by
+//! path.
 //!
-//! Bytes of an earlier stream may still be on their way: the protocol's resynchronisation skips them.
+//! Bytes of an earlier stream may still be in transit: the protocol's resynchronisation skips them.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -20,7 +21,7 @@ use tokio::sync::oneshot;
 use crate::error::GvisorError;
 use crate::notes::Home;
 
-/// Ends a [`FifoStream`] when it is dropped: the other side of the agent's stream is then seen to have closed.
+/// Ends a [`FifoStream`] when it is dropped: the stream then behaves as if the agent had closed it.
 #[derive(Debug)]
 pub(crate) struct Thread {
     _cut: oneshot::Sender<()>,
@@ -35,7 +36,7 @@ pub(crate) struct FifoStream {
     is_cut: bool,
 }
 
-/// Opens the stream of the container in `home`, having thrown away what the agent said to nobody.
+/// Opens the stream of the container in `home`, after discarding the agent's unread output.
 pub(crate) fn open(home: &Home) -> Result<(FifoStream, Thread), GvisorError> {
     let (output, input) = (home.output(), home.input());
     let from_agent = pipe::OpenOptions::new().read_write(true).open_receiver(&output);
@@ -47,7 +48,7 @@ pub(crate) fn open(home: &Home) -> Result<(FifoStream, Thread), GvisorError> {
     Ok((FifoStream { from_agent, to_agent, cut, is_cut: false }, Thread { _cut: sender }))
 }
 
-/// Opens one FIFO for both directions, to be handed to a sandbox.
+/// Opens one FIFO for both directions, to be passed to a sandbox.
 pub(crate) fn fifo(path: &Path) -> Result<fs::File, GvisorError> {
     let flags = libc::O_NONBLOCK | libc::O_CLOEXEC;
     let file = fs::OpenOptions::new().read(true).write(true).custom_flags(flags).open(path);
@@ -56,7 +57,8 @@ pub(crate) fn fifo(path: &Path) -> Result<fs::File, GvisorError> {
 
 fn drain(from_agent: &Receiver) -> io::Result<()> {
     let mut buffer = vec![0_u8; 64 << 10];
-    // An agent in the middle of a long output fills it up again as fast as we read: what is left is skipped later.
+    // An agent in the middle of a long output refills it as fast as it is read: the rest is skipped
+    // later.
     for _ in 0..64 {
         match from_agent.try_read(&mut buffer) {
             Ok(0) => return Ok(()),

@@ -1,10 +1,11 @@
-//! Warm containers: made ahead of time, frozen, one step from a run.
+//! The pool of warm containers, which are created ahead of time and frozen, one step from a run.
 //!
-//! Only an optimisation: with none there everything works, slower. They are made one at a time, while nobody waits
-//! for a container. A container fits one image; the images used last have some.
+//! It is only an optimisation: without warm containers everything works, but slower. They are
+//! created one at a time, while no run waits for a container. A container fits one image; there are
+//! some for each of the images used most.
 //!
-//! In a booted one the agent runs already and waits frozen for who it is to be: a start only lets it go on. An empty
-//! one can be filled from an image as well.
+//! In a booted one the agent already runs and waits, frozen, for its identity: a start only resumes
+//! it. An empty one can also be restored from a memory image.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,27 +24,27 @@ use crate::run::lock;
 
 /// How many images have warm containers at the same time.
 const IMAGES: usize = 2;
-/// How many uses of images are remembered, to tell which are used most.
+/// How many uses of images are remembered, to determine those used most.
 const REMEMBERED: usize = 16;
-/// How long nothing is tried after a failure.
+/// How long to wait after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
-/// The pool, and what is wanted in it.
+/// The pool, and the images it serves.
 #[derive(Debug)]
 pub(crate) struct WarmPool {
     of_each: usize,
     pool: Mutex<Pool>,
-    /// How many containers are being made for somebody who waits.
+    /// How many containers are being created for waiting runs.
     busy: AtomicUsize,
     wake: Arc<Notify>,
-    /// Held while a container is being made for the pool.
+    /// Held while a container is being created for the pool.
     filling: tokio::sync::Mutex<()>,
 }
 
-/// How far a warm container is.
+/// How far a warm container has progressed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// Nothing runs in it.
+    /// No process runs in it.
     Empty,
     /// Its agent has answered.
     Booted,
@@ -57,7 +58,7 @@ pub(crate) struct WarmContainer {
     pub(crate) progress: Progress,
 }
 
-/// What is kept of each image. Sandboxes without a network are rare.
+/// The containers that are kept for each image. Sandboxes without a network are rare.
 const KINDS: [(Reach, Progress); 3] =
     [(Reach::Networked, Progress::Booted), (Reach::Networked, Progress::Empty), (Reach::Alone, Progress::Empty)];
 
@@ -66,12 +67,12 @@ struct Pool {
     ready: Vec<WarmContainer>,
     /// The images for which containers are kept.
     wanted: VecDeque<(Digest, std::path::PathBuf)>,
-    /// What runs began with, the latest first.
+    /// The images of recent runs, the latest first.
     used: VecDeque<Digest>,
     is_closed: bool,
 }
 
-/// While it exists no warm container is begun.
+/// While it exists, no warm container is created.
 pub(crate) struct HoldBack<'a>(&'a WarmPool);
 
 impl Drop for HoldBack<'_> {
@@ -98,9 +99,10 @@ impl WarmPool {
         }
     }
 
-    /// A container that fits `order`, which is the caller's from now on; one of `progress` if there is any, else an empty one.
+    /// Takes a container that fits `order` out of the pool: one with `progress` if possible,
+    /// otherwise an empty one.
     pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<WarmContainer> {
-        // They are of the newest build.
+        // All warm containers use the newest build.
         if order.build.is_some() {
             return None;
         }
@@ -119,7 +121,8 @@ impl WarmPool {
         Some(taken)
     }
 
-    /// Keeps containers for `image` from now on, in place of the image for which that was asked longest ago.
+    /// Keeps containers for `image` from now on. It replaces the image for which that was requested
+    /// longest ago.
     pub(crate) fn want(&self, image: &Digest, rootfs: &std::path::Path) {
         let mut pool = lock(&self.pool);
         pool.wanted.retain(|(known, _)| known != image);
@@ -129,8 +132,9 @@ impl WarmPool {
         self.wake.notify_one();
     }
 
-    /// Notes that a run begins with `image`. One that is used more than what containers are kept for takes the place of the
-    /// least used of those; images that are used in turns do not drive each other out.
+    /// Records that a run starts with `image`. If that image is used more than one for which
+    /// containers are kept, it replaces the least used of those; images that are used alternately
+    /// do not displace each other.
     pub(crate) fn used(&self, image: &Digest, rootfs: &std::path::Path) {
         let mut pool = lock(&self.pool);
         pool.used.push_front(image.clone());
@@ -143,7 +147,7 @@ impl WarmPool {
         let least = (0..wanted.len()).min_by_key(|at| wanted.get(*at).map_or(0, |(known, _)| times(known)));
         let least = least.filter(|_| wanted.len() >= IMAGES);
         let before = least.and_then(|at| wanted.get(at)).map_or(0, |(known, _)| times(known));
-        // Of images that are used in turns one is always ahead of the others by one.
+        // Of images that are used alternately, one is always one use ahead of the others.
         if times(image) < before + 2 {
             return;
         }
@@ -160,16 +164,16 @@ impl WarmPool {
         HoldBack(self)
     }
 
-    /// How many containers are ready for `image`.
+    /// Returns how many containers are ready for `image`.
     pub(crate) fn count(&self, image: &Digest) -> usize {
         lock(&self.pool).ready.iter().filter(|warm| warm.note.image == image.as_str()).count()
     }
 
-    /// Takes down all containers; no more are made.
+    /// Closes the pool and returns all containers; no more are created.
     pub(crate) async fn close(&self) -> Vec<WarmContainer> {
         lock(&self.pool).is_closed = true;
         self.wake.notify_one();
-        // The one in the making is removed by its maker.
+        // A container that is being created is removed by its creator.
         let _filling = self.filling.lock().await;
         std::mem::take(&mut lock(&self.pool).ready)
     }
@@ -190,7 +194,7 @@ impl WarmPool {
                         layers: Vec::new(),
                         reach,
                         disk_bytes: resources.disk_bytes,
-                        // Whoever is at work goes first.
+                        // Other containers have precedence.
                         limits: Limits { precedence: Precedence::Last, ..Limits::for_guest(&resources) },
                         build: None,
                     };
@@ -201,7 +205,8 @@ impl WarmPool {
         None
     }
 
-    /// Containers of images for which none are kept any more, or that have been removed.
+    /// Removes and returns the containers of images for which none are kept any more, or that have
+    /// been deleted.
     fn unwanted(&self) -> Vec<WarmContainer> {
         let mut pool = lock(&self.pool);
         let Pool { ready, wanted, .. } = &mut *pool;
@@ -210,7 +215,7 @@ impl WarmPool {
         ready.extract_if(.., unwanted).collect()
     }
 
-    /// Puts a container in the pool; gives it back when the pool is closed.
+    /// Puts a container into the pool; returns it if the pool is closed.
     #[must_use]
     fn put(&self, warm: WarmContainer) -> Option<WarmContainer> {
         let mut pool = lock(&self.pool);
@@ -226,7 +231,7 @@ impl WarmPool {
     }
 }
 
-/// Keeps the pool full as long as the engine lives.
+/// Keeps the pool full as long as the engine exists.
 pub(crate) async fn keep_filled(engine: Weak<Shared>) {
     loop {
         let Some(shared) = engine.upgrade() else { return };
@@ -235,11 +240,11 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
         }
         for WarmContainer { container, .. } in in_place(|| shared.warm_pool.unwanted()) {
             if let Err(error) = shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %chain(&error), "a warm container was left behind; sweep will clear it");
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container; the next sweep removes it");
             }
         }
         let outcome = match shared.warm_pool.missing() {
-            // Its image may be removed meanwhile: then nobody misses it.
+            // Its image may be deleted meanwhile; then the container is not needed.
             Some((order, progress)) => {
                 let filled = fill_one(&shared, &order, progress).await;
                 if in_place(|| is_directory(&order.rootfs)) { filled } else { Ok(()) }
@@ -253,7 +258,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
             }
         };
         if let Err(error) = outcome {
-            tracing::warn!(error = %chain(&error), "no warm container could be made; runs begin slower");
+            tracing::warn!(error = %chain(&error), "cannot create a warm container; runs start more slowly");
             drop(shared);
             tokio::time::sleep(AFTER_FAILURE).await;
         }

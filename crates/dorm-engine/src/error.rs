@@ -1,4 +1,4 @@
-//! What can go wrong with an engine.
+//! Errors of engines.
 
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use thiserror::Error;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
-/// Why an engine could not do what it was asked to.
+/// Why an engine could not carry out a call.
 #[derive(Debug, Error)]
 pub enum EngineError {
     /// There is no such run on this host.
@@ -17,83 +17,84 @@ pub enum EngineError {
     /// A run of that id exists already.
     #[error("run {0} exists already")]
     Exists(RunId),
-    /// The run has ended: its process is gone, or it was never begun to its end.
+    /// The run has ended: its process is gone, or it was never started completely.
     #[error("cannot {operation} run {run}: it has ended")]
     Ended {
         /// The call.
         operation: &'static str,
-        /// Which run.
+        /// The run.
         run: RunId,
     },
-    /// The call does not fit what the run does now.
+    /// The run is in a condition that does not permit the call.
     #[error("cannot {operation} run {run}: it is {condition}")]
     Condition {
         /// The call.
         operation: &'static str,
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// What it does now.
+        /// Its condition.
         condition: &'static str,
     },
-    /// Nobody listens on that port inside.
-    #[error("nobody listens on port {port} in run {run}")]
+    /// Nothing listens on the port inside.
+    #[error("nothing listens on port {port} in run {run}")]
     Refused {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Which port.
+        /// The port.
         port: u16,
     },
-    /// The host has no room for it: disk, memory, addresses.
+    /// The host has too little room: disk, memory, addresses.
     #[error("cannot {operation} run {run}: no room on this host")]
     NoRoom {
         /// The call.
         operation: &'static str,
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// What the host said.
+        /// The error of the host.
         #[source]
         source: Source,
     },
-    /// The files in a memory image could not be read, or not be kept.
+    /// The files in a memory image could not be read, or could not be stored.
     #[error("cannot read the files out of the memory image in {image}")]
     Files {
-        /// Its directory.
+        /// The directory of the memory image.
         image: PathBuf,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Source,
     },
-    /// Anything else that failed.
+    /// Any other failure.
     #[error("cannot {operation} run {run}")]
     Failed {
         /// The call.
         operation: &'static str,
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// Why.
+        /// The cause.
         #[source]
         source: Source,
     },
-    /// The engine itself does not work on this host.
-    #[error("the {engine} engine does not work on this host: {hint}")]
+    /// The engine cannot be used on this host.
+    #[error("the {engine} engine cannot be used on this host: {hint}")]
     Unusable {
-        /// Which engine.
+        /// The name of the engine.
         engine: &'static str,
-        /// What to do.
+        /// What to do about it.
         hint: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Option<Source>,
     },
 }
 
 impl EngineError {
-    /// A failure of `operation` on `run` for the reason `source`.
+    /// Returns the error for a failure of `operation` on `run` because of `source`.
     pub fn failed(operation: &'static str, run: &RunId, source: impl Into<Source>) -> Self {
         Self::Failed { operation, run: run.clone(), source: source.into() }
     }
 
-    /// Whether it says that there is nothing left of the run that could go on. Any other error leaves that open.
+    /// Returns whether the error means that nothing of the run is left that could continue. Any
+    /// other error leaves that open.
     pub fn says_that_the_run_is_over(&self) -> bool {
         match self {
             Self::NoRun(_) | Self::Ended { .. } => true,
@@ -107,7 +108,7 @@ impl EngineError {
         }
     }
 
-    /// The error and its causes in one line.
+    /// Returns the error and its causes in one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();
         let mut cause = self.source();

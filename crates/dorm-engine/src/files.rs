@@ -1,70 +1,73 @@
-//! What a guest has changed in its root filesystem, as an engine reads it out of a memory image.
+//! A guest's changes to its root file system, as an engine reads them out of a memory image.
 
 use std::collections::BTreeMap;
 use std::io;
 
-/// One change to a root filesystem, compared with the root filesystem that the run began with.
+/// One change to a root file system, relative to the root file system that the run started with.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Entry {
-    /// Below the root: components separated by one slash each, none of them empty, `.` or `..`; empty for the root
-    /// itself. Any other bytes are allowed.
+    /// The path below the root: components separated by single slashes, none of them empty, `.` or
+    /// `..`; empty for the root itself. Any other bytes are allowed.
     pub path: Vec<u8>,
-    /// What is there now.
+    /// What is at the path now.
     pub kind: EntryKind,
-    /// Permissions, with set-user-id, set-group-id and sticky.
+    /// The permissions, including set-user-id, set-group-id and sticky bits.
     pub mode: u32,
-    /// Owner, as seen inside.
+    /// The owner, as seen inside.
     pub user: u32,
-    /// Group, as seen inside.
+    /// The group, as seen inside.
     pub group: u32,
-    /// When the content was last changed: seconds since 1970, and nanoseconds.
+    /// The time of the last change of the content: seconds since 1970, and nanoseconds.
     pub modified: (i64, u32),
     /// Extended attributes by their full names, such as `user.comment`.
     pub attributes: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What an [`Entry`] says is there.
+/// The kind of an [`Entry`].
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum EntryKind {
     /// A directory.
     Directory {
-        /// Nothing of what the root filesystem had at this path shows through.
+        /// Whether the directory hides everything that the root file system has at this path.
         replaces: bool,
     },
-    /// A file; its content comes with it.
+    /// A regular file; its content is passed along.
     File {
-        /// Its length, holes included.
+        /// Its length in bytes, holes included.
         bytes: u64,
     },
     /// A symbolic link.
     Symlink(Vec<u8>),
-    /// Another name of an entry that came before, under this path. Everything else of the entry is that one's.
+    /// Another name of an earlier entry, whose path this is. All other fields are those of that
+    /// entry.
     HardLink(Vec<u8>),
     /// A named pipe.
     Fifo,
-    /// Nothing: what the root filesystem had here is gone. Mode, owner and the like mean nothing.
+    /// A removed entry of the root file system. Mode, owner and the like have no meaning.
     Removed,
 }
 
-/// What could not be taken along.
+/// What could not be transferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
-    /// Sockets: whoever listened on them is gone.
+    /// Sockets: the programs that listened on them are gone.
     pub sockets: u64,
     /// Device nodes: each sandbox has its own.
     pub devices: u64,
 }
 
-/// The content of one file, piece by piece.
+/// The content of one file, as a sequence of pieces.
 pub trait Content {
-    /// The next piece that is not a hole: where it begins, and its bytes. Pieces come in order and do not overlap.
+    /// Returns the next piece that is not a hole: its offset and its bytes. Pieces come in order
+    /// and do not overlap.
     ///
     /// # Errors
-    /// When the image cannot be read, or is not what it should be.
+    ///
+    /// Fails if the image cannot be read, or is malformed.
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>>;
 }
 
-/// The content of whatever has none.
+/// The content of entries without content.
 #[derive(Clone, Copy, Debug)]
 pub struct NoContent;
 
@@ -74,11 +77,12 @@ impl Content for NoContent {
     }
 }
 
-/// Takes the changes. A directory comes before what is in it, and no path comes twice.
+/// Receives the changes. A directory comes before its entries, and no path comes twice.
 pub trait FileSink: Send {
-    /// Takes one.
+    /// Receives one change.
     ///
     /// # Errors
-    /// When it cannot be kept; then no more come.
+    ///
+    /// Fails if it cannot be stored; then no more follow.
     fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()>;
 }

@@ -1,8 +1,9 @@
-//! The port between Dormouse and whatever runs a sandbox.
+//! The port between Dormouse and the engines that run sandboxes.
 //!
-//! An engine carries out effects and reports facts; it never decides. It knows runs, not sandboxes: what a run's end
-//! means is decided by `dorm-lifecycle`. It knows nothing of HTTP, records, names or timeouts. What every engine must
-//! do is checked by `dorm-engine-conformance`.
+//! An engine carries out effects and reports facts; it makes no decisions. It knows runs, not
+//! sandboxes: `dorm-lifecycle` decides what the end of a run means. It knows nothing about HTTP,
+//! records, names or timeouts. The conformance suite in `dorm-engine-conformance` checks what every
+//! engine must do.
 //!
 //! ```text
 //! start ─┐                         ┌─► go_on (the same run continues)
@@ -30,245 +31,265 @@ pub use mounts::{MOUNTS, Mount};
 pub use network::{Lease, LeaseId, Network, NetworkError, Traffic};
 pub use stepped::SteppedEngine;
 
-/// A two-way byte stream.
+/// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 
-/// A [`Stream`] of any kind.
+/// A boxed [`Stream`].
 pub type BoxStream = Box<dyn Stream>;
 
-/// What an engine is and can do. Facts, shown to users as they are.
+/// What an engine is and can do. These are facts, shown to users unchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capabilities {
-    /// `gvisor`, `fake`, …
+    /// The name: `gvisor`, `fake`, …
     pub name: &'static str,
-    /// The exact build: a memory image is only good for the same one.
+    /// The exact build: a memory image can only be used by the build that wrote it.
     pub build: String,
-    /// Other builds, for whose memory images there are programs on this host. Nothing else begins with them.
+    /// Other builds installed on this host, whose memory images can be restored as well. They are
+    /// used for nothing else.
     pub also: Vec<String>,
-    /// The day on which that build was released, such as `2024-07-29`, where it is known.
+    /// The release date of the build, such as `2024-07-29`, if known.
     pub released: Option<String>,
-    /// The CPU features a memory image of this host depends on, as a digest of their names.
+    /// A digest of the names of the CPU features that a memory image of this host depends on.
     pub cpu: String,
-    /// Whether user code can be held back after a restore until the agent has done its work. `false` means there is
-    /// a window of some milliseconds.
+    /// Whether user code can be held back after a restore until the agent has done its work. If
+    /// `false`, user code may run for some milliseconds before that.
     pub holds_after_restore: bool,
 }
 
 impl Capabilities {
-    /// Whether memory images of `build` can be used.
+    /// Returns whether memory images of `build` can be restored.
     pub fn restores(&self, build: &str) -> bool {
         self.build == build || self.also.iter().any(|also| also == build)
     }
 }
 
-/// What a run needs from the host, whichever way it begins.
+/// What a run needs from the host, however it starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunSpec {
-    /// Which run; never used again.
+    /// The id of the run; never reused.
     pub run: RunId,
-    /// The digest of the root filesystem's image.
+    /// The digest of the image of the root file system.
     pub image: Digest,
-    /// The image's root filesystem: immutable, ownership already shifted for guests.
+    /// The image's root file system: immutable, with ownership already shifted to the ids of
+    /// guests.
     pub rootfs: PathBuf,
-    /// What lies on it, the topmost first.
+    /// The layers on top of it, the topmost first.
     pub layers: Vec<Layer>,
-    /// Its limits.
+    /// The resource limits.
     pub resources: Resources,
-    /// Where it may connect to.
+    /// The egress policy.
     pub egress: Egress,
-    /// Directories of the host that it sees from its beginning.
+    /// Directories of the host that are mounted in the run from its start.
     pub mounts: Vec<Mount>,
-    /// The build that is to run it: that of the memory image it begins with. None for the engine's own.
+    /// The build to run it with: the one that wrote the memory image it starts from. `None` for the
+    /// engine's own build.
     pub build: Option<String>,
 }
 
-/// Files that lie on a root filesystem, immutable like it and owned like it: a directory in the form of the upper layer
-/// of Linux's overlay file system (a character device 0/0 where something is gone, `trusted.overlay.opaque` on a
-/// directory that replaces one).
+/// Files on top of a root file system, immutable and with the same ownership: a directory in the
+/// format of the upper layer of Linux's overlay file system (a character device 0/0 for a removed
+/// file, `trusted.overlay.opaque` on a directory that replaces one).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Layer {
-    /// Which one: the same content has the same id.
+    /// The id: equal content has an equal id.
     pub id: CaptureId,
-    /// Where it is.
+    /// The directory.
     pub directory: PathBuf,
 }
 
-/// The files that [`Engine::capture`] wrote, relative to the directory it was given.
+/// The result of [`Engine::capture`], with paths relative to the directory it was given.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Captured {
-    /// Every file of the image, in no order. Each is durable once the pool has synced it.
+    /// Every file of the memory image, in any order. A file is durable once the storage has synced
+    /// it.
     pub files: Vec<CapturedFile>,
-    /// How long the guest stood still so far.
+    /// How long the guest has been paused so far.
     pub stopped: Duration,
-    /// The build that wrote it and alone can use it.
+    /// The build that wrote it; no other build can use it.
     pub build: String,
 }
 
-/// One file of an image that was just written.
+/// One file of a memory image that was just written.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CapturedFile {
-    /// Relative to the directory of the image.
+    /// The path, relative to the directory of the memory image.
     pub name: PathBuf,
-    /// How many bytes of it the engine wrote. A file of any other length is not what was captured.
+    /// The number of bytes that the engine wrote. A file of any other length is not what was
+    /// captured.
     pub bytes: u64,
 }
 
 /// A run that the engine found on the host.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FoundRun {
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// What it does.
+    /// Its condition.
     pub condition: RunCondition,
 }
 
-/// A run on this host that the engine of another data directory made, found by a note in this one.
+/// A run on this host that was made by the engine of another data directory, found by a note in
+/// this one.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ForeignRun {
-    /// Which run.
+    /// The run.
     pub run: RunId,
-    /// The id of that data directory.
+    /// The id of the other data directory.
     pub owner: String,
 }
 
-/// What one run uses now.
+/// The present resource usage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
-    /// CPU time used since the run began, in microseconds, on the host.
+    /// CPU time used on the host since the run started, in microseconds.
     pub cpu_micros: u64,
     /// Host memory in use, in bytes.
     pub memory_bytes: u64,
-    /// Host processes.
+    /// The number of host processes.
     pub processes: u64,
-    /// What of its disk is taken, in bytes; `None` where its disk has no size of its own.
+    /// The used part of its disk, in bytes; `None` if its disk has no size of its own.
     pub disk_bytes: Option<u64>,
-    /// Its traffic since the run began; `None` without a network of its own.
+    /// Its traffic since the run started; `None` without a network of its own.
     pub network: Option<Traffic>,
-    /// What it has read from its disk and written to it; `None` where that is not counted.
+    /// Its disk reads and writes; `None` if they are not counted.
     pub disk_io: Option<DiskIo>,
 }
 
-/// How a run uses its disk.
+/// The disk usage of a run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DiskIo {
-    /// Bytes read since the run began.
+    /// Bytes read since the run started.
     pub read_bytes: u64,
-    /// Bytes written since the run began, as far as the host counts what it writes back later.
+    /// Bytes written since the run started, as far as the host attributes delayed writes.
     pub written_bytes: u64,
-    /// Bytes that may be read a second.
+    /// The limit for reading, in bytes per second.
     pub read_limit: Option<u64>,
-    /// Bytes that may be written a second.
+    /// The limit for writing, in bytes per second.
     pub write_limit: Option<u64>,
-    /// Reads a second, and writes a second.
+    /// The limit for reads per second, and also for writes per second.
     pub operations_limit: Option<u64>,
 }
 
-/// A fact that nobody asked for.
+/// An event that an engine reports unasked.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Notice {
-    /// The run has ended without having been stopped: it crashed, was killed, or ran out of memory. It may be read late,
-    /// when the same run was begun again: [`Engine::condition`] says what is so now.
+    /// The run has ended unexpectedly: it crashed, was killed, or ran out of memory. The notice may
+    /// be read late, when the same run has been started again: [`Engine::condition`] returns the
+    /// present condition.
     Ended {
-        /// Which run.
+        /// The run.
         run: RunId,
-        /// What is known of the reason, one sentence.
+        /// The reason as far as known, in one sentence.
         reason: String,
     },
-    /// The run has passed its soft memory threshold and is paused: the greediest process in it must die now, by
-    /// [`Engine::relieve`].
+    /// The run has passed its soft memory limit and is paused: its OOM victim must be killed now,
+    /// with [`Engine::relieve`].
     MemoryHigh {
-        /// Which run.
+        /// The run.
         run: RunId,
     },
 }
 
-/// What runs sandboxes.
+/// The interface of an engine.
 ///
-/// Every method may be called again after a failure or a restart of the daemon; each says what a repetition does.
-/// Errors name the operation and the run. Dropping a future leaves nothing behind that [`Engine::stop`] or
-/// [`Engine::sweep`] does not clear away.
+/// Every method may be called again after a failure or a restart of the daemon; each describes the
+/// effect of a repeated call. Errors name the operation and the run. After a future is dropped,
+/// [`Engine::stop`] or [`Engine::sweep`] removes everything it left behind.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// What it is and can do.
+    /// Returns what the engine is and can do.
     fn capabilities(&self) -> &Capabilities;
 
-    /// Begins a run with a cold boot, or what cannot be told from one. When it returns, the agent inside answers.
-    /// Starting a run that exists is [`EngineError::Exists`].
+    /// Starts a run with a cold boot, or with an equivalent of it. When it returns, the agent
+    /// inside answers. Starting a run that exists fails with [`EngineError::Exists`].
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError>;
 
-    /// Begins a run from the memory image in `image`, which was written by [`Engine::capture`] of this engine and
-    /// has been verified by the caller. Only reads from it. When it returns, the agent answers; user code may
-    /// have run before that unless [`Capabilities::holds_after_restore`].
+    /// Starts a run from the memory image in `image`, which was written by [`Engine::capture`] of
+    /// this engine and has been verified by the caller. Only reads from it. When it returns, the
+    /// agent answers; user code may have run before that unless
+    /// [`Capabilities::holds_after_restore`] is set.
     async fn restore(&self, spec: &RunSpec, image: &std::path::Path) -> Result<(), EngineError>;
 
-    /// Pauses the run and writes its memory and changed files into the empty directory `into`. The source is kept,
-    /// paused, whether this succeeds or fails; only [`Engine::go_on`] lets it continue. Capturing a paused run is
-    /// allowed. The lengths in the answer are those of what was to be written, from the engine's own account where it
-    /// has one: the caller compares them with the files.
+    /// Pauses the run and writes its memory and changed files into the empty directory `into`. The
+    /// run is kept, paused, whether this succeeds or fails; only [`Engine::go_on`] lets it
+    /// continue. A paused run can be captured. The lengths in the result are those that should have
+    /// been written, from the engine's own account if it has one: the caller compares them with the
+    /// files.
     async fn capture(&self, run: &RunId, into: &std::path::Path) -> Result<Captured, EngineError>;
 
-    /// Reads out of the memory image in `image`, as for [`Engine::restore`], what the guest had changed in its root
-    /// filesystem, whatever build of the engine wrote it as far as that can be read, and gives it to `sink`. Nothing of
-    /// the guest runs. [`EngineError::Files`] when the image cannot be understood or the sink fails.
+    /// Reads the guest's changes to its root file system out of the memory image in `image`, as for
+    /// [`Engine::restore`], and passes them to `sink`. Works for images of any build of the engine,
+    /// as far as they can be read. No code of the guest runs. Fails with [`EngineError::Files`] if
+    /// the image cannot be understood or the sink fails.
     async fn read_files(&self, image: &std::path::Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError>;
 
-    /// Pauses the run and writes nothing; only [`Engine::go_on`] lets it continue. Pausing a paused run changes nothing.
+    /// Pauses the run and writes nothing; only [`Engine::go_on`] lets it continue. Pausing a paused
+    /// run has no effect.
     async fn pause(&self, run: &RunId) -> Result<(), EngineError>;
 
-    /// Makes a paused run use no CPU at all. Parking a parked run changes nothing.
+    /// Makes a paused run use no CPU at all. Parking a parked run has no effect.
     async fn park(&self, run: &RunId) -> Result<(), EngineError>;
 
-    /// Lets a paused or parked run continue exactly where it stood. On a running one it changes nothing.
+    /// Lets a paused or parked run continue exactly where it stopped. On a running run it has no
+    /// effect.
     async fn go_on(&self, run: &RunId) -> Result<(), EngineError>;
 
-    /// Ends the run and gives back all that it held: processes, mounts, groups, namespaces, files. Stopping a run
-    /// that is not there is a success.
+    /// Ends the run and releases all its resources: processes, mounts, control groups, namespaces,
+    /// files. Stopping a run that does not exist is a success.
     async fn stop(&self, run: &RunId) -> Result<(), EngineError>;
 
-    /// A fresh stream to the agent inside (`dorm-agent-proto`). There is one at a time: a new one ends the one before.
+    /// Returns a new stream to the agent inside (`dorm-agent-proto`). There is one stream at a
+    /// time: a new one ends the previous one.
     async fn agent(&self, run: &RunId) -> Result<BoxStream, EngineError>;
 
-    /// Connects to a TCP port inside. [`EngineError::Refused`] when nobody listens there.
+    /// Connects to a TCP port inside. Fails with [`EngineError::Refused`] if nothing listens on it.
     async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError>;
 
-    /// What the run uses.
+    /// Returns the present resource usage of the run.
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError>;
 
-    /// Makes the directories of the host that the run sees these and no others. What it has open of one that goes, it
-    /// keeps until it closes it. [`EngineError::Failed`] for a directory that is not there: then the others may have
-    /// changed. May be called in any condition of the run.
+    /// Mounts these directories of the host in the run, and no others. Files that the run has open
+    /// in a directory that is unmounted stay open until it closes them. Fails with
+    /// [`EngineError::Failed`] if a directory does not exist: then the other mounts may have
+    /// changed. Can be called in any condition of the run.
     async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError>;
 
-    /// The answer to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as the agent knows it, and lets the run
-    /// continue. Without a victim only its agent continues, so that it can be asked for one, until a victim is named,
-    /// the run is captured, or 10 s have passed. A run that stands still for anything else than its memory stays so.
+    /// Responds to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as known to the
+    /// agent, and lets the run continue. Without a victim only the agent continues, so that it can
+    /// be asked for one, until a victim is named, the run is captured, or 10 s have passed. A run
+    /// that is paused for any other reason than its memory stays paused.
     async fn relieve(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError>;
 
-    /// What runs on this host, also from before a restart of the daemon. Found runs can be used like any other.
+    /// Returns the runs on this host, including those from before a restart of the daemon. They can
+    /// be used like any other run.
     async fn inventory(&self) -> Result<Vec<FoundRun>, EngineError>;
 
-    /// What one run does, as [`Engine::inventory`] says it; `None` of a run that the engine does not know.
+    /// Returns the condition of one run, as in [`Engine::inventory`]; `None` for a run that the
+    /// engine does not know.
     async fn condition(&self, run: &RunId) -> Result<Option<RunCondition>, EngineError>;
 
-    /// The living runs that notes in this engine's directory name and that belong to another data directory, of which this
-    /// one is a copy. They can neither be used nor ended through this engine. An engine that writes no notes knows none.
+    /// Returns the live runs that are named by notes in this engine's directory but belong to
+    /// another data directory, of which this one is a copy. They can neither be used nor ended
+    /// through this engine. An engine that writes no notes returns none.
     async fn foreign_runs(&self) -> Result<Vec<ForeignRun>, EngineError> {
         Ok(Vec::new())
     }
 
-    /// Clears away what is left of runs that are not in `known` and which this engine's own notes say it made.
-    /// Answers a line for each thing cleared away.
+    /// Removes what is left of runs that are not in `known` and that were made by this engine,
+    /// according to its own notes. Returns one line for everything that was removed.
     async fn sweep(&self, known: &[RunId]) -> Result<Vec<String>, EngineError>;
 
-    /// The notices from now on. There is one receiver: a second call takes over from the first.
+    /// Returns the receiver of notices from now on. There is one receiver: a second call replaces
+    /// the first.
     fn notices(&self) -> mpsc::Receiver<Notice>;
 
-    /// Prepares what makes the next [`Engine::start`] of this image fast (a booted template, warm containers). Does
-    /// nothing that `start` depends on.
+    /// Prepares what makes the next [`Engine::start`] of this image fast (a booted template, warm
+    /// containers). `start` does not depend on it.
     async fn prepare(&self, image: &Digest, rootfs: &std::path::Path) -> Result<(), EngineError>;
 
-    /// Lets go of everything that is not a run: warm containers, helpers. Runs continue. Called at a clean stop.
+    /// Releases everything that is not a run: warm containers, helpers. Runs continue. Called at a
+    /// clean stop.
     async fn close(&self);
 }

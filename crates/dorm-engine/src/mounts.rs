@@ -1,22 +1,22 @@
-//! Directories of the host that a run sees: how volumes get into a guest.
+//! Directories of the host that are mounted in a run: the way volumes get into a guest.
 
 use std::path::PathBuf;
 
 use dorm_lifecycle::{Access, SubPath};
 
-/// Where in a guest every engine puts [`Mount`]s: a directory with one directory for each slot, named by its number. The
-/// agent makes them appear where they are wanted.
+/// The directory in a guest in which every engine puts [`Mount`]s, with one directory per container
+/// slot, named by its number. The agent makes them appear at their mount points.
 pub const MOUNTS: &str = "/.dorm-volumes";
 
-/// A directory of the host in one of the slots of a run.
+/// A directory of the host in one of the container slots of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Mount {
-    /// Which slot, below [`dorm_lifecycle::ATTACHMENTS_MAX`].
+    /// The container slot, below [`dorm_lifecycle::ATTACHMENTS_MAX`].
     pub slot: u8,
-    /// The top of what may be seen.
+    /// The topmost directory that may be visible.
     pub top: PathBuf,
-    /// Which part of it; never followed out of `top`.
+    /// The part of it to mount; never followed out of `top`.
     pub part: SubPath,
-    /// What may be done with it: the host sees to it, whatever the guest believes.
+    /// The permitted access, which the host enforces regardless of the guest.
     pub access: Access,
 }

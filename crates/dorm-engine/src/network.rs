@@ -9,18 +9,18 @@ use thiserror::Error;
 
 use crate::BoxStream;
 
-/// Names one lease on this host: a small number, used again after its release.
+/// The id of a lease on this host: a small number, reused after the lease is released.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct LeaseId(pub u16);
 
 /// One pair of network namespaces: the sandbox's own, and its gateway's.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Lease {
-    /// Its name on this host.
+    /// Its id on this host.
     pub id: LeaseId,
     /// The namespace the engine starts the sandbox in, such as `/run/netns/dorm-…`.
     pub namespace: PathBuf,
-    /// The interface in it, with `address/prefix` and a route to `gateway`.
+    /// The interface in the namespace, with `address/prefix` and a route to `gateway`.
     pub interface: String,
     /// Its hardware address.
     pub mac: [u8; 6],
@@ -32,59 +32,61 @@ pub struct Lease {
     pub gateway: Ipv4Addr,
 }
 
-/// Why the host's network could not do what it was asked to.
+/// Why an operation on the host's network failed.
 #[derive(Debug, Error)]
 pub enum NetworkError {
-    /// Nobody listens there.
-    #[error("nobody listens on port {0}")]
+    /// Nothing listens on the port.
+    #[error("nothing listens on port {0}")]
     Refused(u16),
-    /// No lease of that number exists.
+    /// There is no lease with this id.
     #[error("there is no network lease {}", .0.0)]
     NoLease(LeaseId),
-    /// Every number is taken.
-    #[error("all {0} network leases of this host are taken: terminate or suspend sandboxes first")]
+    /// All ids are in use.
+    #[error("all {0} network leases of this host are in use: terminate or suspend sandboxes first")]
     Exhausted(usize),
-    /// Anything else; the text names what was done.
-    #[error("network: {operation}")]
+    /// Any other failure; the text names the operation.
+    #[error("cannot {operation}")]
     Failed {
-        /// What was done, with its operand.
+        /// The operation, with its operand.
         operation: String,
-        /// Why it failed.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
-/// What a lease has sent and received, and how fast it may.
+/// The traffic of a lease, and its limit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Traffic {
-    /// Bytes that the sandbox has sent to hosts outside, since the lease was made.
+    /// Bytes that the sandbox has sent to hosts outside since the lease was made.
     pub sent_bytes: u64,
-    /// Bytes that it has received from there.
+    /// Bytes that it has received from hosts outside.
     pub received_bytes: u64,
-    /// The limit in bytes a second for each direction, if there is one.
+    /// The limit for each direction, in bytes per second, if there is one.
     pub limit_bytes_per_second: Option<u64>,
 }
 
-/// Gives runs their network. No sandbox reaches the host's own services or another sandbox through it.
+/// Provides runs with a network. Through it, no sandbox reaches the host's own services or another
+/// sandbox.
 #[async_trait]
 pub trait Network: Send + Sync + 'static {
-    /// A new pair of namespaces in which nothing may leave until [`Network::allow`].
+    /// Creates a pair of namespaces from which nothing can leave until [`Network::allow`].
     async fn lease(&self) -> Result<Lease, NetworkError>;
 
-    /// Sets where traffic of the lease may go, at once, replacing what was allowed before. `Egress::None` stops
-    /// everything.
+    /// Sets the egress policy of the lease at once, replacing the previous one. `Egress::None`
+    /// stops all traffic.
     async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError>;
 
     /// Connects to a TCP port of the sandbox, from its gateway.
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError>;
 
-    /// Counts what the lease has sent and received.
+    /// Returns the traffic of the lease.
     async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError>;
 
-    /// Gives a lease back: namespaces, links and rules go. Releasing one that is not there is a success.
+    /// Releases a lease: namespaces, links and rules are removed. Releasing one that does not exist
+    /// is a success.
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError>;
 
-    /// The leases that exist on this host, also from before a restart of the daemon.
+    /// Returns the leases on this host, including those from before a restart of the daemon.
     async fn leases(&self) -> Result<Vec<Lease>, NetworkError>;
 }

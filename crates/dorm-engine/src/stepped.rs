@@ -1,4 +1,4 @@
-//! An engine that asks at a step before and after each call that changes the host.
+//! An engine that stops at a step before and after each call that changes the host.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use crate::{
     RunSpec, Usage,
 };
 
-/// Another engine, with steps around its calls. Looking has none.
+/// Another engine, with steps around its calls. Read-only calls have none.
 pub struct SteppedEngine {
     inner: Arc<dyn Engine>,
     steps: AnySteps,
 }
 
 impl SteppedEngine {
-    /// `inner`, with `steps`.
+    /// Returns `inner` with `steps`.
     pub fn new(inner: Arc<dyn Engine>, steps: AnySteps) -> Self {
         Self { inner, steps }
     }
@@ -43,7 +43,7 @@ impl SteppedEngine {
         match self.steps.reach(step) {
             Ok(()) => Ok(()),
             Err(_) if !self.steps.alive() => std::future::pending().await,
-            Err(stopped) => Err(EngineError::failed("go on past a step with", run, stopped)),
+            Err(stopped) => Err(EngineError::failed("continue past a step of", run, stopped)),
         }
     }
 

@@ -1,15 +1,15 @@
-//! Operations that are at work while a sandbox keeps its state: a running sandbox goes on running, a suspended one stays
-//! suspended.
+//! Operations in the background, during which a sandbox keeps its state: a running sandbox keeps
+//! running, a suspended one stays suspended.
 //!
 //! ```text
-//! running   ─► running (attach)         ─► running, with the other volumes, or with those it had
+//! running   ─► running (attach)         ─► running, with the new volumes or the previous ones
 //! running   ─► running (prepare rewind) ─► suspending (rewind), or running
 //! suspended ─► suspended (attach, snapshot, prepare rewind) ─► suspended, or resuming (rewind)
 //! ```
 //!
-//! A sandbox has one operation at a time, so every command that begins another waits for the one in the background, and the
-//! time limits of a running sandbox wait for it too. Until it is done nothing of the sandbox has changed: giving it up
-//! means forgetting it.
+//! A sandbox has one operation at a time, so every command that begins another waits for the one in
+//! the background, and so do the time limits of a running sandbox. Until the operation is done,
+//! nothing about the sandbox has changed: abandoning the operation means forgetting it.
 
 use crate::ids::{OperationId, SnapshotId};
 use crate::rewind::Rewind;
@@ -17,12 +17,12 @@ use crate::sandbox::State;
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
-/// An operation at work while the sandbox keeps its state.
+/// An operation in progress while the sandbox keeps its state.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Background {
     /// The operation.
     pub operation: OperationId,
-    /// When it is given up.
+    /// When it is abandoned.
     pub deadline: Timestamp,
     /// What it does.
     pub work: BackgroundWork,
@@ -33,17 +33,17 @@ pub struct Background {
 pub enum BackgroundWork {
     /// Changes the attached volumes.
     Attach {
-        /// All attachments the sandbox has once this is done; its spec has those from before.
+        /// All attachments of the sandbox after the operation; its spec has the previous ones.
         after: Vec<Attachment>,
     },
-    /// Makes the sandbox's own copy of the saved state that it is taken back to.
+    /// Copies the saved state that the sandbox is rewound to.
     PrepareRewind(Rewind),
-    /// Makes a snapshot from the sleep image. Only a suspended sandbox has this.
+    /// Makes a snapshot from the sleep image. Only for a suspended sandbox.
     Snapshot(SnapshotId),
 }
 
 impl State {
-    /// The background operation at work in it.
+    /// Returns the background operation in progress.
     pub fn background(&self) -> Option<&Background> {
         match self {
             Self::Running { background, .. } | Self::Suspended { background, .. } => background.as_deref(),
@@ -56,7 +56,8 @@ impl State {
         }
     }
 
-    /// The same state with this background operation; a state that can have none stays as it is.
+    /// Returns the same state with this background operation; a state that cannot have one is
+    /// unchanged.
     pub(crate) fn with_background(&self, now: Option<Background>) -> Self {
         let mut state = self.clone();
         match &mut state {

@@ -1,7 +1,8 @@
-//! Snapshots that a sandbox's policy takes: when the next is due, and which of those taken before go again.
+//! Snapshots taken automatically by a sandbox's policy: when the next one is due, and which earlier
+//! ones are deleted.
 //!
-//! The ladder goes by intervals that are counted from the epoch, not from a snapshot: what it keeps of an interval that is
-//! over is settled then, whenever and however often it is asked.
+//! The retention policy uses intervals that are counted from the epoch, not from a snapshot: what
+//! it keeps of a past interval does not depend on when or how often it is evaluated.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -14,29 +15,30 @@ use crate::sandbox::{Sandbox, SnapshotKind, State};
 use crate::spec::SpecError;
 use crate::time::Timestamp;
 
-/// The shortest interval between two.
+/// The shortest interval between two snapshots.
 const LEAST: Duration = Duration::from_secs(10);
-/// The longest.
+/// The longest interval between two snapshots.
 const MOST: Duration = Duration::from_secs(365 * 86_400);
-/// How many may be kept by one step, and how many steps a ladder may have.
+/// The maximum count of one rule, and the maximum number of rules.
 const COUNT_MAX: u32 = 1000;
 const RUNGS_MAX: usize = 8;
 
-/// Snapshots that are taken by themselves while a sandbox runs and is used.
+/// The policy for snapshots that are taken automatically while a sandbox runs and is used.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Checkpoints {
-    /// How often. 10 s to 365 days.
+    /// The interval. 10 s to 365 days.
     pub every: Duration,
-    /// What they hold.
+    /// The kind of the snapshots.
     pub kind: SnapshotKind,
     /// Which of them are kept.
     pub keep: Ladder,
 }
 
 impl Checkpoints {
-    /// Refuses an interval out of its range.
+    /// Rejects an interval that is out of range.
     ///
     /// # Errors
+    ///
     /// [`SpecError::Resource`].
     pub fn check(&self) -> Result<(), SpecError> {
         if (LEAST..=MOST).contains(&self.every) {
@@ -47,67 +49,69 @@ impl Checkpoints {
     }
 }
 
-/// What is known of the snapshots that a sandbox's policy has taken.
+/// What is known about the snapshots that a sandbox's policy has taken.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
-    /// When the last one was begun, whatever became of it.
+    /// When the last attempt started, whatever its result.
     pub tried: Option<Timestamp>,
-    /// When the last one was begun that is complete, as far as is known what has happened since.
+    /// When the last attempt that completed started, as far as is known what has happened since.
     pub complete: Option<Timestamp>,
 }
 
 impl Sandbox {
-    /// When its policy takes the next snapshot of it: an interval after the last one, else after its run began. One that
-    /// does not run, or has no policy, has no such moment.
+    /// Returns when the policy takes the next snapshot: one interval after the last attempt, or
+    /// else after the run started. `None` if the sandbox is not running or has no policy.
     pub fn checkpoint_due(&self, taken: Taken, now: Timestamp) -> Option<Timestamp> {
         let State::Running { since, .. } = &self.state else { return None };
-        // One from the future is one from before the clock was set back.
+        // An attempt in the future was made before the clock was set back.
         let tried = taken.tried.filter(|tried| *tried <= now);
         Some(tried.unwrap_or(*since).after(self.spec.checkpoints.as_ref()?.every))
     }
 }
 
 impl Taken {
-    /// Whether a sandbox that was last used at `last_active` may hold anything that the last of them does not.
+    /// Returns whether a sandbox that was last used at `last_active` may have changed since the
+    /// last complete snapshot.
     pub fn is_behind(self, last_active: Timestamp) -> bool {
         self.complete.is_none_or(|complete| last_active >= complete)
     }
 }
 
-/// One step of a ladder: the newest snapshot of each of the last `count` intervals.
+/// One rule of a retention policy: keep the newest snapshot of each of the last `count` intervals.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Rung {
-    /// How many intervals.
+    /// The number of intervals.
     pub count: u32,
-    /// How long each is.
+    /// The length of each interval.
     pub length: Duration,
 }
 
-/// Which snapshots are kept: the newest ones, and of older times ever fewer. Written as `3,24x1h,7x1d`: the newest three,
-/// one of each of the last 24 hours, one of each of the last 7 days.
+/// A retention policy: it keeps the newest snapshots, and fewer the older they are. Written as
+/// `3,24x1h,7x1d`: the newest three, one for each of the last 24 hours, one for each of the last 7
+/// days.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Ladder {
     newest: u32,
     rungs: Vec<Rung>,
 }
 
-/// Why a text is not a ladder.
+/// Why a text is not a valid retention policy.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum LadderError {
-    /// A part that is neither a count nor a step.
-    #[error("'{0}' is neither a count, such as 3, nor a step, such as 24x1h (with s, m, h or d)")]
+    /// A part is neither a count nor a rule.
+    #[error("'{0}' is neither a count, such as 3, nor a rule, such as 24x1h (units s, m, h, d)")]
     Part(String),
-    /// A count out of its range.
-    #[error("'{0}' keeps too few or too many: each count must be between 1 and {COUNT_MAX}")]
+    /// A count is out of range.
+    #[error("the count in '{0}' is out of range: it must be between 1 and {COUNT_MAX}")]
     Count(String),
-    /// A length out of its range.
-    #[error("'{0}' has too short or too long an interval: it must be between 10s and 365d")]
+    /// An interval is out of range.
+    #[error("the interval in '{0}' is out of range: it must be between 10s and 365d")]
     Length(String),
-    /// How many are kept whatever their time is said twice.
-    #[error("'{0}' says a second time how many of the newest are kept")]
+    /// The number of newest snapshots is given twice.
+    #[error("'{0}' gives the number of newest snapshots a second time")]
     Twice(String),
-    /// Too many steps.
-    #[error("there are {0} steps: there can be {RUNGS_MAX}")]
+    /// There are too many rules.
+    #[error("{0} rules are too many: the maximum is {RUNGS_MAX}")]
     Steps(usize),
 }
 
@@ -119,13 +123,13 @@ impl Default for Ladder {
 }
 
 impl Ladder {
-    /// The most snapshots it keeps.
+    /// Returns the maximum number of snapshots that it keeps.
     pub fn total(&self) -> usize {
         let counts = self.rungs.iter().map(|rung| rung.count).chain([self.newest]);
         counts.map(|count| count as usize).sum()
     }
 
-    /// Which of `taken` go at `now`. The newest never does.
+    /// Returns which of `taken` are deleted at `now`. The newest is always kept.
     pub fn spent<K: Ord + Clone>(&self, taken: &[(Timestamp, K)], now: Timestamp) -> Vec<K> {
         let mut order: Vec<_> = taken.iter().collect();
         order.sort_by(|a, b| b.cmp(a));

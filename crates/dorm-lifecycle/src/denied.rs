@@ -1,29 +1,29 @@
-//! Why a command is refused. Each edge maps these once to its own codes.
+//! The reasons for which a command is refused. Each API maps them to its own codes, in one place.
 
 use thiserror::Error;
 
 use crate::sandbox::Cause;
 
-/// A refusal: nothing was changed.
+/// A refusal. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Denied {
-    /// It is over; an id is never revived.
+    /// The sandbox is terminated, which is final: an id is never reused.
     #[error("the sandbox is terminated ({0})")]
     Terminated(Cause),
-    /// It is ephemeral, or was created as not suspendable.
-    #[error("the sandbox has no name, so it cannot be suspended")]
+    /// The sandbox is ephemeral, or was created as not suspendable.
+    #[error("the sandbox cannot be suspended: it has no name, or was created as not suspendable")]
     NotSuspendable,
-    /// So many hold it already.
-    #[error("{0} hold the sandbox awake already")]
+    /// The sandbox has the largest permitted number of holds.
+    #[error("the sandbox already has {0} holds, the maximum")]
     TooManyHolds(usize),
 }
 
 impl Denied {
-    /// What the caller can do next.
+    /// Returns what the caller can do next.
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::Terminated(_) => "create a new sandbox, from one of its snapshots if there is one",
-            Self::TooManyHolds(_) => "release a hold, or wait until one has ended",
+            Self::TooManyHolds(_) => "release a hold, or wait until one expires",
             Self::NotSuspendable => "create the sandbox with a name, or take a snapshot of it",
         }
     }

@@ -1,31 +1,34 @@
-//! Where a sandbox may connect to: nowhere, the public internet, or a list of networks and host names.
+//! Egress policy: where a sandbox can connect to: nowhere, the public internet, or a list of
+//! networks and host names.
 
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// The longest host name that DNS can ask for, without the dot at its end.
+/// The longest host name in DNS, without the trailing dot.
 const NAME_MAX: usize = 253;
 const LABEL_MAX: usize = 63;
 
-/// Where a sandbox may connect to.
+/// The egress policy of a sandbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Egress {
-    /// The internet, never private or link-local addresses, and every name resolves. The default.
+    /// The internet without private and link-local addresses; every name resolves. The default.
     #[default]
     Public,
-    /// Nothing: there is no network.
+    /// No network.
     None,
-    /// Only these, each an [`EgressRule`]: IPv4 networks in CIDR notation and host names. No other name resolves.
+    /// Only these entries, each an [`EgressRule`]: IPv4 networks in CIDR notation and host names.
+    /// No other name resolves.
     Allow(Vec<String>),
 }
 
 impl Egress {
-    /// Refuses an entry of the list that is no [`EgressRule`].
+    /// Rejects a list with an entry that is not an [`EgressRule`].
     ///
     /// # Errors
-    /// Names the first one.
+    ///
+    /// Names the first such entry.
     pub fn check(&self) -> Result<(), EgressRuleError> {
         match self {
             Self::Public | Self::None => Ok(()),
@@ -41,17 +44,17 @@ pub enum EgressRule {
     Network {
         /// An address in it.
         address: Ipv4Addr,
-        /// The length of its prefix.
+        /// The length of the prefix, in bits.
         prefix: u8,
     },
-    /// The public addresses that a host name leads to.
+    /// The public addresses that a host name resolves to.
     Host(HostPattern),
 }
 
 /// An entry of an egress list is neither a network nor a host name.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error(
-    "'{0}' is no entry for an egress list: give an IPv4 network, such as 198.51.100.0/24, or a host name, such as example.com or *.example.com"
+    "'{0}' is not a valid egress entry: give an IPv4 network, such as 198.51.100.0/24, or a host name, such as example.com or *.example.com"
 )]
 pub struct EgressRuleError(pub String);
 
@@ -70,17 +73,18 @@ fn network(text: &str) -> Option<EgressRule> {
     Some(EgressRule::Network { address: address.parse().ok()?, prefix })
 }
 
-/// Host names that an egress list permits: `example.com` is that name alone, `*.example.com` every name below it but
-/// not itself, and `*` every name. A name of a single label ends with a dot, such as `intranet.`, so that a mistyped
-/// word is not taken for a name. Names beyond ASCII are written as DNS has them (`xn--…`).
+/// A pattern for host names: `example.com` is that name only, `*.example.com` every name below it
+/// but not the name itself, and `*` every name. A name of a single label ends with a dot, such as
+/// `intranet.`, so that a mistyped word is not accepted as a name. Names beyond ASCII are written
+/// as in DNS (`xn--…`).
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct HostPattern {
-    /// In lower case, as written.
+    /// The labels in lower case, in the order as written.
     labels: Vec<String>,
     span: Span,
 }
 
-/// Which names a pattern means.
+/// The names that a pattern covers.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 enum Span {
     /// The name itself.
@@ -104,7 +108,8 @@ impl HostPattern {
         (legal && !is_number && !is_word).then_some(Self { labels, span })
     }
 
-    /// Whether this permits the name with these labels, the first being the host's. Letters of either case are equal.
+    /// Returns whether the pattern permits the name with these labels, the first being the host's.
+    /// Case is ignored.
     pub fn permits<'a>(&self, name: impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator) -> bool {
         let fits = match self.span {
             Span::Exact => name.len() == self.labels.len(),

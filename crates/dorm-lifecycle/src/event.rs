@@ -1,25 +1,25 @@
-//! What is recorded of a sandbox's life.
+//! Events: the records of what happened to a sandbox.
 
-/// Who caused a change.
+/// The initiator of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Actor {
     /// A caller of an API.
     User,
-    /// A deadline that passed.
+    /// A passed deadline.
     Timer,
-    /// Traffic that woke it.
+    /// Traffic that woke the sandbox.
     Traffic,
-    /// The host: a run that ended by itself, memory that ran short.
+    /// The host: a run that ended unexpectedly, or memory pressure.
     Host,
-    /// The daemon, at its start.
+    /// The daemon, at startup.
     Recovery,
 }
 
 impl Actor {
-    /// Every actor.
+    /// Every initiator.
     pub const ALL: [Self; 5] = [Self::User, Self::Timer, Self::Traffic, Self::Host, Self::Recovery];
 
-    /// Its word in records and answers.
+    /// Returns the word for it in records and answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::User => "user",
@@ -33,7 +33,7 @@ impl Actor {
 
 macro_rules! kinds {
     ($($(#[$doc:meta])* $name:ident = $word:literal,)*) => {
-        /// What happened.
+        /// The kind of an event.
         #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
         pub enum EventKind {
             $($(#[$doc])* $name,)*
@@ -43,7 +43,7 @@ macro_rules! kinds {
             /// Every kind.
             pub const ALL: &'static [Self] = &[$(Self::$name,)*];
 
-            /// Its word in records and answers.
+            /// Returns the word for it in records and answers.
             pub const fn as_str(self) -> &'static str {
                 match self {
                     $(Self::$name => $word,)*
@@ -54,81 +54,81 @@ macro_rules! kinds {
 }
 
 kinds! {
-    /// It was asked for, and its record exists.
+    /// The sandbox was requested, and its record exists.
     Created = "created",
-    /// Its first run began.
+    /// Its first run started.
     Started = "started",
-    /// Its first run could not begin.
+    /// Its first run could not be started.
     StartFailed = "start_failed",
     /// It is being suspended.
     Suspending = "suspending",
-    /// Its memory and files are on disk, checked.
+    /// Its memory and files are on disk and verified.
     Suspended = "suspended",
-    /// It could not be suspended and goes on running.
+    /// It could not be suspended and keeps running.
     SuspendFailed = "suspend_failed",
     /// It is being resumed.
     Resuming = "resuming",
-    /// It runs again, where it was.
+    /// It runs again, where it stopped.
     Resumed = "resumed",
-    /// It could not be resumed and stays suspended; its image is untouched.
+    /// It could not be resumed and stays suspended; its sleep image is intact.
     ResumeFailed = "resume_failed",
     /// A snapshot of it is being taken.
     Snapshotting = "snapshotting",
-    /// The snapshot is on disk, checked.
+    /// The snapshot is on disk and verified.
     SnapshotTaken = "snapshot_taken",
-    /// The snapshot could not be taken; the source goes on running.
+    /// The snapshot could not be taken; the source keeps running.
     SnapshotFailed = "snapshot_failed",
     /// A deadline passed.
     DeadlinePassed = "deadline_passed",
     /// Its time limits were changed.
     TimeoutsSet = "timeouts_set",
-    /// Its run ended without having been asked to.
+    /// Its run ended unexpectedly.
     RunLost = "run_lost",
     /// It is being terminated.
     Terminating = "terminating",
-    /// It is over.
+    /// It is terminated.
     Terminated = "terminated",
-    /// What held it in memory was given back; its image is on disk.
+    /// Its memory was released; its sleep image is on disk.
     Evicted = "evicted",
-    /// A process inside was killed because memory ran short.
+    /// A process inside was killed because of memory pressure.
     MemoryRelieved = "memory_relieved",
-    /// The daemon found it and goes on with it.
+    /// The daemon found its run and continues it.
     Recovered = "recovered",
-    /// Somebody wants it to stay awake.
+    /// A hold was placed on it.
     Held = "held",
-    /// A wish that it stays awake was taken back.
+    /// A hold was released.
     Released = "released",
-    /// What is kept to bring it back was changed.
+    /// Its settings for keeping sleep images were changed.
     KeepingSet = "keeping_set",
-    /// It came back with less than its newest image holds, as it was allowed to.
+    /// It was restored with less than its newest image holds, as its settings permit.
     Degraded = "degraded",
-    /// Others were made of it.
+    /// It was forked.
     Forked = "forked",
-    /// It is being taken back to a snapshot.
+    /// It is being rewound to a snapshot.
     Rewinding = "rewinding",
-    /// It runs again, as it was in a snapshot.
+    /// It runs again, as saved in a snapshot.
     Rewound = "rewound",
-    /// It could not be taken back, and is where it was.
+    /// It could not be rewound and is in its previous state.
     RewindFailed = "rewind_failed",
-    /// Another took its place, with its memory and files.
+    /// Another sandbox took its place, with its memory and files.
     Promoted = "promoted",
-    /// Which snapshots are taken of it by themselves was changed.
+    /// Its policy for automatic snapshots was changed.
     CheckpointsSet = "checkpoints_set",
     /// A volume was attached to it.
     Attached = "attached",
     /// A volume was detached from it.
     Detached = "detached",
-    /// A volume could not be attached or detached; it has those it had.
+    /// A volume could not be attached or detached; its volumes are unchanged.
     AttachFailed = "attach_failed",
-    /// It is paused, since the host's disk is nearly full.
+    /// It is paused because the host's disk is nearly full.
     DiskPaused = "disk_paused",
-    /// There is room on the host's disk again, and it goes on.
+    /// There is room on the host's disk again, and it continues.
     DiskResumed = "disk_resumed",
-    /// Its run lives and does not answer.
+    /// Its run is alive but does not answer.
     Unreachable = "unreachable",
     /// Its run answers again.
     Reachable = "reachable",
-    /// A file that it stands on, or wakes up from, is not what was written.
+    /// A file that it uses or would be restored from differs from what was written.
     Damaged = "damaged",
 }
 

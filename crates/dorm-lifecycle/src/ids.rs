@@ -1,33 +1,34 @@
 //! Identifiers and names.
 //!
-//! Identifiers are 20 characters, lower-case letters and digits, the first a letter, without a hyphen: host names
-//! such as `8080-ID.localhost` are split on `-`. They are made from random bytes that the caller brings.
+//! An identifier has 20 characters: lower-case letters and digits, the first a letter. It has no
+//! hyphen, because host names such as `8080-ID.localhost` are split on `-`. Identifiers are made
+//! from random bytes that the caller supplies.
 
 use std::fmt;
 use std::str::FromStr;
 
 use thiserror::Error;
 
-/// Why a text is not an identifier, a name or a digest.
+/// Why a text is not a valid identifier, name or digest.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum IdError {
-    /// Not 20 lower-case letters and digits that begin with a letter.
+    /// Not 20 lower-case letters and digits, starting with a letter.
     #[error("'{0}' is not an id: ids are 20 lower-case letters and digits, the first a letter")]
     Id(String),
-    /// Not a legal sandbox name.
+    /// Not a valid sandbox name.
     #[error(
-        "'{0}' is not a legal name: names are 1 to 63 lower-case letters, digits and hyphens, begin with a letter \
+        "'{0}' is not a valid name: names are 1 to 63 lower-case letters, digits and hyphens, begin with a letter \
          and do not end with a hyphen"
     )]
     Name(String),
-    /// Not a legal project name.
+    /// Not a valid project name.
     #[error("'{0}' is not a project: projects are 1 to 63 lower-case letters, digits and hyphens")]
     Project(String),
     /// Not 64 hexadecimal digits.
     #[error("'{0}' is not a digest: digests are 64 lower-case hexadecimal digits (BLAKE3)")]
     Digest(String),
     /// Not `ID-GENERATION`.
-    #[error("'{0}' is not a run: runs are written ID-GENERATION")]
+    #[error("'{0}' is not a run: runs have the form ID-GENERATION")]
     Run(String),
 }
 
@@ -58,12 +59,12 @@ macro_rules! id {
         pub struct $name(String);
 
         impl $name {
-            /// Makes an identifier of 20 random bytes.
+            /// Makes an identifier from 20 random bytes.
             pub fn from_random(bytes: [u8; 20]) -> Self {
                 Self(id_from(bytes))
             }
 
-            /// The identifier as text.
+            /// Returns the identifier as text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -92,42 +93,42 @@ macro_rules! id {
 }
 
 id!(
-    /// Names one sandbox for ever; never used again.
+    /// The id of a sandbox. Never reused.
     SandboxId
 );
 id!(
-    /// Names one snapshot.
+    /// The id of a snapshot.
     SnapshotId
 );
 id!(
-    /// Names one operation: one command in progress, or its record.
+    /// The id of an operation: one command in progress, or its record.
     OperationId
 );
 id!(
-    /// Names one hold on a sandbox.
+    /// The id of a hold on a sandbox.
     HoldId
 );
 id!(
-    /// Names one webhook.
+    /// The id of a webhook.
     WebhookId
 );
 id!(
-    /// Names one API key. It is public: it opens nothing.
+    /// The id of an API key. It is public and grants nothing.
     ApiKeyId
 );
 id!(
-    /// Names one volume.
+    /// The id of a volume.
     VolumeId
 );
 id!(
-    /// Names one captured memory image on disk, be it a sleep image or the content of a memory snapshot.
+    /// The id of a saved state on disk: a sleep image or the content of a memory snapshot.
     CaptureId
 );
 
 macro_rules! text {
     ($name:ident) => {
         impl $name {
-            /// The text itself.
+            /// Returns the text.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
@@ -141,7 +142,8 @@ macro_rules! text {
     };
 }
 
-/// The name of a sandbox: a DNS label that begins with a letter. Unique per project among the living.
+/// The name of a sandbox: a DNS label that starts with a letter. Unique per project among sandboxes
+/// that are not terminated.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name(String);
 
@@ -159,14 +161,14 @@ impl FromStr for Name {
     }
 }
 
-/// The project every record belongs to. Without configuration there is one, `local`.
+/// The project that a record belongs to. Without configuration there is one project, `local`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProjectId(String);
 
 text!(ProjectId);
 
 impl ProjectId {
-    /// The project that exists without configuration.
+    /// Returns the project that exists without configuration.
     pub fn local() -> Self {
         Self("local".to_owned())
     }
@@ -206,12 +208,12 @@ impl FromStr for Digest {
     }
 }
 
-/// One run: a period of a sandbox on an engine. Written `ID-GENERATION`.
+/// The id of a run, one period of a sandbox on an engine. Written as `ID-GENERATION`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RunId {
-    /// Whose run it is.
+    /// The sandbox.
     pub sandbox: SandboxId,
-    /// Which one: counts up from 1.
+    /// The number of the run, counted from 1.
     pub generation: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What must hold of every sandbox at any time. The simulator and the stores check with it.
+//! Invariants of every sandbox. The simulator and the stores check them.
 
 use thiserror::Error;
 
@@ -7,41 +7,41 @@ use crate::sandbox::{Sandbox, State};
 use crate::spec::SpecError;
 use crate::volume::{AttachmentError, check_attachments};
 
-/// An invariant that does not hold.
+/// A violated invariant.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum Broken {
-    /// What was asked for could not have been.
-    #[error("its spec cannot be: {0}")]
+    /// The requested properties are invalid.
+    #[error("invalid spec: {0}")]
     Spec(#[from] SpecError),
-    /// Runs are counted from 1.
-    #[error("generation {generation}, run {run}: a run is 1 to the generation")]
+    /// The run number is not between 1 and the generation.
+    #[error("run {run} at generation {generation}: the run must be between 1 and the generation")]
     Run {
         /// The generation.
         generation: u64,
-        /// The engine's run.
+        /// The number of the engine's run.
         run: u64,
     },
-    /// An image claims to be of a generation that has not been.
-    #[error("its image is of generation {image}, but it has only reached {generation}")]
+    /// An image has a generation that the sandbox has not reached.
+    #[error("its image has generation {image}, but the sandbox has only reached generation {generation}")]
     Image {
         /// The image's generation.
         image: u64,
-        /// The sandbox's.
+        /// The generation of the sandbox.
         generation: u64,
     },
-    /// What is known of a run is kept although there is none.
-    #[error("it is {0}, and it keeps what was known of its run")]
+    /// Facts about a run are recorded although the state has no run.
+    #[error("it is {0}, but still has facts about a run")]
     NoRun(&'static str),
-    /// A capture is kept twice.
-    #[error("it keeps an image twice")]
+    /// One saved state is recorded twice.
+    #[error("it refers to one saved state twice")]
     Twice,
-    /// Its background operation is none of its state.
-    #[error("it is {0}, and its background operation takes a snapshot of a sleep image")]
+    /// The background operation is not possible in the state.
+    #[error("it is {0}, but its background operation takes a snapshot of a sleep image")]
     Background(&'static str),
-    /// What it is to have attached cannot be together.
-    #[error("what is being attached cannot be: {0}")]
+    /// The attachments to be made conflict.
+    #[error("the volumes being attached conflict: {0}")]
     Attaching(#[from] AttachmentError),
-    /// It was suspended although it may not be.
+    /// It is suspended although it is not suspendable.
     #[error("it is {0} although it is not suspendable")]
     Suspended(&'static str),
 }
@@ -49,7 +49,8 @@ pub enum Broken {
 /// Checks every invariant.
 ///
 /// # Errors
-/// The first that does not hold.
+///
+/// The first violated invariant.
 pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     sandbox.spec.check()?;
     if sandbox.run == 0 || sandbox.run > sandbox.generation {
@@ -80,7 +81,8 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
         {
             Err(Broken::Background(sandbox.state.name().as_str()))
         }
-        // One that is taken back to a snapshot is saved all the same, and when that fails it has to wake from there.
+        // A sandbox being rewound is saved even so, and if the rewind fails it has to wake from
+        // that image.
         State::Suspending { rewind: None, .. } if !sandbox.spec.suspendable => {
             Err(Broken::Suspended(sandbox.state.name().as_str()))
         }

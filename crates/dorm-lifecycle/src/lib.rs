@@ -1,11 +1,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! What a sandbox is and how it may change: the single truth of Dormouse's lifecycle.
+//! What a sandbox is and how it may change: the single definition of Dormouse's lifecycle.
 //!
-//! Everything here is pure. There is no I/O, no clock, no randomness, no logging and no serialisation: time comes
-//! in with [`Context`], identifiers are made from bytes the caller brings, and [`step`] answers what a sandbox
-//! becomes and which one [`Effect`] has to be carried out next. Stores, engines, APIs, documents and the simulator
-//! read this crate and never define a state of their own.
+//! Everything here is pure: no I/O, no clock, no randomness, no logging and no serialisation. Time
+//! comes in with [`Context`], identifiers are made from bytes that the caller supplies, and
+//! [`step`] returns the next state of a sandbox and the one [`Effect`] to carry out. Stores,
+//! engines, APIs, documents and the simulator read this crate and never define a state of their
+//! own.
 //!
 //! ```text
 //! command or observation ──► step(sandbox, input, context) ──► Step { next, effect, events } or Denied

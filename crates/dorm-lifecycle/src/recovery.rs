@@ -1,17 +1,18 @@
-//! What a restarted daemon does about a sandbox, decided from its record and from what the host really runs.
+//! What a restarted daemon does about a sandbox, decided from its record and from the runs that
+//! exist on the host.
 
-/// What an engine found a run doing.
+/// The condition in which an engine found a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RunCondition {
     /// Its guest runs.
     Running,
-    /// Its guest stands still, but its processes use some CPU.
+    /// Its guest is paused, but its processes use some CPU.
     Paused,
-    /// Its guest stands still and no process of it uses any CPU.
+    /// Its guest is paused and no process of it uses any CPU.
     Parked,
-    /// Its process lives and does not say what its guest does.
+    /// Its process is alive, but the state of its guest is unknown.
     Silent,
-    /// It was never begun to its end, or its process is gone: only stopping it is safe.
+    /// It was not completely created, or its process is gone: the only safe action is to stop it.
     Broken,
 }
 
@@ -27,58 +28,60 @@ use crate::step::{Effect, Observation, rewind_effect};
 /// What to do about one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Recovery {
-    /// Nothing: all is as recorded.
+    /// Nothing: the host agrees with the record.
     Nothing,
-    /// Take up the connection to the run again; it is where it was. A run that does not answer is asked until it does.
+    /// Reconnect to the run, which is where it was. A run that does not answer is retried until it
+    /// does.
     Adopt(RunId),
-    /// Take up the connection to the run again as in [`Recovery::Adopt`], which leaves it as its record says, then report
-    /// that its background operation has failed.
+    /// Reconnect to the run as in [`Recovery::Adopt`], then report that its background operation
+    /// failed.
     AdoptThen {
         /// The run.
         run: RunId,
         /// What to report.
         report: Observation,
     },
-    /// End these runs first (none of them holds anything that was acknowledged), then carry out the effect.
+    /// Stop these runs first (nothing acknowledged depends on them), then carry out the effect.
     Redo {
-        /// Runs to end.
+        /// The runs to stop.
         stop: Vec<RunId>,
-        /// What to do again.
+        /// The effect to repeat.
         effect: Effect,
     },
-    /// Let the run go on, then report the observation.
+    /// Let the run continue, then report the observation.
     GoOn {
         /// The run.
         run: RunId,
-        /// What to report.
+        /// The observation.
         report: Observation,
     },
-    /// End these runs, then report the observation.
+    /// Stop these runs, then report the observation.
     Report {
-        /// Runs to end.
+        /// The runs to stop.
         stop: Vec<RunId>,
-        /// What to report.
+        /// The observation.
         report: Observation,
     },
-    /// End these runs; nothing else changes.
+    /// Stop these runs; nothing else changes.
     Stop(Vec<RunId>),
 }
 
-const STOPPED: &str = "the daemon was stopped in the middle of it";
+const STOPPED: &str = "the daemon stopped during the operation";
 
-/// What a restarted daemon does about `sandbox`, whose runs on this host are `found`.
+/// Returns what a restarted daemon does about `sandbox`, whose runs on this host are `found`.
 pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
     let runs = || found.iter().map(|(run, _)| run.clone()).collect::<Vec<_>>();
     let own = sandbox.run_id();
     let condition = found.iter().find(|(run, _)| *run == own).map(|(_, condition)| *condition);
     match &sandbox.state {
-        // Nobody has been told that it exists in any state, so its first run is begun again from the start.
+        // No caller was told of the sandbox in any state, so its first run starts over.
         State::Pending { program, .. } => {
             let effect = Effect::Start { run: own, origin: sandbox.origin.clone(), program: *program };
             Recovery::Redo { stop: runs(), effect }
         }
         State::Running { background, .. } => match condition {
-            // The freezer may have been closed by hand, or memory ran high just before the daemon ended.
+            // The freezer may have been closed by hand, or memory pressure began just before the
+            // daemon ended.
             Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
                 match background {
                     Some(background) => Recovery::AdoptThen { run: own, report: given_up(background) },
@@ -87,7 +90,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             }
             Some(RunCondition::Broken) | None => Recovery::Report {
                 stop: runs(),
-                report: Observation::RunLost("its run had ended while the daemon was not there".to_owned()),
+                report: Observation::RunLost("its run ended while the daemon was not running".to_owned()),
             },
         },
         State::Snapshotting { .. } => match condition {
@@ -107,7 +110,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             }
         },
         State::Suspended { background, .. } => {
-            // A parked run is a cache of the image as long as its guest has stood still since.
+            // A parked run is a cache of the image only while its guest has stayed paused.
             let stop: Vec<_> = found
                 .iter()
                 .filter(|(run, condition)| {
@@ -121,8 +124,8 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 None => Recovery::Stop(stop),
             }
         }
-        // Whether the guest has run since cannot be told for every engine, so it goes back to its image: nobody was
-        // told that it had woken.
+        // Not every engine can tell whether the guest has run since, so it goes back to its image:
+        // no caller was told that it had woken.
         State::Resuming { rewind: Some(rewinding), .. } => {
             Recovery::Redo { stop: runs(), effect: rewind_effect(sandbox, sandbox.generation, &rewinding.rewind) }
         }
@@ -144,7 +147,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
     }
 }
 
-/// Nothing of the sandbox has changed for a background operation that is not done.
+/// Until a background operation is done, nothing about the sandbox has changed.
 fn given_up(background: &Background) -> Observation {
     let reason = STOPPED.to_owned();
     match &background.work {

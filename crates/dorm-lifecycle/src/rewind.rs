@@ -1,13 +1,13 @@
-//! What taking a sandbox back to a snapshot needs to know while it is done, and what is remembered of it afterwards.
+//! The data of a rewind while it is in progress, and what is remembered of it afterwards.
 //!
 //! ```text
-//! suspended ──────────────────────────────► resuming (rewind) ─► running, in the past
+//! suspended ──────────────────────────────► resuming (rewind) ─► running, from the snapshot
 //! running ─► suspending (rewind) ─ saved ─►        │
-//!                                                  └─ failed ─► resuming or suspended, in the present
+//!                                                  └─ failed ─► resuming or suspended, as before
 //! ```
 //!
-//! The present is an image on record before anything of it is given up; only a guest that answers from the past makes it
-//! the abandoned future.
+//! The present is saved and recorded before any part of it is released. It becomes the abandoned
+//! future only when a guest answers from the snapshot.
 
 use std::time::Duration;
 
@@ -15,65 +15,66 @@ use crate::ids::{CaptureId, SnapshotId};
 use crate::sandbox::SleepImage;
 use crate::spec::Resources;
 
-/// Taking a sandbox back to a snapshot, in place.
+/// A rewind of a sandbox to a snapshot, in place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rewind {
     /// The snapshot.
     pub to: SnapshotId,
-    /// A copy of a memory snapshot's content, made for this sandbox: the image it has once it is back there. None for a
-    /// filesystem snapshot, with which it boots.
+    /// A copy of the memory snapshot's saved state, made for this sandbox: its sleep image after
+    /// the rewind. `None` for a filesystem snapshot, from which it boots.
     pub target: Option<SleepImage>,
-    /// The layer on its image on which it stands from then on.
+    /// The layer on its image that it is based on afterwards.
     pub layer: Option<CaptureId>,
-    /// What whoever starts from the snapshot is limited to.
+    /// The resource limits of a sandbox that starts from the snapshot.
     pub resources: Resources,
-    /// What becomes of the present; none for an end without a trace.
+    /// What happens to the present state; `None` to discard it.
     pub future: Option<Future>,
 }
 
-/// The snapshot that is to hold what a rewind abandons.
+/// The snapshot that keeps the state that a rewind abandons.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Future {
     /// Its id.
     pub snapshot: SnapshotId,
-    /// After which time it goes by itself; none for when somebody deletes it.
+    /// How long it is kept before it is deleted automatically; `None` to keep it until it is
+    /// deleted explicitly.
     pub keep: Option<Duration>,
 }
 
-/// Where a rewind came from, which is where it leads back to when it fails.
+/// The state that a rewind started from and returns to on failure.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum RewindFrom {
-    /// It ran.
+    /// It was running.
     Running,
     /// It was suspended.
     Suspended,
 }
 
-/// A rewind of which the present is saved.
+/// A rewind whose present state is saved.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rewinding {
     /// The rewind.
     pub rewind: Rewind,
-    /// Where it came from.
+    /// The state it started from.
     pub from: RewindFrom,
 }
 
-/// Where a sandbox was last taken back to.
+/// The last rewind of a sandbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Rewound {
     /// The snapshot.
     pub to: SnapshotId,
-    /// The generation that began there.
+    /// The first generation after the rewind.
     pub generation: u64,
 }
 
-/// What a rewind has abandoned, and is to be a snapshot from now on.
+/// A state that a rewind has abandoned, to be recorded as a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Abandoned {
-    /// The snapshot.
+    /// The snapshot to record.
     pub future: Future,
-    /// Its content, which changes its owner with this.
+    /// Its content, whose ownership passes to the snapshot.
     pub image: SleepImage,
-    /// What the sandbox was taken back to instead.
+    /// The snapshot that the sandbox was rewound to.
     pub for_the_sake_of: SnapshotId,
 }

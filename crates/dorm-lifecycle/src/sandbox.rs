@@ -1,4 +1,4 @@
-//! A sandbox and the states it can be in. A state holds exactly what has a meaning in it.
+//! A sandbox and its states. A state holds exactly the data that has a meaning in it.
 
 use std::fmt;
 
@@ -13,28 +13,28 @@ use crate::volume::Attachment;
 /// What a sandbox's first run starts from.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
-    /// Its image, cold.
+    /// Its image, with a cold boot.
     Image,
-    /// A filesystem snapshot, cold: the layer is the spec's.
+    /// A filesystem snapshot, with a cold boot: the spec names the layer.
     Filesystem {
         /// The snapshot.
         snapshot: SnapshotId,
-        /// The sandbox it was taken of.
-        source: Option<SandboxId>,
+        /// The sandbox that the snapshot was taken of.
+        source: SandboxId,
     },
-    /// A memory snapshot, whose content is in `capture`.
+    /// A memory snapshot, whose saved state is `capture`.
     Snapshot {
         /// The snapshot.
         snapshot: SnapshotId,
-        /// Its content on disk.
+        /// Its saved state on disk.
         capture: CaptureId,
-        /// The sandbox it was taken of; none where that was not recorded.
-        source: Option<SandboxId>,
+        /// The sandbox that the snapshot was taken of.
+        source: SandboxId,
     },
 }
 
 impl Origin {
-    /// The snapshot it comes from.
+    /// Returns the snapshot that the sandbox comes from.
     pub const fn snapshot(&self) -> Option<&SnapshotId> {
         match self {
             Self::Image => None,
@@ -42,27 +42,28 @@ impl Origin {
         }
     }
 
-    /// The sandbox of which that was taken.
+    /// Returns the sandbox that the snapshot was taken of.
     pub const fn source(&self) -> Option<&SandboxId> {
         match self {
             Self::Image => None,
-            Self::Filesystem { source, .. } | Self::Snapshot { source, .. } => source.as_ref(),
+            Self::Filesystem { source, .. } | Self::Snapshot { source, .. } => Some(source),
         }
     }
 }
 
-/// What a snapshot holds.
+/// What a snapshot contains.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SnapshotKind {
-    /// Files: what starts from it boots. The default.
+    /// Files: a sandbox that starts from it boots. The default.
     #[default]
     Filesystem,
-    /// Files, memory and processes: what starts from it goes on.
+    /// Files, memory and processes: a sandbox that starts from it continues where the snapshot was
+    /// taken.
     Memory,
 }
 
 impl SnapshotKind {
-    /// Its word in records, answers and documents.
+    /// Returns the word for it in records, answers and documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Filesystem => "filesystem",
@@ -71,45 +72,47 @@ impl SnapshotKind {
     }
 }
 
-/// The private saved state a suspended sandbox wakes up from.
+/// The private saved state that a suspended sandbox wakes from.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SleepImage {
-    /// Its files on disk.
+    /// Its saved state on disk.
     pub capture: CaptureId,
-    /// The generation that was saved; 0 when it was that of another sandbox, to whose snapshot this one was taken back.
+    /// The generation that was saved; 0 if it belonged to another sandbox, to whose snapshot this
+    /// one was rewound.
     pub generation: u64,
-    /// When the guest stood still for it.
+    /// When the guest was paused for it.
     pub taken: Timestamp,
     /// Its size in bytes.
     pub bytes: u64,
 }
 
-/// What the present run of a sandbox began with.
+/// What the present run of a sandbox started with.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Restored {
-    /// Nothing: it booted from its root image.
+    /// Nothing: it booted from its image.
     Nothing,
-    /// Files of a filesystem snapshot: it booted with them.
+    /// The files of a filesystem snapshot, from which it booted.
     Filesystem,
     /// Memory, processes and files.
     Memory {
-        /// Those of this generation of its own; none when they came from a snapshot.
+        /// The generation of this sandbox that they come from; `None` if they came from a snapshot.
         generation: Option<u64>,
     },
 }
 
-/// Somebody's wish that a sandbox stays awake for a while. Deadlines wait for it, but for that of the longest run.
+/// A request that a sandbox stays awake for some time. It postpones every deadline except that of
+/// `max_run`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Hold {
     /// Its id.
     pub id: HoldId,
-    /// Why, in its holder's words.
+    /// The reason, in the words of its holder.
     pub reason: String,
-    /// When it ends by itself.
+    /// When it expires.
     pub until: Timestamp,
 }
 
-/// Which limit sets a deadline.
+/// The limit that sets a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum DeadlineKind {
     /// [`crate::Timeouts::total`]
@@ -121,7 +124,7 @@ pub enum DeadlineKind {
 }
 
 impl DeadlineKind {
-    /// Its word in answers.
+    /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Total => "timeout",
@@ -131,27 +134,27 @@ impl DeadlineKind {
     }
 }
 
-/// When the time of a running sandbox is over.
+/// The deadline of a running sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Deadline {
-    /// When.
+    /// The time.
     pub at: Timestamp,
-    /// By which limit.
+    /// The limit that sets it.
     pub kind: DeadlineKind,
-    /// The hold that has moved it there.
+    /// The hold that postponed it to this time.
     pub held: Option<HoldId>,
 }
 
-/// Why a sandbox is over.
+/// Why a sandbox is terminated.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Cause {
-    /// Somebody asked for it.
+    /// On request.
     Requested,
-    /// Its time was over.
+    /// A time limit passed.
     Timeout,
-    /// There was nothing left to return to.
+    /// A failure left no state to return to.
     Failed {
-        /// What happened, in one sentence.
+        /// The failure, in one sentence.
         reason: String,
     },
 }
@@ -166,102 +169,105 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a first run starts beside its agent.
+/// What a first run starts besides its agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FirstProgram {
     /// Nothing. The default.
     #[default]
     None,
-    /// What its image is made to run. The sandbox runs as soon as that can be used, and is over when that fails.
+    /// The image's program. The sandbox counts as running when the program is ready, and is
+    /// terminated if it fails.
     OfImage,
 }
 
-/// Where a sandbox is in its life. Every transitional state names its one operation and that operation's deadline.
+/// The state of a sandbox. Every transitional state names its one operation and that operation's
+/// deadline.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum State {
-    /// Its first run is being started.
+    /// Its first run is starting.
     Pending {
-        /// The operation at work.
+        /// The operation in progress.
         operation: OperationId,
-        /// When that operation is given up.
+        /// When the operation is abandoned.
         deadline: Timestamp,
-        /// What is started in it before it counts as running.
+        /// The program to start before the sandbox counts as running.
         program: FirstProgram,
     },
-    /// It runs.
+    /// It is running.
     Running {
-        /// Since when, in this generation.
+        /// When it started running in this generation.
         since: Timestamp,
-        /// The image it falls back to when the run is lost.
+        /// The image it falls back to if the run is lost.
         image: Option<SleepImage>,
-        /// The operation at work while it runs.
+        /// The operation in progress while it runs.
         background: Option<Box<Background>>,
     },
-    /// It is held still while a snapshot of it is taken, and goes on afterwards.
+    /// It is paused while a snapshot of it is taken, and continues afterwards.
     Snapshotting {
-        /// The operation at work.
+        /// The operation in progress.
         operation: OperationId,
-        /// When that operation is given up.
+        /// When the operation is abandoned.
         deadline: Timestamp,
         /// The snapshot.
         snapshot: SnapshotId,
-        /// Since when it has been running.
+        /// When it started running.
         since: Timestamp,
-        /// The image it falls back to when the run is lost.
+        /// The image it falls back to if the run is lost.
         image: Option<SleepImage>,
     },
-    /// Its memory and files are being saved; nothing has been given up yet.
+    /// Its memory and files are being saved; nothing has been released yet.
     Suspending {
-        /// The operation at work.
+        /// The operation in progress.
         operation: OperationId,
-        /// When that operation is given up.
+        /// When the operation is abandoned.
         deadline: Timestamp,
-        /// Since when it has been running.
+        /// When it started running.
         since: Timestamp,
-        /// The image it falls back to when the run is lost.
+        /// The image it falls back to if the run is lost.
         image: Option<SleepImage>,
-        /// Where it is taken back to as soon as it is saved.
+        /// The rewind that follows as soon as it is saved.
         rewind: Option<Box<Rewind>>,
     },
     /// It is saved on disk and uses no CPU.
     Suspended {
-        /// What it wakes up from.
+        /// The image it wakes from.
         image: SleepImage,
-        /// The operation at work while it stays suspended.
+        /// The operation in progress while it stays suspended.
         background: Option<Box<Background>>,
     },
-    /// It is being brought back from its image, or taken back to a snapshot.
+    /// It is being restored from its image, or rewound to a snapshot.
     Resuming {
-        /// The operation at work.
+        /// The operation in progress.
         operation: OperationId,
-        /// When that operation is given up.
+        /// When the operation is abandoned.
         deadline: Timestamp,
-        /// What it wakes up from; where it is taken back, what it returns to when that fails.
+        /// The image it wakes from; in a rewind, the image it returns to on failure.
         image: SleepImage,
-        /// Where it is taken back to.
+        /// The rewind, if this is one.
         rewind: Option<Box<Rewinding>>,
     },
-    /// What it holds is being given back.
+    /// Its resources are being released.
     Terminating {
-        /// The operation at work.
+        /// The operation in progress.
         operation: OperationId,
-        /// When that operation is reported as late; it is never given up.
+        /// When the operation is reported as late; it is never abandoned.
         deadline: Timestamp,
-        /// Why.
+        /// The cause.
         cause: Cause,
-        /// Whether it has no leases of its volumes, as one that was suspended: it takes none to end.
+        /// Whether it holds no leases of its volumes, as one that was suspended: terminating it
+        /// takes none.
         unleased: bool,
     },
-    /// It is over.
+    /// It is terminated, which is final.
     Terminated {
-        /// Why.
+        /// The cause.
         cause: Cause,
-        /// Since when.
+        /// When it was terminated.
         at: Timestamp,
     },
 }
 
-/// The name of a [`State`], without what it holds.
+/// The name of a [`State`], without its data.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum StateName {
     /// [`State::Pending`]
@@ -283,7 +289,7 @@ pub enum StateName {
 }
 
 impl StateName {
-    /// Every state, in the order of a life.
+    /// Every state, in the order of the lifecycle.
     pub const ALL: [Self; 8] = [
         Self::Pending,
         Self::Running,
@@ -295,7 +301,7 @@ impl StateName {
         Self::Terminated,
     ];
 
-    /// Its word in records, answers and documents.
+    /// Returns the word for it in records, answers and documents.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Pending => "pending",
@@ -309,7 +315,7 @@ impl StateName {
         }
     }
 
-    /// Whether an operation is at work in it.
+    /// Returns whether the state has an operation of its own in progress.
     pub const fn is_transitional(self) -> bool {
         match self {
             Self::Pending | Self::Snapshotting | Self::Suspending | Self::Resuming | Self::Terminating => true,
@@ -325,7 +331,8 @@ impl fmt::Display for StateName {
 }
 
 impl State {
-    /// Whether a run of it is on record as going on: one that ends now loses what it did since its image.
+    /// Returns whether the record says that a run of it is active: if that run ends now, everything
+    /// since its image is lost.
     pub const fn has_run(&self) -> bool {
         match self {
             Self::Running { .. } | Self::Snapshotting { .. } | Self::Suspending { .. } => true,
@@ -337,7 +344,7 @@ impl State {
         }
     }
 
-    /// Its name.
+    /// Returns the name of the state.
     pub const fn name(&self) -> StateName {
         match self {
             Self::Pending { .. } => StateName::Pending,
@@ -351,7 +358,7 @@ impl State {
         }
     }
 
-    /// The operation at work in it, be it in the background.
+    /// Returns the operation in progress, including one in the background.
     pub fn operation(&self) -> Option<&OperationId> {
         match self {
             Self::Pending { operation, .. }
@@ -366,7 +373,7 @@ impl State {
         }
     }
 
-    /// The rewind that is going on in it.
+    /// Returns the rewind in progress.
     pub fn rewind(&self) -> Option<&Rewind> {
         match self {
             Self::Suspending { rewind, .. } => rewind.as_deref(),
@@ -381,7 +388,7 @@ impl State {
         }
     }
 
-    /// The image that is kept for it.
+    /// Returns the image that is kept for it.
     pub const fn image(&self) -> Option<&SleepImage> {
         match self {
             Self::Running { image, .. } | Self::Snapshotting { image, .. } | Self::Suspending { image, .. } => {
@@ -393,61 +400,62 @@ impl State {
     }
 }
 
-/// Everything the lifecycle knows of one sandbox.
+/// Everything that the lifecycle knows about one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Sandbox {
     /// Its id.
     pub id: SandboxId,
-    /// Whose it is.
+    /// The project it belongs to.
     pub project: ProjectId,
-    /// What was asked for.
+    /// Its requested properties.
     pub spec: SandboxSpec,
     /// What its first run started from.
     pub origin: Origin,
-    /// When its record was made.
+    /// When its record was created.
     pub created: Timestamp,
-    /// Counts its runs: 1 for the first, one more with every resume.
+    /// The generation: 1 for the first run, plus 1 for every resume.
     pub generation: u64,
-    /// The generation in which the engine's present run began: a run that is thawed goes on under its own number.
+    /// The generation in which the engine's present run started: a thawed run keeps its number.
     pub run: u64,
-    /// When something last used it.
+    /// When it was last used.
     pub last_active: Timestamp,
-    /// When its time limits were last set: the total one counts from then.
+    /// When its time limits were last set: `total` counts from then.
     pub timeouts_set: Timestamp,
-    /// Who wants it to stay awake.
+    /// The holds on it.
     pub holds: Vec<Hold>,
-    /// What its present or last run began with.
+    /// What its present or last run started with.
     pub restored: Restored,
-    /// Where it was last taken back to; none if it never was.
+    /// The snapshot it was last rewound to; `None` if it never was.
     pub rewound: Option<Rewound>,
-    /// Images before the one its state names, the newest first: what is left to fall back to.
+    /// Images older than the one its state names, newest first: the remaining ones to fall back to.
     pub older: Vec<SleepImage>,
-    /// Whether its present run answers; none where it does, or was not asked.
+    /// Set if its present run does not answer.
     pub unreachable: Option<Unreachable>,
-    /// The suspends of its present run that failed, since the last that anybody asked for.
+    /// The failed suspends of its present run since the last suspend that was requested explicitly.
     pub suspend_failures: Option<SuspendFailures>,
-    /// Where it is in its life.
+    /// Its state.
     pub state: State,
 }
 
 impl Sandbox {
-    /// The engine's name for its present or last run.
+    /// Returns the engine's name for its present or last run.
     pub fn run_id(&self) -> RunId {
         RunId { sandbox: self.id.clone(), generation: self.run }
     }
 
-    /// Every image it keeps, the one to wake up from first, and last the one that it is being taken back to.
+    /// Returns every image it keeps: the one to wake from first, and the target of a rewind last.
     pub fn images(&self) -> impl Iterator<Item = &SleepImage> {
         let target = self.state.rewind().and_then(|rewind| rewind.target.as_ref());
         self.state.image().into_iter().chain(&self.older).chain(target)
     }
 
-    /// Their captures.
+    /// Returns the saved states of [`Sandbox::images`].
     pub fn captures(&self) -> impl Iterator<Item = &CaptureId> {
         self.images().map(|image| &image.capture)
     }
 
-    /// The snapshot that its present comes from: the one it was taken back to, else the one it began from.
+    /// Returns the snapshot that its present state derives from: the one it was last rewound to, or
+    /// else the one it started from.
     pub fn parent(&self) -> Option<&SnapshotId> {
         match (&self.rewound, &self.origin) {
             (Some(rewound), _) => Some(&rewound.to),
@@ -455,19 +463,19 @@ impl Sandbox {
         }
     }
 
-    /// The layers on which it stands, now and as soon as a rewind is through.
+    /// Returns the layers it is based on, now and after a rewind in progress.
     pub fn layers(&self) -> impl Iterator<Item = &CaptureId> {
         let then = self.state.rewind().and_then(|rewind| rewind.layer.as_ref());
         self.spec.layer.iter().chain(then)
     }
 
-    /// The most memory it may use now or as soon as a rewind is through, in bytes.
+    /// Returns the most memory that it may use now or after a rewind in progress, in bytes.
     pub fn memory_bytes(&self) -> u64 {
         let then = self.state.rewind().map_or(0, |rewind| rewind.resources.memory_bytes);
         self.spec.resources.memory_bytes.max(then)
     }
 
-    /// What it has attached, and what a background operation is attaching.
+    /// Returns its attachments, including those that a background operation is adding.
     pub fn attachments(&self) -> impl Iterator<Item = &Attachment> {
         let own = &self.spec.attachments;
         let wanted = match self.state.background().map(|background| &background.work) {
@@ -477,12 +485,12 @@ impl Sandbox {
         own.iter().chain(wanted.iter().filter(|one| !own.contains(one)))
     }
 
-    /// When its time is over: only a running sandbox has such a moment.
+    /// Returns when its deadline passes; only a running sandbox has one.
     pub fn expires(&self) -> Option<Timestamp> {
         self.deadline().map(|deadline| deadline.at)
     }
 
-    /// When its time is over, and why then. Nothing ends it in the middle of an operation.
+    /// Returns its deadline and the limit that sets it. A deadline does not interrupt an operation.
     pub fn deadline(&self) -> Option<Deadline> {
         let State::Running { since, background: None, .. } = &self.state else { return None };
         let limits = &self.spec.timeouts;
@@ -502,14 +510,14 @@ impl Sandbox {
             (_, Some(at)) => Deadline { at, kind: DeadlineKind::MaxRun, held: None },
             (movable, None) => movable?,
         };
-        // A suspend that has failed is tried again later.
+        // A failed suspend is retried later.
         if let (OnTimeout::Suspend, Some(failed)) = (self.spec.on_timeout, &self.suspend_failures) {
             deadline.at = deadline.at.max(failed.next);
         }
         Some(deadline)
     }
 
-    /// The same sandbox with every moment replaced that is told of it or limits it.
+    /// Returns the same sandbox with every timestamp replaced.
     pub fn with_moments(&self, replaced: impl Fn(Timestamp) -> Timestamp) -> Self {
         let mut next = self.clone();
         let replace = |moment: &mut Timestamp| *moment = replaced(*moment);

@@ -1,4 +1,4 @@
-//! What is asked for when a sandbox is created.
+//! The requested properties of a sandbox.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,7 +18,7 @@ pub struct Resources {
     pub cpu_millis: u32,
     /// Guest memory in bytes. Default 512 MiB.
     pub memory_bytes: u64,
-    /// What the sandbox may write to its root filesystem, in bytes. Default 4 GiB.
+    /// Bytes that the sandbox may write to its root file system. Default 4 GiB.
     pub disk_bytes: u64,
     /// Processes and threads inside. Default 512.
     pub processes: u32,
@@ -31,11 +31,12 @@ impl Default for Resources {
 }
 
 impl Resources {
-    /// Refuses what no host could give or no sandbox could live in: CPU 50 to 256,000 thousandths, memory 64 MiB to
-    /// 4 TiB, disk 64 MiB to 64 TiB, processes 16 to 65,536.
+    /// Rejects values that no host can provide or no sandbox can run with. Valid are CPU 50 to
+    /// 256,000 thousandths, memory 64 MiB to 4 TiB, disk 64 MiB to 64 TiB, processes 16 to 65,536.
     ///
     /// # Errors
-    /// [`SpecError::Resource`] names the first one out of its range.
+    ///
+    /// [`SpecError::Resource`] names the first value that is out of range.
     pub fn check(&self) -> Result<(), SpecError> {
         let rows = [
             ("cpu_millis", u64::from(self.cpu_millis), 50, 256_000),
@@ -52,36 +53,41 @@ impl Resources {
     }
 }
 
-/// Why a sandbox cannot be asked for like this.
+/// Why requested properties are invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum SpecError {
-    /// A resource is out of its range.
+    /// A value is out of range.
     #[error("{what} is {asked}: it must be between {least} and {most}")]
     Resource {
         /// The field.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         asked: u64,
-        /// The least possible.
+        /// The smallest valid value.
         least: u64,
-        /// The most possible.
+        /// The largest valid value.
         most: u64,
     },
-    /// A sandbox without a name is to be suspended when its time is over.
-    #[error("an unnamed sandbox cannot be suspended on timeout: give it a name, or choose on_timeout terminate")]
+    /// `on_timeout` is `suspend`, but the sandbox is not suspendable.
+    #[error(
+        "a sandbox that is not suspendable cannot be suspended on timeout: give it a name, or set on_timeout \
+         to terminate"
+    )]
     SuspendWithoutName,
     /// A timeout of zero.
-    #[error("{0} is zero: leave it out for no limit")]
+    #[error("{0} is zero: omit it for no limit")]
     ZeroTimeout(&'static str),
-    /// The name of an environment variable is empty or holds `=` or NUL.
+    /// The name of an environment variable is empty or contains `=` or NUL, or its value contains
+    /// NUL.
     #[error(
-        "'{0}' is not a name for an environment variable: it must not be empty nor hold '=' or NUL, its value no NUL"
+        "'{0}' is not a valid environment variable: its name must not be empty or contain '=' or NUL, and \
+         its value must not contain NUL"
     )]
     Variable(String),
     /// An entry of the egress list is neither a network nor a host name.
     #[error(transparent)]
     Egress(#[from] EgressRuleError),
-    /// Attached volumes cannot be together.
+    /// The attached volumes conflict.
     #[error(transparent)]
     Attachments(#[from] AttachmentError),
 }
@@ -92,56 +98,60 @@ pub enum PortAccess {
     /// Everyone who knows the sandbox's id. The default.
     #[default]
     Public,
-    /// Those who show a key of the API, the sandbox's port token, or the cookie of a link to the port.
+    /// Callers with an API key, the sandbox's port token, or the cookie of a link to the port.
     Private,
 }
 
 /// What happens when a deadline of a running sandbox passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnTimeout {
-    /// It ends. The default without a name.
+    /// It is terminated. The default without a name.
     Terminate,
     /// It is suspended. The default with a name.
     Suspend,
 }
 
-/// How long a sandbox may run.
+/// Time limits of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub struct Timeouts {
-    /// From the start of a run to its deadline, whatever happens inside; none by default. Resuming renews it.
+    /// From the start of a run to its deadline, regardless of activity; none by default. A resume
+    /// renews it.
     pub total: Option<Duration>,
-    /// From the last activity (exec, file call, open terminal, traffic) to the deadline; none by default.
+    /// From the last activity (exec, file call, open terminal, traffic) to the deadline; none by
+    /// default.
     pub idle: Option<Duration>,
-    /// How long it may run without a break, whatever extends or holds it; none by default. Resuming renews it.
+    /// The longest uninterrupted run, regardless of extensions and holds; none by default. A resume
+    /// renews it.
     pub max_run: Option<Duration>,
 }
 
-/// What becomes of a sandbox that cannot be suspended at its deadline.
+/// What happens to a sandbox that cannot be suspended at its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnSuspendFailure {
-    /// It goes on running, and is suspended as soon as that works. The default.
+    /// It keeps running, and suspending it is retried until that succeeds. The default.
     #[default]
     Keep,
     /// It is terminated after [`crate::SUSPEND_FAILURES_MAX`] failures in a row.
     Terminate,
 }
 
-/// What a sandbox that cannot be brought back from any of its images becomes.
+/// What happens to a sandbox that cannot be restored from any of its images.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnUnrestorable {
-    /// It stays suspended, and whoever wanted it is told why. The default.
+    /// It stays suspended, and the request fails with the reason. The default.
     #[default]
     Fail,
-    /// It boots afresh from its root image, with nothing of its memory and files; its answer says so.
+    /// It boots afresh from its image, without its memory and files; the answer says so.
     Fresh,
 }
 
-/// What is kept so that a sandbox can be brought back.
+/// Which sleep images are kept to restore a sandbox from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Keeping {
-    /// How many sleep images are kept: the newest, and those before it to fall back to. 1 to 16. Default 1.
+    /// The number of sleep images to keep: the newest, and older ones to fall back to. 1 to 16.
+    /// Default 1.
     pub generations: u32,
-    /// What happens when none of them can be restored.
+    /// What happens if none of them can be restored.
     pub on_unrestorable: OnUnrestorable,
 }
 
@@ -152,9 +162,10 @@ impl Default for Keeping {
 }
 
 impl Keeping {
-    /// Refuses a number of generations out of its range.
+    /// Rejects a number of generations that is out of range.
     ///
     /// # Errors
+    ///
     /// [`SpecError::Resource`].
     pub fn check(&self) -> Result<(), SpecError> {
         let asked = u64::from(self.generations);
@@ -165,12 +176,12 @@ impl Keeping {
     }
 }
 
-/// Environment variables. Their values may be secret, so they are not printed.
+/// Environment variables. Their values may be secret, so `Debug` does not print them.
 #[derive(Clone, PartialEq, Eq, Default)]
 pub struct Variables(pub BTreeMap<String, String>);
 
 impl Variables {
-    /// Forgets every value, and keeps the names.
+    /// Clears every value and keeps the names.
     pub fn blank(&mut self) {
         self.0.values_mut().for_each(|value| *value = String::new());
     }
@@ -182,48 +193,49 @@ impl fmt::Debug for Variables {
     }
 }
 
-/// What was asked for.
+/// The requested properties of a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SandboxSpec {
     /// The name; a sandbox without one is ephemeral.
     pub name: Option<Name>,
-    /// The image its root filesystem comes from.
+    /// The image of its root file system.
     pub image: Digest,
-    /// The layer of files that lies on the image, when it comes from a filesystem snapshot.
+    /// The layer of files on top of the image, if it starts from a filesystem snapshot.
     pub layer: Option<CaptureId>,
-    /// Its limits.
+    /// Its resource limits.
     pub resources: Resources,
     /// Where it may connect to.
     pub egress: Egress,
-    /// Variables that every process in it gets.
+    /// Environment variables of every process in it.
     pub variables: Variables,
-    /// Secrets, which every process gets as variables, before those of the same name. No other sandbox gets them unless
-    /// they are named.
+    /// Secrets. Every process gets them as environment variables; they take precedence over
+    /// `variables` of the same name. Other sandboxes get them only if a request names them.
     pub secrets: Variables,
     /// What a passed deadline does.
     pub on_timeout: OnTimeout,
-    /// What becomes of it when a passed deadline cannot suspend it.
+    /// What happens if it cannot be suspended at its deadline.
     pub on_suspend_failure: OnSuspendFailure,
-    /// Whether it may be suspended. By default: whether it has a name.
+    /// Whether it can be suspended. By default, whether it has a name.
     pub suspendable: bool,
-    /// Whether traffic wakes it while it is suspended. Default: yes.
+    /// Whether traffic resumes it while it is suspended. Default: yes.
     pub auto_resume: bool,
     /// Who may reach its ports.
     pub port_access: PortAccess,
     /// Its time limits.
     pub timeouts: Timeouts,
-    /// What is kept to bring it back.
+    /// Which sleep images are kept to restore it from.
     pub keeping: Keeping,
-    /// The snapshots that are taken of it by themselves; none by default.
+    /// The policy for automatic snapshots; none by default.
     pub checkpoints: Option<Checkpoints>,
-    /// The volumes that each of its runs has mounted; none by default.
+    /// The volumes to mount in each of its runs; none by default.
     pub attachments: Vec<Attachment>,
-    /// Free text of the user, by key.
+    /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
 }
 
 impl SandboxSpec {
-    /// A sandbox of `image` with every default for one with `name`, or an ephemeral one without.
+    /// Returns the default properties of a sandbox of `image`: those of a named sandbox with
+    /// `name`, of an ephemeral one without.
     pub fn new(image: Digest, name: Option<Name>) -> Self {
         let named = name.is_some();
         Self {
@@ -247,9 +259,10 @@ impl SandboxSpec {
         }
     }
 
-    /// Refuses what cannot be.
+    /// Rejects invalid properties.
     ///
     /// # Errors
+    ///
     /// The first [`SpecError`] found.
     pub fn check(&self) -> Result<(), SpecError> {
         self.resources.check()?;
@@ -270,9 +283,10 @@ impl SandboxSpec {
 }
 
 impl Timeouts {
-    /// Refuses a limit of zero.
+    /// Rejects a limit of zero.
     ///
     /// # Errors
+    ///
     /// [`SpecError::ZeroTimeout`] with the name of the limit.
     pub fn check(&self) -> Result<(), SpecError> {
         for (what, limit) in [("timeout", self.total), ("idle_timeout", self.idle), ("max_run", self.max_run)] {

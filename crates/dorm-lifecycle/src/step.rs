@@ -1,7 +1,8 @@
 //! The one function that changes a sandbox: [`step`].
 //!
-//! Commands come from callers and timers, observations from whoever carried out an effect. A command that meets an
-//! operation in progress waits for it and is asked again; nothing is refused merely because it came early.
+//! Commands come from callers and timers, observations from whoever carried out an effect. A
+//! command that arrives during an operation waits for it and is evaluated again; no command is
+//! refused merely because it came early.
 
 mod background;
 mod commands;
@@ -22,214 +23,220 @@ use crate::spec::{Keeping, Resources, SandboxSpec, SpecError, Timeouts};
 use crate::time::Timestamp;
 use crate::volume::{Attachment, has_leases};
 
-/// What a decision depends on besides the sandbox and the input.
+/// The input of a decision besides the sandbox and the command or observation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Context {
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
     /// The id of the operation, if one begins.
     pub operation: OperationId,
-    /// How long operations may take.
+    /// The time limits of operations.
     pub limits: Limits,
-    /// How many bytes of a memory snapshot a new sandbox starts from; 0 where it boots.
+    /// The size in bytes of the memory snapshot that a new sandbox starts from; 0 if it boots.
     pub bytes: u64,
 }
 
-/// What is wanted of a sandbox.
+/// A command: a requested change of a sandbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Command {
-    /// Save it and let it sleep.
+    /// Suspend it: save it and stop it.
     Suspend,
-    /// Let it run.
+    /// Make it run.
     Resume,
     /// Take a snapshot of it.
     Snapshot(SnapshotId),
-    /// Take it back to a snapshot, in place.
+    /// Rewind it to a snapshot, in place.
     Rewind(Box<Rewind>),
-    /// Change its time limits from now on.
+    /// Change its time limits, counted from now.
     SetTimeouts(Timeouts),
-    /// Change what is kept to bring it back, from its next suspend or resume on.
+    /// Change which sleep images are kept, from its next suspend or resume on.
     SetKeeping(Keeping),
-    /// Change which snapshots are taken of it by themselves.
+    /// Change its policy for automatic snapshots.
     SetCheckpoints(Option<Checkpoints>),
     /// Change which volumes it has attached.
     SetAttachments(Vec<Attachment>),
-    /// Keep it awake; one that is held already under this id is held as this one says.
+    /// Keep it awake; replaces a hold with the same id.
     Hold(Hold),
-    /// Take back a hold.
+    /// Release a hold.
     Release(HoldId),
-    /// It is in use.
+    /// Record that it is in use.
     Touch,
-    /// Its deadline is reached; does nothing when it has moved meanwhile.
+    /// Act on its passed deadline; does nothing if the deadline has moved meanwhile.
     Expire,
-    /// End it.
+    /// Terminate it.
     Terminate,
 }
 
-/// What was seen of a sandbox.
+/// An observation: a fact about a sandbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Observation {
-    /// Its first run answers.
+    /// Its first run is up and answers.
     Started,
-    /// Its first run could not begin; nothing of it is left.
+    /// Its first run could not be started; nothing of it is left.
     StartFailed(String),
-    /// Its image is durable and verified, and its guest stands still.
+    /// Its sleep image is durable and verified, and its guest is paused.
     Saved(SleepImage),
-    /// Its image could not be made; its guest goes on.
+    /// Its sleep image could not be made; its guest continues.
     SaveFailed(String),
-    /// The snapshot is durable and verified, and its guest goes on, or stays suspended.
+    /// The snapshot is durable and verified; its guest continues, or stays suspended.
     SnapshotTaken,
-    /// The snapshot could not be taken; its guest goes on, or stays suspended.
+    /// The snapshot could not be taken; its guest continues, or stays suspended.
     SnapshotFailed(String),
-    /// Its run has the volumes that it was to have, and no others.
+    /// Its run has the requested volumes mounted, and no others.
     Attached,
-    /// Its volumes could not be changed; it has those it had.
+    /// Its volumes could not be changed; it has the previous ones.
     AttachFailed(String),
-    /// Its own copy of what it is taken back to is durable.
+    /// Its own copy of the saved state that it is rewound to is durable.
     RewindPrepared,
-    /// That copy could not be made; nothing of the sandbox has changed.
+    /// That copy could not be made; nothing about the sandbox has changed.
     RewindNotPrepared(String),
-    /// It runs, in the engine's run of that number.
+    /// It runs.
     Woken {
-        /// The number of the engine's run: a new one if it was restored, the old one if it was thawed.
+        /// The number of the engine's run: a new one if it was restored, the old one if it was
+        /// thawed.
         run: u64,
-        /// What it came back with. Of a generation it has no image of, the newest is meant.
+        /// What it was restored with. A generation that it has no image of stands for the newest
+        /// image.
         restored: Restored,
-        /// Why not with its newest image, if so.
+        /// Why it was not restored from its newest image, if so.
         because: Option<String>,
     },
-    /// It could not be brought back; nothing of the attempt is left and its image is untouched.
+    /// It could not be restored; nothing of the attempt is left and its sleep image is intact.
     WakeFailed(String),
-    /// Its run has ended by itself; nothing of it is left.
+    /// Its run ended unexpectedly; nothing of it is left.
     RunLost(String),
-    /// Its run lives and does not answer.
+    /// Its run is alive but does not answer.
     Unreachable(String),
     /// Its run answers.
     Reachable,
-    /// Everything it held has been given back.
+    /// All its resources are released.
     Stopped,
 }
 
 /// A command or an observation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Input {
-    /// Something is wanted.
+    /// A requested change.
     Command(Command),
-    /// Something was seen.
+    /// A fact.
     Observation(Observation),
 }
 
-/// What has to be done next. It is journalled with the new state before it is begun, and can be done again.
+/// The action that follows a change. It is journalled with the new state before it starts, and can be
+/// repeated.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// Start the run.
     Start {
         /// The run.
         run: RunId,
-        /// What from.
+        /// What it starts from.
         origin: Origin,
-        /// What is started in it before it counts as running.
+        /// The program to start before the sandbox counts as running.
         program: FirstProgram,
     },
-    /// Hold the guest still, save it, verify it. The image before is released only after the answer is recorded.
+    /// Pause the guest, save it, verify the image. The previous image is released only after the
+    /// result is recorded.
     Save {
         /// The run.
         run: RunId,
     },
-    /// Save the guest into a snapshot and let it go on.
+    /// Save the guest into a snapshot and let it continue.
     Snapshot {
         /// The run.
         run: RunId,
         /// The snapshot.
         snapshot: SnapshotId,
     },
-    /// Save the files or the memory of the sleep image into a snapshot. Nothing runs.
+    /// Save the files or the memory of the sleep image into a snapshot. Nothing is run.
     SnapshotImage {
         /// The sleep image.
         image: SleepImage,
         /// The snapshot.
         snapshot: SnapshotId,
     },
-    /// Give a run that goes on the volumes in `after` and no others; when that fails, those in `before`. What goes must
-    /// not be in use.
+    /// Mount the volumes in `after`, and no others, in a live run; on failure, restore those in
+    /// `before`. Volumes to be unmounted must not be in use.
     Attach {
         /// The run.
         run: RunId,
-        /// What it has.
+        /// The present attachments.
         before: Vec<Attachment>,
-        /// What it is to have.
+        /// The requested attachments.
         after: Vec<Attachment>,
     },
-    /// End a parked run, which has other volumes mounted than the sandbox is to have.
+    /// Stop a parked run, which has other volumes mounted than requested.
     Evict {
-        /// The run, which may be gone.
+        /// The run, which may be gone already.
         run: RunId,
     },
-    /// Make the sandbox's own copy of the saved state of a memory snapshot.
+    /// Copy the saved state of a memory snapshot for the sandbox.
     PrepareRewind {
         /// The snapshot.
         to: SnapshotId,
-        /// The copy.
+        /// The id of the copy.
         target: CaptureId,
     },
-    /// Bring the guest back: thaw `parked` if it is still there, else restore `image` as `fresh`; where that cannot be
-    /// restored, an older image of the sandbox, and where none can, what its spec allows.
+    /// Wake the guest: thaw `parked` if it still exists, otherwise restore `image` as `fresh`; if
+    /// that cannot be restored, restore an older image of the sandbox; if none can be restored, do
+    /// what its spec permits.
     Wake {
         /// The run that may still be parked.
         parked: RunId,
-        /// The run to make where it is not.
+        /// The run to create otherwise.
         fresh: RunId,
-        /// What to restore.
+        /// The image to restore.
         image: SleepImage,
     },
-    /// End `parked` and all that is left of runs before it, then restore `target` as `fresh`, or boot it where there is none.
+    /// Stop `parked` and all remains of earlier runs, then restore `target` as `fresh`, or boot it
+    /// without a target.
     Rewind {
-        /// The run of the present, which stands still or is gone.
+        /// The run of the present state, which is paused or gone.
         parked: RunId,
-        /// The run to make.
+        /// The run to create.
         fresh: RunId,
-        /// What to restore.
+        /// The saved state to restore.
         target: Option<CaptureId>,
-        /// The layer on its image on which it stands then.
+        /// The layer on its image that it is based on afterwards.
         layer: Option<CaptureId>,
-        /// What that run is limited to.
+        /// The resource limits of the run.
         resources: Resources,
     },
-    /// Give back everything: the run, then the images.
+    /// Release everything: the run, then the images.
     Stop {
         /// The run.
         run: RunId,
     },
 }
 
-/// Whether a command changed anything.
+/// The result of a command.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Outcome {
-    /// It did: record the change, then carry out the effect.
+    /// The sandbox changes: record the change, then carry out the effect.
     Changed,
-    /// What was wanted holds already.
+    /// The sandbox already is as requested.
     Already,
-    /// An operation is in progress: ask again when it is over.
+    /// An operation is in progress: evaluate the command again when it ends.
     Wait,
 }
 
-/// What an input leads to.
+/// The result of an input.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Step {
-    /// The sandbox afterwards.
+    /// The sandbox after the change.
     pub next: Sandbox,
-    /// What to do then.
+    /// The effect to carry out next.
     pub effect: Option<Effect>,
-    /// What to record, each with a sentence of detail or none.
+    /// The events to record, each with an optional sentence of detail.
     pub events: Vec<(EventKind, Option<String>)>,
-    /// Whether anything changed.
+    /// Whether anything changes.
     pub outcome: Outcome,
-    /// What is to be recorded as a snapshot with it: an image that the sandbox gives away.
+    /// An image that the sandbox gives up, to be recorded as a snapshot in the same transaction.
     pub abandoned: Option<Abandoned>,
 }
 
 impl Step {
-    /// A change without an effect that nobody need be told of.
+    /// A change without an effect and without an event.
     pub fn silent(next: Sandbox) -> Self {
         Self { next, effect: None, events: Vec::new(), outcome: Outcome::Changed, abandoned: None }
     }
@@ -268,10 +275,11 @@ impl Step {
     }
 }
 
-/// A new sandbox, on its way to its first run.
+/// Returns a new sandbox, about to start its first run.
 ///
 /// # Errors
-/// [`SpecError`] when it cannot be asked for like this.
+///
+/// [`SpecError`] if the requested properties are invalid.
 pub fn create(
     id: SandboxId,
     project: ProjectId,
@@ -282,10 +290,11 @@ pub fn create(
     create_with(id, project, spec, origin, FirstProgram::None, context)
 }
 
-/// [`create`], with a program that is part of it: there is no moment at which the sandbox is on record as running without
-/// it.
+/// Like [`create`], with a program that is part of the first run: at no time does the record say
+/// that the sandbox runs without it.
 ///
 /// # Errors
+///
 /// Those of [`create`].
 pub fn create_with(
     id: SandboxId,
@@ -326,23 +335,26 @@ pub fn create_with(
     Ok(Step::silent(next).effect(Effect::Start { run, origin, program }).event(EventKind::Created))
 }
 
-/// What `input` makes of `sandbox`.
+/// Returns the result of applying `input` to `sandbox`.
 ///
-/// An observation that does not fit the state is late or doubled and changes nothing ([`Outcome::Already`]).
+/// An observation that does not fit the state is late or a duplicate and changes nothing
+/// ([`Outcome::Already`]).
 ///
 /// # Errors
-/// [`Denied`] when a command is refused; nothing changes then.
+///
+/// [`Denied`] if a command is refused; nothing changes then.
 pub fn step(sandbox: &Sandbox, input: &Input, context: &Context) -> Result<Step, Denied> {
     let mut made = match input {
         Input::Command(command) => commands::decide(sandbox, command, context)?,
         Input::Observation(observation) => observations::decide(sandbox, observation, context),
     };
-    // Facts of a run end with it.
+    // Facts about a run end with it.
     if !made.next.state.has_run() {
         made.next.unreachable = None;
         made.next.suspend_failures = None;
     }
-    // Nothing is started with them any more. Their names say what memory snapshots may hold.
+    // No run will use the secrets again. Their names remain, because they tell what memory
+    // snapshots may contain.
     if matches!(made.next.state, State::Terminated { .. }) {
         made.next.spec.secrets.blank();
     }

@@ -1,4 +1,5 @@
-//! The whole state × input relation, made by asking [`step`] itself, as text for tests and documents.
+//! The complete relation of states and inputs, computed with [`step`] itself, as text for tests and
+//! documents.
 
 use std::fmt::Write as _;
 
@@ -23,13 +24,13 @@ pub struct Row {
     pub from: String,
     /// The input's name.
     pub input: &'static str,
-    /// What it leads to, in words.
+    /// The result, in words.
     pub to: String,
-    /// The state afterwards, when it is another one.
+    /// The resulting state, if it differs.
     pub next: Option<StateName>,
 }
 
-/// The relation for a named and an ephemeral sandbox whose deadline has passed.
+/// Returns the relation for a named and an ephemeral sandbox whose deadline has passed.
 pub fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (kind, named) in [("named", true), ("ephemeral", false)] {
@@ -42,7 +43,7 @@ pub fn rows() -> Vec<Row> {
     rows
 }
 
-/// The relation as text, one line each, for the snapshot test.
+/// Returns the relation as text, one row per line, for the snapshot test.
 pub fn relation() -> String {
     let mut text = String::new();
     for row in rows() {
@@ -51,11 +52,11 @@ pub fn relation() -> String {
     text
 }
 
-/// The diagram and the table of states for the documents, in Markdown.
+/// Returns the diagram and the table of states for the documents, in Markdown.
 pub fn markdown() -> String {
     let mut text = String::from(
-        "# The life of a sandbox\n\nMade from `dorm_lifecycle::step` by its tests; do not edit. `DORM_UPDATE=1 cargo nextest run -p \
-         dorm-lifecycle` writes it anew.\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending: create\n",
+        "# Sandbox lifecycle\n\nGenerated from `dorm_lifecycle::step` by its tests; do not edit. `DORM_UPDATE=1 cargo nextest run -p \
+         dorm-lifecycle` regenerates it.\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending: create\n",
     );
     let mut arrows: Vec<(StateName, StateName, Vec<&'static str>)> = Vec::new();
     for row in rows() {

@@ -8,27 +8,27 @@ use std::time::Duration;
 pub struct Timestamp(u64);
 
 impl Timestamp {
-    /// The point `millis` milliseconds after the epoch.
+    /// Returns the point `millis` milliseconds after the epoch.
     pub const fn from_millis(millis: u64) -> Self {
         Self(millis)
     }
 
-    /// Milliseconds since the epoch.
+    /// Returns the milliseconds since the epoch.
     pub const fn as_millis(self) -> u64 {
         self.0
     }
 
-    /// The point `length` later; stays at the last representable one when it would be beyond it.
+    /// Returns the point `length` later, or the last representable one if that is earlier.
     pub fn after(self, length: Duration) -> Self {
         Self(self.0.saturating_add(millis(length)))
     }
 
-    /// The same moment as told by a clock that was set by `millis` in between.
+    /// Returns the same moment as read from a clock that was adjusted by `millis` in between.
     pub fn shifted(self, millis: i64) -> Self {
         Self(self.0.saturating_add_signed(millis))
     }
 
-    /// How long after `earlier` this is; zero when it is not later.
+    /// Returns the time since `earlier`; zero if this is not later.
     pub fn since(self, earlier: Self) -> Duration {
         Duration::from_millis(self.0.saturating_sub(earlier.0))
     }

@@ -1,8 +1,10 @@
-//! Volumes: what a sandbox wishes to have mounted, which of its runs has it, and who may.
+//! Volumes: what a sandbox has attached, which of its runs has a volume mounted, and who may mount
+//! it.
 //!
-//! An [`Attachment`] is a wish and lasts as long as its sandbox. A [`Lease`] is what one run has of it. Leases are not
-//! recorded: a sandbox that is on record with a run *is* the holder of its attachments' leases ([`leases`]), so none can
-//! outlive the run, whatever dies when.
+//! An [`Attachment`] is a durable request and lasts as long as its sandbox. A [`Lease`] is one
+//! run's mount of a volume. Leases are not recorded: a sandbox whose record says that it has a run
+//! *is* the holder of the leases of its attachments ([`leases`]), so no lease can outlive its run,
+//! whichever process dies.
 
 use std::fmt;
 use std::str::FromStr;
@@ -13,27 +15,28 @@ use crate::background::BackgroundWork;
 use crate::ids::{Name, RunId, VolumeId};
 use crate::sandbox::{Sandbox, State};
 
-/// How many volumes one sandbox may have attached.
+/// The maximum number of volumes attached to one sandbox.
 pub const ATTACHMENTS_MAX: usize = 16;
 
-/// How long the path of an attachment may be, in bytes.
+/// The maximum length of the path of an attachment, in bytes.
 const PATH_MAX: usize = 1024;
 
-/// Where nothing is mounted: the sandbox's own file systems, and what belongs to the agent.
+/// Paths at which nothing can be mounted: the sandbox's own file systems, and the agent's
+/// directories.
 const OWN: [&str; 7] = ["/proc", "/sys", "/dev", "/dorm-agent", "/.dorm-volumes", "/etc/dormouse", "/run/dormouse"];
 
-/// How many may write to a volume at a time.
+/// How many sandboxes can write to a volume at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Writers {
-    /// One sandbox; others may read meanwhile. The default.
+    /// One sandbox; others can read at the same time. The default.
     #[default]
     One,
-    /// Any number: the programs inside see to it that they do not get in each other's way.
+    /// Any number; the programs inside have to coordinate their writes.
     Many,
 }
 
 impl Writers {
-    /// Its word in records and answers.
+    /// Returns the word for it in records and answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::One => "one",
@@ -45,15 +48,15 @@ impl Writers {
 /// What a sandbox may do with a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Access {
-    /// Read and write. The default.
+    /// Reading and writing. The default.
     #[default]
     Write,
-    /// Only read.
+    /// Reading only.
     Read,
 }
 
 impl Access {
-    /// Its word in records and answers.
+    /// Returns the word for it in records and answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Write => "write",
@@ -62,39 +65,42 @@ impl Access {
     }
 }
 
-/// Why a text is no place for a volume.
+/// Why a text is not a valid mount path or subpath.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum PlaceError {
-    /// Not absolute, or not in its shortest form.
+    /// The path is not absolute, or not in its shortest form.
     #[error(
-        "'{0}' is not a place for a volume: it must be an absolute path other than /, without '.', '..', doubled or \
-         closing slashes, at most 1024 bytes"
+        "'{0}' is not a valid mount path: it must be an absolute path other than /, without '.', '..', doubled or \
+         trailing slashes, at most 1024 bytes"
     )]
     Path(String),
-    /// It belongs to the sandbox itself.
-    #[error("'{path}' is not a place for a volume: {own} is the sandbox's own")]
+    /// The path belongs to the sandbox itself.
+    #[error("'{path}' is not a valid mount path: {own} is reserved")]
     Own {
         /// The path.
         path: String,
-        /// What is there.
+        /// The reserved path.
         own: &'static str,
     },
-    /// A part of a volume that leads out of it.
-    #[error("'{0}' is not a part of a volume: it must be a relative path without '.', '..' or doubled slashes")]
+    /// The subpath leads out of the volume.
+    #[error(
+        "'{0}' is not a valid subpath of a volume: it must be a relative path without '.', '..' or doubled slashes"
+    )]
     Part(String),
 }
 
-/// Where in a sandbox a volume appears: an absolute path in its shortest form, not one of the sandbox's own.
+/// The mount point of a volume in a sandbox: an absolute path in its shortest form that is not
+/// reserved.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct MountPath(String);
 
 impl MountPath {
-    /// The path.
+    /// Returns the path.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether one of the two lies in the other, or both are the same.
+    /// Returns whether one of the two paths is at or below the other.
     pub fn touches(&self, other: &Self) -> bool {
         is_at_or_below(&self.0, &other.0) || is_at_or_below(&other.0, &self.0)
     }
@@ -122,17 +128,17 @@ impl fmt::Display for MountPath {
     }
 }
 
-/// The part of a volume that is meant: a relative path in its shortest form, or all of it.
+/// The part of a volume to mount: a relative path in its shortest form; empty for the whole volume.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct SubPath(String);
 
 impl SubPath {
-    /// The path; empty for all of the volume.
+    /// Returns the path; empty for the whole volume.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether all of the volume is meant.
+    /// Returns whether this is the whole volume.
     pub fn is_whole(&self) -> bool {
         self.0.is_empty()
     }
@@ -164,43 +170,45 @@ fn is_at_or_below(path: &str, top: &str) -> bool {
     path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
-/// The durable wish of a sandbox to have a volume mounted.
+/// A durable request to mount a volume in every run of a sandbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Attachment {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// Where it appears.
+    /// The mount point.
     pub path: MountPath,
-    /// What may be done with it.
+    /// The permitted access.
     pub access: Access,
-    /// Which part of it.
+    /// The part of the volume.
     pub subpath: SubPath,
-    /// Which of the sandbox's places for volumes it has, below [`ATTACHMENTS_MAX`]: a memory image remembers it by that.
+    /// The container slot of the volume, below [`ATTACHMENTS_MAX`]: a memory image identifies the
+    /// volume by it.
     pub slot: u8,
 }
 
-/// Why attachments cannot be together.
+/// Why a set of attachments is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum AttachmentError {
-    /// Too many.
+    /// There are too many.
     #[error("a sandbox can have {ATTACHMENTS_MAX} volumes attached, not {0}")]
     TooMany(usize),
-    /// One would hide the other.
-    #[error("two volumes cannot be at '{one}' and '{other}': neither may lie in the other")]
+    /// One mount point is at or below another.
+    #[error("volumes cannot be mounted at '{one}' and '{other}': neither may lie in the other")]
     Nested {
-        /// The one.
+        /// The first mount point.
         one: MountPath,
-        /// The other.
+        /// The second mount point.
         other: MountPath,
     },
-    /// Two of the same slot, or a slot that is none.
-    #[error("the place numbered {0} is not free for the volume")]
+    /// A container slot is used twice, or does not exist.
+    #[error("container slot {0} is not available for the volume")]
     Slot(u8),
 }
 
-/// Refuses attachments that cannot be together.
+/// Rejects attachments that conflict.
 ///
 /// # Errors
+///
 /// The first [`AttachmentError`] found.
 pub fn check_attachments(attachments: &[Attachment]) -> Result<(), AttachmentError> {
     if attachments.len() > ATTACHMENTS_MAX {
@@ -222,27 +230,27 @@ pub fn check_attachments(attachments: &[Attachment]) -> Result<(), AttachmentErr
     Ok(())
 }
 
-/// The first place that none of `attachments` has.
+/// Returns the first container slot that no attachment uses.
 pub fn free_slot(attachments: &[Attachment]) -> Option<u8> {
     let most = u8::try_from(ATTACHMENTS_MAX).unwrap_or(u8::MAX);
     (0..most).find(|slot| attachments.iter().all(|attachment| attachment.slot != *slot))
 }
 
-/// One run's actual mount of a volume.
+/// One run's mount of a volume.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Lease {
-    /// Which volume.
+    /// The volume.
     pub volume: VolumeId,
-    /// The run that has it.
+    /// The run that holds it.
     pub run: RunId,
     /// The name of its sandbox.
     pub name: Option<Name>,
-    /// What it may do.
+    /// The permitted access.
     pub access: Access,
 }
 
 impl Lease {
-    /// Who has it, for people.
+    /// Returns the name and id of the holder, for messages.
     pub fn holder(&self) -> String {
         match &self.name {
             Some(name) => format!("{name} ({})", self.run.sandbox),
@@ -251,9 +259,10 @@ impl Lease {
     }
 }
 
-/// Whether a sandbox in this state has the leases of its attachments: from before its run begins until it is known to
-/// have ended or to stand still for good. The run of a suspended one that is taken back to a snapshot begins as soon as that
-/// is prepared, whoever else wants the volumes meanwhile.
+/// Returns whether a sandbox in this state holds the leases of its attachments: from before its run
+/// starts until it is known to have ended or to stay paused for good. The run of a suspended
+/// sandbox that is being rewound starts as soon as the rewind is prepared, so the sandbox holds its
+/// leases while it is prepared.
 pub fn has_leases(state: &State) -> bool {
     match state {
         State::Suspended { background: Some(background), .. } => {
@@ -269,7 +278,7 @@ pub fn has_leases(state: &State) -> bool {
     }
 }
 
-/// The leases that a sandbox has now.
+/// Returns the leases that a sandbox holds now.
 pub fn leases(sandbox: &Sandbox) -> Vec<Lease> {
     match has_leases(&sandbox.state) {
         true => all_leases(sandbox),
@@ -277,7 +286,8 @@ pub fn leases(sandbox: &Sandbox) -> Vec<Lease> {
     }
 }
 
-/// The leases that a sandbox has while a run of it may be left, whatever its state says.
+/// Returns the leases that a sandbox holds while a run of it may still exist, regardless of its
+/// state.
 pub fn all_leases(sandbox: &Sandbox) -> Vec<Lease> {
     let lease = |attachment: &Attachment| Lease {
         volume: attachment.volume.clone(),
@@ -288,20 +298,21 @@ pub fn all_leases(sandbox: &Sandbox) -> Vec<Lease> {
     sandbox.attachments().map(lease).collect()
 }
 
-/// Why a lease is not granted.
+/// Why a lease is refused.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("the volume is written to by sandbox {holder}, and it takes one writer at a time")]
+#[error("sandbox {holder} has the volume mounted for writing, and the volume allows one writer at a time")]
 pub struct LeaseRefused {
-    /// Who writes.
+    /// The sandbox that writes to it.
     pub holder: String,
-    /// The lease of that.
+    /// The lease of that sandbox.
     pub lease: Lease,
 }
 
-/// Grants `wanted`, or names the one who stands in its way: a second writer of a volume that takes one. A sandbox never
-/// stands in its own way.
+/// Grants `wanted`, or refuses it with the conflicting lease: a second writer of a volume that
+/// allows one. A sandbox does not conflict with itself.
 ///
 /// # Errors
+///
 /// [`LeaseRefused`].
 pub fn grant(writers: Writers, wanted: &Lease, held: &[Lease]) -> Result<(), LeaseRefused> {
     let (Writers::One, Access::Write) = (writers, wanted.access) else { return Ok(()) };

@@ -1,4 +1,5 @@
-//! Why a sandbox is where it is and what happens next, each with the signal it is based on.
+//! Explains why a sandbox is in its state and what happens next, each reason with the signal it is
+//! based on.
 
 use std::time::Duration;
 
@@ -10,51 +11,52 @@ use crate::sandbox::{Cause, FirstProgram, Restored, Sandbox, SleepImage, State};
 use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
 use crate::time::Timestamp;
 
-/// What can be told about a sandbox beside its record.
+/// What is known about a sandbox beyond its record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
-    /// The time.
+    /// The current time.
     pub now: Timestamp,
     /// Whether it is suspended and its memory is still held.
     pub parked: bool,
-    /// What is open now, and how many of each.
+    /// What is open now (such as exec calls or terminals), with the number of each.
     pub open: Vec<(&'static str, usize)>,
-    /// What it was last used for since the daemon began.
+    /// What last used it since the daemon started.
     pub last_use: Option<&'static str>,
-    /// Its newest events, in their order.
+    /// Its newest events, oldest first.
     pub events: Vec<Happening>,
-    /// The snapshots that were taken of it and are still there, with their sizes in bytes.
+    /// The existing snapshots of it, with their sizes in bytes.
     pub snapshots: Vec<(SnapshotId, u64)>,
-    /// How many bytes of the host's disk must be free before it goes on, if it is paused for want of room there.
+    /// The number of bytes of the host's disk that must be free before it continues, if it is
+    /// paused for lack of disk space.
     pub waits_for_disk: Option<u64>,
-    /// After how long a run that does not answer is given up; none for never.
+    /// How long a run may be unreachable before it is ended; `None` for no limit.
     pub max_unreachable: Option<Duration>,
-    /// What it stands on or wakes up from and is damaged, a sentence each.
+    /// Damaged files that it uses or would be restored from, one sentence each.
     pub damaged: Vec<String>,
 }
 
-/// An event, as far as it matters here.
+/// The parts of an event that matter here.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Happening {
-    /// When.
+    /// When it happened.
     pub at: Timestamp,
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
-    /// By whom.
+    /// Its initiator.
     pub actor: Actor,
     /// Its detail.
     pub detail: Option<String>,
 }
 
-/// One thing that can be said, and what it is based on.
+/// One statement, and the signal it is based on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
-    /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory`, `disk`,
-    /// `snapshot`, `run`.
+    /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`,
+    /// `memory`, `disk`, `snapshot`, `run`.
     pub signal: &'static str,
-    /// What it says, as a sentence.
+    /// The statement, as a sentence.
     pub says: String,
-    /// When it was, or will be.
+    /// When it happened, or will happen.
     pub at: Option<Timestamp>,
 }
 
@@ -68,22 +70,22 @@ impl Reason {
     }
 }
 
-/// Why a sandbox is where it is.
+/// The explanation of a sandbox's state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Why {
-    /// Where it is, as a sentence.
+    /// The state, as a sentence.
     pub summary: String,
-    /// Why it is there, the strongest reason first.
+    /// Why the sandbox is in this state, the strongest reason first.
     pub because: Vec<Reason>,
-    /// What failed or was refused last, if nothing has succeeded since.
+    /// What last failed or was refused, if nothing has succeeded since.
     pub refused: Option<Reason>,
     /// What happens next, the soonest first.
     pub next: Vec<Reason>,
-    /// What of it is on disk, and why it is kept.
+    /// What is stored on disk for the sandbox, and why it is kept.
     pub on_disk: Vec<Reason>,
 }
 
-/// Explains a sandbox.
+/// Explains why `sandbox` is in its state.
 pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
     let mut why = Why {
         summary: summary(sandbox, facts),
@@ -108,30 +110,45 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
         State::Pending { operation, deadline, program } => {
             let what = match program {
                 FirstProgram::None => "it starts",
-                FirstProgram::OfImage => "it starts, with what its image is made to run",
+                FirstProgram::OfImage => "it starts, including its image's program",
             };
-            why.next.push(in_progress(what, operation, *deadline, "it is terminated and says why"));
+            why.next.push(in_progress(what, operation, *deadline, "it is terminated, with the reason recorded"));
         }
         State::Snapshotting { operation, deadline, .. } => {
-            why.next.push(in_progress("it goes on running", operation, *deadline, "it goes on without the snapshot"));
+            why.next.push(in_progress(
+                "it continues running",
+                operation,
+                *deadline,
+                "it continues without the snapshot",
+            ));
         }
         State::Suspending { operation, deadline, rewind: Some(rewind), .. } => {
-            let what = format!("it is taken back to snapshot {}", rewind.to);
-            why.next.push(in_progress(&what, operation, *deadline, "it goes on running"));
+            let what = format!("it is rewound to snapshot {}", rewind.to);
+            why.next.push(in_progress(&what, operation, *deadline, "it keeps running"));
         }
         State::Resuming { operation, deadline, rewind: Some(rewinding), .. } => {
-            let what = format!("it runs as in snapshot {}", rewinding.rewind.to);
-            why.next.push(in_progress(&what, operation, *deadline, "it returns to where it was, which is saved"));
+            let what = format!("it runs from snapshot {}", rewinding.rewind.to);
+            why.next.push(in_progress(&what, operation, *deadline, "it returns to its previous state, which is saved"));
         }
         State::Suspending { operation, deadline, .. } => {
-            why.next.push(in_progress("it is suspended", operation, *deadline, "it goes on running"));
+            why.next.push(in_progress("it is suspended", operation, *deadline, "it keeps running"));
         }
         State::Resuming { operation, deadline, .. } => {
-            why.next.push(in_progress("it runs", operation, *deadline, "it stays suspended, its image untouched"));
+            why.next.push(in_progress(
+                "it runs",
+                operation,
+                *deadline,
+                "it stays suspended, with its sleep image intact",
+            ));
         }
         State::Terminating { operation, deadline, cause, .. } => {
             why.because.insert(0, Reason::new("operation", over(cause)));
-            why.next.push(in_progress("it is terminated", operation, *deadline, "it is reported and tried again"));
+            why.next.push(in_progress(
+                "it is terminated",
+                operation,
+                *deadline,
+                "the delay is reported and termination is retried",
+            ));
         }
     }
     why.next.splice(0..0, in_background(sandbox));
@@ -139,16 +156,16 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
     why
 }
 
-/// What the operation leads to that is at work while the sandbox keeps its state.
+/// Returns what the operation in the background leads to.
 fn in_background(sandbox: &Sandbox) -> Option<Reason> {
     let background = sandbox.state.background()?;
     let (what, else_what) = match &background.work {
-        BackgroundWork::Attach { .. } => ("its volumes are changed".to_owned(), "it keeps those it has"),
+        BackgroundWork::Attach { .. } => ("its volumes change".to_owned(), "it keeps its present volumes"),
         BackgroundWork::PrepareRewind(rewind) => {
-            (format!("it is taken back to snapshot {}", rewind.to), "it stays as it is")
+            (format!("it is rewound to snapshot {}", rewind.to), "it is unchanged")
         }
         BackgroundWork::Snapshot(snapshot) => {
-            (format!("snapshot {snapshot} of it is complete"), "the snapshot has failed and it stays as it is")
+            (format!("snapshot {snapshot} of it is complete"), "the snapshot fails and the sandbox is unchanged")
         }
     };
     Some(in_progress(&what, &background.operation, background.deadline, else_what))
@@ -157,7 +174,7 @@ fn in_background(sandbox: &Sandbox) -> Option<Reason> {
 fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
     let with = match sandbox.restored {
         Restored::Nothing => "booted from its image".to_owned(),
-        Restored::Filesystem => "booted with the files of a snapshot".to_owned(),
+        Restored::Filesystem => "booted from the files of a snapshot".to_owned(),
         Restored::Memory { generation: Some(generation) } => {
             format!("with the memory and files of generation {generation}")
         }
@@ -172,28 +189,31 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
             )
         }
         State::Suspended { image, .. } if facts.parked => {
-            format!("it is suspended at generation {}, on disk, and its memory is still held", image.generation)
+            format!(
+                "it is suspended at generation {}; it is saved on disk, and its memory is still held",
+                image.generation
+            )
         }
-        State::Suspended { image, .. } => format!("it is suspended at generation {}, only on disk", image.generation),
-        State::Terminated { .. } => "it is over and never comes back".to_owned(),
-        State::Pending { .. } => "its first run is being started".to_owned(),
-        State::Snapshotting { .. } => "it is held still while a snapshot of it is taken".to_owned(),
+        State::Suspended { image, .. } => format!("it is suspended at generation {}, on disk only", image.generation),
+        State::Terminated { .. } => "it is terminated, which is final".to_owned(),
+        State::Pending { .. } => "its first run is starting".to_owned(),
+        State::Snapshotting { .. } => "it is paused while a snapshot of it is taken".to_owned(),
         State::Suspending { rewind: Some(_), .. } => {
-            "it is being saved, to be taken back to a snapshot; nothing has been given up yet".to_owned()
+            "it is being saved before it is rewound to a snapshot; nothing has been released yet".to_owned()
         }
-        State::Resuming { rewind: Some(_), .. } => "it is being taken back to a snapshot".to_owned(),
-        State::Suspending { .. } => "it is being saved; nothing has been given up yet".to_owned(),
-        State::Resuming { .. } => "it is being brought back from its image".to_owned(),
-        State::Terminating { .. } => "what it holds is being given back".to_owned(),
+        State::Resuming { rewind: Some(_), .. } => "it is being rewound to a snapshot".to_owned(),
+        State::Suspending { .. } => "it is being saved; nothing has been released yet".to_owned(),
+        State::Resuming { .. } => "it is being restored from its sleep image".to_owned(),
+        State::Terminating { .. } => "its resources are being released".to_owned(),
     }
 }
 
-/// The event that led to where it is.
+/// Returns the event that led to the present state.
 fn came_here(facts: &Facts) -> Option<Reason> {
     let index = facts.events.iter().rposition(|event| leads(event.kind))?;
     let event = &facts.events[index];
     let mut says = format!("{}, by {}", sentence(event.kind), by(event.actor));
-    // A passed deadline is told with the change it has caused.
+    // A passed deadline is reported together with the change it caused.
     let before = facts.events[..index].iter().rev().take(3).find(|earlier| earlier.kind == EventKind::DeadlinePassed);
     if event.actor == Actor::Timer
         && let Some(detail) = before.and_then(|event| event.detail.as_deref())
@@ -263,11 +283,11 @@ fn by(actor: Actor) -> &'static str {
         Actor::Timer => "a deadline",
         Actor::Traffic => "traffic to one of its ports",
         Actor::Host => "the host",
-        Actor::Recovery => "the daemon at its start",
+        Actor::Recovery => "the daemon at startup",
     }
 }
 
-/// What failed last, unless the same has worked since.
+/// Returns the last failure, unless the same operation has succeeded since.
 fn refused(facts: &Facts) -> Option<Reason> {
     let answers = |kind| -> Option<&[EventKind]> {
         match kind {
@@ -282,7 +302,7 @@ fn refused(facts: &Facts) -> Option<Reason> {
     };
     facts.events.iter().enumerate().rev().find_map(|(index, event)| {
         let successes = answers(event.kind)?;
-        // Whoever was taken back runs: what failed before is of no use any more.
+        // After a rewind, earlier failures no longer matter.
         let made_up = |kind| successes.contains(&kind) || kind == EventKind::Rewound;
         if facts.events[index..].iter().any(|later| made_up(later.kind)) {
             return None;
@@ -293,11 +313,11 @@ fn refused(facts: &Facts) -> Option<Reason> {
     })
 }
 
-/// The pause for want of room, with the figures of its event.
+/// Returns the pause for lack of disk space, with the figures of its event.
 fn waits_for_disk(facts: &Facts) -> Option<Reason> {
     facts.waits_for_disk?;
     let paused = facts.events.iter().rev().find(|event| event.kind == EventKind::DiskPaused);
-    let says = "it is paused, since the host's disk is nearly full";
+    let says = "it is paused because the host's disk is nearly full";
     let detail =
         paused.and_then(|event| event.detail.as_deref()).map_or_else(String::new, |detail| format!(": {detail}"));
     let reason = Reason::new("disk", format!("{says}{detail}"));
@@ -309,7 +329,7 @@ fn waits_for_disk(facts: &Facts) -> Option<Reason> {
 
 fn goes_on(facts: &Facts) -> Option<Reason> {
     let bytes = facts.waits_for_disk?;
-    Some(Reason::new("disk", format!("it goes on when {bytes} bytes of the host's disk are free")))
+    Some(Reason::new("disk", format!("it continues when {bytes} bytes of the host's disk are free")))
 }
 
 fn awake(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
@@ -333,14 +353,14 @@ fn awake(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
 }
 
 fn does_not_answer(silent: &Unreachable) -> String {
-    format!("its run lives and does not answer: {}", silent.reason)
+    format!("its run is alive but does not answer: {}", silent.reason)
 }
 
 fn asked_again(silent: &Unreachable, facts: &Facts) -> Reason {
     match facts.max_unreachable {
-        None => Reason::new("run", "it is asked again until it answers; nothing ends it for being silent"),
+        None => Reason::new("run", "the daemon retries until it answers; the run is not ended for being silent"),
         Some(max) => {
-            let says = "if it does not answer by then, its run is ended, as --max-unreachable says";
+            let says = "if it does not answer by then, its run is ended, because of --max-unreachable";
             Reason::new("run", says).at(silent.since.after(max))
         }
     }
@@ -349,36 +369,36 @@ fn asked_again(silent: &Unreachable, facts: &Facts) -> Reason {
 fn not_suspended(sandbox: &Sandbox) -> Option<Reason> {
     let failed = sandbox.suspend_failures.as_ref()?;
     let says = match failed.count {
-        1 => format!("suspending it has failed: {}", failed.reason),
-        count => format!("suspending it has failed {count} times in a row: {}", failed.reason),
+        1 => format!("suspending it failed: {}", failed.reason),
+        count => format!("suspending it failed {count} times in a row: {}", failed.reason),
     };
     Some(Reason::new("event", says).at(failed.since))
 }
 
 fn ends(sandbox: &Sandbox) -> Vec<Reason> {
     let Some(deadline) = sandbox.deadline() else {
-        return vec![Reason::new("limit", "nothing ends it but a command")];
+        return vec![Reason::new("limit", "it runs until a command ends it")];
     };
     let what = match (sandbox.spec.on_timeout, &sandbox.suspend_failures) {
         (OnTimeout::Suspend, Some(failed)) if failed.next >= deadline.at => return suspends_again(sandbox, failed),
         (OnTimeout::Suspend, _) => "suspended",
         (OnTimeout::Terminate, _) => "terminated",
     };
-    let held = if deadline.held.is_some() { ", which waits for a hold" } else { "" };
+    let held = if deadline.held.is_some() { ", which a hold postpones" } else { "" };
     let limit = deadline.kind.as_str();
     vec![Reason::new("limit", format!("it is {what} when its {limit} passes{held}")).at(deadline.at)]
 }
 
 fn suspends_again(sandbox: &Sandbox, failed: &SuspendFailures) -> Vec<Reason> {
     let again =
-        format!("its deadline has passed; attempt {} to suspend it is made then", failed.count.saturating_add(1));
+        format!("its deadline has passed; attempt {} to suspend it starts then", failed.count.saturating_add(1));
     let says = match sandbox.spec.on_suspend_failure {
         OnSuspendFailure::Keep => again,
         OnSuspendFailure::Terminate if failed.count >= SUSPEND_FAILURES_MAX => {
             "its deadline has passed and it could not be suspended; it is terminated then".to_owned()
         }
         OnSuspendFailure::Terminate => {
-            format!("{again}; it is terminated once {SUSPEND_FAILURES_MAX} in a row have failed")
+            format!("{again}; it is terminated after {SUSPEND_FAILURES_MAX} failures in a row")
         }
     };
     vec![Reason::new("limit", says).at(failed.next)]
@@ -386,52 +406,60 @@ fn suspends_again(sandbox: &Sandbox, failed: &SuspendFailures) -> Vec<Reason> {
 
 fn wakes(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
     let mut next = vec![if sandbox.spec.auto_resume {
-        Reason::new("policy", "it wakes when it is resumed, or when traffic comes to one of its ports")
+        Reason::new("policy", "it wakes when it is resumed, or on traffic to one of its ports")
     } else {
-        Reason::new("policy", "it wakes only when it is resumed, since its auto-resume is off")
+        Reason::new("policy", "it wakes only when it is resumed, because auto-resume is off")
     }];
     if facts.parked {
-        next.push(Reason::new("memory", "its memory is given back when room is needed; it then wakes from disk"));
+        next.push(Reason::new("memory", "its memory is released when the host needs it; it then wakes from disk"));
     }
     if sandbox.spec.keeping.on_unrestorable == OnUnrestorable::Fresh {
-        next.push(Reason::new("policy", "if no image of it can be restored, it boots afresh and says so"));
+        next.push(Reason::new(
+            "policy",
+            "if none of its sleep images can be restored, it boots afresh and reports that",
+        ));
     }
     next
 }
 
 fn on_disk(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
     let image = |image: &SleepImage, why: &str| {
-        let says = format!("image of generation {}, {} bytes: {why}", image.generation, image.bytes);
+        let says = format!("sleep image of generation {}, {} bytes: {why}", image.generation, image.bytes);
         Reason::new("image", says).at(image.taken)
     };
     let newest = match &sandbox.state {
-        State::Suspended { .. } | State::Resuming { .. } => "it wakes up from it",
-        _ => "it falls back to it when its run is lost",
+        State::Suspended { .. } | State::Resuming { .. } => "it wakes from this one",
+        _ => "it falls back to this one if its run is lost",
     };
     let mut kept: Vec<_> = sandbox.state.image().map(|found| image(found, newest)).into_iter().collect();
     for older in &sandbox.older {
         let newer = sandbox.state.image().is_none_or(|newest| older.generation > newest.generation);
         kept.push(match newer {
-            true => image(older, "it could not be restored, and is kept until a newer one is saved"),
-            false => image(older, "to fall back to, as many as keep_generations says"),
+            true => image(older, "it could not be restored; it is kept until a newer one is saved"),
+            false => image(older, "a fallback, kept because of keep_generations"),
         });
     }
-    kept.extend(facts.snapshots.iter().map(|(id, bytes)| {
-        Reason::new("snapshot", format!("snapshot {id} of it, {bytes} bytes: kept until it is removed"))
-    }));
+    kept.extend(
+        facts.snapshots.iter().map(|(id, bytes)| {
+            Reason::new("snapshot", format!("snapshot {id}, {bytes} bytes: kept until it is deleted"))
+        }),
+    );
     kept
 }
 
 fn in_progress(what: &str, operation: &crate::OperationId, deadline: Timestamp, else_what: &str) -> Reason {
-    Reason::new("operation", format!("{what} when operation {operation} is done; if that is not by then, {else_what}"))
-        .at(deadline)
+    Reason::new(
+        "operation",
+        format!("{what} when operation {operation} completes; if it does not complete by then, {else_what}"),
+    )
+    .at(deadline)
 }
 
 fn over(cause: &Cause) -> String {
     match cause {
-        Cause::Requested => "a caller asked for its end".to_owned(),
-        Cause::Timeout => "its time was over and it is not to be suspended then".to_owned(),
-        Cause::Failed { reason } => format!("there was nothing left to return to: {reason}"),
+        Cause::Requested => "a caller requested its termination".to_owned(),
+        Cause::Timeout => "its time limit passed, and its on_timeout is terminate".to_owned(),
+        Cause::Failed { reason } => format!("it failed with no state left to return to: {reason}"),
     }
 }
 

@@ -1,5 +1,5 @@
-//! Runs `ip`, `tc` and `nft`, with a script on their standard input, in the network namespace of the calling thread.
-//! Knows nothing of what the scripts mean.
+//! Runs `ip`, `tc` and `nft`, with a script on their standard input, in the network namespace of
+//! the calling thread. This module does not know what the scripts mean.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -10,31 +10,32 @@ use std::time::Duration;
 use dorm_disk::lock::{self, Sharing};
 use thiserror::Error;
 
-/// More than any command takes that a killed daemon has left behind.
+/// Longer than any command that a killed daemon has left running.
 const LOCK_LIMIT: Duration = Duration::from_secs(15);
-/// Where programs of the system are.
+/// The directories of system programs.
 const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
-/// Why a command did not do its work.
+/// Why a command failed.
 #[derive(Debug, Error)]
 pub(crate) enum CommandError {
-    /// It could not be started.
-    #[error("{program} cannot be run: install the package '{package}'")]
+    /// The program could not be started.
+    #[error("cannot run {program}: install the package '{package}'")]
     Start {
         program: &'static str,
         package: &'static str,
         #[source]
         source: io::Error,
     },
-    /// It refused.
+    /// The program reported a failure.
     #[error("{program} failed: {said}")]
     Refused { program: &'static str, said: String },
 }
 
-/// The commands of one daemon, and the lock that says that it is the only one.
+/// The commands of one daemon, and the lock that ensures that it is the only one.
 ///
-/// A command outlives a daemon that is killed. Each holds the lock until it ends, as its standard output (on which it
-/// says nothing), so that the next daemon begins only when nothing of the last one goes on.
+/// A command can outlive a daemon that is killed. Each command holds the lock until it exits, as
+/// its standard output (to which it writes nothing), so that the next daemon only starts when no
+/// command of the last one is running.
 #[derive(Debug)]
 pub(crate) struct Commands {
     lock: File,
@@ -46,17 +47,17 @@ impl Commands {
         Ok(Self { lock: lock::take(&directory.join("lock"), Sharing::Exclusive, LOCK_LIMIT)? })
     }
 
-    /// Carries out the lines, the first failure ending it.
+    /// Executes the lines, up to the first failure.
     pub(crate) fn ip(&self, lines: &[String]) -> Result<(), CommandError> {
         self.run("ip", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
     }
 
-    /// Sets up schedulers, line by line.
+    /// Configures traffic control, line by line.
     pub(crate) fn tc(&self, lines: &[String]) -> Result<(), CommandError> {
         self.run("tc", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
     }
 
-    /// Carries out the whole script, or nothing of it.
+    /// Executes the script atomically.
     pub(crate) fn nft(&self, script: &str) -> Result<(), CommandError> {
         self.run("nft", "nftables", &["-f", "-"], script)
     }
@@ -73,7 +74,7 @@ impl Commands {
     }
 }
 
-/// Runs a command that changes nothing that outlives the calling thread, and so holds no lock.
+/// Runs a command without the lock. It must not change anything that outlives the calling thread.
 pub(crate) fn run_alone(
     program: &'static str,
     package: &'static str,
@@ -93,7 +94,8 @@ fn run(
     let start = |source| CommandError::Start { program, package, source };
     let mut child = Command::new(find(program))
         .args(arguments)
-        // Both the shell's and the daemon's own variables could change what they do, or name files of others.
+        // The variables of the shell or the daemon could change the behaviour, or name files of
+        // other users.
         .env_clear()
         .env("PATH", PATH)
         .env("LC_ALL", "C")
@@ -102,8 +104,8 @@ fn run(
         .stderr(Stdio::piped())
         .spawn()
         .map_err(start)?;
-    // These programs read all of their input before they say much, so this cannot block. If one ends early, its exit
-    // status tells why, and the broken pipe does not matter.
+    // These programs read all their input before they write much, so this cannot block. If one
+    // exits early, its exit status gives the reason, and the broken pipe does not matter.
     if let Some(mut input) = child.stdin.take() {
         let _ = input.write_all(script.as_bytes());
     }
@@ -115,8 +117,8 @@ fn run(
     Err(CommandError::Refused { program, said: format!("{} ({})", said, output.status) })
 }
 
-/// These programs are often in directories that are not in the search path of a shell made by `su`, and are looked for
-/// nowhere else.
+/// Returns the path of the program. The search path of a shell started by `su` often lacks the
+/// directories of these programs; other directories are not searched.
 fn find(program: &'static str) -> String {
     let mut places = PATH.split(':').map(|place| format!("{place}/{program}"));
     places.find(|path| Path::new(path).exists()).unwrap_or_else(|| program.into())

@@ -1,4 +1,4 @@
-//! What a [`HostNetwork`](crate::HostNetwork) is told when it is opened. Knows nothing of how it is used.
+//! The configuration of a [`HostNetwork`](crate::HostNetwork).
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -12,32 +12,34 @@ use crate::traffic::TrafficLimits;
 
 const NAME_PORT: u16 = 53;
 
-/// How the network of one daemon is set up.
+/// The configuration of one daemon's network.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The directory of the notes on leases. Made when missing. One daemon at a time may use it.
+    /// The directory of the notes of leases. Created if missing. Only one daemon at a time can use
+    /// it.
     pub directory: PathBuf,
-    /// Part of the name of everything made on the host, so that daemons do not get into each other's way: 1 to 4
+    /// Part of the name of everything created on the host, which keeps daemons apart: 1 to 4
     /// lower-case letters and digits, such as the start of a hash of the data directory.
     pub prefix: String,
-    /// The id of the data directory, written into every note. Notes with another id are left alone: this directory is a
-    /// copy of another.
+    /// The ID of the data directory, which every note contains. Notes with another ID are left
+    /// alone: this directory is then a copy of another.
     pub owner: String,
-    /// Where the networks between host and gateways are taken from, four addresses each. Default 10.200.0.0/16.
-    /// Several daemons may share one: a network that the host already uses is left out.
+    /// The range of the networks between host and gateways, of four addresses each. Default
+    /// 10.200.0.0/16. Several daemons may share a range: networks that the host already uses are
+    /// skipped.
     pub supernet: Ipv4Net,
-    /// Who answers look-ups of names. Default: what `/etc/resolv.conf` says.
+    /// The name servers. Default: those in `/etc/resolv.conf`.
     pub dns: NameServers,
-    /// How much traffic each sandbox may cause.
+    /// The traffic limits of each sandbox.
     pub limits: TrafficLimits,
-    /// How often is looked whether the host still forwards packets of sandboxes. Default 10 seconds.
+    /// How often to check that the host still forwards packets of sandboxes. Default 10 seconds.
     pub watch_every: Duration,
-    /// Who is asked at each step that changes the host. Default: nobody.
+    /// Called at each step that changes the host. Default: does nothing.
     pub steps: AnySteps,
 }
 
 impl Config {
-    /// A configuration with every default.
+    /// Returns a configuration with all defaults.
     pub fn new(directory: impl Into<PathBuf>, prefix: impl Into<String>) -> Self {
         Self {
             directory: directory.into(),
@@ -52,17 +54,17 @@ impl Config {
     }
 }
 
-/// The name servers that sandboxes' look-ups are passed on to, from the host's own network.
+/// The name servers that receive sandboxes' DNS queries, from the host's own network.
 #[derive(Clone, Debug)]
 pub enum NameServers {
-    /// The `nameserver` lines of a file like `/etc/resolv.conf`, read again for every look-up.
+    /// The `nameserver` lines of a file like `/etc/resolv.conf`, read again for every query.
     File(PathBuf),
-    /// These, in this order.
+    /// These servers, in this order.
     Fixed(Vec<SocketAddr>),
 }
 
 impl NameServers {
-    /// Those to ask now, in order; none if the file cannot be read.
+    /// Returns the servers to ask now, in order; none if the file cannot be read.
     #[allow(clippy::disallowed_methods, reason = "a small file of the system, which is in memory")]
     pub(crate) fn now(&self) -> Vec<SocketAddr> {
         match self {
@@ -81,14 +83,14 @@ fn parse(text: &str) -> Vec<SocketAddr> {
         .collect()
 }
 
-/// Why a configuration cannot be used.
+/// Why a configuration is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum ConfigError {
-    /// The prefix would not fit into the name of an interface.
-    #[error("'{0}' is not a network prefix: give 1 to 4 lower-case letters and digits")]
+    /// The prefix does not fit into the name of an interface.
+    #[error("invalid network prefix '{0}': use 1 to 4 lower-case letters and digits")]
     Prefix(String),
-    /// There are no leases in it, or more than there are numbers.
-    #[error("{0} is not a network for uplinks: its length must be between 14 and 30, such as 10.200.0.0/16")]
+    /// The range is too small for a lease, or larger than the range of lease numbers.
+    #[error("invalid uplink network {0}: its prefix length must be between 14 and 30, as in 10.200.0.0/16")]
     Supernet(Ipv4Net),
 }
 

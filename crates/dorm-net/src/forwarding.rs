@@ -1,9 +1,10 @@
-//! Lets the host forward packets between sandboxes and the internet, and nothing else.
+//! Lets the host forward packets between sandboxes and the internet, and no others.
 //!
-//! The switch `ip_forward` turns the whole host into a router. It stays as it is: the kernel also forwards what arrives
-//! on an interface whose own switch is on, so the uplinks of sandboxes and the interfaces that answers arrive on are
-//! enough. Which of the latter were switched on is recorded for all daemons of the host, before it is done, and those
-//! are switched off after the last lease of the last daemon.
+//! The setting `ip_forward` turns the whole host into a router, and is not changed. The kernel also
+//! forwards packets that arrive on an interface whose own setting is on, so the uplinks of
+//! sandboxes and the interfaces on which replies arrive are sufficient. The names of the latter
+//! interfaces are recorded, for all daemons of the host, before their setting is turned on; it is
+//! turned off after the last lease of the last daemon.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -12,22 +13,22 @@ use std::path::{Path, PathBuf};
 use crate::host;
 use crate::layout::INTERFACES;
 
-/// The interfaces that a daemon has switched on, a name in each line.
+/// The names of the interfaces whose setting a daemon has turned on, one per line.
 const RECORD: &str = "/run/dormouse/forwarding";
 const SWITCHES: &str = "/proc/sys/net/ipv4/conf";
 const WHOLE_HOST: &str = "/proc/sys/net/ipv4/ip_forward";
 
-/// Switches on the uplink of one lease, which goes with the lease.
+/// Turns on forwarding for the uplink of one lease. The setting disappears with the uplink.
 pub(crate) fn open_uplink(uplink: &str) -> io::Result<()> {
     if is_on(uplink)? { Ok(()) } else { std::fs::write(switch(uplink), "1") }
 }
 
-/// Whether answers to sandboxes are forwarded, on whatever interface they arrive.
+/// Returns whether replies to sandboxes are forwarded on every interface on which they may arrive.
 pub(crate) fn is_open() -> io::Result<bool> {
     Ok(whole_host()? || closed()?.is_empty())
 }
 
-/// Switches on every interface that has a route. Under the host's lock.
+/// Turns on forwarding for every interface that has a route. Requires the host's lock.
 pub(crate) fn open() -> io::Result<()> {
     if whole_host()? {
         return Ok(());
@@ -44,20 +45,21 @@ pub(crate) fn open() -> io::Result<()> {
     closed.iter().try_for_each(|device| gone_is_fine(std::fs::write(switch(device), "1")))
 }
 
-/// Switches off what was switched on, unless a daemon still has a lease. Under the host's lock.
+/// Turns off what was turned on, unless a daemon still has a lease. Requires the host's lock.
 pub(crate) fn close_after_last() -> io::Result<()> {
     let record = recorded()?;
     if record.is_empty() || host::interfaces()?.iter().any(|name| name.starts_with(INTERFACES)) {
         return Ok(());
     }
-    // Somebody has made the host a router meanwhile, which is on for every interface: it is theirs now.
+    // If the host has been made a router meanwhile, the setting is on for every interface and
+    // belongs to the administrator.
     if !whole_host()? {
         record.iter().try_for_each(|device| gone_is_fine(std::fs::write(switch(device), "0")))?;
     }
     std::fs::remove_file(RECORD)
 }
 
-/// The interfaces with a route whose switch is off, without those of sandboxes.
+/// Returns the interfaces with a route whose setting is off, except those of sandboxes.
 fn closed() -> io::Result<BTreeSet<String>> {
     let mut closed = BTreeSet::new();
     for device in host::devices()? {
@@ -76,7 +78,7 @@ fn recorded() -> io::Result<BTreeSet<String>> {
     }
 }
 
-/// The name of an interface is part of a path.
+/// Returns whether `text` is a valid interface name that is safe as part of a path.
 fn is_name(text: &str) -> bool {
     !text.is_empty() && text != "." && text != ".." && !text.contains('/') && text != "all" && text != "default"
 }
@@ -89,7 +91,8 @@ fn whole_host() -> io::Result<bool> {
     Ok(std::fs::read_to_string(WHOLE_HOST)?.trim() != "0")
 }
 
-/// An interface that is gone forwards nothing, and lacks nothing.
+/// Returns whether forwarding is on for `device`. A missing interface forwards nothing and needs no
+/// change, so it counts as on.
 fn is_on(device: &str) -> io::Result<bool> {
     match std::fs::read_to_string(switch(device)) {
         Ok(text) => Ok(text.trim() != "0"),

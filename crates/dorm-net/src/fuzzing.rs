@@ -1,4 +1,4 @@
-//! What fuzzers are let at: questions that a sandbox asks and answers that name servers give. Not built into anything
-//! that is shipped.
+//! The entry points of the fuzzers: DNS queries of a sandbox and replies of name servers. Not part
+//! of any release build.
 
 pub use crate::names::fuzzing::{answer, question};

@@ -1,8 +1,8 @@
-//! What all leases of a host share: the lock under which a number is chosen, the networks that are taken, the host's
-//! own packet rules and its forwarding.
+//! What all leases of a host share: the lock under which a number is chosen, the networks in use,
+//! the host's own packet rules and its forwarding.
 //!
-//! `/proc/thread-self` rather than `/proc/net` is read everywhere: the latter shows the namespace of the process's
-//! first thread.
+//! This module reads `/proc/thread-self` instead of `/proc/net`, which shows the namespace of the
+//! process's first thread.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -22,30 +22,32 @@ use crate::ruleset::Closing;
 use crate::{forwarding, namespace, ruleset};
 
 const DIRECTORY: &str = "/run/dormouse";
-/// How long another daemon may hold the host's lock: many times what it takes to make a network on a busy host.
+/// How long another daemon may hold the host's lock: many times what creating a network takes on a
+/// busy host.
 const LOCK_LIMIT: Duration = Duration::from_secs(60);
 const MTU_USUAL: u16 = 1500;
 const MTU_LEAST: u16 = 576;
 
-/// The lock that every daemon on the host takes to choose a number and to change the host's rules. It goes with the
-/// process.
+/// The lock that every daemon on the host takes to choose a number and to change the host's rules.
+/// It is released when the process ends.
 #[derive(Debug)]
 pub(crate) struct HostLock {
     _file: File,
 }
 
 impl HostLock {
-    /// Waits for it.
+    /// Waits for the lock.
     ///
     /// # Errors
-    /// When another process holds it too long, which is named, or the directory of the lock cannot be trusted.
+    /// When another process, which is named, holds the lock too long, or the directory of the lock
+    /// cannot be trusted.
     pub(crate) fn take() -> io::Result<Self> {
         let directory = Path::new(DIRECTORY);
         close(directory)?;
         Ok(Self { _file: lock::take(&directory.join("net.lock"), Sharing::Exclusive, LOCK_LIMIT)? })
     }
 
-    /// The least number whose names and network nobody uses, or how many there are.
+    /// Returns the lowest number whose names and network are unused, or how many numbers there are.
     pub(crate) fn free(&self, layout: &Layout, noted: &BTreeSet<LeaseId>) -> io::Result<Result<LeaseId, usize>> {
         let taken: BTreeSet<LeaseId> = interfaces()?.iter().filter_map(|name| uplink_number(name)).collect();
         let routes: Vec<Ipv4Net> = routes()?
@@ -62,32 +64,37 @@ impl HostLock {
         Ok(found.ok_or_else(|| layout.ids().count()))
     }
 
-    /// Makes the host let sandboxes out, and nothing else of them in. Done for every lease, since other programs may
-    /// have emptied the host's rules.
+    /// Lets sandboxes reach the internet through the host, but not the host itself. Called for
+    /// every lease, since other programs may have flushed the host's rules.
     pub(crate) fn open_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
         self.forward()?;
-        // A kernel without timeouts of its own for rules keeps closed connections as long as it keeps its own.
+        // A kernel without timeouts per rule keeps closed connections of sandboxes as long as its
+        // own.
         let ruled = commands.nft(&ruleset::host(layout, Closing::Soon));
         ruled.or_else(|_| commands.nft(&ruleset::host(layout, Closing::AsTheHost))).map_err(WayError::Rules)
     }
 
-    /// Lets the host forward what comes back to sandboxes.
+    /// Lets the host forward replies to sandboxes.
     pub(crate) fn forward(&self) -> Result<(), WayError> {
         forwarding::open().map_err(WayError::Forward)
     }
 
-    /// Removes the host's rules, and with the last lease of the host what lets it forward.
+    /// Removes the host's rules, and with the last lease of the host its forwarding.
     pub(crate) fn close_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
         forwarding::close_after_last().map_err(WayError::Forward)?;
         commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
     }
 }
 
-/// Makes the directory, or closes it to other users: whoever can open the lock in it can hold it.
+/// Creates the directory, or removes other users' access to it: anyone who can open the lock can
+/// hold it.
 fn close(directory: &Path) -> io::Result<()> {
     let refused = |what: &str| {
         let shown = directory.display();
-        Err(io::Error::new(io::ErrorKind::PermissionDenied, format!("{shown} {what}: remove it, and start again")))
+        Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!("{shown} {what}: remove it and restart the daemon"),
+        ))
     };
     let facts = match std::fs::symlink_metadata(directory) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -110,30 +117,30 @@ fn close(directory: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Why the host cannot let sandboxes out.
+/// Why the host cannot let sandboxes reach the internet.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum WayError {
-    /// The host would not forward.
-    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, outside of a container with a read-only /proc/sys")]
+    /// Forwarding could not be turned on.
+    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, and not in a container with a read-only /proc/sys")]
     Forward(#[source] io::Error),
-    /// The packet rules.
+    /// The packet rules could not be changed.
     #[error("cannot change the host's packet rules")]
     Rules(#[source] CommandError),
 }
 
-/// The names of the interfaces in the namespace of this thread.
+/// Returns the names of the interfaces in the namespace of this thread.
 pub(crate) fn interfaces() -> io::Result<Vec<String>> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     Ok(text.lines().filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect())
 }
 
-/// The bytes that an interface of the host has received and sent, if it is there.
+/// Returns the bytes that an interface of the host has received and sent, if it exists.
 pub(crate) fn counted(interface: &str) -> io::Result<Option<(u64, u64)>> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     Ok(text.lines().find_map(|line| counts(line, interface)))
 }
 
-/// A line such as `eth0: 1500 10 0 0 0 0 0 0 900 9 0 0 0 0 0 0`.
+/// Parses a line such as `eth0: 1500 10 0 0 0 0 0 0 900 9 0 0 0 0 0 0`.
 fn counts(line: &str, interface: &str) -> Option<(u64, u64)> {
     let (name, counts) = line.split_once(':')?;
     let mut counts = counts.split_whitespace();
@@ -141,7 +148,8 @@ fn counts(line: &str, interface: &str) -> Option<(u64, u64)> {
     Some((received, counts.nth(7)?.parse().ok()?))
 }
 
-/// The size of the largest packet that gets out of the host whole, for what is known here: at most 1500 bytes.
+/// Returns the size of the largest packet that leaves the host unfragmented, as far as that is
+/// known here: at most 1500 bytes.
 pub(crate) fn uplink_mtu() -> u16 {
     let device = routes().ok().and_then(|routes| routes.into_iter().find(|route| route.network.prefix_len() == 0));
     let size = device
@@ -150,7 +158,7 @@ pub(crate) fn uplink_mtu() -> u16 {
     size.unwrap_or(MTU_USUAL).clamp(MTU_LEAST, MTU_USUAL)
 }
 
-/// The interfaces with a route, in the namespace of this thread.
+/// Returns the interfaces with a route, in the namespace of this thread.
 pub(crate) fn devices() -> io::Result<Vec<String>> {
     Ok(routes()?.into_iter().map(|route| route.device).collect())
 }
@@ -167,13 +175,13 @@ fn routes() -> io::Result<Vec<Route>> {
 
 fn route(line: &str) -> Option<Route> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    // Numbers whose bytes in memory are the address.
+    // The numbers have the bytes of the address in memory order.
     let address = |word: &str| u32::from_str_radix(word, 16).ok().map(|number| Ipv4Addr::from(number.to_ne_bytes()));
     let (network, mask) = (address(words.get(1)?)?, address(words.get(7)?)?);
     Some(Route { device: (*words.first()?).to_owned(), network: Ipv4Net::with_netmask(network, mask).ok()? })
 }
 
-/// The number in the name of any daemon's uplink.
+/// Returns the number in the name of any daemon's uplink.
 fn uplink_number(name: &str) -> Option<LeaseId> {
     name.strip_prefix(INTERFACES)?.rsplit_once('-')?.1.parse().ok().map(LeaseId)
 }

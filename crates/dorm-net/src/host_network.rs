@@ -1,5 +1,6 @@
-//! [`Network`] on this host. Turns blocking work into futures and keeps what lives in this process: the look-up of
-//! names for each lease. What exists is asked of the notes and the kernel, never of memory.
+//! [`Network`] on this host. Turns blocking work into futures and keeps the state of this process:
+//! the DNS forwarder of each lease. The leases themselves are always read from the notes and the
+//! kernel, never from memory.
 
 use std::collections::BTreeMap;
 use std::net::TcpStream;
@@ -27,8 +28,8 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
 /// The leases of one daemon on this host.
 ///
-/// Dropping it leaves every lease as it is, to be found by the next [`HostNetwork::open`]. Only while one is open are
-/// look-ups of names answered; in between they are refused at once.
+/// Dropping it leaves every lease in place for the next [`HostNetwork::open`]. DNS queries are only
+/// answered while a `HostNetwork` is open; otherwise they are refused at once.
 #[derive(Debug)]
 pub struct HostNetwork {
     leases: Arc<Leases>,
@@ -37,13 +38,15 @@ pub struct HostNetwork {
     keeper: Keeper,
 }
 
-/// Watches whether the host still forwards packets of sandboxes. Ends when it is dropped.
+/// The task that ensures that the host still forwards packets of sandboxes. Dropping it ends the
+/// task.
 #[derive(Debug)]
 struct Keeper(JoinHandle<()>);
 
 impl Keeper {
-    /// An interface that comes back, such as that of a tunnel, does not forward as it did. Nothing tells of it that all
-    /// hosts have, so it is looked at: two small files for all sandboxes together.
+    /// An interface that reappears, such as that of a tunnel, has lost its forwarding setting. No
+    /// notification exists on all hosts, so the task polls: two small files for all sandboxes
+    /// together.
     fn start(leases: &Arc<Leases>, every: Duration) -> Self {
         let leases = Arc::clone(leases);
         Self(tokio::spawn(async move {
@@ -51,7 +54,10 @@ impl Keeper {
                 tokio::time::sleep(every).await;
                 let leases = Arc::clone(&leases);
                 if let Err(error) = blocking("watch the host's network", move || leases.keep_way()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "sandboxes may not reach the internet");
+                    tracing::warn!(
+                        error = &error as &dyn std::error::Error,
+                        "cannot let the host forward packets; sandboxes may not reach the internet"
+                    );
                 }
             }
         }))
@@ -65,17 +71,17 @@ impl Drop for Keeper {
 }
 
 impl HostNetwork {
-    /// Takes up the leases that are there, and removes those that are half-made or half-removed. Needs root.
+    /// Adopts the existing leases, and removes those that are incomplete. Requires root.
     ///
     /// # Errors
-    /// A configuration that cannot work, or the host refuses; the text says which.
+    /// When the configuration is invalid, or the host refuses an operation, which the error names.
     pub async fn open(config: Config) -> Result<Self, NetworkError> {
         let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
         let every = config.watch_every;
         let opened = blocking("open the host's network", move || {
             let directory = config.directory.display().to_string();
             let notes = Notes::open(&config.directory, config.owner)
-                .map_err(|error| failed(format!("open the notes on network leases in {directory}"), error))?;
+                .map_err(|error| failed(format!("open the notes of network leases in {directory}"), error))?;
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
             let (servers, limits, steps) = (config.dns, config.limits, config.steps);
@@ -89,17 +95,19 @@ impl HostNetwork {
         let keeper = Keeper::start(&leases, every);
         let network = Self { leases, forwarders: Mutex::default(), places: SharedPlaces::default(), keeper };
         for (id, egress, sockets) in found {
-            // What was begun under a daemon that did not note this goes on as it began.
-            let policy = egress.map_or(Ok(Policy::Public), |egress| policy(&egress));
-            let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy?));
+            let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy(&egress)?));
             if let Err(error) = served {
-                tracing::error!(lease = id.0, error = &error as &dyn std::error::Error, "this sandbox has no names");
+                tracing::error!(
+                    lease = id.0,
+                    error = &error as &dyn std::error::Error,
+                    "cannot serve DNS to a sandbox"
+                );
             }
         }
         Ok(network)
     }
 
-    /// Stops answering look-ups of names. Every lease stays; nothing else may be called afterwards.
+    /// Stops answering DNS queries. Every lease stays; no other method may be called afterwards.
     pub async fn close(&self) {
         self.keeper.0.abort();
         let forwarders = std::mem::take(&mut *self.forwarders());
@@ -108,11 +116,11 @@ impl HostNetwork {
         }
     }
 
-    /// Removes every lease, and everything on the host that bears this prefix, noted or not. For uninstalling and
-    /// tests.
+    /// Removes every lease, and everything on the host with this prefix, recorded or not. For
+    /// uninstalling and tests.
     ///
     /// # Errors
-    /// What the host refuses to give up.
+    /// When the host refuses to remove something.
     pub async fn remove_all(&self) -> Result<(), NetworkError> {
         self.close().await;
         let leases = Arc::clone(&self.leases);
@@ -122,7 +130,7 @@ impl HostNetwork {
     fn serve_names(&self, id: LeaseId, sockets: NameSockets, policy: Policy) -> Result<(), NetworkError> {
         let learner = Learner::new(Arc::clone(&self.leases), id, Arc::clone(&self.places.commands));
         let forwarder = Forwarder::start(sockets, self.leases.servers.clone(), policy, learner, &self.places)
-            .map_err(|error| failed(format!("serve names to network lease {}", id.0), error))?;
+            .map_err(|error| failed(format!("serve DNS to network lease {}", id.0), error))?;
         self.forwarders().insert(id, forwarder);
         Ok(())
     }
@@ -139,10 +147,10 @@ impl Network for HostNetwork {
         let (send, receive) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
             let made = leases.make().map(|(id, sockets)| (Unclaimed { leases, id, claim: Claim::Open }, sockets));
-            // When the caller is gone, what it does not take removes itself.
+            // If the caller is gone, the value is dropped, which removes the lease.
             let _ = send.send(made);
         });
-        let lost = |error| failed("make a network lease", error);
+        let lost = |error| failed("create a network lease", error);
         let (unclaimed, sockets) = receive.await.map_err(lost)??;
         self.serve_names(unclaimed.id, sockets, Policy::Nothing)?;
         Ok(unclaimed.take())
@@ -156,7 +164,7 @@ impl Network for HostNetwork {
             Some(change) => Some(change.await),
             None => None,
         };
-        // The lock goes with the work, which goes on when the caller is gone.
+        // The lock moves into the work, which continues when the caller is gone.
         let set = move || {
             leases.set_policy(lease, &egress, &policy)?;
             if let Some(changing) = changing {
@@ -170,7 +178,7 @@ impl Network for HostNetwork {
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
         let fail = |error| failed(format!("connect to port {port} of network lease {}", lease.0), error);
         let gateway = self.leases.gateway(lease)?;
-        // A socket belongs to the namespace it was made in, wherever it is used.
+        // A socket belongs to the namespace in which it was created, wherever it is used.
         let made = namespace::inside_soon(&gateway, || {
             let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
             socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
@@ -208,7 +216,7 @@ impl Network for HostNetwork {
     }
 }
 
-/// A lease that is made but that nobody knows of yet.
+/// A lease that is complete but not yet returned to the caller.
 struct Unclaimed {
     leases: Arc<Leases>,
     id: LeaseId,
@@ -234,7 +242,11 @@ impl Drop for Unclaimed {
             let (id, leases) = (self.id, Arc::clone(&self.leases));
             std::thread::spawn(move || {
                 if let Err(error) = leases.remove(id) {
-                    tracing::warn!(lease = id.0, error = &error as &dyn std::error::Error, "a network lease stays");
+                    tracing::warn!(
+                        lease = id.0,
+                        error = &error as &dyn std::error::Error,
+                        "cannot remove a network lease"
+                    );
                 }
             });
         }

@@ -1,4 +1,4 @@
-//! What the parts of a lease are called and which addresses they have. Pure: it looks at nothing.
+//! The names and addresses of the parts of a lease. Pure: it reads nothing from the host.
 
 use std::net::Ipv4Addr;
 use std::path::PathBuf;
@@ -8,33 +8,33 @@ use ipnet::Ipv4Net;
 
 use crate::config::{Config, ConfigError};
 
-/// Where the names of network namespaces are kept, by the convention of `ip netns`.
+/// The directory of named network namespaces, by the convention of `ip netns`.
 pub(crate) const NAMESPACES: &str = "/run/netns";
-/// What every interface of every daemon on the host begins with.
+/// The common prefix of every interface of every daemon on the host.
 pub(crate) const INTERFACES: &str = "dorm";
 
-/// The interface inside the sandbox's namespace.
+/// The interface in the sandbox's namespace.
 pub(crate) const SANDBOX_INTERFACE: &str = "eth0";
 /// The gateway's interface towards the sandbox.
 pub(crate) const INNER_INTERFACE: &str = "inner";
 /// The gateway's interface towards the host.
 pub(crate) const UPLINK_INTERFACE: &str = "uplink";
 
-/// The sandbox's address, the same everywhere.
+/// The sandbox's address, the same in every lease.
 pub(crate) const SANDBOX: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 2);
-/// The gateway's address for the sandbox, the same everywhere.
+/// The gateway's address for the sandbox, the same in every lease.
 pub(crate) const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 0, 0, 1);
-/// The length of both networks' prefix.
+/// The prefix length of both networks.
 pub(crate) const PREFIX_LENGTH: u8 = 30;
 
-// All hardware addresses are fixed. A restored guest has the gateway's in its memory, and on our own ends nobody needs
-// to ask for the other's: a question that gets lost costs a second.
+// All hardware addresses are fixed. A restored guest has the gateway's in its memory, and our own
+// ends need no ARP requests: a lost one costs a second.
 const SANDBOX_MAC: [u8; 6] = [2, 0, 10, 0, 0, 2];
 const GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 0, 1];
 const UPLINK_HOST_MAC: [u8; 6] = [2, 0, 10, 0, 1, 1];
 const UPLINK_GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 1, 2];
 
-/// The naming plan of one daemon.
+/// The names and addresses of one daemon.
 #[derive(Clone, Debug)]
 pub(crate) struct Layout {
     prefix: String,
@@ -58,59 +58,59 @@ impl Layout {
         self.supernet
     }
 
-    /// Every number a lease can have.
+    /// Returns every number that a lease can have.
     pub(crate) fn ids(&self) -> impl Iterator<Item = LeaseId> + use<> {
         let last = (1_u32 << (PREFIX_LENGTH - self.supernet.prefix_len())) - 1;
         (0..=u16::try_from(last).unwrap_or(u16::MAX)).map(LeaseId)
     }
 
-    /// The name of the sandbox's namespace.
+    /// Returns the name of the sandbox's namespace.
     pub(crate) fn sandbox_namespace(&self, id: LeaseId) -> String {
         format!("{}{}", self.namespaces_start(), id.0)
     }
 
-    /// The name of the gateway's namespace.
+    /// Returns the name of the gateway's namespace.
     pub(crate) fn gateway_namespace(&self, id: LeaseId) -> String {
         format!("{}{}-gw", self.namespaces_start(), id.0)
     }
 
-    /// The host's end of the uplink.
+    /// Returns the name of the host's end of the uplink.
     pub(crate) fn uplink(&self, id: LeaseId) -> String {
         format!("{}{}", self.uplinks_start(), id.0)
     }
 
-    /// What the host's uplinks of this daemon begin with.
+    /// Returns the prefix of the names of this daemon's uplinks.
     pub(crate) fn uplinks_start(&self) -> String {
         format!("{INTERFACES}{}-", self.prefix)
     }
 
-    /// What the names of this daemon's namespaces begin with.
+    /// Returns the prefix of the names of this daemon's namespaces.
     pub(crate) fn namespaces_start(&self) -> String {
         format!("{INTERFACES}-{}-", self.prefix)
     }
 
-    /// The host's table of packet rules.
+    /// Returns the name of the host's table of packet rules.
     pub(crate) fn table(&self) -> String {
         format!("dorm_{}", self.prefix)
     }
 
-    /// The network between host and gateway.
+    /// Returns the network between host and gateway.
     pub(crate) fn uplink_network(&self, id: LeaseId) -> Ipv4Net {
         let base = u32::from(self.supernet.network()) + 4 * u32::from(id.0);
         Ipv4Net::new_assert(base.into(), PREFIX_LENGTH)
     }
 
-    /// The host's address on it.
+    /// Returns the host's address in that network.
     pub(crate) fn uplink_host(&self, id: LeaseId) -> Ipv4Addr {
         (u32::from(self.uplink_network(id).network()) + 1).into()
     }
 
-    /// The gateway's address on it.
+    /// Returns the gateway's address in that network.
     pub(crate) fn uplink_gateway(&self, id: LeaseId) -> Ipv4Addr {
         (u32::from(self.uplink_network(id).network()) + 2).into()
     }
 
-    /// The lease as its user sees it.
+    /// Returns the lease as its user sees it.
     pub(crate) fn lease(&self, id: LeaseId) -> Lease {
         Lease {
             id,
@@ -123,19 +123,20 @@ impl Layout {
         }
     }
 
-    /// The number in the name of an interface or namespace that begins with `start`.
+    /// Returns the number in the name of an interface or namespace that begins with `start`.
     pub(crate) fn id_in(name: &str, start: &str) -> Option<LeaseId> {
         let rest = name.strip_prefix(start)?;
         rest.strip_suffix("-gw").unwrap_or(rest).parse().ok().map(LeaseId)
     }
 }
 
-/// Where a namespace of this name is found.
+/// Returns the path of a named namespace.
 pub(crate) fn path(namespace: &str) -> PathBuf {
     [NAMESPACES, namespace].iter().collect()
 }
 
-/// The lines for `ip -batch` that make the namespaces and the uplink, in the host's namespace.
+/// Returns the lines for `ip -batch` that create the namespaces and the uplink, in the host's
+/// namespace.
 pub(crate) fn uplink_lines(layout: &Layout, id: LeaseId, mtu: u16) -> Vec<String> {
     let (sandbox, gateway) = (layout.sandbox_namespace(id), layout.gateway_namespace(id));
     let (uplink, address) = (layout.uplink(id), layout.uplink_host(id));
@@ -152,7 +153,8 @@ pub(crate) fn uplink_lines(layout: &Layout, id: LeaseId, mtu: u16) -> Vec<String
     ]
 }
 
-/// The lines that set up the gateway, in its namespace, and make the link to the sandbox.
+/// Returns the lines that configure the gateway, in its namespace, and create the link to the
+/// sandbox.
 pub(crate) fn gateway_lines(layout: &Layout, id: LeaseId) -> Vec<String> {
     let (inner, outer) = (mac(GATEWAY_MAC), mac(SANDBOX_MAC));
     let host = layout.uplink_host(id);
@@ -169,7 +171,7 @@ pub(crate) fn gateway_lines(layout: &Layout, id: LeaseId) -> Vec<String> {
     ]
 }
 
-/// The lines that set up the sandbox's own namespace, in it.
+/// Returns the lines that configure the sandbox's namespace, in that namespace.
 pub(crate) fn sandbox_lines() -> Vec<String> {
     vec![
         "link set lo up".into(),

@@ -1,7 +1,9 @@
-//! Makes, completes and removes leases. Everything here blocks and runs on threads made for that.
+//! Creates, completes and removes leases. Everything here blocks and runs on threads for that
+//! purpose.
 //!
-//! What if the process dies between two commands? The note came first, and says `making` until the last command: the
-//! next start removes what there is. Removing takes away whatever is there, in any state, and the note last.
+//! The process may die between any two commands. The note is written first and says `making` until
+//! after the last command; the next start removes what exists of such a lease. Removal works in any
+//! state, and removes the note last.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -34,12 +36,12 @@ pub(crate) struct Leases {
     pub(crate) servers: NameServers,
     pub(crate) limits: TrafficLimits,
     pub(crate) steps: AnySteps,
-    /// Says once that this host cannot shape traffic.
+    /// Used to log once that this host cannot shape traffic.
     pub(crate) unshaped: Once,
 }
 
 impl Leases {
-    /// A new lease, and the sockets on which it asks for names.
+    /// Creates a lease, and the sockets that receive its DNS queries.
     pub(crate) fn make(&self) -> Result<(LeaseId, NameSockets), NetworkError> {
         let mtu = host::uplink_mtu();
         let id = self.begin(mtu)?;
@@ -55,7 +57,7 @@ impl Leases {
         done
     }
 
-    /// Takes away whatever there is of a lease.
+    /// Removes whatever exists of a lease.
     pub(crate) fn remove(&self, id: LeaseId) -> Result<(), NetworkError> {
         let fail = |source| failed(format!("remove network lease {}", id.0), source);
         self.remove_parts(id).map_err(fail)?;
@@ -70,10 +72,10 @@ impl Leases {
     fn reach(&self, id: LeaseId, step: &'static str) -> Result<(), NetworkError> {
         self.steps
             .reach(step)
-            .map_err(|stopped| failed(format!("go on past a step of network lease {}", id.0), stopped))
+            .map_err(|stopped| failed(format!("continue past a step of network lease {}", id.0), stopped))
     }
 
-    /// Takes away all that bears this daemon's prefix, noted or not.
+    /// Removes everything with this daemon's prefix, recorded or not.
     pub(crate) fn remove_all(&self) -> Result<(), NetworkError> {
         let mut ids: BTreeSet<LeaseId> = self.noted()?;
         let names = match std::fs::read_dir(layout::NAMESPACES) {
@@ -90,41 +92,42 @@ impl Leases {
         self.close_way_after_last(&lock)
     }
 
-    /// After a restart: the leases that are whole, and what was noted as their egress. What is half-made or half-removed
-    /// goes.
-    pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Option<Egress>)>, NetworkError> {
-        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+    /// Returns the complete leases and their recorded egress, after a restart. Removes incomplete
+    /// leases.
+    pub(crate) fn recover(&self) -> Result<Vec<(LeaseId, Egress)>, NetworkError> {
+        let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         let mut whole = Vec::new();
-        for (id, Noted { stage, mut egress }) in notes {
+        for (id, Noted { stage, egress }) in notes {
             let is_kept = stage != Stage::Making && self.is_whole(id)?;
             if is_kept && stage == Stage::Unclear {
-                // Which names it may resolve is lost, so none.
-                egress = Some(Egress::None);
-                // A living sandbox may have it; an unused one is released when its container is cleared away.
+                // A live sandbox may use the lease; an unused one is released when its container is
+                // removed.
                 tracing::warn!(
                     lease = id.0,
-                    "the note of a network lease cannot be read; the lease is whole and stays"
+                    "cannot read the note of a network lease; keeping the lease, which is complete"
                 );
-                self.note(id, Stage::Made, &Egress::None)?;
+                // The names that it may resolve are lost, so it may resolve none.
+                self.note(id, Stage::Made, &egress)?;
             }
             if is_kept {
                 whole.push((id, egress));
             } else {
-                tracing::info!(lease = id.0, "removing what is left of a network lease");
+                tracing::info!(lease = id.0, "removing the remains of a network lease");
                 self.give_up(id);
             }
         }
         if !whole.is_empty() {
             let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
             lock.open_way(&self.layout, &self.commands)
-                .map_err(|error| failed("let sandboxes out of the host", error))?;
+                .map_err(|error| failed("let sandboxes reach the internet", error))?;
             drop(lock);
             self.keep_way()?;
         }
         Ok(whole)
     }
 
-    /// Lets the host forward packets of every lease again, on whatever interface answers arrive by now.
+    /// Makes the host forward packets of every lease again, on all interfaces on which replies
+    /// arrive now.
     pub(crate) fn keep_way(&self) -> Result<(), NetworkError> {
         let fail = |error| failed("let the host forward packets of sandboxes", error);
         let links = host::interfaces().map_err(fail)?;
@@ -134,16 +137,16 @@ impl Leases {
             return Ok(());
         }
         let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
-        // The last lease may have gone meanwhile, and what let it out.
+        // The last lease, and with it the host's rules, may have been removed meanwhile.
         if self.noted()?.is_empty() {
             return Ok(());
         }
         lock.forward().map_err(|error| failed("let the host forward packets of sandboxes", error))
     }
 
-    /// The complete leases.
+    /// Returns the complete leases.
     pub(crate) fn list(&self) -> Result<Vec<LeaseId>, NetworkError> {
-        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         let mut whole = Vec::new();
         for (id, _) in notes.into_iter().filter(|(_, noted)| noted.stage == Stage::Made) {
             if self.is_whole(id)? {
@@ -153,10 +156,11 @@ impl Leases {
         Ok(whole)
     }
 
-    /// Replaces the policy of a lease, which is that of `egress`.
+    /// Replaces the policy of a lease. `policy` must be that of `egress`.
     ///
-    /// It is noted first. If the process dies before the packet rules are changed, more names may resolve afterwards than
-    /// lead anywhere, or fewer; the run that was to have this egress has not begun.
+    /// The egress is recorded first. If the process dies before the packet rules are changed, the
+    /// set of names that resolve may differ from the set of reachable addresses; the run with this
+    /// egress has not started by then.
     pub(crate) fn set_policy(&self, id: LeaseId, egress: &Egress, policy: &Policy) -> Result<(), NetworkError> {
         let gateway = self.gateway(id)?;
         self.note(id, Stage::Made, egress)?;
@@ -167,33 +171,33 @@ impl Leases {
         self.reach(id, "net: egress set")
     }
 
-    /// Permits addresses that names of a lease lead to, for a while.
+    /// Permits addresses of resolved names for a limited time.
     pub(crate) fn permit(&self, id: LeaseId, addresses: &[(Ipv4Addr, Duration)]) -> Result<(), NetworkError> {
         let permit = ruleset::permit(addresses);
         let change = namespace::inside(&self.gateway(id)?, || {
-            // The set may be full of what was learned earlier.
+            // The set may be full of addresses that were learned earlier.
             self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::FORGET)))
         });
-        let fail = |error| failed(format!("permit addresses to network lease {}", id.0), error);
+        let fail = |error| failed(format!("permit addresses for network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
     }
 
-    /// The sockets for names of a lease that was found again.
+    /// Opens the DNS sockets of a lease that was adopted.
     pub(crate) fn name_sockets(&self, id: LeaseId) -> Result<NameSockets, NetworkError> {
         let sockets = namespace::inside(&path(&self.layout.gateway_namespace(id)), NameSockets::bind);
-        sockets.and_then(|bound| bound).map_err(|error| failed(format!("serve names to network lease {}", id.0), error))
+        sockets.and_then(|bound| bound).map_err(|error| failed(format!("serve DNS to network lease {}", id.0), error))
     }
 
-    /// Where the gateway of a lease is.
+    /// Returns the path of a lease's gateway namespace.
     pub(crate) fn gateway(&self, id: LeaseId) -> Result<std::path::PathBuf, NetworkError> {
-        let stage = self.notes.get(id).map_err(|error| failed("read the notes on network leases", error))?;
+        let stage = self.notes.get(id).map_err(|error| failed("read the notes of network leases", error))?;
         match stage {
             Some(Stage::Made) => Ok(path(&self.layout.gateway_namespace(id))),
             Some(Stage::Making | Stage::Unclear) | None => Err(NetworkError::NoLease(id)),
         }
     }
 
-    /// What it means that a namespace could not be entered.
+    /// Returns the error for a namespace that could not be entered.
     pub(crate) fn gone_or(&self, id: LeaseId, error: io::Error) -> NetworkError {
         if namespace::exists(&path(&self.layout.gateway_namespace(id))) {
             failed(format!("enter the gateway of network lease {}", id.0), error)
@@ -202,11 +206,12 @@ impl Leases {
         }
     }
 
-    /// Chooses a number, notes it, and makes what others on this host must see: all under the host's lock.
+    /// Chooses a number, records it, and creates what is visible to other daemons, all under the
+    /// host's lock.
     fn begin(&self, mtu: u16) -> Result<LeaseId, NetworkError> {
         let lock = HostLock::take().map_err(|error| failed("lock the host's network; run as root", error))?;
-        let noted = self.notes.taken().map_err(|error| failed("read the notes on network leases", error))?;
-        let free = lock.free(&self.layout, &noted).map_err(|error| failed("look at the host's networks", error))?;
+        let noted = self.notes.taken().map_err(|error| failed("read the notes of network leases", error))?;
+        let free = lock.free(&self.layout, &noted).map_err(|error| failed("read the host's networks", error))?;
         let id = free.map_err(NetworkError::Exhausted)?;
         self.note(id, Stage::Making, &Egress::None)?;
         self.reach(id, "net: lease begun")?;
@@ -223,23 +228,23 @@ impl Leases {
                 Ok(()) => return self.reach(id, "net: uplink made").map(|()| id),
                 Err(error) => forwarding(error),
             },
-            (Ok(Err(error)), _) => failed("let sandboxes out of the host", error),
-            (_, Err(error)) => failed(format!("make network lease {}", id.0), error),
-            (Err(_), Ok(())) => failed("let sandboxes out of the host", "the thread panicked"),
+            (Ok(Err(error)), _) => failed("let sandboxes reach the internet", error),
+            (_, Err(error)) => failed(format!("create network lease {}", id.0), error),
+            (Err(_), Ok(())) => failed("let sandboxes reach the internet", "the thread panicked"),
         };
         drop(lock);
         self.give_up(id);
         Err(made)
     }
 
-    /// Fills the two namespaces. Nothing but this knows of them yet.
+    /// Configures the two namespaces, which nothing else uses yet.
     fn furnish(&self, id: LeaseId, mtu: u16) -> Result<NameSockets, Error> {
         let (sandbox, gateway) = (path(&self.layout.sandbox_namespace(id)), path(&self.layout.gateway_namespace(id)));
         let links = || -> Result<(), Error> {
             namespace::inside(&gateway, || -> Result<(), Error> {
                 quiet()?;
                 set("ipv4/ip_forward", "1")?;
-                // Every refused packet is answered, not only some each second.
+                // Every refused packet gets a reply, without a rate limit.
                 set("ipv4/icmp_ratelimit", "0")?;
                 forget_closed_connections_soon();
                 Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
@@ -268,7 +273,7 @@ impl Leases {
         })?
     }
 
-    /// Limits the traffic of the gateway that this thread is in.
+    /// Limits the traffic of the gateway in whose namespace this thread is.
     fn limit_rate(&self) -> Result<(), CommandError> {
         let shaping = self.limits.shaping();
         if shaping.is_empty() {
@@ -279,13 +284,13 @@ impl Leases {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "this host cannot shape traffic: what a sandbox sends too fast is dropped, not delayed"
+                "this host cannot shape traffic: packets beyond the limit of a sandbox are dropped, not delayed"
             );
         });
         self.commands.nft(&self.limits.policing())
     }
 
-    /// What a lease has sent and received, as its uplink counts it.
+    /// Returns what a lease has sent and received, as counted by its uplink.
     pub(crate) fn traffic(&self, id: LeaseId) -> Result<Traffic, NetworkError> {
         self.gateway(id)?;
         let counted = host::counted(&self.layout.uplink(id));
@@ -320,12 +325,16 @@ impl Leases {
 
     fn note(&self, id: LeaseId, stage: Stage, egress: &Egress) -> Result<(), NetworkError> {
         let noted = self.notes.write(id, stage, egress);
-        noted.map_err(|error| failed(format!("note network lease {}", id.0), error))
+        noted.map_err(|error| failed(format!("record network lease {}", id.0), error))
     }
 
     fn give_up(&self, id: LeaseId) {
         if let Err(error) = self.remove(id) {
-            tracing::warn!(lease = id.0, error = &error as &dyn std::error::Error, "part of a network lease stays");
+            tracing::warn!(
+                lease = id.0,
+                error = &error as &dyn std::error::Error,
+                "cannot remove part of a network lease"
+            );
         }
     }
 
@@ -336,14 +345,14 @@ impl Leases {
     }
 
     fn noted(&self) -> Result<BTreeSet<LeaseId>, NetworkError> {
-        let notes = self.notes.list().map_err(|error| failed("read the notes on network leases", error))?;
+        let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         Ok(notes.into_keys().collect())
     }
 }
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// No IPv6 in this thread's namespace: the rules do not know it.
+/// Disables IPv6 in this thread's namespace, since the packet rules do not cover it.
 fn quiet() -> Result<(), Error> {
     for scope in ["all", "default"] {
         let setting = format!("ipv6/conf/{scope}/disable_ipv6");
@@ -354,8 +363,8 @@ fn quiet() -> Result<(), Error> {
     Ok(())
 }
 
-/// Connections that are over leave the table of this thread's namespace as soon as that of the host, see
-/// [`ruleset::host`]. A kernel that does not know a setting keeps them longer.
+/// Lets closed connections leave the connection table of this namespace as early as that of the
+/// host, see [`ruleset::host`]. A kernel that lacks a setting keeps them longer.
 fn forget_closed_connections_soon() {
     for (state, seconds) in ruleset::CLOSING {
         let _ = set(&format!("netfilter/nf_conntrack_tcp_timeout_{state}"), &seconds.to_string());

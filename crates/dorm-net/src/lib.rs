@@ -1,19 +1,20 @@
-//! The host's network for runs: one pair of network namespaces per run, and what may leave it.
+//! The host's network for runs: one pair of network namespaces per run, and the rules for egress.
 //!
 //! ```text
 //!  sandbox namespace          gateway namespace                        the host
 //!  eth0 10.0.0.2/30 ───────── inner 10.0.0.1/30
-//!  (the engine takes it)      rules: what may leave, and names
+//!  (the engine takes it)      rules: egress, and DNS
 //!                             uplink 10.200.x.y/30 ─────────────────── dormPPPP-N
 //!                                                                      rules: out, but never to the host
 //!                                                                      or to another sandbox
 //! ```
 //!
-//! The inside is the same in every lease, so a fork or a restored sandbox needs no new address. The kernel holds the
-//! state: rules live in the gateway namespace, so they go on while the daemon is down and die with the namespace.
-//! Only the look-up of names passes through this process.
+//! The sandbox's side is the same in every lease, so a fork or a restored sandbox needs no new
+//! address. The kernel holds the state: the rules are in the gateway namespace, so they stay in
+//! effect while the daemon is down and disappear with the namespace. Only DNS queries pass through
+//! this process.
 //!
-//! It deliberately knows nothing of sandboxes, runs or engines: only leases, by number.
+//! This crate does not know sandboxes, runs or engines; it only knows leases, by number.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
@@ -46,7 +47,7 @@ pub use traffic::{TrafficLimits, probe_shaping};
 
 use dorm_engine::NetworkError;
 
-/// A failure of `operation` for the reason `source`.
+/// Returns the error for a failure of `operation` with the cause `source`.
 fn failed(operation: impl Into<String>, source: impl Into<Box<dyn std::error::Error + Send + Sync>>) -> NetworkError {
     NetworkError::Failed { operation: operation.into(), source: source.into() }
 }

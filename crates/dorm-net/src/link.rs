@@ -1,5 +1,5 @@
-//! Waits until an interface carries packets. The kernel finishes putting a link into operation some time after the
-//! command that did it, and drops what is sent before: the first connection would then take a second.
+//! Waits until an interface carries packets. The kernel finishes bringing a link up some time after
+//! the command returns, and drops earlier packets: the first connection would then take a second.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -13,11 +13,11 @@ const SET_FLAGS: Opcode = 0x8914;
 const RUNNING: u16 = 0x40;
 const NAME_SIZE: usize = 16;
 
-/// A link that is not in operation by then is left as it is: it works as soon as it is.
+/// A link that is not up by then is left as it is: it works as soon as it is up.
 const LIMIT: Duration = Duration::from_secs(10);
 const PAUSE: Duration = Duration::from_millis(1);
 
-/// The kernel's `struct ifreq`, as far as flags go.
+/// The kernel's `struct ifreq`, as far as flags are concerned.
 #[repr(C)]
 struct Request {
     name: [u8; NAME_SIZE],
@@ -40,15 +40,15 @@ pub(crate) fn settle(interface: &str) -> io::Result<()> {
         }
         std::thread::sleep(PAUSE);
     }
-    // The flag is raised just before the last step. Setting the same flags changes nothing, but waits for that step:
-    // both need the same lock in the kernel.
+    // The flag is set just before the last step. Setting the same flags again changes nothing, but
+    // waits for that step: both need the same lock in the kernel.
     call::<SET_FLAGS>(&socket, &mut request)
 }
 
 #[allow(unsafe_code)]
 fn call<const OPCODE: Opcode>(socket: &OwnedFd, request: &mut Request) -> io::Result<()> {
-    // SAFETY: both opcodes take a `struct ifreq`, which `Request` has the layout and size of (40 bytes, with 64-bit
-    // pointers; more than the kernel needs with smaller ones).
+    // SAFETY: both opcodes take a `struct ifreq`, whose layout and size `Request` has (40 bytes
+    // with 64-bit pointers; with smaller ones it is larger than the kernel needs).
     Ok(unsafe { ioctl(socket, Updater::<OPCODE, Request>::new(request)) }?)
 }
 

@@ -1,5 +1,5 @@
-//! Look-ups of names: takes the questions of one sandbox in its gateway, asks the host's name servers those that its
-//! egress permits, and permits the addresses that are found.
+//! DNS: receives the queries of one sandbox in its gateway, forwards those that its egress permits
+//! to the host's name servers, and permits the addresses in the replies.
 //!
 //! ```text
 //! question ── egress public ────────────────────────────── asked as it is ──────────────── answer
@@ -7,8 +7,9 @@
 //!          └─ any other ─────────────────────────────────────────────────────────────────── "refused"
 //! ```
 //!
-//! A server on the host's loopback, in its private network or reached by IPv6 serves sandboxes that reach none of
-//! these. Every question is answered: one that no server answers gets "server failure", never silence.
+//! A name server on the host's loopback, in its private network or reached by IPv6 also serves
+//! sandboxes that cannot reach it themselves. Every query gets a reply: if no server answers, the
+//! reply is "server failure", never silence.
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod fuzzing;
@@ -37,14 +38,14 @@ use crate::ruleset::NAME_PORT;
 
 pub(crate) use self::learner::Learner;
 
-/// How long a connection may live.
+/// The maximum lifetime of a connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
-/// How long a connection may be without a question.
+/// How long a connection may be idle.
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
-/// Commands that permit addresses, of all sandboxes, which may run at once.
+/// How many commands that permit addresses may run at once, for all sandboxes together.
 const COMMANDS_MAX: usize = 2;
 
-/// Where one sandbox's questions arrive: port 53 of its gateway, over UDP and TCP.
+/// The sockets that receive one sandbox's queries: port 53 of its gateway, over UDP and TCP.
 #[derive(Debug)]
 pub(crate) struct NameSockets {
     datagrams: std::net::UdpSocket,
@@ -52,7 +53,7 @@ pub(crate) struct NameSockets {
 }
 
 impl NameSockets {
-    /// Opens them in the namespace of the calling thread.
+    /// Opens the sockets in the namespace of the calling thread.
     pub(crate) fn bind() -> io::Result<Self> {
         let datagrams = std::net::UdpSocket::bind((GATEWAY, NAME_PORT))?;
         let connections = std::net::TcpListener::bind((GATEWAY, NAME_PORT))?;
@@ -62,7 +63,7 @@ impl NameSockets {
     }
 }
 
-/// What the look-ups of all sandboxes share.
+/// The limits that the queries of all sandboxes share.
 #[derive(Debug)]
 pub(crate) struct SharedPlaces {
     descriptors: Arc<Semaphore>,
@@ -76,25 +77,25 @@ impl Default for SharedPlaces {
     }
 }
 
-/// Answers the questions of one sandbox until it is stopped or dropped.
+/// Answers the queries of one sandbox until it is stopped or dropped.
 #[derive(Debug)]
 pub(crate) struct Forwarder {
     task: JoinHandle<()>,
     rules: Arc<RwLock<Arc<Rules>>>,
 }
 
-/// The lock on the names of one sandbox, while its egress changes. Questions wait meanwhile.
+/// The lock on the rules for one sandbox's names while its egress changes. Queries wait meanwhile.
 pub(crate) struct Changing(OwnedRwLockWriteGuard<Arc<Rules>>);
 
 impl Changing {
-    /// From now on this holds.
+    /// Puts the new policy into effect.
     pub(crate) fn done(mut self, policy: Policy) {
         *self.0 = Rules::new(policy);
     }
 }
 
 impl Forwarder {
-    /// Starts it on the current runtime.
+    /// Starts the forwarder on the current runtime.
     pub(crate) fn start(
         sockets: NameSockets,
         servers: NameServers,
@@ -110,13 +111,13 @@ impl Forwarder {
         Ok(Self { task: tokio::spawn(serve(datagrams, connections, resolver, places)), rules })
     }
 
-    /// Waits until no question is answered by the rules that hold so far.
+    /// Waits until no query is being answered by the present rules.
     pub(crate) fn change(&self) -> impl Future<Output = Changing> + use<> {
         let rules = Arc::clone(&self.rules);
         async move { Changing(rules.write_owned().await) }
     }
 
-    /// Ends it; when this returns its sockets are closed.
+    /// Stops the forwarder; its sockets are closed when this returns.
     pub(crate) async fn stop(mut self) {
         self.task.abort();
         let _ = (&mut self.task).await;
@@ -130,7 +131,7 @@ impl Drop for Forwarder {
 }
 
 async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, resolver: Arc<Resolver>, places: Places) {
-    // Dropped with this task, and everything in it ends.
+    // Dropped with this task, which ends everything in it.
     let mut running = JoinSet::new();
     let mut buffer = vec![0; MESSAGE_MAX];
     loop {
@@ -153,7 +154,7 @@ async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, resolver: Ar
             },
             accepted = connections.accept() => match accepted {
                 Ok((client, _)) => {
-                    // Without a place the connection is closed, which a resolver takes for a failure.
+                    // Without a place the connection is closed, which resolvers treat as a failure.
                     if let Some(place) = places.connection() {
                         let resolver = Arc::clone(&resolver);
                         running.spawn(async move {
@@ -169,13 +170,13 @@ async fn serve(datagrams: Arc<UdpSocket>, connections: TcpListener, resolver: Ar
     }
 }
 
-/// An error such as "too many open files" would otherwise come back at once, for ever.
+/// Waits a moment: an error such as "too many open files" would otherwise repeat in a busy loop.
 async fn wait_a_little(error: &io::Error) {
-    tracing::debug!(%error, "cannot take a question for a name");
+    tracing::debug!(%error, "cannot receive a DNS query");
     tokio::time::sleep(Duration::from_millis(50)).await;
 }
 
-/// Finds answers for one sandbox.
+/// Answers the queries of one sandbox.
 #[derive(Debug)]
 struct Resolver {
     servers: NameServers,
@@ -184,7 +185,7 @@ struct Resolver {
 }
 
 impl Resolver {
-    /// Answers the questions of a connection, one after the other.
+    /// Answers the queries of a connection, one after the other.
     async fn converse(&self, mut client: TcpStream) -> io::Result<()> {
         loop {
             let question = timeout(IDLE_LIMIT, read_message(&mut client)).await??;
@@ -193,7 +194,7 @@ impl Resolver {
         }
     }
 
-    /// The answer to a question, whatever it is.
+    /// Returns the reply to any query.
     async fn answer(&self, question: &[u8], transport: Transport) -> Vec<u8> {
         let rules = Arc::clone(&*self.rules.read().await);
         let answered = match &rules.policy {
@@ -204,7 +205,7 @@ impl Resolver {
         answered.unwrap_or_else(|refusal| refusal.answer(question))
     }
 
-    /// The answer to a question for a permitted name.
+    /// Returns the reply to a query for a permitted name.
     async fn filtered(&self, bytes: &[u8], transport: Transport, rules: &Arc<Rules>) -> Result<Vec<u8>, Refusal> {
         let Policy::Only { hosts, .. } = &rules.policy else { return Err(Refusal::Refused) };
         if hosts.is_empty() {

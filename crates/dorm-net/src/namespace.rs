@@ -1,5 +1,6 @@
-//! Network namespaces by path: work in one, see whether it exists, take its name away. Making them is left to
-//! `ip netns`, which also prepares `/run/netns` so that every mount namespace of the host sees them.
+//! Network namespaces by path: execute work in one, check that it exists, remove its name. Creating
+//! them is left to `ip netns`, which also prepares `/run/netns` so that every mount namespace of
+//! the host sees them.
 
 use std::io;
 use std::path::Path;
@@ -10,10 +11,10 @@ use rustix::mount::{UnmountFlags, unmount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use tokio::sync::oneshot;
 
-// The type of the file system that namespaces are on.
+// The type of the file system that contains namespaces.
 const NSFS_MAGIC: u64 = 0x6e73_6673;
 
-/// Does `work` in the namespace, on a thread of its own that ends with it.
+/// Executes `work` in the namespace, on a thread of its own that ends with it.
 pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = Builder::new().name("dorm-net".into()).spawn_scoped(scope, || {
@@ -24,7 +25,7 @@ pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send)
     })
 }
 
-/// Does `work` in a namespace of its own, which ends with it.
+/// Executes `work` in a new namespace, which ends with it.
 pub(crate) fn in_a_new_one<T: Send>(work: impl FnOnce() -> T + Send) -> io::Result<T> {
     std::thread::scope(|scope| {
         let thread = Builder::new().name("dorm-net".into()).spawn_scoped(scope, || {
@@ -41,7 +42,7 @@ fn unshare_network() -> io::Result<()> {
     Ok(unsafe { unshare_unsafe(UnshareFlags::NEWNET) }?)
 }
 
-/// The same as [`inside`] for a caller that must not be held up.
+/// Like [`inside`], for a caller that must not block.
 pub(crate) async fn inside_soon<T: Send + 'static>(
     namespace: &Path,
     work: impl FnOnce() -> T + Send + 'static,
@@ -54,15 +55,17 @@ pub(crate) async fn inside_soon<T: Send + 'static>(
     receive.await.unwrap_or_else(|_| Err(io::Error::other("the thread in the namespace panicked")))
 }
 
-/// Whether a namespace is at `path`; a plain file left over from before a restart of the host is none.
+/// Returns whether `path` is a namespace. A plain file left from before a restart of the host is
+/// not.
 pub(crate) fn exists(path: &Path) -> bool {
     rustix::fs::statfs(path).is_ok_and(|found| u64::try_from(found.f_type) == Ok(NSFS_MAGIC))
 }
 
-/// Takes the name away; the namespace itself ends with its last process and socket. No name is a success.
+/// Removes the name of a namespace; the namespace itself ends with its last process and socket. A
+/// missing name is no error.
 pub(crate) fn remove(path: &Path) -> io::Result<()> {
     match unmount(path, UnmountFlags::DETACH) {
-        // INVAL: a plain file. It goes as well.
+        // INVAL: a plain file, which is removed as well.
         Ok(()) | Err(Errno::INVAL | Errno::NOENT) => {}
         Err(error) => return Err(error.into()),
     }

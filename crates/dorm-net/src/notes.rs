@@ -1,10 +1,11 @@
-//! The notes on leases: one small file each, written before the first command and removed after the last.
+//! The notes of leases: one small file each, written before the first command and removed after the
+//! last.
 //!
 //! ```text
 //! (none) ── note "making" ── commands ── note "made" ── use ── commands ── (none)
 //! ```
 //!
-//! They are not synced to disk: what they speak of does not outlive the kernel either.
+//! They are not synced to disk: what they describe does not outlive the kernel either.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -15,14 +16,14 @@ use dorm_engine::LeaseId;
 use dorm_lifecycle::Egress;
 use serde_json::{Value, json};
 
-/// How far a lease has come.
+/// The progress of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Some of it may be missing.
+    /// Some of its parts may be missing.
     Making,
-    /// All of it was there.
+    /// All its parts were created.
     Made,
-    /// The note cannot be read: what there is of the lease tells.
+    /// The note cannot be read: the existing parts of the lease decide.
     Unclear,
 }
 
@@ -33,34 +34,34 @@ pub(crate) struct Notes {
     owner: String,
 }
 
-/// What a note says.
+/// The content of a note.
 struct Note {
     found: Noted,
     owner: Option<String>,
 }
 
-/// What is noted of a lease.
+/// What is recorded about a lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     pub(crate) stage: Stage,
-    /// Where its sandbox may connect to. A daemon that did not note this resolved every name.
-    pub(crate) egress: Option<Egress>,
+    /// The egress of its sandbox.
+    pub(crate) egress: Egress,
 }
 
 impl Notes {
-    /// The notes in `directory` that belong to the data directory `owner`.
+    /// Opens the notes in `directory` that belong to the data directory `owner`.
     pub(crate) fn open(directory: &Path, owner: String) -> io::Result<Self> {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
         Ok(Self { directory: directory.to_owned(), owner })
     }
 
-    /// Every note. One that cannot be read or understood counts as [`Stage::Unclear`].
+    /// Returns every note. One that cannot be read or parsed counts as [`Stage::Unclear`].
     pub(crate) fn list(&self) -> io::Result<BTreeMap<LeaseId, Noted>> {
         let own = self.all()?.into_iter().filter(|(_, note)| self.is_own(note));
         Ok(own.map(|(id, note)| (id, note.found)).collect())
     }
 
-    /// The numbers of every note, also of those that belong to another data directory.
+    /// Returns the numbers of all notes, including those of other data directories.
     pub(crate) fn taken(&self) -> io::Result<BTreeSet<LeaseId>> {
         Ok(self.all()?.into_keys().collect())
     }
@@ -78,8 +79,10 @@ impl Notes {
                 match read(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     note => {
-                        // Whose an unreadable one is cannot be told: it is taken for one of this directory.
-                        let unclear = |_| Note { found: Noted { stage: Stage::Unclear, egress: None }, owner: None };
+                        // The owner of an unreadable note is unknown; it is treated as one of this data
+                        // directory.
+                        let unclear =
+                            |_| Note { found: Noted { stage: Stage::Unclear, egress: Egress::None }, owner: None };
                         found.insert(LeaseId(number), note.unwrap_or_else(unclear));
                     }
                 }
@@ -130,11 +133,11 @@ fn read(path: &Path) -> io::Result<Note> {
         Some("making") => Stage::Making,
         Some(_) | None => Stage::Unclear,
     };
-    let egress = note.get("egress").map(|egress| match (egress.as_str(), egress.as_array()) {
+    let egress = match (note["egress"].as_str(), note["egress"].as_array()) {
         (Some("public"), _) => Egress::Public,
         (None, Some(list)) => Egress::Allow(list.iter().filter_map(|entry| Some(entry.as_str()?.to_owned())).collect()),
         _ => Egress::None,
-    });
+    };
     Ok(Note { found: Noted { stage, egress }, owner: note["owner"].as_str().map(str::to_owned) })
 }
 
@@ -149,21 +152,21 @@ mod tests {
         let list = Egress::Allow(vec!["10.0.0.0/8".into(), "*.example.com".into()]);
         for egress in [Egress::None, Egress::Public, Egress::Allow(vec![]), list] {
             notes.write(LeaseId(1), Stage::Made, &egress).unwrap();
-            assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress: Some(egress) });
+            assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress });
         }
     }
 
     #[test]
-    fn an_egress_that_cannot_be_read_is_none_and_a_missing_one_is_missing() {
+    fn an_egress_that_is_missing_or_cannot_be_read_is_none() {
         let directory = tempfile::tempdir().unwrap();
         let notes = Notes::open(directory.path(), "me".into()).unwrap();
-        for (text, egress) in [
-            (r#"{"stage":"made","owner":"me"}"#, None),
-            (r#"{"stage":"made","owner":"me","egress":"everything"}"#, Some(Egress::None)),
-            (r#"{"stage":"made","owner":"me","egress":7}"#, Some(Egress::None)),
+        for text in [
+            r#"{"stage":"made","owner":"me"}"#,
+            r#"{"stage":"made","owner":"me","egress":"everything"}"#,
+            r#"{"stage":"made","owner":"me","egress":7}"#,
         ] {
             std::fs::write(directory.path().join("1.json"), text).unwrap();
-            assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, egress, "{text}");
+            assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, Egress::None, "{text}");
         }
     }
 }

@@ -1,29 +1,29 @@
-//! Where a sandbox may connect to, as the packet rules and the look-up of names understand it.
+//! The destinations a sandbox may connect to, as used by the packet rules and the DNS forwarder.
 
 use dorm_lifecycle::{Egress, EgressRule, EgressRuleError, HostPattern};
 use ipnet::Ipv4Net;
 
-/// Where a sandbox may connect to, parsed.
+/// The destinations a sandbox may connect to, parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Policy {
-    /// Nowhere.
+    /// None.
     Nothing,
-    /// Everywhere but private networks, and names.
+    /// All except private networks, and all names.
     Public,
-    /// These.
+    /// Only the listed ones.
     Only {
-        /// Whatever is in them.
+        /// All addresses in these networks.
         networks: Vec<Ipv4Net>,
-        /// The public addresses of these, learned while they are looked up.
+        /// The public addresses of these names, learned when they are resolved.
         hosts: Vec<HostPattern>,
     },
 }
 
 impl Policy {
-    /// That of an egress.
+    /// Returns the policy of an egress.
     ///
     /// # Errors
-    /// An entry of the list is neither a network nor a host.
+    /// When an entry of the list is neither a network nor a host name.
     pub(crate) fn of(egress: &Egress) -> Result<Self, EgressRuleError> {
         let entries = match egress {
             Egress::None => return Ok(Self::Nothing),

@@ -1,8 +1,10 @@
-//! The packet rules, as scripts for `nft`. Pure text: the order of rules is the policy, so it is all in one place.
+//! The packet rules, as scripts for `nft`. Pure text: the order of the rules is the policy, so it
+//! is all in one place.
 //!
-//! Every packet of a connection is judged, not only its first, by the address that the sandbox first asked for. This is
-//! why a changed policy also ends the connections that are there. What is refused is answered (a reset, or an ICMP
-//! message), so that programs inside fail at once and do not hang; only what no honest guest sends is dropped.
+//! The rules apply to every packet of a connection, not only to its first, by the address that the
+//! sandbox connected to. Therefore a changed policy also ends existing connections. Refused packets
+//! get a reply (a reset, or an ICMP message), so that programs in the sandbox fail at once instead
+//! of hanging; only packets that no honest guest sends are dropped.
 
 use std::fmt::Write;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,14 +18,15 @@ use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFA
 use crate::policy::Policy;
 use crate::traffic::TrafficLimits;
 
-/// Where [`Policy::Public`] does not lead, nor any name. The networks for documentation (such as 198.51.100.0/24) are not on it: no
-/// one can be there.
+/// The networks that neither [`Policy::Public`] nor any name can lead to. The networks for
+/// documentation (such as 198.51.100.0/24) are not included, since no host can have an address in
+/// them.
 const NOT_PUBLIC: [&str; 13] = [
     "0.0.0.0/8",
     "10.0.0.0/8",
     "100.64.0.0/10",
     "127.0.0.0/8",
-    // The services of Azure for its virtual machines, which are as good as link-local.
+    // Azure's services for its virtual machines, which are comparable to link-local addresses.
     "168.63.129.16/32",
     "169.254.0.0/16",
     "172.16.0.0/12",
@@ -35,11 +38,12 @@ const NOT_PUBLIC: [&str; 13] = [
     "192.88.99.0/24",
 ];
 
-/// Questions for names that a sandbox may send each second over UDP, and in an instant.
+/// How many DNS queries over UDP a sandbox may send per second, and in a burst.
 const QUESTIONS: (u32, u32) = (500, 1000);
 
-/// How many seconds a connection of a sandbox that is over, or is not yet one, stays in the tables of connections. Two of
-/// these states do not count as connections any more, so their number is the rate times their time.
+/// How many seconds a connection of a sandbox that is closed, or not yet established, stays in the
+/// connection tables. Two of these states do not count as connections any more, so their number is
+/// the rate times their time.
 pub(crate) const CLOSING: [(&str, u32); 7] = [
     ("syn_sent", 30),
     ("syn_recv", 30),
@@ -50,32 +54,32 @@ pub(crate) const CLOSING: [(&str, u32); 7] = [
     ("close", 5),
 ];
 
-/// How long the host's table of connections keeps those of sandboxes that are over.
+/// How long the host's connection table keeps closed connections of sandboxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Closing {
     /// As long as [`CLOSING`] says.
     Soon,
-    /// As long as any other of the host.
+    /// As long as all other connections of the host.
     AsTheHost,
 }
 
-/// The bytes of the IPv4 and TCP headers.
+/// The size of the IPv4 and TCP headers.
 const HEADERS: u16 = 40;
 
-/// The port that names are asked for on.
+/// The port for DNS.
 pub(crate) const NAME_PORT: u16 = 53;
 
-/// The set of addresses that names have led to. More than its size are never there: `permit` fails, and what is there
-/// is forgotten.
+/// The set of addresses of resolved names. It cannot grow beyond its size: `permit` then fails, and
+/// the set is flushed.
 const NAMED: &str = "{ type ipv4_addr; flags timeout; size 4096; }";
 
-/// Whether an address may be permitted because a name leads to it.
+/// Returns whether an address may be permitted because a name resolves to it.
 pub(crate) fn is_public(address: Ipv4Addr) -> bool {
     let networks = NOT_PUBLIC.iter().filter_map(|text| text.parse::<Ipv4Net>().ok());
     !networks.into_iter().any(|network| network.contains(&address))
 }
 
-/// The gateway's rules, in its namespace: nothing leaves yet.
+/// Returns the gateway's rules, for its namespace: at first nothing may leave.
 pub(crate) fn gateway(uplink_mtu: u16, limits: &TrafficLimits) -> String {
     let segment = uplink_mtu - HEADERS;
     let (connections, rate, burst) = (limits.connections, limits.connection_rate(), limits.connection_burst());
@@ -132,15 +136,15 @@ table ip dorm {{
     )
 }
 
-/// Replaces the policy of a gateway at once. Addresses learned before are forgotten.
+/// Returns the script that replaces the policy of a gateway atomically. Addresses learned before
+/// are forgotten.
 ///
-/// A connection to a learned address is marked, and goes on when the address is forgotten in its time: what is learned
-/// decides on new connections only. The mark is that of the list of names, so that with another list it ends.
+/// A connection to a learned address is marked, and continues when the address expires: learned
+/// addresses only decide about new connections. The mark is derived from the list of names, so the
+/// connection ends when the list changes.
 pub(crate) fn egress(policy: &Policy) -> String {
-    // Gateways that an older daemon has made lack the set. Names are decided on by the forwarder, not here.
-    let mut script = format!(
-        "add set ip dorm named {NAMED}\nflush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n"
-    );
+    // The forwarder, not these rules, decides about names.
+    let mut script = "flush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n".to_owned();
     let mut rule = |chain: &str, text: &str| {
         let _ = writeln!(script, "add rule ip dorm {chain} {text}");
     };
@@ -152,7 +156,7 @@ pub(crate) fn egress(policy: &Policy) -> String {
             rule("egress", "accept");
         }
         Policy::Only { networks, hosts } => {
-            // Without overlaps, which a set of intervals refuses.
+            // Without overlaps, which a set of intervals does not accept.
             let networks = Ipv4Net::aggregate(networks);
             if networks.iter().any(|network| network.prefix_len() == 0) {
                 rule("egress", "accept");
@@ -171,13 +175,14 @@ pub(crate) fn egress(policy: &Policy) -> String {
     script
 }
 
-/// Permits addresses for a while, those that already are from now on anew.
+/// Returns the script that permits addresses for a limited time, and renews those that are already
+/// permitted.
 pub(crate) fn permit(addresses: &[(Ipv4Addr, Duration)]) -> String {
     let list = |seconds: &dyn Fn(Duration) -> String| {
         let elements = addresses.iter().map(|(address, time)| format!("{address}{}", seconds(*time)));
         elements.collect::<Vec<_>>().join(", ")
     };
-    // Kernels before 6.12 leave the time of an element that is there as it is.
+    // Kernels before 6.12 do not update the timeout of an existing element.
     format!(
         "add element ip dorm named {{ {} }}\ndelete element ip dorm named {{ {} }}\nadd element ip dorm named {{ {} }}\n",
         list(&|_| " timeout 1s".into()),
@@ -186,21 +191,21 @@ pub(crate) fn permit(addresses: &[(Ipv4Addr, Duration)]) -> String {
     )
 }
 
-/// Forgets every address that was learned.
+/// The script that forgets all learned addresses.
 pub(crate) const FORGET: &str = "flush set ip dorm named\n";
 
-/// A mark of connections that is never 0, which is that of unmarked ones.
+/// Returns a connection mark that is never 0, which means unmarked.
 fn mark(hosts: &[HostPattern]) -> u32 {
     let mut hasher = DefaultHasher::new();
     hosts.hash(&mut hasher);
     u32::try_from(hasher.finish() >> 33).unwrap_or(0) + 1
 }
 
-/// The host's rules for all leases of one daemon, replacing those that are there.
+/// Returns the script for the host's rules for all leases of one daemon. It replaces existing ones.
 ///
-/// They refuse for themselves and never allow what another firewall of the host refuses. They run before the usual
-/// ones. An address of the host that leads to one of its containers has been translated when it gets here (`ct status
-/// dnat`), and is refused as well.
+/// The rules only refuse packets and never accept what another firewall of the host refuses. They
+/// run before the usual ones. A packet to an address of the host that is forwarded to one of its
+/// containers has already been translated here (`ct status dnat`), and is refused as well.
 pub(crate) fn host(layout: &Layout, closing: Closing) -> String {
     let (table, uplinks, supernet) = (layout.table(), layout.uplinks_start(), layout.supernet());
     let (policy, rule) = match closing {
@@ -244,7 +249,7 @@ table inet {table} {{
     )
 }
 
-/// Removes the host's rules, whether they are there or not.
+/// Returns the script that removes the host's rules, whether they exist or not.
 pub(crate) fn no_host(layout: &Layout) -> String {
     let table = layout.table();
     format!("table inet {table} {{ }}\ndelete table inet {table}\n")

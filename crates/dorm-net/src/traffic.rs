@@ -1,12 +1,12 @@
-//! How much traffic one sandbox may cause: lines for `tc`, and packet rules that do the same on a host whose kernel
-//! lacks the scheduler.
+//! The traffic limits of one sandbox: lines for `tc`, and equivalent packet rules for a host whose
+//! kernel lacks the scheduler.
 //!
 //! ```text
 //! sandbox ── inner: shaped towards the sandbox ── gateway ── uplink: shaped towards the host ── the host
 //!            packets of the sandbox counted            connections counted
 //! ```
 //!
-//! Shaping delays what is too much, which every program copes with; a rule can only drop it.
+//! Shaping delays excess packets, which every program copes with; a packet rule can only drop them.
 
 use std::num::{NonZeroU32, NonZeroU64};
 
@@ -14,25 +14,26 @@ use crate::command::{CommandError, run_alone};
 use crate::layout::{INNER_INTERFACE, UPLINK_INTERFACE};
 use crate::namespace;
 
-/// What may pass at once after a pause: enough for a clock of 100 ticks a second, and for one large packet.
+/// The burst after a pause: enough for a clock of 100 ticks per second, and for one large packet.
 const BURST: (u64, u64) = (128 << 10, 4 << 20);
-/// What may wait. It is memory of the host's kernel, in each direction.
+/// The queue length. It takes memory of the host's kernel, in each direction.
 const QUEUE: (u64, u64) = (256 << 10, 1 << 20);
 
 /// The traffic limits of each sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TrafficLimits {
-    /// Bytes a second, in each direction. `None` for any number.
+    /// Bytes per second, in each direction. `None` means unlimited.
     pub bytes_per_second: Option<NonZeroU64>,
-    /// Packets a second that a sandbox may send. `None` for any number.
+    /// Packets per second that a sandbox may send. `None` means unlimited.
     pub packets_per_second: Option<NonZeroU32>,
-    /// Connections that a sandbox may have open at once. It may begin half as many in an instant, and then a twentieth
-    /// each second, so that with those that are just closed the host keeps no more than twice as many.
+    /// The maximum number of open connections of a sandbox. It may open half as many in a burst,
+    /// and then a twentieth per second, so that the host keeps at most twice as many, including
+    /// those recently closed.
     pub connections: NonZeroU32,
 }
 
 impl Default for TrafficLimits {
-    /// 128 MiB and 100,000 packets a second, 2048 connections.
+    /// 128 MiB and 100,000 packets per second, 2048 connections.
     fn default() -> Self {
         Self {
             bytes_per_second: NonZeroU64::new(128 << 20),
@@ -43,17 +44,17 @@ impl Default for TrafficLimits {
 }
 
 impl TrafficLimits {
-    /// Connections that may be begun in an instant.
+    /// Returns how many connections may be opened in a burst.
     pub(crate) fn connection_burst(&self) -> u32 {
         (self.connections.get() / 2).max(1)
     }
 
-    /// Connections that may be begun each second.
+    /// Returns how many connections may be opened per second.
     pub(crate) fn connection_rate(&self) -> u32 {
         (self.connections.get() / 20).max(1)
     }
 
-    /// The lines for `tc -batch` in the gateway, none without a limit.
+    /// Returns the lines for `tc -batch` in the gateway; none without a limit.
     pub(crate) fn shaping(&self) -> Vec<String> {
         let Some(rate) = self.bytes_per_second else { return Vec::new() };
         let rate = rate.get();
@@ -62,7 +63,7 @@ impl TrafficLimits {
         [INNER_INTERFACE, UPLINK_INTERFACE].map(line).to_vec()
     }
 
-    /// Packet rules instead, for `nft`.
+    /// Returns the equivalent packet rules for `nft`.
     pub(crate) fn policing(&self) -> String {
         let Some(rate) = self.bytes_per_second else { return String::new() };
         let rate = rate.get();
@@ -76,10 +77,11 @@ impl TrafficLimits {
     }
 }
 
-/// Whether this host can shape traffic. It is tried in a network namespace that ends with the call.
+/// Returns whether this host can shape traffic, tested in a temporary network namespace.
 ///
 /// # Errors
-/// Why not; sandboxes have their limits nevertheless, but what is too much is dropped instead of delayed.
+/// Why it cannot. Sandboxes have their limits nevertheless, but excess packets are dropped instead
+/// of delayed.
 pub fn probe_shaping() -> Result<(), String> {
     let tried = namespace::in_a_new_one(|| -> Result<(), CommandError> {
         run_alone("ip", "iproute2", &["-batch", "-"], "link add probe0 type veth peer name probe1\n")?;

@@ -1,12 +1,14 @@
-//! How the file of a snapshot lies in a registry: an OCI artifact whose layers are the parts of the file, in their order.
+//! The representation of a snapshot's file in a registry: an OCI artifact whose layers are the
+//! parts of the file, in order.
 //!
 //! ```text
 //! manifest   artifactType application/vnd.dormouse.snapshot.v1
-//!   config   how long the file is
-//!   layers   the file, cut into parts of 8 MiB; the same snapshot gives the same parts
+//!   config   the length of the file
+//!   layers   the file, split into parts of 8 MiB; the same snapshot gives the same parts
 //! ```
 //!
-//! What the file says of itself is checked by whoever takes it in; here only that it is the file that was sent.
+//! The content of the file is checked by the importer; this module only checks that it is the file
+//! that was pushed.
 
 use dorm_pool::{BlobDigest, DOCUMENT_BYTES_MAX};
 use serde::{Deserialize, Serialize};
@@ -15,9 +17,9 @@ pub(crate) const MANIFEST_TYPE: &str = "application/vnd.oci.image.manifest.v1+js
 const ARTIFACT_TYPE: &str = "application/vnd.dormouse.snapshot.v1";
 const CONFIG_TYPE: &str = "application/vnd.dormouse.snapshot.config.v1+json";
 const PART_TYPE: &str = "application/vnd.dormouse.snapshot.part.v1";
-/// How long each part but the last one is.
+/// The length of each part except the last one.
 pub(crate) const PART_BYTES: usize = 8 << 20;
-/// No part of ours is longer: it is held in memory until its sum is known.
+/// The maximum length of a part, which is held in memory until its digest is checked.
 const PART_BYTES_MAX: u64 = 64 << 20;
 const FORMAT: u32 = 1;
 
@@ -53,12 +55,12 @@ struct Config {
     bytes: u64,
 }
 
-/// The configuration of a file of that length.
+/// Returns the configuration of a file with this length.
 pub(crate) fn config(bytes: u64) -> Result<Vec<u8>, serde_json::Error> {
     serde_json::to_vec(&Config { format: FORMAT, bytes })
 }
 
-/// The manifest of a file.
+/// Returns the manifest of a file.
 pub(crate) fn manifest(config: &Part, parts: &[Part]) -> Result<Vec<u8>, serde_json::Error> {
     let described = |part: &Part, kind: &str| Described {
         media_type: kind.to_owned(),
@@ -74,22 +76,22 @@ pub(crate) fn manifest(config: &Part, parts: &[Part]) -> Result<Vec<u8>, serde_j
     })
 }
 
-/// The configuration and the parts that a manifest names.
+/// Returns the configuration and the parts that a manifest names.
 ///
 /// # Errors
-/// A phrase that says what it is instead.
+/// A phrase that says what the registry sent instead.
 pub(crate) fn read_manifest(text: &[u8]) -> Result<(Part, Vec<Part>), String> {
-    let manifest: Manifest =
-        serde_json::from_slice(text).map_err(|error| format!("something that is no snapshot ({error})"))?;
+    let manifest: Manifest = serde_json::from_slice(text)
+        .map_err(|error| format!("a manifest that does not describe a snapshot ({error})"))?;
     if manifest.artifact_type != ARTIFACT_TYPE || manifest.config.media_type != CONFIG_TYPE {
         let found: String = manifest.artifact_type.chars().take(80).collect();
-        return Err(format!("something that is no snapshot, but '{}'", found.escape_debug()));
+        return Err(format!("an artifact of the type '{}', which is not a snapshot", found.escape_debug()));
     }
     let read = |described: Described, kind: &str, most: u64| -> Result<Part, String> {
         let part = Part { digest: described.digest.parse()?, bytes: described.size };
         match described.media_type == kind && part.bytes <= most {
             true => Ok(part),
-            false => Err(format!("a part of a snapshot that cannot be one, {}", part.digest)),
+            false => Err(format!("a part of a snapshot with an invalid type or size, {}", part.digest)),
         }
     };
     let config = read(manifest.config, CONFIG_TYPE, DOCUMENT_BYTES_MAX)?;
@@ -97,20 +99,19 @@ pub(crate) fn read_manifest(text: &[u8]) -> Result<(Part, Vec<Part>), String> {
     Ok((config, parts.collect::<Result<_, _>>()?))
 }
 
-/// How long the file is.
+/// Returns the length of the file.
 ///
 /// # Errors
-/// A phrase that says what is wrong with it.
+/// A phrase that says what is wrong with the configuration.
 pub(crate) fn read_config(text: &[u8], parts: &[Part]) -> Result<u64, String> {
-    let config: Config =
-        serde_json::from_slice(text).map_err(|error| format!("a configuration that is none ({error})"))?;
+    let config: Config = serde_json::from_slice(text).map_err(|error| format!("an invalid configuration ({error})"))?;
     if config.format != FORMAT {
-        return Err(format!("a snapshot of format {}, and {FORMAT} is known here", config.format));
+        return Err(format!("a snapshot of format {}, while this version supports format {FORMAT}", config.format));
     }
     let found = parts.iter().try_fold(0u64, |sum, part| sum.checked_add(part.bytes));
     match found == Some(config.bytes) {
         true => Ok(config.bytes),
-        false => Err(format!("parts that do not come to the {} bytes that it says", config.bytes)),
+        false => Err(format!("parts whose sizes do not add up to the {} bytes in its configuration", config.bytes)),
     }
 }
 
@@ -128,15 +129,15 @@ mod tests {
         let text = manifest(&part(3, 20), &parts).unwrap();
         assert_eq!(read_manifest(&text), Ok((part(3, 20), parts.to_vec())));
         assert_eq!(read_config(&config(11).unwrap(), &parts), Ok(11));
-        assert!(read_config(&config(12).unwrap(), &parts).unwrap_err().contains("do not come to"));
+        assert!(read_config(&config(12).unwrap(), &parts).unwrap_err().contains("do not add up to"));
         assert!(read_config(br#"{"format":2,"bytes":11}"#, &parts).unwrap_err().contains("format 2"));
         let text = String::from_utf8(text).unwrap();
         for (from, to, expected) in [
-            (ARTIFACT_TYPE, "application/other", "no snapshot, but 'application/other'"),
-            (PART_TYPE, "application/other", "cannot be one"),
-            ("\"size\":8", "\"size\":99999999999", "cannot be one"),
-            ("sha256:0101", "sha256:../1", "64 small hexadecimal"),
-            ("\"layers\"", "\"manifests\"", "no snapshot"),
+            (ARTIFACT_TYPE, "application/other", "'application/other', which is not a snapshot"),
+            (PART_TYPE, "application/other", "invalid type or size"),
+            ("\"size\":8", "\"size\":99999999999", "invalid type or size"),
+            ("sha256:0101", "sha256:../1", "64 lower-case hexadecimal"),
+            ("\"layers\"", "\"manifests\"", "does not describe a snapshot"),
         ] {
             let error = read_manifest(text.replace(from, to).as_bytes()).unwrap_err();
             assert!(error.contains(expected), "{expected}: {error}");

@@ -1,5 +1,5 @@
-//! Blobs on the disk: fetched piece by piece, gone on with where they ended, and given their name only when their
-//! digest is right.
+//! Blobs on the disk: fetched piece by piece, resumed after an interruption, and renamed to their
+//! final name only when the digest matches.
 
 #![allow(clippy::disallowed_methods, reason = "every call is made in place or on a thread that may block")]
 
@@ -22,7 +22,7 @@ use sha2::{Digest as _, Sha256};
 use crate::client::RegistryClient;
 use crate::sending::{Failed, Tries};
 
-/// What nobody has asked for again for so long is not asked for again.
+/// A blob that has not been requested again for this long is deleted.
 const KEPT: Duration = Duration::from_secs(24 * 3600);
 const PART: &str = ".part";
 static NUMBERS: AtomicU64 = AtomicU64::new(0);
@@ -38,14 +38,14 @@ pub(crate) struct Blobs {
 
 #[derive(Debug, Default)]
 struct State {
-    /// Blobs that are being fetched: whoever wants one too waits.
+    /// Blobs that are being fetched. Other pulls of the same blob wait.
     fetching: BTreeMap<BlobDigest, Arc<tokio::sync::Mutex<()>>>,
     pulls: usize,
-    /// Blobs of which images were made.
+    /// Blobs from which images have been created.
     spent: BTreeSet<BlobDigest>,
 }
 
-/// A pull under way: what it needs stays.
+/// A pull in progress: the blobs it needs are kept.
 pub(crate) struct Using<'a>(&'a Blobs);
 
 impl Drop for Using<'_> {
@@ -53,7 +53,7 @@ impl Drop for Using<'_> {
         let mut state = self.0.state();
         state.pulls -= 1;
         if state.pulls == 0 {
-            // Within the lock: a pull that begins now must not take up a blob that goes.
+            // Under the lock: a pull that begins now must not use a blob that is being deleted.
             in_place(|| {
                 for digest in std::mem::take(&mut state.spent) {
                     self.0.remove(&digest);
@@ -66,7 +66,8 @@ impl Drop for Using<'_> {
     }
 }
 
-/// Does work that may wait for the disk and lets the other tasks of this thread go on elsewhere meanwhile.
+/// Runs work that may wait for the disk, and moves the other tasks of this thread elsewhere
+/// meanwhile.
 pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
     use tokio::runtime::{Handle, RuntimeFlavor};
     let is_shared = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
@@ -74,14 +75,14 @@ pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
 }
 
 impl Blobs {
-    /// What is fetched leaves the disk what `room` keeps.
+    /// Opens the directory. Fetched blobs leave free what `room` reserves.
     pub(crate) fn open(directory: PathBuf, steps: AnySteps, room: Room) -> io::Result<Self> {
         let blobs = Self { directory, steps, room, state: Mutex::default() };
         let place = blobs.place();
         fs::DirBuilder::new().recursive(true).mode(0o700).create(&place)?;
         for entry in fs::read_dir(&place)? {
             let entry = entry?;
-            // Half a document of a process that is no more: nobody goes on with it.
+            // A partial document of an earlier process: it cannot be resumed.
             let is_document = entry.file_name().to_string_lossy().contains('-');
             let age = SystemTime::now().duration_since(entry.metadata()?.modified()?).unwrap_or_default();
             if is_document || age > KEPT {
@@ -100,20 +101,20 @@ impl Blobs {
         Using(self)
     }
 
-    /// An image was made of these: they go when no pull is under way.
+    /// Marks the blobs of a created image. They are deleted when no pull is in progress.
     pub(crate) fn spend(&self, digests: impl IntoIterator<Item = BlobDigest>) {
         self.state().spent.extend(digests);
     }
 
-    /// How many bytes of a blob are here.
+    /// Returns how many bytes of a blob are on the disk.
     pub(crate) fn here(&self, blob: &Descriptor) -> u64 {
         let length = |path: PathBuf| fs::metadata(path).map(|facts| facts.len()).unwrap_or(0);
         in_place(|| length(self.path(&blob.digest)).max(length(self.part(&blob.digest)).min(blob.bytes)))
     }
 
-    /// Keeps a document whose digest is known to be right.
+    /// Stores a document whose digest has been checked.
     pub(crate) fn put(&self, digest: &BlobDigest, content: &[u8]) -> Result<(), RegistryError> {
-        // Two pulls may do this at once: each has a file of its own, with the same content.
+        // Two pulls may do this at once: each uses a file of its own, with the same content.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let part = self.place().join(format!("{}-{number}{PART}", digest.hex()));
         let write = || {
@@ -134,7 +135,7 @@ impl Blobs {
         in_place(|| fs::read(&path)).map_err(io_error("read", &path))
     }
 
-    /// Sees to it that a blob is here, and tells how many more of its bytes are.
+    /// Fetches a blob unless it is on the disk, and reports its additional bytes.
     pub(crate) async fn fetch(
         &self,
         client: &RegistryClient<'_>,
@@ -156,14 +157,14 @@ impl Blobs {
             meter: self.room.meter(&self.place()),
         };
         let begun = self.steps.reach("oci: blob begun");
-        begun.map_err(|stopped| io_error("go on past a step of", &path)(stopped.into()))?;
+        begun.map_err(|stopped| io_error("continue past a step of", &path)(stopped.into()))?;
         let mut tries = Tries::new(client.config);
         let mut lied = false;
         loop {
             let before = fetching.draft.have;
             let failed = match fetching.once().await {
                 Ok(()) if fetching.draft.sum() == blob.digest => return fetching.keep(),
-                // What was here before may be what is wrong.
+                // The bytes from an earlier pull may be the damaged ones.
                 Ok(()) if before > 0 && !lied => {
                     lied = true;
                     fetching.begin_anew()?;
@@ -172,7 +173,7 @@ impl Blobs {
                 Ok(()) => {
                     let found = fetching.draft.sum();
                     fetching.begin_anew()?;
-                    return Err(client.whom.lies(format!("a blob that is {found}, not {}", blob.digest)));
+                    return Err(client.whom.lies(format!("a blob with the digest {found} instead of {}", blob.digest)));
                 }
                 Err(failed) => failed,
             };
@@ -183,7 +184,7 @@ impl Blobs {
         }
     }
 
-    /// Gives what is whole its name.
+    /// Renames a complete blob to its final name.
     fn name(&self, digest: &BlobDigest) -> io::Result<()> {
         self.steps.reach("oci: blob whole")?;
         fs::rename(self.part(digest), self.path(digest))?;
@@ -195,14 +196,14 @@ impl Blobs {
         for path in [self.path(digest), self.part(digest)] {
             match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    tracing::warn!(path = %path.display(), %error, "a blob stays until it is a day old");
+                    tracing::warn!(path = %path.display(), %error, "cannot remove a blob; it is removed when it is a day old");
                 }
                 _ => {}
             }
         }
     }
 
-    /// Where an OCI layout has its blobs.
+    /// Returns the directory of the blobs in an OCI layout.
     fn place(&self) -> PathBuf {
         self.directory.join("blobs/sha256")
     }
@@ -220,7 +221,7 @@ impl Blobs {
     }
 }
 
-/// What is here of a blob, and the sum of it.
+/// A partial blob, and its hash so far.
 struct Draft {
     path: PathBuf,
     file: File,
@@ -280,7 +281,7 @@ struct Fetching<'a> {
 }
 
 impl Fetching<'_> {
-    /// Asks for what is missing and takes what comes. Everything is here when this succeeds.
+    /// Requests the missing bytes and writes what arrives. On success the blob is complete.
     async fn once(&mut self) -> Result<(), Failed> {
         if self.draft.have == self.blob.bytes {
             return Ok(());
@@ -290,7 +291,7 @@ impl Fetching<'_> {
             self.begin_anew().map_err(Failed::Final)?;
         }
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
-            let error = self.client.whom.lies(format!("less of {} than it said there is", self.blob.digest));
+            let error = self.client.whom.lies(format!("fewer bytes of {} than announced", self.blob.digest));
             return Err(Failed::Passing(error, None));
         }
         let missing = self.blob.bytes - self.draft.have;
@@ -298,7 +299,7 @@ impl Fetching<'_> {
             && length > missing
         {
             let (whole, bytes) = (self.draft.have + length, self.blob.bytes);
-            let what = format!("{whole} bytes for {}, which has {bytes}", self.blob.digest);
+            let what = format!("{whole} bytes for {}, which should have {bytes}", self.blob.digest);
             return Err(Failed::Final(self.client.whom.lies(what)));
         }
         loop {
@@ -306,7 +307,7 @@ impl Fetching<'_> {
                 Ok(Some(chunk)) => chunk,
                 Ok(None) => break,
                 Err(error) => {
-                    return Err(self.broken(if error.is_timeout() { "said nothing more" } else { "stopped" }));
+                    return Err(self.broken(if error.is_timeout() { "timed out" } else { "stopped" }));
                 }
             };
             if self.draft.have + chunk.len() as u64 > self.blob.bytes {
@@ -327,7 +328,7 @@ impl Fetching<'_> {
         charged.map_err(|source| RegistryError::Pool { name: self.client.whom.name.clone(), source })
     }
 
-    /// Whether an answer goes on where we are.
+    /// Returns whether a response continues at the present position.
     fn goes_on(&self, response: &Response) -> bool {
         let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
         match response.status() {

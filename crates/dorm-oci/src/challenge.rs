@@ -1,17 +1,17 @@
-//! How a registry asks who we are: the header `WWW-Authenticate`.
+//! The header `WWW-Authenticate`, with which a registry requests authentication.
 
 use std::collections::BTreeMap;
 
-/// What is wanted.
+/// The requested authentication.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Challenge {
     /// A name and a password with each request.
     Basic,
-    /// A token, which that address gives for these parameters.
+    /// A token, which the service at `realm` issues for these parameters.
     Bearer { realm: String, service: Option<String>, scope: Option<String> },
 }
 
-/// Reads the header; `None` for what is not known.
+/// Parses the header; `None` for an unknown scheme.
 pub(crate) fn parse(header: &str) -> Option<Challenge> {
     let (scheme, rest) = header.trim().split_once(' ').unwrap_or((header.trim(), ""));
     if scheme.eq_ignore_ascii_case("basic") {

@@ -1,4 +1,4 @@
-//! Asking one registry: who we are, manifests, and pieces of blobs.
+//! Requests to one registry: authentication, manifests, and ranges of blobs.
 
 mod upload;
 
@@ -21,14 +21,14 @@ const DIGEST: &str = "docker-content-digest";
 const MANIFESTS: &str = "application/vnd.oci.image.index.v1+json, application/vnd.oci.image.manifest.v1+json, \
      application/vnd.docker.distribution.manifest.list.v2+json, application/vnd.docker.distribution.manifest.v2+json";
 
-/// One registry, asked for one image.
+/// The client for one image in one registry.
 pub(crate) struct RegistryClient<'a> {
     pub(crate) config: &'a Config,
     pub(crate) whom: Whom,
     hops: Hops<'a>,
     base: String,
     credentials: Credentials,
-    /// What is sent as `Authorization`, once it is known.
+    /// The header `Authorization`, once it is known.
     authorization: Mutex<Option<HeaderValue>>,
 }
 
@@ -54,7 +54,7 @@ impl<'a> RegistryClient<'a> {
         }
     }
 
-    /// The text of a manifest, and its digest, which is the one that was asked for.
+    /// Returns the text of a manifest, and its digest, which is the requested one.
     pub(crate) async fn manifest(&self, version: &Version) -> Result<(Vec<u8>, BlobDigest), RegistryError> {
         let (word, wanted) = match version {
             Version::Tag(tag) => (tag.clone(), None),
@@ -83,12 +83,15 @@ impl<'a> RegistryClient<'a> {
         if let Some(wanted) = wanted.or(said.as_ref())
             && *wanted != found
         {
-            return Err(Failed::Final(self.whom.lies(format!("a manifest that is {found}, not {wanted}"))));
+            return Err(Failed::Final(
+                self.whom.lies(format!("a manifest with the digest {found} instead of {wanted}")),
+            ));
         }
         Ok((text, found))
     }
 
-    /// A blob, from the byte `from` on. Whether it comes from there or from its beginning is for the caller to see.
+    /// Requests a blob from the byte `from` on. The caller must check whether the response begins
+    /// there or at the start.
     pub(crate) async fn blob(&self, digest: &BlobDigest, from: u64) -> Result<Response, Failed> {
         let url = format!("{}/blobs/{digest}", self.base);
         self.ask(|| {
@@ -98,7 +101,7 @@ impl<'a> RegistryClient<'a> {
         .await
     }
 
-    /// Asks, and introduces us when that is wanted.
+    /// Sends a request, and authenticates if the registry asks for it.
     async fn ask(&self, request: impl Fn() -> RequestBuilder) -> Result<Response, Failed> {
         let response = self.hops.send(self.authorized(request()), &self.whom).await?;
         if response.status() != StatusCode::UNAUTHORIZED {
@@ -141,7 +144,8 @@ impl<'a> RegistryClient<'a> {
                 format!("Bearer {}", self.token(&realm, service, scope, credentials).await?)
             }
         };
-        let mut value = HeaderValue::from_str(&text).map_err(|_| self.unauthorized("its token cannot be sent"))?;
+        let mut value =
+            HeaderValue::from_str(&text).map_err(|_| self.unauthorized("its token is not a valid header value"))?;
         value.set_sensitive(true);
         Ok(value)
     }
@@ -153,9 +157,9 @@ impl<'a> RegistryClient<'a> {
         scope: Option<String>,
         credentials: &Credentials,
     ) -> Result<String, Failed> {
-        // What we are known by never goes over the network in the clear because a registry wants it.
+        // A registry cannot make the client send credentials unencrypted.
         let realm = Url::parse(realm).ok().filter(|url| url.scheme() == "https" || self.base.starts_with("http:"));
-        let Some(realm) = realm else { return Err(self.unauthorized("it names no safe place to log in at")) };
+        let Some(realm) = realm else { return Err(self.unauthorized("it names no secure URL for logging in")) };
         let mut query: Vec<(&str, String)> = Vec::new();
         query.extend(service.map(|service| ("service", service)));
         query.extend(scope.map(|scope| ("scope", scope)));
@@ -179,7 +183,7 @@ impl<'a> RegistryClient<'a> {
         let text = sending::body(response, 1 << 20).await.unwrap_or_default();
         let answer: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
         let token = answer["token"].as_str().or(answer["access_token"].as_str());
-        token.map(str::to_owned).ok_or_else(|| self.unauthorized("it gives no token"))
+        token.map(str::to_owned).ok_or_else(|| self.unauthorized("its token service returned no token"))
     }
 }
 

@@ -1,4 +1,4 @@
-//! What Docker's configuration knows us by.
+//! The credentials in Docker's configuration.
 
 use std::fmt;
 use std::fs::File;
@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 
-/// How we introduce ourselves. Never printed.
+/// The credentials for a registry. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Credentials {
     None,
@@ -14,7 +14,7 @@ pub(crate) enum Credentials {
         user: String,
         password: String,
     },
-    /// To be exchanged for a token.
+    /// An identity token, to be exchanged for an access token.
     Identity(String),
 }
 
@@ -25,11 +25,11 @@ impl fmt::Debug for Credentials {
 }
 
 impl Credentials {
-    /// What to tell a person about them.
+    /// Returns a description of the credentials for people.
     pub(crate) fn shown(&self) -> &'static str {
         match self {
-            Self::None => "asked without a login",
-            Self::Password { .. } | Self::Identity(_) => "asked with the login in Docker's configuration",
+            Self::None => "no login was sent",
+            Self::Password { .. } | Self::Identity(_) => "the login in Docker's configuration was sent",
         }
     }
 }
@@ -39,7 +39,8 @@ fn open(path: &Path) -> std::io::Result<File> {
     crate::blobs::in_place(|| File::open(path))
 }
 
-/// Looks them up under `key`. What is configured but cannot be read is told, and nothing is used then.
+/// Finds the credentials under `key`. If they are configured but cannot be read, a warning is
+/// logged and none are used.
 pub(crate) fn find(directory: Option<&Path>, key: &str) -> Credentials {
     let home = || std::env::var_os("HOME").map(|home| Path::new(&home).join(".docker"));
     let set = || std::env::var_os("DOCKER_CONFIG").map(PathBuf::from);
@@ -50,10 +51,10 @@ pub(crate) fn find(directory: Option<&Path>, key: &str) -> Credentials {
         Ok(DockerCredential::UsernamePassword(user, password)) => Credentials::Password { user, password },
         Ok(DockerCredential::IdentityToken(token)) => Credentials::Identity(token),
         Err(CredentialRetrievalError::NoCredentialConfigured) => Credentials::None,
-        // A store has none for every registry that nobody logged in to.
+        // A credential store has none for registries without a login.
         Err(CredentialRetrievalError::HelperFailure { .. }) => Credentials::None,
         Err(error) => {
-            tracing::warn!(registry = key, %error, "the login in Docker's configuration cannot be used");
+            tracing::warn!(registry = key, %error, "cannot use the login in Docker's configuration");
             Credentials::None
         }
     }

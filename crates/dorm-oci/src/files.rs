@@ -1,5 +1,6 @@
-//! Files of snapshots, sent to a registry and fetched from it, part by part: one is in memory at a time. What is there
-//! already is not sent again, so that a push that broke off is gone on with by the next one.
+//! Pushes snapshot files to a registry and fetches them, part by part: one part is in memory at a
+//! time. Parts that the registry already has are not sent again, so an interrupted push is resumed
+//! by the next one.
 
 use bytes::Bytes;
 use dorm_pool::{BlobDigest, Progress, Stage};
@@ -13,7 +14,7 @@ use crate::client::RegistryClient;
 use crate::reference::{Reference, Version};
 use crate::sending::{self, BodyError, Failed, Tries};
 
-/// Sends a file of `bytes`, and names it.
+/// Pushes a file of `bytes`, and tags it.
 pub(crate) async fn push(
     client: &RegistryClient<'_>,
     reference: &Reference,
@@ -22,7 +23,7 @@ pub(crate) async fn push(
     progress: &PullProgress,
 ) -> Result<Pushed, RegistryError> {
     let Version::Tag(tag) = &reference.version else {
-        let what = "what is pushed gets its digest by what is in it: name a tag";
+        let what = "a push needs a tag, as the digest follows from the content";
         return Err(RegistryError::Reference { reference: reference.to_string(), what });
     };
     let mut sending = Sending { client, parts: Vec::new(), done: 0, sent: 0, total: bytes, progress };
@@ -64,9 +65,9 @@ pub(crate) async fn push(
 struct Sending<'a> {
     client: &'a RegistryClient<'a>,
     parts: Vec<Part>,
-    /// Of the file, what is in the registry.
+    /// The bytes of the file that are in the registry.
     done: u64,
-    /// What had to be sent for it.
+    /// The bytes that had to be sent.
     sent: u64,
     total: u64,
     progress: &'a PullProgress,
@@ -81,7 +82,7 @@ impl Sending<'_> {
         Ok(())
     }
 
-    /// Sees to it that a blob is there.
+    /// Uploads a blob unless the registry has it.
     async fn send(&mut self, content: Bytes) -> Result<Part, RegistryError> {
         let digest = BlobDigest::from_bytes(&Sha256::digest(&content));
         let part = Part { digest, bytes: content.len() as u64 };
@@ -101,7 +102,8 @@ fn told(bytes: u64, total: u64) -> Progress {
     Progress { stage: Stage::Fetching, entries: 0, bytes, bytes_total: Some(total) }
 }
 
-/// Fetches a file and gives it to `to`, each part when its sum is right. Ends when nobody listens any more.
+/// Fetches a file and passes each part to `to` once its digest is checked. Stops when the receiver
+/// is gone.
 pub(crate) async fn fetch(
     client: &RegistryClient<'_>,
     reference: &Reference,
@@ -130,7 +132,7 @@ pub(crate) async fn fetch(
     Ok(())
 }
 
-/// A whole blob, which is what its digest says.
+/// Fetches a complete blob and checks its digest.
 async fn blob(client: &RegistryClient<'_>, part: &Part) -> Result<Bytes, RegistryError> {
     let mut tries = Tries::new(client.config);
     loop {
@@ -153,6 +155,8 @@ async fn blob_once(client: &RegistryClient<'_>, part: &Part) -> Result<Bytes, Fa
     let found = BlobDigest::from_bytes(&Sha256::digest(&content));
     match found == part.digest {
         true => Ok(content.into()),
-        false => Err(Failed::Final(client.whom.lies(format!("a blob that is {found}, not {}", part.digest)))),
+        false => {
+            Err(Failed::Final(client.whom.lies(format!("a blob with the digest {found} instead of {}", part.digest))))
+        }
     }
 }

@@ -1,13 +1,13 @@
-//! What fuzzers are let at: names that people give, and what registries say before anything is believed. Not built into
-//! anything that is shipped.
+//! The entry points of the fuzzers: image references from users, and registries' unauthenticated
+//! responses. Not part of any release build.
 
 use crate::challenge::{self, Challenge};
 use crate::reference::Reference;
 
-/// Reads the name of an image.
+/// Parses an image reference.
 ///
 /// # Panics
-/// When it could lead elsewhere, or is another one when it is read again.
+/// When it could lead elsewhere, or changes when it is parsed again.
 pub fn reference(text: &str) {
     let names = Reference::names_registry(text);
     match Reference::parse(text) {
@@ -23,10 +23,10 @@ pub fn reference(text: &str) {
     }
 }
 
-/// Reads how a registry asks who we are.
+/// Parses a registry's request for authentication.
 ///
 /// # Panics
-/// When more comes out than went in.
+/// When the result is longer than the input.
 pub fn challenge(text: &str) {
     if let Some(Challenge::Bearer { realm, service, scope }) = challenge::parse(text) {
         let bytes = [Some(realm), service, scope].iter().flatten().map(String::len).sum::<usize>();

@@ -1,8 +1,9 @@
-//! Where requests go. A registry that a caller has named is asked wherever it is. An address that the registry names (a
-//! redirect, a place to log in at) is another matter: it is followed to permitted addresses alone, so that no registry can
-//! have the daemon ask the host, its neighbours or its cloud.
+//! The destinations of requests. A registry named by a caller is contacted at any address. A URL
+//! that the registry names (a redirect, or a token service) is different: it is only followed to
+//! permitted addresses, so that no registry can make the daemon send requests to the host, its
+//! neighbours or its cloud.
 //!
-//! Behind a proxy that the environment names, the proxy looks names up, and decides about them.
+//! If the environment configures a proxy, the proxy resolves names, and decides about them.
 
 use std::collections::BTreeSet;
 use std::error::Error;
@@ -19,21 +20,21 @@ use thiserror::Error;
 use crate::reference::Reference;
 use crate::sending::{self, Failed, Whom};
 
-/// How many redirects follow each other.
+/// The maximum number of redirects in a row.
 const HOPS_MAX: usize = 10;
-/// What permits an address that is not public.
+/// How to permit an address that is not public.
 const ALLOW: &str = "if it is yours, allow its network with `dorm serve --allow-network`";
-/// Where the environment names proxies.
+/// The environment variables that configure proxies.
 const PROXIES: [&str; 6] = ["http_proxy", "HTTP_PROXY", "https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"];
 
-/// The clients for registries and for what they name.
+/// The HTTP clients for registries and for the URLs they name.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    /// For registries of other hosts, by way of a proxy where the environment names one.
+    /// For registries on other hosts, through a proxy if the environment configures one.
     far: Client,
-    /// For those of this host.
+    /// For registries on this host.
     near: Client,
-    /// For addresses that registries name.
+    /// For URLs named by registries.
     foreign: Client,
     destinations: Destinations,
 }
@@ -50,14 +51,14 @@ impl Clients {
         })
     }
 
-    /// For requests to the registry of `reference`, whose addresses begin with `base`.
+    /// Returns the clients for the registry of `reference`, whose URLs begin with `base`.
     pub(crate) fn of<'a>(&'a self, reference: &Reference, base: &str) -> Hops<'a> {
         let own = if reference.is_loopback() { &self.near } else { &self.far };
         Hops { own, foreign: &self.foreign, destinations: &self.destinations, base: Url::parse(base).ok() }
     }
 }
 
-/// The way to one registry, and to what it names.
+/// The clients for one registry, and for the URLs it names.
 pub(crate) struct Hops<'a> {
     own: &'a Client,
     foreign: &'a Client,
@@ -66,12 +67,12 @@ pub(crate) struct Hops<'a> {
 }
 
 impl Hops<'_> {
-    /// A request to be sent with [`Hops::send`].
+    /// Creates a request, to be sent with [`Hops::send`].
     pub(crate) fn request(&self, method: Method, url: impl reqwest::IntoUrl) -> RequestBuilder {
         self.own.request(method, url)
     }
 
-    /// Sends a request and follows redirects; sorts what comes back as [`sending::sort`].
+    /// Sends a request, follows redirects, and classifies the response with [`sending::sort`].
     pub(crate) async fn send(&self, request: RequestBuilder, whom: &Whom) -> Result<Response, Failed> {
         let mut request = request.build().map_err(|error| Failed::Final(whom.unreachable(error)))?;
         for _ in 0..=HOPS_MAX {
@@ -91,15 +92,15 @@ impl Hops<'_> {
                 None => return sending::sort(response, whom).await,
             }
         }
-        Err(Failed::Final(whom.lies(format!("more than {HOPS_MAX} redirects after each other"))))
+        Err(Failed::Final(whom.lies(format!("more than {HOPS_MAX} redirects in a row"))))
     }
 
-    /// Whether an address is the registry's itself.
+    /// Returns whether a URL is the registry's own.
     fn is_own(&self, url: &Url) -> bool {
         self.base.as_ref().is_some_and(|base| base.origin() == url.origin())
     }
 
-    /// Names are looked up on the way.
+    /// Checks IP addresses in a URL. Host names are checked when they are resolved.
     fn check(&self, url: &Url) -> Result<(), NotPermitted> {
         let host = url.host_str().unwrap_or_default();
         match host.trim_start_matches('[').trim_end_matches(']').parse() {
@@ -109,13 +110,13 @@ impl Hops<'_> {
     }
 }
 
-/// A host that a registry named is not followed.
+/// A host named by a registry is not permitted.
 #[derive(Debug, Error)]
 #[error("{0}, which has no public address")]
 struct NotPermitted(String);
 
 fn refused(error: &NotPermitted, whom: &Whom) -> Failed {
-    Failed::Final(whom.lies(format!("us to {error}: {ALLOW}")))
+    Failed::Final(whom.lies(format!("a link to {error}: {ALLOW}")))
 }
 
 fn not_permitted(error: &reqwest::Error) -> Option<&NotPermitted> {
@@ -129,7 +130,7 @@ fn not_permitted(error: &reqwest::Error) -> Option<&NotPermitted> {
     None
 }
 
-/// The request that a redirect asks for; none when it is no redirect.
+/// Returns the request for a redirect; `None` if the response is not a redirect.
 fn redirected(response: &Response, mut request: Request) -> Option<Request> {
     let keeps_method = match response.status() {
         StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => request.method() != Method::POST,
@@ -146,7 +147,7 @@ fn redirected(response: &Response, mut request: Request) -> Option<Request> {
             request.headers_mut().remove(name);
         }
     }
-    // What we are known by is for the registry alone.
+    // Credentials are only sent to the registry itself.
     if url.origin() != response.url().origin() {
         for name in [AUTHORIZATION, COOKIE, PROXY_AUTHORIZATION] {
             request.headers_mut().remove(name);
@@ -156,10 +157,10 @@ fn redirected(response: &Response, mut request: Request) -> Option<Request> {
     Some(request)
 }
 
-/// Looks names up, and answers the permitted ones of their addresses.
+/// Resolves names to their permitted addresses.
 struct Names {
     destinations: Destinations,
-    /// Hosts of proxies: whoever set them up wants them to be used.
+    /// The hosts of proxies, which are permitted because they are configured.
     proxies: BTreeSet<String>,
 }
 

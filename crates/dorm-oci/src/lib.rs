@@ -1,16 +1,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
-//! Images of registries that speak the OCI distribution protocol, as Docker's does.
+//! Pulls and pushes with registries that speak the OCI distribution protocol, as Docker's does.
 //!
 //! ```text
-//! reference ─► manifest (by tag or digest) ─► configuration ─► layers that are not here, four at once ─► pool
+//! reference ─► manifest (by tag or digest) ─► configuration ─► missing layers, four at once ─► storage
 //!                                                                 │
-//!                            DATA/pulls/blobs/sha256/DIGEST.part ─┴─► DIGEST, when it is what its name says
+//!                            DATA/pulls/blobs/sha256/DIGEST.part ─┴─► DIGEST, once its digest matches
 //! ```
 //!
-//! Everything is hashed while it comes and believed only when its digest is right. What is not whole stays as `.part`
-//! and is gone on with by the next pull, also of another process; what is whole stays until an image was made of it.
-//! This crate knows no sandboxes; it alone knows how registries are spoken to.
+//! Everything is hashed while it arrives, and used only if its digest matches. A partial blob stays
+//! as `.part` and is resumed by the next pull, even of another process; a complete one stays until
+//! an image has been created from it. This crate does not know sandboxes; no other crate knows how
+//! to talk to registries.
 
 mod artifact;
 mod blobs;
@@ -36,29 +37,32 @@ use dorm_steps::AnySteps;
 
 pub use pull::OciRegistry;
 
-/// How registries are asked.
+/// The configuration of the registry client.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// Where blobs are kept until an image is made of them. Belongs to this process alone.
+    /// The directory that keeps blobs until an image is created from them. Only this process may
+    /// use it.
     pub directory: PathBuf,
-    /// The directory with Docker's `config.json`. Default: `DOCKER_CONFIG`, else `~/.docker`.
+    /// The directory with Docker's `config.json`. Default: `DOCKER_CONFIG`, or `~/.docker` if that
+    /// is not set.
     pub docker_config: Option<PathBuf>,
-    /// How long nothing may come before a connection is given up.
+    /// How long a connection may be idle before it is closed.
     pub stall: Duration,
-    /// How often something is tried without any progress.
+    /// How often a request without progress is tried.
     pub tries: u32,
-    /// How long is waited before the second try; twice as long before each that follows.
+    /// The pause before the first retry. It doubles before each further one.
     pub pause: Duration,
-    /// The longest that is waited because a registry says so. What takes longer is given back to the caller.
+    /// The maximum pause that a registry can request. A longer one is reported to the caller.
     pub patience: Duration,
-    /// Where a registry may send us. What a caller has named is asked wherever it is.
+    /// The destinations to which a registry may redirect. A registry named by a caller is contacted
+    /// at any address.
     pub destinations: Destinations,
-    /// Who is asked at each step of a pull.
+    /// Called at each step of a pull.
     pub steps: AnySteps,
 }
 
 impl Config {
-    /// Defaults for everything but the directory.
+    /// Returns a configuration with defaults for everything except the directory.
     pub fn new(directory: PathBuf) -> Self {
         Self {
             directory,
@@ -73,10 +77,10 @@ impl Config {
     }
 }
 
-/// Opens registries for images of `pool`.
+/// Opens the registry client for images of `pool`.
 ///
 /// # Errors
-/// When the directory cannot be made or read, or there is no TLS.
+/// When the directory cannot be created or read, or TLS is not available.
 pub fn open(config: Config, pool: Pool) -> std::io::Result<OciRegistry> {
     OciRegistry::open(config, pool)
 }

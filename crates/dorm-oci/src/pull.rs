@@ -1,4 +1,4 @@
-//! A pull: the documents first, which say what is needed, then what of it is not here, then the import.
+//! A pull: first the documents, which name the layers, then the missing layers, then the import.
 
 use std::io;
 use std::sync::Arc;
@@ -21,14 +21,14 @@ use crate::hops::Clients;
 use crate::reference::{Reference, Version};
 use crate::{Config, credentials, files};
 
-/// How many layers come at once.
+/// How many layers are fetched at once.
 const AT_ONCE: usize = 4;
-/// How deep an index may lie in others.
+/// The maximum nesting of indexes.
 const INDEXES_MAX: usize = 3;
-/// How many bytes there are between two reports.
+/// How many bytes are between two progress reports.
 const REPORT_EVERY: i64 = 1 << 20;
 
-/// Registries, asked as [`Config`] says.
+/// The registries, contacted according to a [`Config`].
 #[derive(Debug)]
 pub struct OciRegistry {
     config: Config,
@@ -41,15 +41,15 @@ struct PoolRef(Pool);
 
 impl std::fmt::Debug for PoolRef {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("the pool")
+        f.write_str("the storage")
     }
 }
 
-/// An image as the registry has it.
+/// An image as described by the registry.
 struct Wanted {
     manifest: BlobDigest,
     layers: Vec<(Descriptor, BlobDigest)>,
-    /// Everything that was fetched for it.
+    /// All blobs that were fetched for it.
     blobs: Vec<BlobDigest>,
 }
 
@@ -66,7 +66,7 @@ impl OciRegistry {
         Ok(Self { config, blobs, pool: PoolRef(pool), clients })
     }
 
-    /// Somebody who asks the registry of `reference`.
+    /// Returns a client for the registry of `reference`.
     async fn client(
         &self,
         reference: &Reference,
@@ -74,7 +74,7 @@ impl OciRegistry {
         deed: fn(Box<str>) -> Deed,
     ) -> RegistryClient<'_> {
         let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
-        // A helper of Docker's is a program, which may take its time.
+        // A credential helper of Docker is a program, and may be slow.
         let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
         let credentials = found.unwrap_or(credentials::Credentials::None);
         RegistryClient::new(&self.config, &self.clients, reference, transport, credentials, deed)
@@ -90,7 +90,7 @@ impl OciRegistry {
         let mut version = reference.version.clone();
         for _ in 0..=INDEXES_MAX {
             let (text, digest) = client.manifest(&version).await?;
-            match Document::parse(&text).map_err(|what| client.whom.lies(format!("what cannot be read: {what}")))? {
+            match Document::parse(&text).map_err(|what| client.whom.lies(format!("an invalid document: {what}")))? {
                 Document::Manifest(manifest) => return Ok((manifest, digest, text)),
                 Document::Index(list) => {
                     let chosen = choose(&list, architecture).map_err(|what| RegistryError::NotFound {
@@ -102,7 +102,7 @@ impl OciRegistry {
                 }
             }
         }
-        Err(client.whom.lies("indexes that lie too deep in each other"))
+        Err(client.whom.lies("indexes that are nested too deeply"))
     }
 
     async fn documents(
@@ -118,7 +118,7 @@ impl OciRegistry {
         self.blobs.put(&digest, &text)?;
         self.blobs.fetch(client, &manifest.config, &|_| {}).await?;
         let text = self.blobs.read(&manifest.config.digest)?;
-        let unreadable = |what| client.whom.lies(format!("what cannot be read: {what}"));
+        let unreadable = |what| client.whom.lies(format!("an invalid document: {what}"));
         let configuration = Configuration::parse(&text).map_err(unreadable)?;
         if configuration.diff_ids.len() != manifest.layers.len() {
             let (layers, known) = (manifest.layers.len(), configuration.diff_ids.len());
@@ -160,7 +160,7 @@ impl OciRegistry {
             }
         };
         let more: &(dyn Fn(i64) + Send + Sync) = &more;
-        // The largest first: then none of them is waited for alone.
+        // The largest first, so that the pull does not end with one of them alone.
         let mut order = layers.to_vec();
         order.sort_by_key(|layer| std::cmp::Reverse(layer.bytes));
         order.dedup_by(|a, b| a.digest == b.digest);
@@ -216,7 +216,7 @@ impl Registry for OciRegistry {
         let mut imported = self.import(&wanted, &reference, tag, &progress).await;
         let refused = |error: &PoolError| matches!(error, PoolError::Source { .. } | PoolError::Entry { .. });
         if imported.as_ref().is_err_and(refused) && missing.len() < wanted.layers.len() {
-            // A layer that was here may have gone, or was found to be damaged.
+            // A layer that was present may have been deleted, or found to be damaged.
             let all: Vec<_> = wanted.layers.iter().map(|(layer, _)| layer).collect();
             self.fetch(&client, &all, &progress).await?;
             imported = self.import(&wanted, &reference, tag, &progress).await;
@@ -251,9 +251,9 @@ impl Registry for OciRegistry {
     }
 }
 
-/// For whoever puts a daemon together.
+/// For the construction of a daemon.
 impl OciRegistry {
-    /// As the service wants it.
+    /// Returns it as a registry of the service.
     pub fn shared(self) -> Arc<dyn Registry> {
         Arc::new(self)
     }

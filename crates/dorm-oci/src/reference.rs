@@ -1,4 +1,4 @@
-//! What an image is called: `[HOST[:PORT]/]NAME[:TAG][@DIGEST]`.
+//! Image references: `[HOST[:PORT]/]NAME[:TAG][@DIGEST]`.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use dorm_pool::BlobDigest;
 use dorm_service::RegistryError;
 
 const DOCKER: &str = "docker.io";
-/// Where Docker's registry really is.
+/// The actual host of Docker's registry.
 const DOCKER_HOST: &str = "registry-1.docker.io";
-/// Under which key Docker keeps what it knows us by.
+/// The key under which Docker stores the credentials for its registry.
 const DOCKER_KEY: &str = "https://index.docker.io/v1/";
 
 const LENGTH_MAX: usize = 400;
 
-/// A whole name.
+/// A complete reference.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Reference {
     pub(crate) registry: String,
@@ -22,7 +22,7 @@ pub(crate) struct Reference {
     pub(crate) version: Version,
 }
 
-/// Which of the images of that name.
+/// The version of an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Version {
     Tag(String),
@@ -47,7 +47,10 @@ impl Reference {
         let (rest, digest) = match text.split_once('@') {
             Some((rest, digest)) => {
                 let digest = digest.parse::<BlobDigest>();
-                (rest, Some(digest.map_err(|_| refused("what follows '@' is not sha256: with 64 digits"))?))
+                (
+                    rest,
+                    Some(digest.map_err(|_| refused("the part after '@' is not sha256: and 64 hexadecimal digits"))?),
+                )
             }
             None => (text, None),
         };
@@ -64,12 +67,12 @@ impl Reference {
         };
         if !path.split('/').all(legal_part) {
             return Err(refused(
-                "names are small letters and digits, with '.', '_', '-' between, in parts with '/' between",
+                "a name consists of lower-case letters and digits, with '.', '_' or '-' between them, in parts separated by '/'",
             ));
         }
         if tag.is_some_and(|tag| !legal_tag(tag)) {
             return Err(refused(
-                "tags are 1 to 128 letters, digits and '.', '_', '-', the first a letter, digit or '_'",
+                "a tag has 1 to 128 letters, digits, '.', '_' and '-', and begins with a letter, a digit or '_'",
             ));
         }
         let repository = match registry {
@@ -81,29 +84,29 @@ impl Reference {
             (None, tag) => Version::Tag(tag.unwrap_or("latest").to_owned()),
         };
         let whole = Self { registry: registry.to_owned(), repository, version };
-        // What was short may be long with all that was left out of it.
+        // A short reference may become long with its defaults.
         if whole.to_string().len() > LENGTH_MAX {
-            return Err(refused("with its registry and tag it is longer than 400 characters"));
+            return Err(refused("it is longer than 400 characters with its registry and tag"));
         }
         Ok(whole)
     }
 
-    /// Whether it says which registry it means.
+    /// Returns whether `text` names its registry explicitly.
     pub(crate) fn names_registry(text: &str) -> bool {
         text.split_once('/').is_some_and(|(host, _)| is_host(host)) && Self::parse(text).is_ok()
     }
 
-    /// Where its registry is.
+    /// Returns the host of its registry.
     pub(crate) fn host(&self) -> &str {
         if self.registry == DOCKER { DOCKER_HOST } else { &self.registry }
     }
 
-    /// Under which key credentials for it are kept.
+    /// Returns the key under which its credentials are stored.
     pub(crate) fn key(&self) -> &str {
         if self.registry == DOCKER { DOCKER_KEY } else { &self.registry }
     }
 
-    /// Whether its registry is on this host.
+    /// Returns whether its registry is on this host.
     pub(crate) fn is_loopback(&self) -> bool {
         let host = match self.registry.strip_prefix('[') {
             Some(rest) => rest.split(']').next().unwrap_or_default(),

@@ -1,4 +1,4 @@
-//! One request, tried as often as makes sense: a registry that is busy, restarts or limits us is asked again.
+//! Requests with retries: a registry that is busy, restarting or limiting requests is asked again.
 
 use std::time::Duration;
 
@@ -8,15 +8,15 @@ use reqwest::{Response, StatusCode};
 
 use crate::Config;
 
-/// Why a try did not work, and whether another one may.
+/// Why an attempt failed, and whether to retry.
 pub(crate) enum Failed {
-    /// For ever.
+    /// Permanently.
     Final(RegistryError),
-    /// Perhaps not the next time; after that long, if it was said.
+    /// Temporarily, with the pause requested by the registry, if any.
     Passing(RegistryError, Option<Duration>),
 }
 
-/// Whom we ask, for what.
+/// The registry and the operation, for errors.
 #[derive(Clone, Debug)]
 pub(crate) struct Whom {
     pub(crate) registry: String,
@@ -42,7 +42,7 @@ impl Whom {
     }
 }
 
-/// Waits between tries.
+/// The pauses between attempts.
 pub(crate) struct Tries<'a> {
     config: &'a Config,
     pub(crate) done: u32,
@@ -53,12 +53,12 @@ impl<'a> Tries<'a> {
         Self { config, done: 0 }
     }
 
-    /// After a try that brought us further.
+    /// Resets the count after an attempt with progress.
     pub(crate) fn start_again(&mut self) {
         self.done = 0;
     }
 
-    /// Waits until the next try; the error when there is none.
+    /// Waits until the next attempt. Returns the error if there is none.
     pub(crate) async fn next(&mut self, failed: Failed) -> Result<(), RegistryError> {
         let (error, after) = match failed {
             Failed::Final(error) => return Err(error),
@@ -69,15 +69,15 @@ impl<'a> Tries<'a> {
             return Err(error);
         }
         let pause = self.config.pause.saturating_mul(1 << (self.done - 1).min(10));
-        // Many that were sent away together do not come back together.
+        // The jitter spreads clients that were rejected at the same time.
         let pause = pause.min(self.config.patience).mul_f64(0.75 + fastrand::f64() / 2.0);
-        tracing::debug!(error = %error, tries = self.done, "a registry is asked again");
+        tracing::debug!(error = %error, tries = self.done, "retrying a request to a registry");
         tokio::time::sleep(after.unwrap_or(pause)).await;
         Ok(())
     }
 }
 
-/// Sorts what came back. `401` is an answer.
+/// Classifies a response. `401` is not an error here.
 pub(crate) async fn sort(response: Response, whom: &Whom) -> Result<Response, Failed> {
     let status = response.status();
     if status.is_success() || matches!(status, StatusCode::UNAUTHORIZED | StatusCode::RANGE_NOT_SATISFIABLE) {
@@ -108,7 +108,7 @@ fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     text.trim().parse().ok().map(Duration::from_secs)
 }
 
-/// The first error of an answer, as registries word them.
+/// Returns the first error in a response, in the format that registries use.
 pub(crate) async fn said(response: Response) -> String {
     let Ok(text) = body(response, 64 << 10).await else { return String::new() };
     let parsed: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
@@ -118,7 +118,7 @@ pub(crate) async fn said(response: Response) -> String {
     words.join(": ").chars().take(300).collect::<String>().escape_debug().to_string()
 }
 
-/// The whole body, when it is no longer than `most`; what came wrong otherwise.
+/// Returns the whole body, if it is not longer than `most`.
 pub(crate) async fn body(mut response: Response, most: usize) -> Result<Vec<u8>, BodyError> {
     let mut content = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(BodyError::Broken)? {

@@ -1,4 +1,4 @@
-//! Pulls from a registry that does what tests want of it, in this process.
+//! Pulls from a simulated registry in this process.
 
 mod registry;
 
@@ -39,12 +39,12 @@ impl World {
         self.registry.pull(&asked, &name, Arc::new(|_| {})).await
     }
 
-    /// The files that are kept for a pull.
+    /// Returns the files that are kept for a pull.
     fn kept(&self) -> Vec<String> {
         names(&self.home.path().join("pulls/blobs/sha256"))
     }
 
-    /// Nothing half-imported is among the images.
+    /// Returns whether the images contain no partial import.
     fn is_clean(&self) -> bool {
         let left = names(&self.home.path().join("images"));
         left.iter().all(|name| ["tags", ".lock", "layers"].contains(&name.as_str()))
@@ -119,7 +119,10 @@ async fn an_image_is_pinned_by_its_digest() {
     assert_eq!(text(&world.pull(&format!("@{digest}")).await.unwrap(), "one"), registry::content("one"));
     world.server.fault("/manifests/", Fault::Content(b"{}".to_vec()));
     let error = world.pull(&format!("@{digest}")).await.unwrap_err();
-    assert!(matches!(&error, RegistryError::Lies { what, .. } if what.contains("a manifest that is")), "{error}");
+    assert!(
+        matches!(&error, RegistryError::Lies { what, .. } if what.contains("a manifest with the digest")),
+        "{error}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -203,7 +206,7 @@ async fn a_damaged_beginning_is_noticed_and_fetched_again() {
 async fn a_registry_that_lies_is_named_and_nothing_of_it_stays() {
     type Prepare = fn(&Server);
     let rows: [(&str, Prepare); 5] = [
-        ("a blob that is sha256:", |server| {
+        ("a blob with the digest sha256:", |server| {
             server.fault("/blobs/", Fault::None);
             server.fault("/blobs/", Fault::Spoilt);
         }),
@@ -211,9 +214,9 @@ async fn a_registry_that_lies_is_named_and_nothing_of_it_stays() {
             server.fault("/blobs/", Fault::None);
             server.fault("/blobs/", Fault::More);
         }),
-        ("what cannot be read", |server| server.fault("/manifests/", Fault::Content(b"not JSON".to_vec()))),
+        ("an invalid document", |server| server.fault("/manifests/", Fault::Content(b"not JSON".to_vec()))),
         ("a manifest of more than", |server| server.fault("/manifests/", Fault::Content(vec![b' '; 5 << 20]))),
-        ("a manifest that is", |server| server.fault("/manifests/", Fault::WrongDigest)),
+        ("a manifest with the digest", |server| server.fault("/manifests/", Fault::WrongDigest)),
     ];
     for (expected, prepare) in rows {
         let world = World::new().await;
@@ -245,7 +248,7 @@ async fn a_layer_that_is_not_what_its_configuration_says_is_refused_and_not_kept
     world.server.image_with_wrong_diff_id("1", "one");
     let error = world.pull(":1").await.unwrap_err();
     let source = std::error::Error::source(&error).unwrap().to_string();
-    assert!(source.contains("not what its configuration says"), "{error}: {source}");
+    assert!(source.contains("does not match its configuration"), "{error}: {source}");
     assert!(world.is_clean());
     assert_eq!(world.kept(), [""; 0]);
 }
@@ -260,7 +263,7 @@ async fn a_registry_that_limits_us_is_asked_again_when_it_says_so() {
     world.pull(":1").await.unwrap();
     world.server.fault("/manifests/", Fault::Status(429, Some(3600)));
     let error = world.pull(":1").await.unwrap_err();
-    assert!(error.to_string().contains("but in 3600 s again"), "{error}");
+    assert!(error.to_string().contains("retry in 3600 s"), "{error}");
     for _ in 0..3 {
         world.server.fault("/manifests/", Fault::Status(500, None));
     }
@@ -284,7 +287,7 @@ async fn a_registry_that_says_nothing_more_is_given_up_and_slow_ones_are_not() {
         world.server.fault("/blobs/", Fault::Stall(0));
     }
     let error = world.pull(":2").await.unwrap_err();
-    assert!(matches!(&error, RegistryError::Interrupted { how: "said nothing more", .. }), "{error}");
+    assert!(matches!(&error, RegistryError::Interrupted { how: "timed out", .. }), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -309,7 +312,7 @@ async fn logins_of_dockers_configuration_are_used_and_their_want_is_told() {
         world.server.login(login);
         let error = world.pull(":1").await.unwrap_err();
         let said = error.to_string();
-        assert!(matches!(error, RegistryError::Unauthorized { .. }) && said.contains("without a login"), "{said}");
+        assert!(matches!(error, RegistryError::Unauthorized { .. }) && said.contains("no login was sent"), "{said}");
         let docker = world.home.path().join("docker");
         std::fs::create_dir(&docker).unwrap();
         let configure = |auth: &str| {
@@ -345,7 +348,7 @@ async fn pulls_of_images_with_common_layers_at_once_all_succeed() {
     assert_eq!(world.kept(), [""; 0]);
 }
 
-/// Where the content of a blob is served, too.
+/// Returns the redirect target that also serves the content of a blob.
 fn blob_at(server: &Server, hex: &str) -> String {
     format!("http://{}/v2/app/blobs/sha256:{hex}", server.address)
 }

@@ -113,7 +113,7 @@ pub(crate) fn part<'a>(data: &mut &'a [u8]) -> &'a [u8] {
 /// Puts the sums of the heads of a tar archive right.
 pub(crate) fn mended(archive: &[u8]) -> Vec<u8> {
     let mut archive = archive.to_vec();
-    let mut at = 0;
+    let mut at = 0_usize;
     while let Some(head) = at.checked_add(BLOCK).and_then(|end| archive.get_mut(at..end)) {
         at += BLOCK;
         if head.iter().all(|byte| *byte == 0) {

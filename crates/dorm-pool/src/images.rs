@@ -1,17 +1,20 @@
-//! Images: immutable root filesystems named by what is in them, and the tags that people call them by.
+//! Images: immutable root file systems identified by their content, and their tags.
 //!
 //! ```text
 //! source ─► .import-N/rootfs (unpack, mount points, ownership) ─► digest ─► sync ─► DIGEST/ ─► tags/TAG
 //! ```
 //!
-//! An image that comes in layers has each of them in `layers/`, and hard links to their files in its `rootfs`.
+//! The layers of an image are stored in `layers/`, and its `rootfs` contains hard links to their
+//! files.
 //!
-//! Several processes may share the directory. Short steps that look and then change hold `.lock`; an import under
-//! way holds its own directory, so that what a dead process left can be told from what a living one is making.
+//! Several processes may share the directory. Short steps that check and then change something hold
+//! `.lock`; an import in progress holds its own directory, which distinguishes it from one that a
+//! dead process left.
 //!
-//! Ordinary users of the host must not pass to a root filesystem, since there are set-uid programs in it: the directories
-//! above belong to root and the group of guest root, mode 0710. Daemons of earlier versions and bare `runsc` reach images
-//! by these directories; those above `IMAGES` itself have to let everybody pass for them.
+//! Ordinary users of the host must not be able to traverse to a root file system, since it contains
+//! set-UID programs: the directories above belong to root and the group of guest root, with mode
+//! 0710. Bare `runsc` reaches images through these directories; for it, those above `IMAGES` itself
+//! must be open to everybody.
 
 mod archive;
 mod bundle;
@@ -67,33 +70,30 @@ const IMPORT: &str = ".import-";
 const GONE: &str = ".gone-";
 const ABOUT: &str = "image.json";
 pub(crate) const ROOTFS: &str = "rootfs";
-/// One line for each entry below `rootfs`. Images of earlier versions get it when they are first read.
+/// A list with one line for each entry below `rootfs`.
 const FILES: &str = "files.list";
-/// Images with settings and layers. A version that knows only the one before cannot check them.
-const FORMAT: u32 = 2;
-/// Root filesystems without anything else.
-const FORMAT_PLAIN: u32 = 1;
+const FORMAT: u32 = 1;
 
-/// An immutable root filesystem.
+/// An immutable root file system.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Image {
-    /// BLAKE3 over all that is in it, save times.
+    /// BLAKE3 over all its content except timestamps.
     pub digest: Digest,
-    /// Its tags, in order.
+    /// Its tags, sorted.
     pub tags: Vec<String>,
-    /// The length of all its files together, hard links counted once.
+    /// The total length of its files, hard links counted once.
     pub bytes: u64,
-    /// How many files, directories and links it has.
+    /// The number of its files, directories and links.
     pub files: u64,
     /// When it was imported here.
     pub created: Timestamp,
-    /// Where it is. Owned by guest ids; nothing may be written there.
+    /// The directory of its root file system. Owned by guest IDs, and must not be written to.
     pub rootfs: PathBuf,
-    /// How programs in it are run, where it says so.
+    /// How its programs are run, if the image specifies it.
     pub config: ImageConfig,
-    /// Where it came from, where that is known.
+    /// Where it came from, if that is known.
     pub source: ImageSource,
-    /// The layers it is made of, the lowest first: SHA-256 of their archives.
+    /// Its layers, the lowest first: the SHA-256 of their archives.
     pub layers: Vec<String>,
 }
 
@@ -105,21 +105,21 @@ struct About {
     bytes: u64,
     files: u64,
     created_ms: u64,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    /// None for a root filesystem without anything else.
+    #[serde(deserialize_with = "Option::deserialize")]
     config: Option<ImageConfig>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[serde(deserialize_with = "Option::deserialize")]
     source: Option<ImageSource>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     layers: Vec<String>,
 }
 
-/// The nearest directory above `directory` that guests' ids cannot pass through, if there is one: nothing below it can be
-/// used by a sandbox.
+/// Returns the nearest directory above `directory` that guests' IDs cannot traverse, if there is
+/// one: a sandbox can use nothing below it.
 pub fn closed_to_guests(directory: &Path, ids: GuestIds) -> Option<PathBuf> {
     let whole = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let lets_pass =
         |facts: &Metadata| facts.mode() & 0o001 != 0 || (facts.gid() == ids.base() && facts.mode() & 0o010 != 0);
-    // What is not there yet is made so that they can.
+    // Missing directories are created so that guests' IDs can traverse them.
     let closed = whole.ancestors().skip(1).find(|above| fs::metadata(above).is_ok_and(|facts| !lets_pass(&facts)));
     closed.map(Path::to_owned)
 }
@@ -127,7 +127,7 @@ pub fn closed_to_guests(directory: &Path, ids: GuestIds) -> Option<PathBuf> {
 /// All images of one directory.
 pub(crate) struct Images {
     directory: PathBuf,
-    /// The host ids of guests. Images made with others are not used before they have these.
+    /// The host IDs of guests. Images with other owners are changed before they are used.
     ids: GuestIds,
     steps: Steps,
     limits: ImportLimits,
@@ -141,8 +141,8 @@ impl Images {
     pub(crate) fn open(directory: PathBuf, ids: GuestIds, steps: Steps) -> Result<Self, PoolError> {
         disk::make_directories(&directory)?;
         disk::make_directories(&directory.join(tags::DIRECTORY))?;
-        // Another group is that of guests of others, who may need it still: see `set_owner`.
-        let group = fs::metadata(&directory).map_err(failed("look at", &directory))?.gid();
+        // Another group is that of other guests, who may still need it: see `set_owner`.
+        let group = fs::metadata(&directory).map_err(failed("read the metadata of", &directory))?.gid();
         if group == 0 || group == ids.base() {
             disk::let_pass(&directory, ids.base())?;
         }
@@ -150,21 +150,21 @@ impl Images {
         let (limits, room, reader) = (ImportLimits::default(), Room::default(), Reader::InProcess);
         let images = Self { directory, ids, steps, limits, room, reader, owner: None, known };
         let held = images.lock()?;
-        // What cannot be cleared away now is looked for again at the next start.
+        // What cannot be removed now is tried again at the next start.
         if let Err(error) = images.complete_changes(&held) {
-            tracing::warn!(%error, "images whose owners were being changed stay unusable for now");
+            tracing::warn!(%error, "cannot finish changing the owners of images; they stay unusable");
         }
         if let Err(error) = images.clear(&held) {
-            tracing::warn!(%error, "what dead imports left stays for now");
+            tracing::warn!(%error, "cannot remove the remains of interrupted imports");
         }
         drop(held);
         if let Err(error) = images.clear_layers() {
-            tracing::warn!(%error, "layers that no image has stay for now");
+            tracing::warn!(%error, "cannot remove unused layers");
         }
         Ok(images)
     }
 
-    /// The same images, of which nothing has been cleared away again.
+    /// Returns the same images without cleaning up again.
     pub(crate) fn reopened(&self) -> Self {
         Self {
             directory: self.directory.clone(),
@@ -178,17 +178,17 @@ impl Images {
         }
     }
 
-    /// The same images, with other limits for what is imported.
+    /// Returns the same images, with other import limits.
     pub(crate) fn limited(self, limits: ImportLimits) -> Self {
         Self { limits, ..self }
     }
 
-    /// The same images, of which sources are parsed by `reader`.
+    /// Returns the same images, whose sources are parsed by `reader`.
     pub(crate) fn read_by(self, reader: Reader) -> Self {
         Self { reader, ..self }
     }
 
-    /// The same images; what is written there leaves the disk what `room` keeps.
+    /// Returns the same images; writing to them leaves the reserve of `room` free.
     pub(crate) fn within(self, room: Room) -> Self {
         Self { room, ..self }
     }
@@ -209,14 +209,16 @@ impl Images {
                 Ok(image) => images.push(image),
                 // Removed since the directory was listed.
                 Err(PoolError::NoImage { .. }) => {}
-                // It is refused by name when it is needed.
-                Err(error) => tracing::warn!(image = %digest, %error, "an image cannot be read and is not listed"),
+                // An error names it when it is needed.
+                Err(error) => {
+                    tracing::warn!(image = %digest, %error, "cannot read an image; leaving it out of the list")
+                }
             }
         }
         Ok(images)
     }
 
-    /// The images whose description cannot be read, each with the reason.
+    /// Returns the images whose description cannot be read, each with the reason.
     pub(crate) fn unreadable(&self) -> Result<Vec<(Digest, PoolError)>, PoolError> {
         let mut found = Vec::new();
         for digest in self.digests()? {
@@ -257,7 +259,7 @@ impl Images {
     pub(crate) fn remove(&self, digest: &Digest) -> Result<(), PoolError> {
         let held = self.lock()?;
         if self.is_referred(digest) {
-            let held_by = vec!["a sandbox or snapshot that is being made".to_owned()];
+            let held_by = vec!["a sandbox or snapshot that is being created".to_owned()];
             return Err(PoolError::InUse { image: digest.clone(), held_by });
         }
         let foreign = self.foreign(digest)?;
@@ -281,7 +283,7 @@ impl Images {
         self.clear_layers()
     }
 
-    /// How programs of an image are run.
+    /// Returns how programs of an image are run.
     pub(crate) fn config(&self, digest: &Digest) -> Result<ImageConfig, PoolError> {
         Ok(self.about(digest)?.config.unwrap_or_default())
     }
@@ -293,7 +295,7 @@ impl Images {
         Ok(digests)
     }
 
-    /// What is written beside an image.
+    /// Returns the description of an image.
     fn about(&self, digest: &Digest) -> Result<About, PoolError> {
         let path = self.path(digest).join(ABOUT);
         let text = match fs::read(&path) {
@@ -306,7 +308,7 @@ impl Images {
         let damaged = |error: serde_json::Error| PoolError::DamagedImage {
             image: digest.clone(),
             file: ABOUT.into(),
-            what: format!("cannot be understood ({error})"),
+            what: format!("cannot be parsed ({error})"),
         };
         let about: About = serde_json::from_slice(&text).map_err(damaged)?;
         if about.format > FORMAT {
@@ -330,7 +332,7 @@ impl Images {
         })
     }
 
-    /// What a user could have meant: tags, and short digests of images without one.
+    /// Returns the possible references for an error: tags, and short digests of untagged images.
     fn available(&self) -> Result<Vec<String>, PoolError> {
         let tags = self.tags()?;
         let digests = self.digests()?;
@@ -347,7 +349,7 @@ impl Images {
         disk::lock(&self.directory.join(LOCK))
     }
 
-    /// Removes what dead imports and unfinished removals left. The caller holds the lock.
+    /// Removes the remains of interrupted imports and removals. The caller holds the lock.
     fn clear(&self, _held: &File) -> Result<(), PoolError> {
         for name in disk::names(&self.directory)? {
             let path = self.directory.join(&name);

@@ -1,4 +1,5 @@
-//! Who is using a sandbox right now: an open exec, stream, terminal or connection keeps its idle limit from passing.
+//! What is using a sandbox right now: an open exec, stream, terminal or connection keeps its idle
+//! limit from passing.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -7,20 +8,20 @@ use dorm_lifecycle::Timestamp;
 
 use crate::clock::Clock;
 
-/// What a sandbox is used for.
+/// A kind of use of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Use {
-    /// A command that is waited for.
+    /// A command that a caller waits for.
     Exec,
-    /// A process that is started, asked for or told something.
+    /// Starting, listing or signalling a process.
     Process,
-    /// The output of a process that is followed.
+    /// Following the output of a process.
     Output,
     /// A terminal.
     Terminal,
-    /// Files that are read, written or listed.
+    /// Reading, writing or listing files.
     Files,
-    /// Files that are watched.
+    /// Watching files.
     Watch,
     /// A connection to one of its ports.
     Traffic,
@@ -30,7 +31,7 @@ impl Use {
     const ALL: [Self; 7] =
         [Self::Exec, Self::Process, Self::Output, Self::Terminal, Self::Files, Self::Watch, Self::Traffic];
 
-    /// Its word in answers.
+    /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Exec => "exec",
@@ -44,10 +45,10 @@ impl Use {
     }
 }
 
-/// What is known of a sandbox's use since its record was written.
+/// The use of a sandbox since its record was written.
 pub(crate) struct Activity {
     open: [AtomicUsize; Use::ALL.len()],
-    /// By the steady clock, in milliseconds, so that it does not matter what the other one is set to meanwhile.
+    /// By the steady clock, in milliseconds, so that changes of the wall clock do not matter.
     last: AtomicI64,
     last_use: Mutex<Option<Use>>,
     clock: Arc<dyn Clock>,
@@ -64,7 +65,7 @@ impl Activity {
         Arc::new(Self { open: Default::default(), last, last_use: Mutex::default(), clock })
     }
 
-    /// When it was last used; now, while something is open.
+    /// Returns when it was last used; now, while something is open.
     pub(crate) fn last(&self) -> Timestamp {
         if self.open.iter().any(|open| open.load(Ordering::SeqCst) > 0) {
             return self.clock.now();
@@ -73,13 +74,13 @@ impl Activity {
         self.clock.now().shifted(-ago)
     }
 
-    /// What is open, and how many of each.
+    /// Returns what is open, with the number of each.
     pub(crate) fn open(&self) -> Vec<(Use, usize)> {
         let counts = Use::ALL.into_iter().zip(&self.open).map(|(what, open)| (what, open.load(Ordering::SeqCst)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// What it was last used for.
+    /// Returns its last use.
     pub(crate) fn last_use(&self) -> Option<Use> {
         *self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
     }

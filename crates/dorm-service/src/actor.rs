@@ -1,7 +1,7 @@
 //! The one task that drives one sandbox.
 //!
-//! It waits on one closed set of messages and on the one effect in progress; what was seen goes before what is wanted.
-//! It records before it acts. It decides nothing: the lifecycle does.
+//! It waits for one closed set of messages and for the one effect in progress; observations take
+//! precedence over commands. It records before it acts. It makes no decisions: the lifecycle does.
 
 mod answers;
 mod attach;
@@ -43,25 +43,25 @@ use record::Recorded;
 pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
 pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 
-/// Everything an actor can be told.
+/// A message to an actor.
 pub(crate) enum Message {
-    /// A caller wants something; the answer comes when it holds or has failed.
+    /// A command of a caller; the reply comes when the command has taken effect or failed.
     Command { command: Command, by: By, reply: Reply<SandboxView> },
-    /// A caller wants a snapshot.
+    /// A request for a snapshot.
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
-    /// A caller wants it taken back to a snapshot.
+    /// A request to rewind to a snapshot.
     Rewind { asked: Box<RewindAsked>, reply: Reply<SandboxView> },
-    /// A caller wants something else attached.
+    /// A request to change the attachments.
     Attachments { change: AttachmentChange, by: By, reply: Reply<SandboxView> },
-    /// A caller wants to speak to the agent.
+    /// A request for the connection to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// The agent that a caller was lent does not answer.
     Unanswered { silent: Agent, what: Use, reply: Reply<(Agent, InUse)> },
-    /// Its memory is to be given back, if it is parked.
+    /// Release the sandbox's memory, if it is parked.
     Evict { reply: Option<Reply<SandboxView>> },
-    /// A run has ended by itself.
+    /// A run ended unexpectedly.
     RunEnded { run: RunId, reason: String },
-    /// A run has reached its soft memory threshold and stands still.
+    /// A run has reached its soft memory limit and is paused.
     MemoryHigh { run: RunId },
     /// The host's disk is nearly full.
     DiskLow,
@@ -71,7 +71,7 @@ pub(crate) enum Message {
     Due,
 }
 
-/// A snapshot that somebody wants.
+/// A request for a snapshot.
 pub(crate) struct SnapshotAsked {
     pub(crate) id: SnapshotId,
     pub(crate) kind: SnapshotKind,
@@ -79,38 +79,38 @@ pub(crate) struct SnapshotAsked {
     pub(crate) removal: Removal,
     pub(crate) made_by: Maker,
     pub(crate) by: By,
-    /// Is told when it is recorded that it is being taken.
+    /// Notified when the record says that the snapshot is being taken.
     pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
 }
 
-/// What is on record as open of the operation that a sandbox is in.
+/// The open records of the operation that a sandbox is in.
 #[derive(Default)]
 pub(crate) struct Open {
     pub(crate) operation: Option<OperationRecord>,
-    /// The snapshot that it makes.
+    /// The snapshot that it takes.
     pub(crate) snapshot: Option<SnapshotRecord>,
 }
 
 /// What an actor does first.
 pub(crate) enum First {
-    /// Carry out an effect that is already recorded, and answer when it is over.
+    /// Carry out an effect that is already recorded, and reply when it ends.
     Effect(Effect, Option<Reply<SandboxView>>),
-    /// Take up the connection to a run that goes on.
+    /// Reconnect to a live run.
     Adopt(RunId),
-    /// Take up the connection to a run that goes on, then report what has become of its background operation.
+    /// Reconnect to a live run, then report the result of its background operation.
     AdoptThen(RunId, Observation),
-    /// Let a run go on, then report.
+    /// Let a run continue, then report.
     GoOn(RunId, Observation),
-    /// Report something that was seen.
+    /// Report an observation.
     Report(Observation),
     /// Wait.
     Nothing,
 }
 
-/// How long after a failed relief the next is tried.
+/// The delay before relieving memory pressure is retried after a failure.
 const RELIEVE_AGAIN: Duration = Duration::from_secs(1);
 
-/// Who waits for the operation in progress.
+/// A caller that waits for the operation in progress.
 pub(crate) enum Waiting {
     View(&'static str, Reply<SandboxView>),
     Snapshot(Reply<SnapshotRecord>),
@@ -123,31 +123,31 @@ pub(crate) struct Actor {
     inbox: mpsc::UnboundedReceiver<Message>,
     agent: Option<Agent>,
     work: Option<BoxFuture<'static, Option<Seen>>>,
-    /// Tells that work that the sandbox is to be terminated as soon as it is over.
+    /// Cancelled when the sandbox is to be terminated as soon as the work ends.
     unwanted: CancellationToken,
-    /// What is done about a run that does not answer.
+    /// The attempts to reach a run that does not answer.
     reaching: reach::Reaching,
-    /// Lets the agent of a run go on that became short of memory while an operation is in progress.
+    /// Lets the agent of a run under memory pressure continue while an operation is in progress.
     relief: Option<BoxFuture<'static, ()>>,
-    /// The capture the operation in progress writes.
+    /// The saved state that the operation in progress writes.
     pub(crate) capture: Option<CaptureId>,
     /// The record of the operation in progress.
     pub(crate) operation: Option<OperationRecord>,
     /// The record of the snapshot in progress.
     pub(crate) snapshot: Option<SnapshotRecord>,
-    /// Who asked for the operation in progress.
+    /// The initiator of the operation in progress.
     pub(crate) by: By,
     waiting: Vec<Waiting>,
-    /// Why what they wait for did not work, while the sandbox is brought back to where it was.
+    /// Why the awaited operation failed, while the sandbox is returned to its previous state.
     failure: Option<Failure>,
-    /// When a process was last killed for memory.
+    /// When a process was last killed because of memory pressure.
     relieved: Option<tokio::time::Instant>,
     later: VecDeque<Message>,
     belongs: Belongs,
 }
 
-/// The place where a sandbox is spoken to. It is taken before the record of a new one can be seen, so that nobody
-/// finds a record without it.
+/// The mailbox of a sandbox. It is registered before the record of a new sandbox becomes visible,
+/// so that every visible record has one.
 pub(crate) struct Seat {
     inbox: mpsc::UnboundedReceiver<Message>,
     activity: Arc<Activity>,
@@ -170,7 +170,7 @@ impl Actor {
         Self::spawn_in(seat, shared, record, by, first, open);
     }
 
-    /// Starts the task of `record`, which may have been asked for things already.
+    /// Starts the task of `record`, whose mailbox may contain messages already.
     pub(crate) fn spawn_in(seat: Seat, shared: &Arc<Shared>, record: SandboxRecord, by: By, first: First, open: Open) {
         let Seat { inbox, activity } = seat;
         let Open { operation, snapshot } = open;
@@ -198,7 +198,8 @@ impl Actor {
         shared.spawn(actor.live(first));
     }
 
-    // What is seldom awaited is boxed: the task of a sandbox that sleeps then takes 4 KiB of memory and not 17.
+    // Futures that are rarely awaited are boxed: the task of a suspended sandbox then takes 4 KiB
+    // of memory instead of 17.
     async fn live(mut self, first: First) {
         Box::pin(self.begin_with(first)).await;
         loop {
@@ -245,7 +246,7 @@ impl Actor {
             }
         }
         self.shared.leave(&self.record.sandbox.id);
-        // Whoever came in between is told what holds now.
+        // Requests that arrived in the meantime are answered with the final state.
         self.inbox.close();
         while let Some(message) = self.inbox.recv().await {
             Box::pin(self.handle(message)).await;
@@ -281,7 +282,7 @@ impl Actor {
         self.reached(attempt).await;
     }
 
-    /// Waits for what a sandbox begins with, and leaves what it is told meanwhile for later.
+    /// Waits for the first work of an actor, and keeps messages for later.
     async fn meanwhile<T>(&mut self, work: impl Future<Output = T>) -> T {
         let mut work = std::pin::pin!(work);
         loop {
@@ -322,7 +323,7 @@ impl Actor {
         self.work = Some(Box::pin(effects::carry_out(task, effect)));
     }
 
-    /// What an input leads to now.
+    /// Returns what an input leads to now.
     pub(crate) fn ask(&mut self, input: Input) -> Result<Step, Denied> {
         self.take_activity();
         step(&self.record.sandbox, &input, &self.shared.context())
@@ -346,7 +347,7 @@ impl Actor {
     }
 
     async fn answer_later(&mut self) {
-        // What has waited would begin something; its callers are told when the actor ends.
+        // Deferred messages would begin something; when the actor ends, their callers get an error.
         if self.work.is_some() || self.shared.stopping.is_cancelled() {
             return;
         }
@@ -401,9 +402,9 @@ impl Actor {
             (Outcome::Changed, Some(effect)) => {
                 match self.record_command(made, By::Timer).await {
                     Ok(()) => self.begin(effect),
-                    // The timer is set again by the loop, and the deadline is still passed.
+                    // The loop sets the timer again, and the deadline is still passed.
                     Err(error) => {
-                        tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "a passed deadline could not be recorded");
+                        tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "cannot record a passed deadline; retrying");
                         self.shared.stops_within(Duration::from_millis(500)).await;
                     }
                 }
@@ -471,24 +472,24 @@ impl Actor {
             return;
         }
         if self.work.is_some() && !self.attaches() {
-            // The effect in progress may meet it and say so, having more to undo than this.
+            // The effect in progress may notice this and report it, and has more to undo than this.
             self.later.push_back(Message::RunEnded { run: run.clone(), reason });
             return;
         }
         let (task, patience) = (self.task(), self.shared.settings.agent);
         match self.beside(effects::is_over(&task, run, patience)).await {
             Ok(true) => {}
-            // It is told of an earlier process of this run, which was begun again since.
+            // The notice is about an earlier process of this run, which has been restarted since.
             Ok(false) => return,
             Err(silent) if matches!(self.record.sandbox.state, State::Running { .. }) => {
                 return self.falls_silent(silent).await;
             }
             Err(silent) => {
-                // Whatever asks for the run next meets what is so.
-                return tracing::warn!(%run, reason, silent, "a run that is held is said to have ended; it is left as it is");
+                // The next request to the run finds out what is true.
+                return tracing::warn!(%run, reason, silent, "a paused run was reported as ended and could not be checked; it is left as it is");
             }
         }
-        // There is nothing left whose volumes could be changed.
+        // No run is left whose volumes could be changed.
         self.work = None;
         self.agent = None;
         self.shared.parking.leave(&self.record.sandbox.id);
@@ -496,8 +497,8 @@ impl Actor {
         self.observe(Seen::of(Observation::RunLost(reason))).await;
     }
 
-    /// Memory ran high, so the guest stands still. An operation in progress may need its agent, and who is to be killed
-    /// is found out when it is over.
+    /// Handles memory pressure, for which the guest is paused. An operation in progress may need
+    /// its agent, so the OOM victim is chosen when the operation ends.
     async fn memory_high(&mut self, run: RunId) {
         if self.work.is_some() && self.record.sandbox.state.background().is_none() {
             self.breathe(&run);
@@ -525,12 +526,12 @@ impl Actor {
         match self.beside(effects::relieve(&task, run, lately)).await {
             Ok(Some(detail)) => {
                 self.relieved = Some(tokio::time::Instant::now());
-                tracing::info!(%run, detail, "memory ran high and was relieved");
+                tracing::info!(%run, detail, "memory pressure was relieved");
                 self.note(EventKind::MemoryRelieved, By::Host, Some(detail)).await;
             }
             Ok(None) => {}
             Err(failure) => {
-                tracing::warn!(%run, reason = failure.reason(), "memory ran high and could not be relieved; trying again");
+                tracing::warn!(%run, reason = failure.reason(), "memory pressure could not be relieved; retrying");
                 let (shared, run) = (self.shared.clone(), run.clone());
                 self.shared.spawn(async move {
                     tokio::select! {
@@ -571,7 +572,7 @@ impl Actor {
             }
             None => {
                 if let Err(error) = answer {
-                    tracing::warn!(%run, error = %chain(&error), "a parked run could not be given back");
+                    tracing::warn!(%run, error = %chain(&error), "a parked run could not be stopped");
                 }
             }
         }
@@ -588,7 +589,7 @@ impl Actor {
         let recorded = self.record_observation(observation, failure, written).await;
         let Some(Recorded { observation, failure, effect }) = recorded else { return };
         let answers = agent.is_some() && background.is_none();
-        // One that was lent meanwhile stays.
+        // An agent that was connected in the meantime stays.
         let kept = self.agent.take().filter(|agent| background.is_some() && !agent.is_closed());
         self.agent = kept.or(agent);
         match silent {
@@ -611,7 +612,7 @@ impl Actor {
         if let Some(BackgroundWork::Attach { .. }) = background {
             self.volumes_changed(&observation).await;
         }
-        // It may be the last that used a snapshot, or an image.
+        // The sandbox may have been the last user of a snapshot or an image.
         self.shared.removals.poke();
         if matches!(self.record.sandbox.state, State::Terminated { .. }) {
             self.shared.references.poke();
@@ -628,7 +629,7 @@ impl Actor {
         }
     }
 
-    /// After a change that may have given back the sandbox's leases.
+    /// Settles volumes after a change that may have released the sandbox's leases.
     fn settle_volumes(&self) {
         let sandbox = &self.record.sandbox;
         if !sandbox.spec.attachments.is_empty() && !dorm_lifecycle::has_leases(&sandbox.state) {
@@ -638,7 +639,8 @@ impl Actor {
 
     fn set_timer(&mut self) {
         let mut sandbox = self.record.sandbox.clone();
-        // As the decision will see it: a timer that goes off too early again and again would never let go of the CPU.
+        // As the decision will see it: a timer that repeatedly fires too early would use up the
+        // CPU.
         sandbox.last_active = sandbox.last_active.max(self.activity.last());
         let after = sandbox.expires().map(|expires| expires.since(self.shared.now()));
         self.shared.timers.set(&sandbox.id, after);
@@ -658,7 +660,7 @@ impl Actor {
     }
 }
 
-/// Waits until a relief in progress is over; without one for ever.
+/// Waits until a relief in progress ends; without one, forever.
 async fn over(relief: &mut Option<BoxFuture<'static, ()>>) {
     match relief {
         Some(going) => going.await,
@@ -674,8 +676,8 @@ fn command_word(command: &Command) -> &'static str {
         Command::Snapshot(_) => "snapshot",
         Command::Rewind(_) => "rewind",
         Command::SetTimeouts(_) => "set the timeouts of",
-        Command::SetKeeping(_) => "set what is kept of",
-        Command::SetCheckpoints(_) => "set the checkpoints of",
+        Command::SetKeeping(_) => "change the sleep image settings of",
+        Command::SetCheckpoints(_) => "set the checkpoint policy of",
         Command::SetAttachments(_) => "change the volumes of",
         Command::Hold(_) => "hold",
         Command::Release(_) => "release",

@@ -1,7 +1,9 @@
-//! Refusing new work while there is still room for what is there: before the host is in trouble, and with a reason.
+//! Admission: new work is refused while the host still has room for what exists, before it is in
+//! trouble, and with a reason.
 //!
-//! Asked for by whatever takes more of the host: create, resume, snapshot, import. Never by suspend or terminate, which
-//! give back. Memory that parked sandboxes hold is given back before anything is refused for want of it.
+//! Everything that takes more of the host asks for admission: create, resume, snapshot, import.
+//! Suspend and terminate never do, because they release resources. Before a request is refused for
+//! lack of memory, the memory of parked sandboxes is released.
 
 use std::collections::BTreeMap;
 use std::fmt::Debug;
@@ -14,30 +16,34 @@ use crate::actor::Message;
 use crate::error::ServiceError;
 use crate::shared::Shared;
 
-/// What may be used of the host. Every limit may be left out.
+/// Limits on the use of the host. Each one is optional.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Budgets {
-    /// What the memory limits of all sandboxes that run may add up to, in bytes. None for any sum.
+    /// The largest sum of the memory limits of all running sandboxes, in bytes. `None` for no
+    /// limit.
     pub memory_bytes: Option<u64>,
-    /// How much memory of the host must stay available, in bytes. Default 0.
+    /// Host memory that must stay available, in bytes. Default 0.
     pub memory_reserve_bytes: u64,
-    /// What the CPU limits of all sandboxes that run may add up to, in thousandths of a CPU. None for any sum.
+    /// The largest sum of the CPU limits of all running sandboxes, in thousandths of a CPU. `None`
+    /// for no limit.
     pub cpu_millis: Option<u64>,
-    /// How many sandboxes may live, running or not. None for any number.
+    /// The largest number of sandboxes that are not terminated. `None` for no limit.
     pub sandboxes: Option<u64>,
-    /// What sleep images and snapshots may occupy together, in bytes. None for any sum.
+    /// The largest total size of sleep images and snapshots, in bytes. `None` for no limit.
     pub disk_bytes: Option<u64>,
-    /// How much of the disk must stay free, in bytes. Default 0.
+    /// Space on the disk that must stay free, in bytes. Default 0.
     pub disk_reserve_bytes: u64,
-    /// What the disks of all sandboxes that run, and of all volumes, may add up to, in bytes. None for any sum.
+    /// The largest sum of the disks of all running sandboxes and of all volumes, in bytes. `None`
+    /// for no limit.
     pub disks_bytes: Option<u64>,
-    /// With less than so many bytes free on the disk, sandboxes are paused; they go on with twice as many. Default 0.
+    /// Sandboxes are paused when fewer bytes are free on the disk; they continue at twice as many.
+    /// Default 0.
     pub disk_floor_bytes: u64,
 }
 
-/// What only the host can tell.
+/// Facts that only the host knows.
 pub trait HostFacts: Debug + Send + Sync + 'static {
-    /// Memory that could be used without swapping, in bytes; none where that is not known.
+    /// Returns the memory that can be used without swapping, in bytes; `None` if unknown.
     fn available_memory(&self) -> Option<u64>;
 }
 
@@ -55,7 +61,7 @@ impl HostFacts for ThisHost {
     }
 }
 
-/// What somebody who runs may use at most.
+/// The resource limits of a running sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Share {
     pub(crate) memory_bytes: u64,
@@ -72,7 +78,7 @@ impl Share {
         }
     }
 
-    /// What a recorded sandbox may use, or may use as soon as a rewind is through.
+    /// Returns the share of a recorded sandbox, including that of a rewind in progress.
     pub(crate) fn of_sandbox(sandbox: &Sandbox) -> Self {
         let then = sandbox.state.rewind().map_or_else(Self::default, |rewind| Self::of(&rewind.resources));
         Self::of(&sandbox.spec.resources).max(then)
@@ -103,16 +109,17 @@ impl Share {
     }
 }
 
-/// What the sandboxes that run may use at most.
+/// The shares of the running sandboxes.
 #[derive(Default)]
 pub(crate) struct Ledger {
     committed: Mutex<BTreeMap<SandboxId, Share>>,
-    /// Held from a question to the record of its answer, so that two do not get the same room.
+    /// Held from a check until its result is recorded, so that two requests do not get the same
+    /// room.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl Ledger {
-    /// Takes down what a recorded sandbox may use.
+    /// Records the share of a recorded sandbox.
     pub(crate) fn note(&self, sandbox: &Sandbox) {
         let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
         match &sandbox.state {
@@ -124,7 +131,7 @@ impl Ledger {
             | State::Terminating { .. } => {
                 committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
             }
-            // It has the room already that it needs once it is taken back.
+            // It already holds the room that it needs after the rewind.
             State::Suspended { .. } if sandbox.state.rewind().is_some() => {
                 committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
             }
@@ -134,7 +141,7 @@ impl Ledger {
         }
     }
 
-    /// Takes down what a sandbox may use that is about to run.
+    /// Records the share of a sandbox that is about to run.
     pub(crate) fn reserve(&self, sandbox: &SandboxId, share: Share) {
         self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(sandbox.clone(), share);
     }
@@ -145,11 +152,11 @@ impl Ledger {
     }
 }
 
-/// Room that was found, until it is taken or let go.
+/// Admission for a run, held until the run is recorded or given up.
 pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
 
 impl Shared {
-    /// Finds room for a run, giving back what parked sandboxes hold where that helps.
+    /// Admits a run, releasing the memory of parked sandboxes if that helps.
     pub(crate) async fn admit_run(&self, what: &'static str, share: Share) -> Result<Admitted<'_>, ServiceError> {
         let turn = self.ledger.turn.lock().await;
         let budgets = self.settings.budgets;
@@ -159,8 +166,8 @@ impl Shared {
             && committed.saturating_add(memory_bytes) > budget
         {
             let reason = format!(
-                "it may use {memory_bytes} bytes of memory, and those that run may use {committed} of the {budget} \
-                 that are to be given out"
+                "it may use {memory_bytes} bytes of memory, and running sandboxes may use {committed} of the {budget} \
+                 in the budget"
             );
             return Err(refused(what, reason));
         }
@@ -168,8 +175,8 @@ impl Shared {
             && cpu_millis.saturating_add(share.cpu_millis) > budget
         {
             let reason = format!(
-                "it may use {} thousandths of a CPU, and those that run may use {cpu_millis} of the {budget} that are to be \
-                 given out",
+                "it may use {} thousandths of a CPU, and running sandboxes may use {cpu_millis} of the {budget} in the \
+                 budget",
                 share.cpu_millis
             );
             return Err(refused(what, reason));
@@ -182,7 +189,8 @@ impl Shared {
         Ok(Admitted(turn))
     }
 
-    /// Finds out whether another disk of `bytes` may be promised beside those of sandboxes that run, `committed` in all.
+    /// Checks whether another disk of `bytes` can be promised in addition to those of running
+    /// sandboxes, `committed` in total.
     pub(crate) async fn admit_disk(&self, what: &'static str, bytes: u64, committed: u64) -> Result<(), ServiceError> {
         let Some(budget) = self.settings.budgets.disks_bytes else { return Ok(()) };
         let volumes = self.volumes_bytes().await?;
@@ -190,50 +198,50 @@ impl Shared {
             return Ok(());
         }
         let reason = format!(
-            "its disk has {bytes} bytes, and the disks of sandboxes that run have {committed} and those of volumes \
-             {volumes} of the {budget} that the host's disk allows for (--disk-overcommit)"
+            "its disk has {bytes} bytes; running sandboxes have {committed} and volumes {volumes} of the {budget} \
+             that the host's disk allows for (--disk-overcommit)"
         );
         Err(refused(what, reason))
     }
 
-    /// What the volumes may occupy, in bytes.
+    /// Returns the total size of the volumes, in bytes.
     pub(crate) async fn volumes_bytes(&self) -> Result<u64, ServiceError> {
         Ok(self.store.volumes().await?.iter().map(|volume| volume.size_bytes).fold(0, u64::saturating_add))
     }
 
-    /// Finds out whether one more may live. Only for whoever has the turn that comes with room for a run.
+    /// Checks whether one more sandbox may exist. The caller must hold the admission of a run.
     pub(crate) async fn admit_another(&self, what: &'static str, _: &Admitted<'_>) -> Result<(), ServiceError> {
         let Some(budget) = self.settings.budgets.sandboxes else { return Ok(()) };
         let living = u64::try_from(self.living_count().await?).unwrap_or(u64::MAX);
         if living < budget {
             return Ok(());
         }
-        Err(refused(what, format!("there are {living} sandboxes, and {budget} may live, running or not")))
+        Err(refused(what, format!("there are {living} sandboxes, and at most {budget} may exist, running or not")))
     }
 
-    /// Finds out whether anything more may be written to the disk.
+    /// Checks whether `bytes` more may be written to the disk.
     pub(crate) async fn admit_write(&self, what: &'static str, bytes: u64) -> Result<(), ServiceError> {
         let budgets = self.settings.budgets;
         if budgets.disk_reserve_bytes > 0 {
             let free = self.pool.free_bytes().await?;
             let reserve = budgets.disk_reserve_bytes;
             if free < reserve.saturating_add(bytes) {
-                let reason = format!("{free} bytes of the disk are free, of which {reserve} must stay so");
+                let reason = format!("{free} bytes of the disk are free, and {reserve} must stay free");
                 return Err(refused(what, reason));
             }
         }
         if let Some(budget) = budgets.disk_bytes {
             let used = self.captures_bytes().await?;
             if used.saturating_add(bytes) > budget {
-                let reason = format!("sleep images and snapshots occupy {used} of the {budget} bytes they may");
+                let reason = format!("sleep images and snapshots occupy {used} of at most {budget} bytes");
                 return Err(refused(what, reason));
             }
         }
         Ok(())
     }
 
-    /// What the sleep images of the living and all snapshots occupy by their records, in bytes. Copies that share files
-    /// count each.
+    /// Returns the recorded size of all sleep images and snapshots, in bytes. Copies that share
+    /// files are each counted in full.
     pub(crate) async fn captures_bytes(&self) -> Result<u64, ServiceError> {
         let bytes = self.living.totals(&*self.store).await?.image_bytes;
         Ok(bytes.saturating_add(self.store.snapshot_bytes().await?))
@@ -243,7 +251,7 @@ impl Shared {
         let reserve = self.settings.budgets.memory_reserve_bytes;
         let available = self.settings.host.available_memory().filter(|_| reserve > 0)?;
         (available < reserve)
-            .then(|| format!("{available} bytes of the host's memory are available, of which {reserve} must stay so"))
+            .then(|| format!("{available} bytes of the host's memory are available, and {reserve} must stay available"))
     }
 
     async fn give_back(&self, sandbox: &SandboxId) {
@@ -254,9 +262,9 @@ impl Shared {
         let (reply, answer) = tokio::sync::oneshot::channel();
         let sent = handle.mailbox.send(Message::Evict { reply: Some(reply) });
         if sent.is_err() || !matches!(answer.await, Ok(Ok(_))) {
-            tracing::warn!(%sandbox, "the memory of a suspended sandbox could not be given back");
+            tracing::warn!(%sandbox, "cannot release the memory of a suspended sandbox");
         }
-        // Whatever came of it, it is not asked again for this.
+        // Whatever the result, it is not asked again for this.
         self.parking.leave(sandbox);
     }
 }

@@ -1,9 +1,9 @@
-//! Waits between attempts at what has to come about: longer and longer ones, so that something that does not work for long
-//! costs little and fills no log.
+//! Delays between attempts that have to succeed eventually: they grow, so that a long failure costs
+//! little and does not fill the log.
 
 use std::time::Duration;
 
-/// Waits between attempts, each twice as long as the one before.
+/// The delays between attempts, each twice as long as the one before.
 #[derive(Debug)]
 pub struct Backoff {
     next: Duration,
@@ -11,12 +11,12 @@ pub struct Backoff {
 }
 
 impl Backoff {
-    /// The first wait, and the longest.
+    /// Returns delays with the given first and longest value.
     pub fn new((first, longest): (Duration, Duration)) -> Self {
         Self { next: first, longest }
     }
 
-    /// How long to wait now.
+    /// Returns the next delay.
     pub fn wait(&mut self) -> Duration {
         let wait = self.next;
         self.next = (wait * 2).min(self.longest);

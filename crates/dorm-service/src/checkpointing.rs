@@ -1,8 +1,9 @@
-//! Snapshots that are taken by themselves, as the policies of sandboxes say.
+//! Snapshots taken automatically, according to the policies of sandboxes.
 //!
-//! One task for all. It sleeps until the next is due, and then looks in memory whether the sandbox has been used since the last one:
-//! a sandbox that does nothing costs neither a snapshot nor a look at its record. When each is due follows from records alone,
-//! so that a daemon that is started goes on in the rhythm of the one before.
+//! One task handles all sandboxes. It sleeps until the next snapshot is due, and then checks in
+//! memory whether the sandbox has been used since the last one: an unused sandbox costs neither a
+//! snapshot nor a read of its record. Due times follow from the records alone, so a restarted
+//! daemon continues the schedule of its predecessor.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -15,12 +16,13 @@ use tokio::sync::{Notify, Semaphore};
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
-/// How long is slept at most: the host may sleep meanwhile, which a timer does not count.
+/// The longest sleep: the host may be suspended meanwhile, which a timer does not count.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
-/// How many are taken at a time: many that are due at once are not to take the disk away from everybody else.
+/// How many snapshots are taken at a time: many that are due at once must not use up the disk's
+/// throughput.
 const AT_A_TIME: usize = 2;
 
-/// Whose snapshots are due when.
+/// When the snapshots of each sandbox are due.
 pub(crate) struct Checkpointing {
     all: Mutex<All>,
     news: Notify,
@@ -29,11 +31,11 @@ pub(crate) struct Checkpointing {
 
 #[derive(Default)]
 struct All {
-    /// Those that run and have a policy.
+    /// The running sandboxes with a policy.
     watched: BTreeMap<SandboxId, Watched>,
-    /// What was taken of each.
+    /// What was taken of each sandbox.
     taken: BTreeMap<SandboxId, Taken>,
-    /// Those of which one is being taken, or waits for its turn.
+    /// The sandboxes of which a snapshot is being taken or waits for its turn.
     busy: BTreeSet<SandboxId>,
 }
 
@@ -54,8 +56,8 @@ impl Checkpointing {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes over when an earlier daemon has taken one. Whether the sandbox was used since is not on record, so that it counts
-    /// as used.
+    /// Remembers a snapshot taken by an earlier daemon. Whether the sandbox was used since is not
+    /// recorded, so it counts as used.
     pub(crate) fn remember(&self, snapshot: &SnapshotRecord, now: Timestamp) {
         if snapshot.made_by != Maker::Policy || snapshot.created > now {
             return;
@@ -68,7 +70,7 @@ impl Checkpointing {
     /// Follows a sandbox; called whenever its record may have changed.
     pub(crate) fn follow(&self, sandbox: &Sandbox, now: Timestamp) {
         let (since, policy) = match (&sandbox.state, &sandbox.spec.checkpoints) {
-            // It goes on running.
+            // It continues running.
             (State::Snapshotting { .. }, Some(_)) => return,
             (State::Running { since, .. }, Some(policy)) => (*since, policy),
             (_, _) => {
@@ -88,14 +90,15 @@ impl Checkpointing {
         self.news.notify_one();
     }
 
-    /// Forgets a sandbox that is over.
+    /// Forgets a terminated sandbox.
     pub(crate) fn leave(&self, sandbox: &SandboxId) {
         let mut all = self.all();
         all.watched.remove(sandbox);
         all.taken.remove(sandbox);
     }
 
-    /// One is being taken: the next is due an interval from now, whatever becomes of it.
+    /// Records that a snapshot is being taken: whatever its result, the next is due one interval
+    /// from now.
     pub(crate) fn begun(&self, sandbox: &SandboxId, now: Timestamp) {
         let mut all = self.all();
         all.taken.entry(sandbox.clone()).or_default().tried = Some(now);
@@ -108,7 +111,8 @@ impl Checkpointing {
         self.all().taken.entry(snapshot.source.clone()).or_default().complete = Some(snapshot.created);
     }
 
-    /// Those that are due, with what was taken of them; of each the next is due an interval from now.
+    /// Returns the sandboxes that are due, with what was taken of them; the next snapshot of each
+    /// is due one interval from now.
     fn due(&self, now: Timestamp) -> Vec<(SandboxId, Taken)> {
         let mut all = self.all();
         let All { watched, taken, busy } = &mut *all;
@@ -120,7 +124,8 @@ impl Checkpointing {
         .collect()
     }
 
-    /// When the next is due. Of one that is busy that is known when it is over.
+    /// Returns when the next snapshot is due. For a busy sandbox, that is known when its snapshot
+    /// ends.
     fn next(&self) -> Option<Timestamp> {
         let all = self.all();
         all.watched.iter().filter(|(id, _)| !all.busy.contains(*id)).map(|(_, watched)| watched.due).min()
@@ -136,7 +141,7 @@ impl Checkpointing {
     }
 }
 
-/// Takes what is due until the service stops.
+/// Takes due snapshots until the service stops.
 pub(crate) async fn keep_checkpointing(service: Service) {
     let shared = &service.shared;
     loop {
@@ -170,24 +175,24 @@ impl Service {
             () = shared.stopping.cancelled() => return,
             turn = shared.checkpointing.turns.acquire() => turn,
         };
-        // It may have been changed or put to sleep while others had their turn.
+        // The policy or the state may have changed while other sandboxes had their turn.
         let Ok(record) = self.record(id).await else { return };
         let Some(policy) = record.sandbox.spec.checkpoints else { return };
         let taken = self.policy_snapshot(id, policy.kind, Actor::Timer).await;
         drop(turn);
         let Err(error) = taken else { return };
         match &error {
-            // It does not run any more: there is nothing to be taken.
+            // It is not running any more, so there is nothing to take.
             ServiceError::NotRunning { .. } | ServiceError::Denied { .. } | ServiceError::Stopping => return,
             ServiceError::NoSandbox(_) => return,
-            // What has failed has told so.
+            // The failure has been recorded as an event already.
             ServiceError::OperationFailed { .. } => {}
             _ => self.note_untaken(id, &error).await,
         }
-        tracing::warn!(sandbox = %id, error = %chain(&error), "a snapshot that is taken by itself could not be taken");
+        tracing::warn!(sandbox = %id, error = %chain(&error), "cannot take an automatic snapshot");
     }
 
-    /// Records that one could not even be begun.
+    /// Records that a snapshot could not even be started.
     async fn note_untaken(&self, id: &SandboxId, error: &ServiceError) {
         let Ok(record) = self.record(id).await else { return };
         let event = NewEvent {
@@ -203,7 +208,7 @@ impl Service {
             bytes: None,
         };
         if let Err(error) = self.shared.commit(Change { events: vec![event], ..Change::default() }).await {
-            tracing::warn!(sandbox = %id, error = %chain(&error), "an event is not recorded");
+            tracing::warn!(sandbox = %id, error = %chain(&error), "cannot record an event");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Where the time comes from.
+//! Clocks.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -6,15 +6,16 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use dorm_lifecycle::Timestamp;
 
-/// Tells the time.
+/// A source of time.
 pub trait Clock: Send + Sync + 'static {
-    /// The present wall-clock time.
+    /// Returns the current wall-clock time.
     fn now(&self) -> Timestamp;
 
-    /// Time that passes whatever the wall clock is set to, also while the host sleeps; from any beginning.
+    /// Returns a time that advances steadily, independent of the wall clock and also while the host
+    /// is suspended; its origin is arbitrary.
     fn steady(&self) -> Duration;
 
-    /// The boot of the host since which [`Clock::steady`] counts; none where it is not known.
+    /// Returns the host boot since which [`Clock::steady`] counts; `None` if unknown.
     fn boot(&self) -> Option<String>;
 }
 
@@ -34,13 +35,13 @@ impl Clock for SystemClock {
     }
 
     fn boot(&self) -> Option<String> {
-        #[allow(clippy::disallowed_methods, reason = "a line of the kernel, which waits for no disk")]
+        #[allow(clippy::disallowed_methods, reason = "a file of the kernel: no disk is involved")]
         let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
         Some(boot.trim().to_owned())
     }
 }
 
-/// A clock that follows tokio's time, so that a test can stop and move it.
+/// A clock that follows tokio's time, so that a test can stop and advance it.
 #[derive(Clone, Debug)]
 pub struct TokioClock {
     start: tokio::time::Instant,
@@ -50,22 +51,22 @@ pub struct TokioClock {
 }
 
 impl TokioClock {
-    /// A clock that shows `base` now.
+    /// Returns a clock that shows `base` now.
     pub fn starting_at(base: Timestamp) -> Self {
         Self { start: tokio::time::Instant::now(), base, set_by: Arc::default(), boots: Arc::default() }
     }
 
-    /// Sets the wall clock, of all clones, by so many milliseconds.
+    /// Adjusts the wall clock of all clones by `millis` milliseconds.
     pub fn set_by(&self, millis: i64) {
         self.set_by.fetch_add(millis, Ordering::SeqCst);
     }
 
-    /// By how much it has been set in all.
+    /// Returns the sum of all adjustments, in milliseconds.
     pub fn is_set_by(&self) -> i64 {
         self.set_by.load(Ordering::SeqCst)
     }
 
-    /// From now on it is that of a host that was booted.
+    /// Makes the clock behave like that of a rebooted host from now on.
     pub fn reboot(&self) {
         self.boots.fetch_add(1, Ordering::SeqCst);
     }

@@ -1,17 +1,19 @@
-//! Watching the disk of the data directory: before it is full, every sandbox that could lose a write is paused, and goes
-//! on when there is room again.
+//! Watches the disk of the data directory: before it is full, every sandbox that could lose a write
+//! is paused, and it continues when there is room again.
 //!
-//! A sandbox writes into a file system on a sparse file. When the host has no block for what such a file system has
-//! accepted already, the write is lost without the guest being told. So the room below the *floor* belongs to writes that
-//! are on their way when the guests are paused, and the next look comes before any disk could fill what is left above it.
+//! A sandbox writes into a file system on a sparse file. If the host has no block for data that
+//! this file system has accepted already, the write is lost and the guest is not told. So the space
+//! below the *floor* is reserved for writes that are in progress when the guests are paused, and
+//! the next check comes before any disk could fill what is left above it.
 //!
 //! ```text
 //!            free │ above twice the floor: all run
-//!                 │ above the floor: those that run go on, those that are paused stay so
+//!                 │ above the floor: running sandboxes continue, paused ones stay paused
 //!                 │ below: all are paused
 //! ```
 //!
-//! A pause is no state and not recorded: a restarted daemon lets everything go on and looks again.
+//! A pause is not a state and is not recorded: a restarted daemon lets all sandboxes continue and
+//! checks again.
 
 use std::collections::BTreeSet;
 use std::fmt::Debug;
@@ -26,57 +28,60 @@ use crate::actor::Message;
 use crate::error::ServiceError;
 use crate::shared::Shared;
 
-/// Room that is held back on the disk by a file, for one purpose each.
+/// Space that is held back on the disk by files, for one purpose each.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HeldBack {
-    /// For what frees room.
+    /// For operations that free space.
     Freeing,
-    /// For writes of guests that were accepted before they were paused.
+    /// For writes of guests that were accepted before the guests were paused.
     Accepted,
 }
 
 /// The disk of the data directory. All calls block.
 pub trait DataDisk: Debug + Send + Sync + 'static {
-    /// How many bytes can still be written to it.
+    /// Returns how many bytes can still be written to it.
     ///
     /// # Errors
-    /// When the host cannot tell.
+    ///
+    /// Fails if the host cannot tell.
     fn free_bytes(&self) -> io::Result<u64>;
 
-    /// Keeps what sandboxes and volumes have accepted and not yet written to it below `bytes` in all, or as low as the
-    /// host can; `None` lifts that.
+    /// Keeps the total of data that sandboxes and volumes have accepted but not yet written below
+    /// `bytes`, or as low as the host can; `None` lifts the bound.
     fn bound_unwritten(&self, bytes: Option<u64>);
 
-    /// How much the host may have accepted and not yet written where that is not bounded.
+    /// Returns how many bytes the host may have accepted but not yet written without a bound.
     fn unwritten_max(&self) -> u64;
 
-    /// How much is enough for one thing that frees room.
+    /// Returns how many bytes suffice for one operation that frees space.
     fn part_bytes(&self) -> u64;
 
-    /// Gives what is held back for `what` to whoever writes next: such a part for what frees room, all for accepted
-    /// writes.
+    /// Releases space held back for `what` to the next writer: one such part for operations that
+    /// free space, all of it for accepted writes.
     ///
     /// # Errors
-    /// When the host refuses.
+    ///
+    /// Fails if the host refuses.
     fn release(&self, what: HeldBack) -> io::Result<()>;
 
-    /// Takes all that room again if so many bytes are free after it.
+    /// Holds all that space back again if `keep_free` bytes remain free afterwards.
     ///
     /// # Errors
-    /// When the host refuses.
+    ///
+    /// Fails if the host refuses.
     fn replenish(&self, keep_free: u64) -> io::Result<()>;
 }
 
-/// No disk fills faster, in bytes a second.
+/// The highest rate at which a disk can fill, in bytes per second.
 const FILL: u64 = 4 << 30;
-/// The longest and the shortest time between two looks.
+/// The longest and the shortest interval between two checks.
 const LOOKS: (Duration, Duration) = (Duration::from_secs(5), Duration::from_millis(20));
-/// How often those that are paused, or should be, are told again.
+/// How often pause and continue are repeated to sandboxes while they are needed.
 const REPEAT: Duration = Duration::from_millis(200);
-/// How often the bound is set for devices that are new.
+/// How often the bound is applied to new devices.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// Which sandboxes are paused for want of room.
+/// The sandboxes that are paused for lack of disk space.
 #[derive(Debug, Default)]
 pub(crate) struct PausedForDisk {
     sandboxes: Mutex<BTreeSet<SandboxId>>,
@@ -96,12 +101,12 @@ impl PausedForDisk {
         self.lock().insert(sandbox.clone());
     }
 
-    /// Says whether it was paused.
+    /// Returns whether it was paused.
     pub(crate) fn leave(&self, sandbox: &SandboxId) -> bool {
         self.lock().remove(sandbox)
     }
 
-    /// What was free at the last look.
+    /// Returns the number of free bytes at the last check.
     pub(crate) fn free_bytes(&self) -> u64 {
         self.free.load(Ordering::Relaxed)
     }
@@ -116,7 +121,7 @@ impl PausedForDisk {
 }
 
 impl Shared {
-    /// Refuses what needs the agent of a sandbox that is paused for want of room.
+    /// Refuses requests that need the agent of a sandbox that is paused for lack of disk space.
     pub(crate) fn refuse_paused(&self, sandbox: &SandboxId) -> Result<(), ServiceError> {
         if !self.paused_for_disk.holds(sandbox) {
             return Ok(());
@@ -126,13 +131,13 @@ impl Shared {
         Err(ServiceError::PausedForDisk { sandbox: sandbox.clone(), free_bytes, goes_on_bytes })
     }
 
-    /// With so much free, what is paused goes on.
+    /// Returns the number of free bytes at which paused sandboxes continue.
     pub(crate) fn goes_on_bytes(&self) -> u64 {
         self.settings.budgets.disk_floor_bytes.saturating_mul(2)
     }
 
-    /// Before something frees room: on a full disk, gives it the room of the reserve. A failure is met again by whoever
-    /// writes.
+    /// Before an operation that frees space: on a full disk, gives it the space of the reserve. If
+    /// this fails, the operation's own writes report it.
     pub(crate) async fn make_room_to_free(&self) {
         let Some(disk) = self.settings.data_disk.clone() else { return };
         let released = blocking(move || {
@@ -142,7 +147,7 @@ impl Shared {
             disk.release(HeldBack::Freeing)
         });
         if let Err(error) = released.await {
-            tracing::warn!(%error, "the disk is full, and the room held back for freeing cannot be used");
+            tracing::warn!(%error, "the disk is full, and the space held back for freeing cannot be used");
         }
     }
 }
@@ -151,16 +156,16 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
-/// What the watch has done so far.
+/// The state of the watch.
 #[derive(Default)]
 struct Watch {
     is_low: bool,
     bounded: Option<tokio::time::Instant>,
-    /// The room for accepted writes is released.
+    /// Whether the space for accepted writes is released.
     has_released: bool,
 }
 
-/// Watches until the service stops.
+/// Watches the disk until the service stops.
 pub(crate) async fn watch(shared: Arc<Shared>) {
     let Some(disk) = shared.settings.data_disk.clone() else { return };
     let mut watch = Watch::default();
@@ -169,7 +174,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
         let pause = match blocking(move || looked.free_bytes()).await {
             Ok(free) => watch.look(&shared, &disk, free).await,
             Err(error) => {
-                tracing::warn!(%error, "cannot tell how much room is left in the data directory");
+                tracing::warn!(%error, "cannot determine the free space of the data directory");
                 LOOKS.0
             }
         };
@@ -180,7 +185,7 @@ pub(crate) async fn watch(shared: Arc<Shared>) {
 }
 
 impl Watch {
-    /// Does what `free` bytes call for; answers when to look again.
+    /// Acts on `free` bytes; returns the delay until the next check.
     async fn look(&mut self, shared: &Arc<Shared>, disk: &Arc<dyn DataDisk>, free: u64) -> Duration {
         let floor = shared.settings.budgets.disk_floor_bytes;
         shared.paused_for_disk.free.store(free, Ordering::Relaxed);
@@ -191,7 +196,7 @@ impl Watch {
             (false, true) => {
                 tracing::warn!(free, floor, "the disk of the data directory is nearly full: sandboxes are paused");
             }
-            (true, false) => tracing::info!(free, "there is room on the disk again: sandboxes go on"),
+            (true, false) => tracing::info!(free, "there is room on the disk again: sandboxes continue"),
             (true, true) | (false, false) => {}
         }
         if self.is_low {
@@ -213,7 +218,7 @@ impl Watch {
         Duration::from_secs_f64((free - floor.min(free)) as f64 / FILL as f64).clamp(LOOKS.1, LOOKS.0)
     }
 
-    /// Bounds what is unwritten as long as the host could otherwise accept more than there is room for.
+    /// Bounds unwritten data while the host could otherwise accept more than there is room for.
     async fn bound(&mut self, disk: &Arc<dyn DataDisk>, free: u64, floor: u64) {
         let is_tight = floor > 0 && free < floor.saturating_add(disk.unwritten_max().saturating_mul(2));
         let is_due = match (is_tight, self.bounded) {
@@ -233,7 +238,7 @@ impl Watch {
         .await;
     }
 
-    /// Something else than guests has taken the room below the floor, in which their accepted writes would have gone.
+    /// Another program has used space below the floor, which accepted writes of guests need.
     async fn release_for_accepted(&mut self, disk: &Arc<dyn DataDisk>) {
         let disk = disk.clone();
         match blocking(move || disk.release(HeldBack::Accepted)).await {
@@ -245,7 +250,7 @@ impl Watch {
     async fn replenish(&self, disk: &Arc<dyn DataDisk>, floor: u64) {
         let disk = disk.clone();
         if let Err(error) = blocking(move || disk.replenish(floor.saturating_mul(2))).await {
-            tracing::warn!(%error, "cannot hold back room on the disk");
+            tracing::warn!(%error, "cannot hold back space on the disk");
         }
     }
 }

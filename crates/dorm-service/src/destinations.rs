@@ -1,21 +1,21 @@
-//! Which addresses the daemon connects to because a caller or a registry named them: public ones, and those of networks
-//! that the host's owner has allowed. Everything else is the host itself, its neighbours, or the service of its cloud that
-//! gives out credentials.
+//! Addresses that the daemon may connect to because a caller or a registry named them: public ones,
+//! and those in networks that the host's owner has allowed. Every other address is the host itself,
+//! its neighbours, or the cloud service that hands out credentials.
 //!
-//! A name is resolved once, each address is asked about here, and the connection goes to an address that was permitted. A
-//! name that means another address a moment later changes nothing.
+//! A name is resolved once, each address is checked here, and the connection goes to a permitted
+//! address. It makes no difference if the name resolves to another address a moment later.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use ipnet::{IpNet, Ipv4Net, Ipv6Net};
 
-/// Networks of version 4 that are not public, by their first address and length.
+/// IPv4 networks that are not public, by first address and prefix length.
 const NOT_PUBLIC: [([u8; 4], u8); 17] = [
     ([0, 0, 0, 0], 8),
     ([10, 0, 0, 0], 8),
     ([100, 64, 0, 0], 10),
     ([127, 0, 0, 0], 8),
-    // A service of one cloud's hosts, at a public address.
+    // The host service of one cloud, at a public address.
     ([168, 63, 129, 16], 32),
     ([169, 254, 0, 0], 16),
     ([172, 16, 0, 0], 12),
@@ -30,31 +30,32 @@ const NOT_PUBLIC: [([u8; 4], u8); 17] = [
     ([240, 0, 0, 0], 4),
     ([255, 255, 255, 255], 32),
 ];
-/// The only block of version 6 that has public addresses, and the parts of it that have none.
+/// The only IPv6 block with public addresses, and the parts of it that are not public.
 const PUBLIC_6: ([u16; 2], u8) = ([0x2000, 0], 3);
 const NOT_PUBLIC_6: [([u16; 2], u8); 4] =
     [([0x2001, 0], 23), ([0x2001, 0x0db8], 32), ([0x2002, 0], 16), ([0x3fff, 0], 20)];
 
-/// Where requests may go.
+/// The permitted destinations of requests.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Destinations {
     allowed: Vec<IpNet>,
 }
 
 impl Destinations {
-    /// Public addresses, and those of these networks.
+    /// Permits public addresses, and those in the `allowed` networks.
     pub fn public_and(allowed: impl IntoIterator<Item = IpNet>) -> Self {
         Self { allowed: allowed.into_iter().collect() }
     }
 
-    /// Whether a request may go to this address.
+    /// Returns whether a request may go to this address.
     pub fn permit(&self, address: IpAddr) -> bool {
         let address = address.to_canonical();
         self.allowed.iter().any(|network| network.contains(&address)) || is_public(address)
     }
 }
 
-/// Whether an address is one of the public network. One of version 6 that carries one of version 4 is as public as that.
+/// Returns whether an address belongs to the public internet. An IPv6 address that embeds an IPv4
+/// address is public if that is.
 pub fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(address) => !NOT_PUBLIC.iter().any(|(first, length)| is_in_4(address, *first, *length)),
@@ -69,7 +70,7 @@ pub fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// The address of version 4 that a translator of the network connects to for `64:ff9b::/96`.
+/// Returns the IPv4 address that a network's translator connects to for `64:ff9b::/96`.
 fn translated(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let [0x64, 0xff9b, 0, 0, 0, 0, high, low] = address.segments() else { return None };
     Some(Ipv4Addr::from((u32::from(high) << 16) | u32::from(low)))

@@ -1,19 +1,21 @@
-//! Carrying out effects: the order in which engine, pool and agent are asked, and what is undone when one of them
-//! fails. Every way out leaves either what was wanted, or what was there before.
+//! Carries out effects: the order in which engine, storage and agent are called, and what is undone
+//! if one of the calls fails. Every exit leaves either the requested state or the previous one.
 //!
-//! The order of a verified sleep, which nothing may change:
+//! The order of a verified sleep, which must not change:
 //!
 //! ```text
-//! quiesce the agent ─► reserve room ─► hold the guest still and write ─► lengths, hashes, fsync, rename (pool)
-//!    ─► record (actor) ─► only now: park the run, discard the image before
+//! quiesce the agent ─► reserve space ─► pause the guest and write ─► lengths, hashes, fsync, rename (storage)
+//!    ─► record (actor) ─► only now: park the run, discard the previous image
 //! ```
 //!
-//! A rewind is a sleep and a wake in one: what it leaves is recorded as asleep before the run is ended.
+//! A rewind is a sleep and a wake in one: the state it leaves is recorded as asleep before the run
+//! is ended.
 //!
-//! An agent that does not answer keeps nothing from being saved: its guest is held still without being quiesced, and the
-//! event says so. On any failure before the record the draft goes and the guest simply continues; where it was not held
-//! yet, the engine is not asked for anything, and where it does not answer, it is asked again later, by the actor. A guest of which a snapshot is taken
-//! continues as soon as it is written, since nothing of it is given up for that.
+//! An agent that does not answer does not prevent saving: its guest is paused without being
+//! quiesced, and the event says so. On any failure before the record, the draft is removed and the
+//! guest continues. If the guest was not paused yet, the engine is not called; if the guest does
+//! not answer, the actor tries again later. When a snapshot is taken, the guest continues as soon
+//! as its state is written, because nothing of it is released.
 
 mod background;
 pub(crate) mod program;
@@ -41,36 +43,37 @@ pub(crate) use save::give_up_image;
 pub(crate) use save::{files_of_image, go_on_after_restart, park};
 pub(crate) use wake::verify;
 
-/// How long an engine may take to end or park a run.
+/// How long an engine may take to stop or park a run.
 pub(crate) const UNDO: Duration = Duration::from_secs(30);
 
-/// Why a first run was given up for which a command could not wait.
-const UNWANTED: &str = "it was terminated before what its image is made to run could be used";
+/// Why a first run was ended when a waiting terminate command needed it to end.
+const UNWANTED: &str = "it was terminated before its image's program was ready";
 
-/// How long relieving a run of its greediest process may take.
+/// How long relieving memory pressure of a run may take.
 const RELIEF: Duration = Duration::from_secs(90);
 
-/// What an effect works on.
+/// The context of an effect.
 #[derive(Clone)]
 pub(crate) struct Task {
     pub(crate) shared: Arc<Shared>,
     pub(crate) sandbox: Sandbox,
     pub(crate) agent: Option<Agent>,
     pub(crate) capture: Option<CaptureId>,
-    /// What the snapshot that is being taken holds.
+    /// The kind of the snapshot that is being taken.
     pub(crate) kind: SnapshotKind,
-    /// Cancelled when the sandbox is to be terminated as soon as this is over.
+    /// Cancelled when the sandbox is to be terminated as soon as this ends.
     pub(crate) unwanted: CancellationToken,
 }
 
 impl Task {
-    /// How long the agent may take for anything that does not depend on what runs in the sandbox.
+    /// Returns how long the agent may take for anything that does not depend on the programs in the
+    /// sandbox.
     fn patience(&self) -> Duration {
         self.shared.settings.agent
     }
 }
 
-/// Whether an agent did what it was asked before the guest was held still.
+/// Whether the agent quiesced before the guest was paused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Quiesced {
     /// It was not asked.
@@ -81,12 +84,12 @@ pub(crate) enum Quiesced {
     No(Reason),
 }
 
-/// What an effect wrote to the disk.
+/// What an effect wrote to disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Written {
-    /// How much.
+    /// The size in bytes.
     pub(crate) bytes: u64,
-    /// Whether it is the same copy as something that was there before.
+    /// Whether it shares its data with an existing saved state.
     pub(crate) shares_data: bool,
 }
 
@@ -96,18 +99,18 @@ impl Written {
     }
 }
 
-/// What was seen when an effect was over.
+/// The result of an effect.
 pub(crate) struct Seen {
     pub(crate) observation: Observation,
-    /// The agent of the run that goes on.
+    /// The agent of the run that continues.
     pub(crate) agent: Option<Agent>,
-    /// Whether the agent of a run that was saved made itself quiet.
+    /// Whether the agent of a saved run quiesced.
     pub(crate) quiesced: Quiesced,
-    /// Why the run that goes on has no agent, if it does not answer.
+    /// Why the run that continues has no agent, if it does not answer.
     pub(crate) silent: Option<Reason>,
     /// What was written.
     pub(crate) written: Written,
-    /// Why it failed, if it has: for all who wait for it, and for its record.
+    /// The failure, if there is one, for all waiting callers and for the record.
     pub(crate) failure: Option<Failure>,
 }
 
@@ -117,7 +120,7 @@ impl Seen {
         Self { observation, agent: None, quiesced: Quiesced::Unasked, silent: None, written, failure: None }
     }
 
-    /// It has failed.
+    /// Returns the result of an effect that failed.
     pub(crate) fn failed(report: fn(Reason) -> Observation, failure: Failure) -> Self {
         Self { failure: Some(failure.clone()), ..Self::of(report(failure.reason().to_owned())) }
     }
@@ -127,7 +130,8 @@ impl Seen {
     }
 }
 
-/// Carries out one effect to its end, good or bad. Nothing is seen of one that is left to the next start.
+/// Carries out one effect until it succeeds or fails. Returns `None` if it is left to the next
+/// start.
 pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
     Some(match effect {
         Effect::Start { run, origin, program } => start(&task, &run, &origin, program).await,
@@ -139,7 +143,7 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
         Effect::PrepareRewind { to, target } => background::prepare_rewind(&task, &to, &target).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
         Effect::Rewind { parked, fresh, target, layer, resources } => {
-            // It begins as what it is to be.
+            // The run starts with the layer and resources of the rewind's target.
             let mut task = task;
             task.sandbox.spec.layer = layer;
             task.sandbox.spec.resources = resources;
@@ -149,7 +153,7 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
     })
 }
 
-/// Why an attempt did not work, in one line.
+/// Why an attempt failed, in one line.
 pub(crate) type Reason = String;
 
 fn reason(error: &dyn std::error::Error) -> Reason {
@@ -163,7 +167,7 @@ async fn within<T>(limit: Duration, what: &str, work: impl Future<Output = Resul
     }
 }
 
-/// The same for an operation, whose limit `option` of the daemon changes.
+/// Like [`within`], for an operation whose limit is set by the daemon's `option`.
 async fn within_limit<T>(
     (limit, option): (Duration, &str),
     what: &str,
@@ -180,7 +184,7 @@ fn too_late(what: &str, (limit, option): (Duration, &str)) -> Failure {
         .told_as(|late| format!("{late}; raise it with {option} of `dorm serve`, or lower its --min-throughput-mib"))
 }
 
-/// What sets the limit of suspends, resumes, rewinds and snapshots.
+/// The option that sets the limit of suspends, resumes, rewinds and snapshots.
 const OPERATION_LIMIT: &str = "--operation-limit";
 
 async fn spec(task: &Task, run: &RunId) -> Result<RunSpec, Failure> {
@@ -204,7 +208,7 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
     let unread = task.shared.pool.unread_bytes(&task.sandbox.spec.image).await;
     let limit = match origin {
         Origin::Image | Origin::Filesystem { .. } => limits.start_of(unread),
-        // One that is not there, or cannot be read, is told of by the restore.
+        // The restore reports a saved state that is missing or unreadable.
         Origin::Snapshot { capture, .. } => {
             let found = task.shared.pool.capture(capture).await;
             limits.start_of(found.map_or(0, |found| found.bytes()).saturating_add(unread))
@@ -227,7 +231,7 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
         let agent = within_limit((limit, "--start-limit"), "starting", attempt).await?;
         match program {
             FirstProgram::None => {}
-            // Of all that a start does only this may take minutes, and can be given up at any moment.
+            // Only this part of a start may take minutes, and it can be interrupted at any time.
             FirstProgram::OfImage => tokio::select! {
                 biased;
                 () = task.unwanted.cancelled() => return Err(Failure::new(Code::Conflict, UNWANTED)),
@@ -245,14 +249,14 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
     }
 }
 
-/// Whether a run goes on with what the guest had in memory.
+/// Whether the guest of a run comes from memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Memory {
     Kept,
     Fresh,
 }
 
-/// Makes the volumes of `sandbox` appear in its guest where they are wanted, and no others.
+/// Mounts the volumes of `sandbox`, and no others, at their mount points in its guest.
 pub(crate) async fn mount_inside(
     shared: &Shared,
     sandbox: &Sandbox,
@@ -262,7 +266,7 @@ pub(crate) async fn mount_inside(
     let patience = shared.settings.agent;
     let mounts = volumes::inside(sandbox)?;
     match tokio::time::timeout(patience, agent.mount(mounts, busy)).await.map_err(|_| reach::silent(patience))? {
-        // An agent of an earlier build does not know volumes, and has none.
+        // An agent of an earlier build does not support volumes, and has none mounted.
         Err(AgentError::Invalid(_)) if sandbox.spec.attachments.is_empty() => Ok(()),
         mounted => Ok(mounted?),
     }
@@ -276,11 +280,11 @@ pub(crate) async fn mount_all(shared: &Arc<Shared>, sandbox: &Sandbox, agent: &A
     mount_inside(shared, sandbox, agent, Busy::Hide).await
 }
 
-/// Connects to the agent of a run that has just begun or goes on, and tells it who it is.
+/// Connects to the agent of a run that has just started or continues, and sends it its identity.
 async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, ServiceError> {
     let patience = task.patience();
     let agent = connect(task, run, patience).await?;
-    // A guest that comes out of memory may have volumes that this run has not.
+    // A guest restored from memory may have volumes mounted that this run does not have.
     if memory == Memory::Kept || !task.sandbox.spec.attachments.is_empty() {
         mount_inside(&task.shared, &task.sandbox, &agent, Busy::Hide).await?;
     }
@@ -288,29 +292,30 @@ async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, Se
     let resumed = tokio::time::timeout(patience, agent.resumed(&identity)).await;
     for hook in resumed.map_err(|_| reach::silent(patience))??.hooks {
         if hook.outcome != HookOutcome::Done {
-            tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken the new identity");
+            tracing::warn!(%run, program = ?hook.path, outcome = ?hook.outcome, "a program has not taken over the new identity");
         }
     }
     Ok(agent)
 }
 
 async fn remount(task: &Task, agent: &Agent) -> Result<(), ServiceError> {
-    // An interrupted operation may have left volumes on the host's side that the sandbox does not have.
+    // An interrupted operation may have left volumes mounted on the host that the sandbox does not
+    // have.
     match task.sandbox.attachments().next().is_none() {
         true => mount_inside(&task.shared, &task.sandbox, agent, Busy::Hide).await,
         false => mount_all(&task.shared, &task.sandbox, agent).await,
     }
 }
 
-/// Ends a run of which nothing is needed. What cannot be ended now is ended before the next run of its sandbox, or at
-/// the next start.
+/// Ends a run that is not needed. A run that cannot be ended now is ended before the next run of
+/// its sandbox, or at the next start.
 pub(crate) async fn end(task: &Task, run: &RunId) {
     if let Err(failure) = within(UNDO, "ending its run", must_end(task, run)).await {
-        tracing::warn!(%run, reason = failure.reason(), "what is left of a run is cleared away later");
+        tracing::warn!(%run, reason = failure.reason(), "cannot end a run; it is removed later");
     }
 }
 
-/// Ends a run beside which no other may begin.
+/// Ends a run that must be gone before another one starts.
 async fn must_end(task: &Task, run: &RunId) -> Result<(), Failure> {
     task.shared.unended().insert(run.clone());
     task.shared.engine.stop(run).await?;
@@ -318,7 +323,7 @@ async fn must_end(task: &Task, run: &RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Ends `run`, and what could not be ended of the same sandbox before.
+/// Ends `run`, and earlier runs of the same sandbox that could not be ended.
 async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Failure> {
     must_end(task, run).await?;
     let left: Vec<RunId> =
@@ -329,14 +334,15 @@ async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Stopping is never given up: it is reported and tried again, by the next daemon if this one is stopped.
+/// Ends the run of a terminating sandbox. This is retried without limit: failures are reported, and
+/// if the daemon stops, the next one continues.
 async fn stop(task: &Task, run: &RunId) -> Option<Seen> {
     let limit = task.shared.settings.limits.terminate;
     loop {
         match within(limit, "terminating", must_end_all(task, run)).await {
             Ok(()) => return Some(Seen::of(Observation::Stopped)),
             Err(failure) => {
-                tracing::error!(%run, reason = failure.reason(), "a terminated sandbox still holds something; trying again")
+                tracing::error!(%run, reason = failure.reason(), "cannot release the resources of a terminated sandbox; retrying")
             }
         }
         tokio::select! {
@@ -347,27 +353,28 @@ async fn stop(task: &Task, run: &RunId) -> Option<Seen> {
     }
 }
 
-/// Whether somebody was killed for memory a moment ago, whose memory may still be on its way back.
+/// Whether a process was killed for memory pressure just before, so that its memory may still be on
+/// its way back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Lately {
-    /// Somebody was.
+    /// A process was killed.
     Relieved,
-    /// Nobody was.
+    /// No process was killed.
     Quiet,
 }
 
-/// Answers memory that ran high: lets the guest go on, asks the agent which process is the greediest, kills that.
-/// Answers nothing when the memory of one who was killed before came back after all, or no process has any. After a
-/// failure the guest may still stand still.
+/// Handles memory pressure: lets the agent continue, asks it for the OOM victim, and kills that
+/// process. Returns `None` if the memory of an earlier victim came back after all, or if no process
+/// uses much memory. After a failure the guest may still be paused.
 pub(crate) async fn relieve(task: &Task, run: &RunId, lately: Lately) -> Result<Option<String>, Failure> {
     within(RELIEF, "relieving", relieve_now(task, run, lately)).await
 }
 
-/// Lets the agent of a run that is short of memory go on, for an operation that is in progress.
+/// Lets the agent of a run under memory pressure continue, for an operation in progress.
 pub(crate) async fn breathe(shared: Arc<Shared>, run: RunId) {
     let breath = async { Ok(shared.engine.relieve(&run, None).await?) };
-    if let Err(failure) = within(UNDO, "letting its agent go on", breath).await {
-        tracing::warn!(%run, reason = failure.reason(), "memory ran high during an operation, which may fail for it");
+    if let Err(failure) = within(UNDO, "letting its agent continue", breath).await {
+        tracing::warn!(%run, reason = failure.reason(), "cannot relieve memory pressure during an operation, which may fail because of it");
     }
 }
 
@@ -391,17 +398,17 @@ async fn relieve_now(task: &Task, run: &RunId, lately: Lately) -> Result<Option<
         }
         None => {
             engine.relieve(run, Some(NOBODY)).await?;
-            tracing::warn!(%run, "memory ran high, and no process uses much of it");
+            tracing::warn!(%run, "memory pressure, but no process uses much memory");
             Ok(None)
         }
     }
 }
 
-/// No process has this id: a relief of it only says that the matter is over.
+/// An id that no process has: passing it to the engine only reports that memory pressure is over.
 const NOBODY: u32 = u32::MAX >> 1;
 
-/// Whether the run's memory is below three quarters of its limit, or falls below it: the kernel may take seconds to
-/// give back that of a killed process.
+/// Returns whether the run's memory use is below three quarters of its limit, or falls below that:
+/// the kernel may take seconds to reclaim the memory of a killed process.
 async fn sinks(task: &Task, run: &RunId, lately: Lately) -> Result<bool, Failure> {
     let enough = task.sandbox.spec.resources.memory_bytes / 4 * 3;
     let used = async || task.shared.engine.usage(run).await.map(|usage| usage.memory_bytes);

@@ -1,10 +1,13 @@
-//! What a caller is told when it does not work: what was attempted, on what, why, and what to do next.
+//! Errors returned to callers: the failed operation, its operand, the cause, and a suggested next
+//! step.
 
 use std::time::Duration;
 
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
-use dorm_lifecycle::{Denied, Digest, IdError, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId};
+use dorm_lifecycle::{
+    Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
+};
 use dorm_pool::PoolError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
@@ -14,7 +17,7 @@ use crate::registry::RegistryError;
 use crate::secrets::SealError;
 use crate::volumes::VolumeProblem;
 
-/// Why something could not be done.
+/// The reason why a request failed.
 #[derive(Debug, Error)]
 pub enum ServiceError {
     /// No sandbox has this id or name.
@@ -26,298 +29,301 @@ pub enum ServiceError {
     /// No webhook has this id.
     #[error("there is no webhook {0}")]
     NoWebhook(WebhookId),
-    /// An API key cannot be made like this.
-    #[error("the key cannot be made: {0}")]
+    /// No operation has this id.
+    #[error("there is no operation {0}")]
+    NoOperation(OperationId),
+    /// The requested API key is invalid.
+    #[error("cannot create the API key: {0}")]
     BadKey(&'static str),
-    /// There are as many API keys as there may be.
-    #[error("there are 1000 API keys already")]
+    /// The limit on the number of API keys is reached.
+    #[error("the limit of 1000 API keys is reached")]
     TooManyKeys,
-    /// The snapshot cannot be used now.
+    /// The snapshot is not usable in its present status.
     #[error("snapshot {snapshot} is {status}")]
     SnapshotNotReady {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
         /// Its status, with a reason if there is one.
         status: String,
     },
-    /// The snapshot is needed.
+    /// The snapshot cannot be deleted because something depends on it.
     #[error("snapshot {snapshot} is in use by {}", held_by.join(", "))]
     SnapshotInUse {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// By whom.
+        /// The records that depend on it.
         held_by: Vec<String>,
     },
-    /// A disk was asked for that is smaller than the one a snapshot was taken of.
-    #[error("the disk of snapshot {snapshot} has {least} bytes, and {asked} are fewer: a disk can only grow")]
+    /// The requested disk is smaller than the disk of the snapshot.
+    #[error("a disk of {asked} bytes is smaller than that of snapshot {snapshot}, {least} bytes: a disk can only grow")]
     DiskShrinks {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u64,
-        /// What it has.
+        /// The size of the snapshot's disk in bytes.
         least: u64,
     },
-    /// Files were to be compared that do not stand on one image.
-    #[error("they cannot be compared: one stands on image {first}, the other on image {second}")]
+    /// The two sets of files to compare belong to different images.
+    #[error("cannot compare: one is based on image {first}, the other on image {second}")]
     NotComparable {
-        /// One image.
+        /// The image of the first.
         first: Digest,
-        /// The other.
+        /// The image of the second.
         second: Digest,
     },
-    /// The file of a snapshot stands on an image that is not here.
+    /// A snapshot archive depends on an image that this host does not have.
     #[error(
-        "cannot import the snapshot: it stands on image {image}{}, which is not here",
-        if tags.is_empty() { String::new() } else { format!(" (there called {})", tags.join(", ")) }
+        "cannot import the snapshot: it is based on image {image}{}, which this host does not have",
+        if tags.is_empty() { String::new() } else { format!(" (tagged {} at its source)", tags.join(", ")) }
     )]
     ImageToImport {
         /// The image.
         image: Digest,
-        /// How it is called where the file comes from.
+        /// Its tags on the host that exported the archive.
         tags: Vec<String>,
     },
-    /// What would be exported may have secrets in it.
+    /// The snapshot to export may contain secrets.
     #[error(
-        "cannot export snapshot {snapshot}: it holds memory of sandbox {sandbox}, which has secrets ({})",
+        "cannot export snapshot {snapshot}: it contains memory of sandbox {sandbox}, which has secrets ({})",
         names.join(", ")
     )]
     HoldsSecrets {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// Whose secrets.
+        /// The sandbox that has the secrets.
         sandbox: SandboxId,
-        /// What they are called.
+        /// The names of the secrets.
         names: Vec<String>,
     },
-    /// The files of a snapshot were asked for that has nothing else.
-    #[error("snapshot {0} is of files alone: there is nothing to take out of it")]
+    /// The files of a snapshot were requested, but the snapshot has no memory image to extract them
+    /// from.
+    #[error("snapshot {0} is a filesystem snapshot: it has no memory image to extract files from")]
     NoMemory(SnapshotId),
-    /// Something was asked for that a snapshot fixes.
-    #[error("{what} comes with snapshot {snapshot} and cannot be changed")]
+    /// The request sets a property that the snapshot fixes.
+    #[error("cannot set {what}, which snapshot {snapshot} fixes")]
     FixedBySnapshot {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// What was asked for.
+        /// The property that the request sets.
         what: &'static str,
     },
-    /// The sandbox does not run.
+    /// The sandbox is not running.
     #[error("sandbox {sandbox} is {state}, not running")]
     NotRunning {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// What it is.
+        /// Its state.
         state: StateName,
     },
-    /// The sandbox runs, and its agent does not answer.
-    #[error("sandbox {sandbox} runs and has not answered for {} s: {reason}", silent.as_secs())]
+    /// The sandbox runs, but its agent does not answer.
+    #[error("sandbox {sandbox} is running but has not answered for {} s: {reason}", silent.as_secs())]
     Unreachable {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// Since when.
+        /// The time at which it was first found silent.
         since: Timestamp,
-        /// For how long.
+        /// How long it has been silent.
         silent: Duration,
-        /// What was tried and how it failed.
+        /// What was tried, and the error.
         reason: String,
     },
-    /// A fork was asked for that cannot be made.
+    /// The requested fork is invalid.
     #[error("cannot fork sandbox {sandbox}: {what}")]
     BadFork {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// What is wrong with it.
+        /// What is wrong with the request.
         what: String,
     },
-    /// A secret is to follow that the source does not have.
-    #[error("sandbox {sandbox} has no secret '{name}' that could follow")]
+    /// The request passes on a secret that the source does not have.
+    #[error("sandbox {sandbox} has no secret '{name}' to pass on")]
     NoSecret {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// The secret.
+        /// The name of the secret.
         name: String,
     },
-    /// A secret of a sandbox cannot be read.
+    /// A stored secret cannot be decrypted.
     #[error("cannot read secret '{name}' of sandbox {sandbox}")]
     SecretLost {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// The secret.
+        /// The name of the secret.
         name: String,
-        /// Why.
+        /// The cause.
         source: SealError,
     },
-    /// A fork of all or none was given up.
-    #[error(
-        "could not fork sandbox {sandbox}, and none of its children is left: {failed} of {count} could not be made"
-    )]
+    /// A fork with rollback on partial failure was rolled back.
+    #[error("could not fork sandbox {sandbox}: {failed} of {count} children could not be created, so none is kept")]
     ForkFailed {
-        /// Which.
+        /// The source.
         sandbox: SandboxId,
-        /// How many could not be made.
+        /// The number of children that could not be created.
         failed: usize,
-        /// How many there were to be.
+        /// The number of requested children.
         count: usize,
-        /// Why the first of them could not.
+        /// The error of the first of them.
         source: Box<ServiceError>,
     },
-    /// A sandbox cannot be taken back to this snapshot.
+    /// The sandbox cannot be rewound to this snapshot.
     #[error("cannot rewind sandbox {sandbox} to snapshot {snapshot}: {what}")]
     BadRewind {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// To which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// Why not.
+        /// The reason.
         what: &'static str,
     },
-    /// What is on the disk of a snapshot cannot be used; nothing was changed.
-    #[error("snapshot {snapshot} cannot be used, and nothing was changed")]
+    /// The saved state of a snapshot cannot be used; nothing was changed.
+    #[error("cannot use snapshot {snapshot}; nothing was changed")]
     SnapshotUnusable {
-        /// Which.
+        /// The snapshot.
         snapshot: SnapshotId,
-        /// What is wrong with it.
+        /// The cause.
         source: PoolError,
     },
-    /// A sandbox lives that would have to be over.
+    /// A restart was requested of a sandbox that is not terminated.
     #[error("cannot restart sandbox {sandbox}: it is {state}, not terminated")]
     NotTerminated {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// What it is.
+        /// Its state.
         state: StateName,
     },
-    /// There is nothing to make a terminated sandbox anew from.
-    #[error("cannot restart sandbox {0}: there is no completed snapshot of it")]
+    /// A terminated sandbox has no snapshot to restart from.
+    #[error("cannot restart sandbox {0}: it has no completed snapshot")]
     NothingToRestart(SandboxId),
-    /// A sandbox cannot take the place of another.
+    /// The sandbox cannot be promoted.
     #[error("cannot promote sandbox {child}: {what}")]
     BadPromotion {
-        /// Which.
+        /// The sandbox to promote.
         child: SandboxId,
-        /// Why not.
+        /// The reason.
         what: String,
     },
-    /// The daemon was stopped before the end of a fork of all or none could be recorded.
+    /// The daemon stopped before it could record the result of a fork with rollback on partial
+    /// failure.
     #[error(
-        "the fork of sandbox {sandbox} could not be recorded before the daemon stopped: the next start ends its children"
+        "the daemon stopped before it recorded the fork of sandbox {sandbox}: the next start terminates the children"
     )]
     ForkNotRecorded {
-        /// Which.
+        /// The source.
         sandbox: SandboxId,
     },
-    /// The lifecycle refuses.
+    /// The lifecycle refuses the command.
     #[error("cannot {operation} sandbox {sandbox}: {denied}")]
     Denied {
-        /// What was wanted.
+        /// The operation.
         operation: &'static str,
-        /// Of which sandbox.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// Why not.
+        /// The reason.
         denied: Denied,
     },
-    /// What was asked for cannot be.
-    #[error("no sandbox can be like this")]
+    /// The requested properties of a sandbox are invalid.
+    #[error("invalid sandbox specification")]
     Spec(#[from] SpecError),
-    /// An id, name or digest cannot be one.
+    /// An id, name or digest is malformed.
     #[error(transparent)]
     Id(#[from] IdError),
-    /// An operation was tried and did not work. What is left is said by the state.
+    /// An operation was started and failed. `state` is the resulting state.
     #[error("could not {operation} sandbox {sandbox}: {failure}")]
     OperationFailed {
-        /// What was tried.
+        /// The operation.
         operation: &'static str,
-        /// With which sandbox.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// Why it did not work.
+        /// The cause.
         failure: Failure,
-        /// Where that left the sandbox.
+        /// The state of the sandbox after the failure.
         state: StateName,
     },
-    /// The host has no room for more.
+    /// The host has too few resources for the request.
     #[error("cannot {what} now: {reason}")]
     NotAdmitted {
-        /// What was wanted.
+        /// The refused operation.
         what: &'static str,
-        /// What there is too little of, with figures.
+        /// The resource that is short, with figures.
         reason: String,
     },
-    /// The host's disk is nearly full, and a sandbox is paused until there is room.
+    /// The sandbox is paused because the host's disk is nearly full.
     #[error(
-        "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it goes on when \
+        "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it continues when \
          {goes_on_bytes} are"
     )]
     PausedForDisk {
-        /// Which.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// What was free at the last look.
+        /// The number of free bytes at the last check.
         free_bytes: u64,
-        /// With how many it goes on.
+        /// The number of free bytes at which it continues.
         goes_on_bytes: u64,
     },
-    /// It is being woken, which takes longer than traffic waits.
+    /// The sandbox is being resumed, and traffic does not wait any longer for it.
     #[error("sandbox {0} is still waking up")]
     StillWaking(SandboxId),
     /// The daemon is stopping.
     #[error("the daemon is stopping")]
     Stopping,
-    /// From inside the sandbox.
+    /// An error of the agent in the sandbox.
     #[error(transparent)]
     Agent(#[from] AgentError),
-    /// From the engine.
+    /// An error of the engine.
     #[error(transparent)]
     Engine(#[from] EngineError),
-    /// From the disk.
+    /// An error of the storage.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// An image that a record names is not there.
-    #[error("an image that this host needs is not there")]
+    /// An image that a record refers to is missing.
+    #[error("an image that this host needs is missing")]
     HostPart(#[source] PoolError),
-    /// A volume stands in the way.
+    /// An error of a volume.
     #[error(transparent)]
     Volume(Box<VolumeProblem>),
-    /// An image says something about how its programs are run that cannot be.
-    #[error("the image names the {what} '{value}', which cannot be here")]
+    /// A setting of an image that says how its programs are run cannot be used.
+    #[error("cannot use the image's {what} '{value}'")]
     ImageSetting {
         /// `user`, `directory`, `command`, `variable`, `ready command` or `architecture`.
         what: &'static str,
-        /// What it says.
+        /// The value of the setting.
         value: String,
     },
-    /// Files were asked for of a snapshot that has memory.
-    #[error("snapshot {0} is of memory: an image is made of files alone")]
+    /// A filesystem snapshot is required, and this is a memory snapshot.
+    #[error("snapshot {0} is a memory snapshot: an image can only be made from a filesystem snapshot")]
     MemorySnapshot(SnapshotId),
-    /// A sandbox of a new image could not sleep, or not wake.
-    #[error("image {image} is not kept: a sandbox of it could not be suspended and resumed")]
+    /// The trial sandbox of a new image could not be suspended and resumed.
+    #[error("image {image} was removed: a trial sandbox could not be suspended and resumed")]
     TrialFailed {
-        /// Which.
+        /// The image.
         image: Digest,
-        /// Why not.
+        /// The cause.
         source: Box<ServiceError>,
     },
-    /// After a sleep there are other processes than before.
-    #[error("sandbox {0} has other processes after a sleep than before")]
+    /// The processes of a sandbox differ before a suspend and after the resume.
+    #[error("the processes of sandbox {0} changed between suspend and resume")]
     NotTheSame(SandboxId),
-    /// What an image is started with cannot be used.
-    #[error("after {} s `{line}` still does not end with 0{}{said}", within.as_secs(), if said.is_empty() { "" } else { ": " })]
+    /// The program that an image starts did not become ready.
+    #[error("`{line}` did not exit with status 0 within {} s{}{said}", within.as_secs(), if said.is_empty() { "" } else { ": " })]
     NotReady {
-        /// What was asked.
+        /// The ready command.
         line: String,
-        /// For how long.
+        /// How long it was tried.
         within: Duration,
-        /// What it answered, the last time.
+        /// Its last output.
         said: String,
     },
-    /// An image has no command to start with.
-    #[error("the image of sandbox {0} says nothing about what to start")]
+    /// The image of a sandbox has no command to start.
+    #[error("the image of sandbox {0} has no command to start")]
     NothingToStart(SandboxId),
-    /// The same, before there is a sandbox.
-    #[error("image {0} says nothing about what to start")]
+    /// The same, before the sandbox exists.
+    #[error("image {0} has no command to start")]
     NoProgram(Digest),
-    /// From a registry of images.
+    /// An error of an image registry.
     #[error(transparent)]
     Registry(Box<RegistryError>),
-    /// From the store.
+    /// An error of the store.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -335,15 +341,15 @@ impl From<RegistryError> for ServiceError {
 }
 
 impl ServiceError {
-    /// Whether the engine says that there is nothing left of a run that could go on.
+    /// Returns whether the engine reports that nothing of the run is left that could continue.
     pub(crate) fn says_that_the_run_is_over(&self) -> bool {
         matches!(self, Self::Engine(error) if error.says_that_the_run_is_over())
     }
 
-    /// Its kind.
+    /// Returns the kind of the error.
     pub fn code(&self) -> Code {
         match self {
-            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) => Code::NotFound,
+            Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotUnusable { source, .. } => pool_code(source),
@@ -393,86 +399,88 @@ impl ServiceError {
         }
     }
 
-    /// What the caller can do next, in a sentence; empty where the message says it already.
+    /// Returns what the caller can do next, as a sentence; empty if the message already says it.
     pub fn next_step(&self) -> &'static str {
         match self {
-            Self::NoSandbox(_) => "list the sandboxes that are there",
-            Self::NoSnapshot(_) => "list the snapshots that are there",
-            Self::NoWebhook(_) => "list the webhooks that are there",
+            Self::NoSandbox(_) => "list the existing sandboxes",
+            Self::NoSnapshot(_) => "list the existing snapshots",
+            Self::NoWebhook(_) => "list the existing webhooks",
+            Self::NoOperation(_) => "list the operations; ended ones are removed after a time",
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
-            Self::SnapshotInUse { .. } => "end or remove those first, or have it removed when they are gone",
+            Self::SnapshotInUse { .. } => "remove those first, or have it deleted once nothing uses it",
             Self::FixedBySnapshot { .. } => {
-                "leave it out, or create from a filesystem snapshot or the image, which can have others"
+                "omit it, or create from a filesystem snapshot or from the image, where it can be set"
             }
-            Self::NotComparable { .. } => "compare snapshots and sandboxes that were made from one image",
-            Self::DiskShrinks { .. } => "ask for as many or more, or leave it out",
+            Self::NotComparable { .. } => "compare snapshots and sandboxes that are based on the same image",
+            Self::DiskShrinks { .. } => "ask for at least that size, or omit it",
             Self::SnapshotUnusable { source: PoolError::Incompatible { .. }, .. } => {
-                "its files can be used: make a snapshot of them with `dorm sbx checkpoint files`"
+                "its files are usable: make a filesystem snapshot of it with `dorm sbx checkpoint files`"
             }
             Self::SnapshotUnusable { .. } => "use another snapshot",
-            Self::ImageToImport { .. } => "import that image first, with `dorm image import`, then the snapshot again",
+            Self::ImageToImport { .. } => "import that image with `dorm image import`, then import the snapshot again",
             Self::HoldsSecrets { .. } => {
-                "make a snapshot of its files with `dorm sbx checkpoint files`, and export that"
+                "make a filesystem snapshot of it with `dorm sbx checkpoint files`, and export that"
             }
-            Self::NoMemory(_) => "use it as it is",
-            Self::MemorySnapshot(_) => "take its files first, with `dorm sbx checkpoint files`",
+            Self::NoMemory(_) => "use the snapshot itself",
+            Self::MemorySnapshot(_) => "make a filesystem snapshot of it first, with `dorm sbx checkpoint files`",
             Self::TrialFailed { source, .. } => source.next_step(),
-            Self::NotTheSame(_) => "look at what ends there while it sleeps",
-            Self::NotReady { .. } => "run that in a sandbox of the image, or say with another command when it is ready",
+            Self::NotTheSame(_) => "find out which of its processes ends across a suspend",
+            Self::NotReady { .. } => "run it in a sandbox of the image to see why, or set another ready command",
             Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
             Self::NotTerminated { state: StateName::Suspended, .. } => "resume it, or rewind it to a snapshot",
             Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
             Self::NothingToRestart(_) => "create a new sandbox from its image",
-            Self::BadPromotion { .. } => "it goes on as it is; rewind the other to a snapshot of it instead",
+            Self::BadPromotion { .. } => "it is unchanged; rewind the other sandbox to a snapshot of it instead",
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
             Self::BadFork { .. } => "",
-            Self::NoSecret { .. } => "give it a value, or describe the sandbox to see which secrets it has",
+            Self::NoSecret { .. } => "set a value for it, or describe the sandbox to list its secrets",
             Self::SecretLost { .. } => {
-                "start the daemon with the key it takes (--secrets-key), or with --without-lost-secrets to do without it"
+                "start the daemon with the key that encrypts it (--secrets-key), or with --without-lost-secrets to \
+                 continue without it"
             }
             Self::ForkFailed { source, .. } => source.next_step(),
             Self::OperationFailed { failure, state, .. } => after_failure(failure, *state),
             Self::HostPart(_) => "import or pull that image again",
-            Self::NotAdmitted { .. } => "suspend or terminate what is not needed, or raise the daemon's budgets",
+            Self::NotAdmitted { .. } => "suspend or terminate sandboxes, or raise the daemon's budgets",
             Self::PausedForDisk { .. } => {
                 "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
             }
             Self::StillWaking(_) => "try again in a moment",
             Self::Unreachable { .. } => {
-                "it is asked again until it answers, and nothing ends it for being silent; suspending it saves what it holds"
+                "the daemon retries until it answers; suspending the sandbox saves its memory and files"
             }
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
             Self::Volume(problem) => problem.next_step(),
-            Self::Store(StoreError::Unknown { .. }) => "look whether it was done when the daemon is back",
+            Self::Store(StoreError::Unknown { .. }) => "check whether it was done when the daemon is back",
             Self::Store(StoreError::Unreadable { .. }) => {
                 "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"
             }
             Self::Store(StoreError::Full { .. }) => {
                 "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
             }
-            Self::Store(_) => "look at the daemon's log",
+            Self::Store(_) => "check the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
-                "start a program that listens there, on all addresses or on loopback"
+                "start a program that listens on that port, on all addresses or on loopback"
             }
-            Self::Engine(_) => "look at `dorm doctor` and the daemon's log",
+            Self::Engine(_) => "check `dorm doctor` and the daemon's log",
             Self::ImageSetting { what: "architecture", .. } => "pull or import it for this host's architecture",
-            Self::ImageSetting { what: "ready command", .. } => "say what the image is started with, too",
+            Self::ImageSetting { what: "ready command", .. } => "also set the command that the image starts",
             Self::ImageSetting { what: "variable", .. } => "write it as NAME=VALUE",
-            Self::ImageSetting { .. } => "say which user and directory it is to have",
-            Self::NoProgram(_) => "create without start, and run a command in the sandbox",
-            Self::NothingToStart(_) => "say which command to run in it",
+            Self::ImageSetting { .. } => "set another value for it",
+            Self::NoProgram(_) => "create the sandbox without `start`, and run a command in it",
+            Self::NothingToStart(_) => "give the command to run",
             Self::Registry(error) => error.next_step(),
-            Self::TooManyKeys => "revoke keys that nobody uses",
+            Self::TooManyKeys => "revoke unused keys",
             Self::BadKey(_) => "choose another name or lifetime",
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Pool(_) => "",
         }
     }
 
-    /// How long a caller may wait before the same request can work without anybody doing anything; none where waiting
-    /// alone does not help.
+    /// Returns how long a caller should wait before the same request can succeed without any other
+    /// action; `None` if waiting alone does not help.
     pub fn retry_after(&self) -> Option<Duration> {
         let passes = match self {
             Self::StillWaking(_) | Self::Stopping | Self::ForkNotRecorded { .. } | Self::Unreachable { .. } => true,
@@ -486,36 +494,37 @@ impl ServiceError {
         passes.then_some(Duration::from_secs(1))
     }
 
-    /// What is recorded of an operation that it ended.
+    /// Returns the record of an operation that ended with this error.
     pub(crate) fn record(&self) -> FailureRecord {
         FailureRecord::new(self.code(), self.message())
     }
 
-    /// The message with its causes.
+    /// Returns the message with its causes.
     pub fn message(&self) -> String {
         crate::shared::chain(self)
     }
 }
 
-/// What a caller can do after an operation has failed, by why it has and where that left the sandbox.
+/// Returns what a caller can do after an operation has failed, from the cause and the resulting
+/// state.
 fn after_failure(failure: &Failure, state: StateName) -> &'static str {
     if let Some(lost @ ServiceError::SecretLost { .. }) = failure.cause() {
         return lost.next_step();
     }
     match (failure.code(), state) {
-        (Code::NoRoom, StateName::Running) => "it goes on running; make room on this host, then try again",
-        (Code::NoRoom, StateName::Suspended) => "its image is untouched; make room on this host, then try again",
+        (Code::NoRoom, StateName::Running) => "it keeps running; make room on this host, then try again",
+        (Code::NoRoom, StateName::Suspended) => "its sleep image is intact; make room on this host, then try again",
         (Code::NoRoom, _) => "make room on this host, then try again",
         (Code::Damaged, StateName::Suspended) => {
-            "rewind it to a snapshot, or allow it to start afresh (`dorm sbx keep --on-unrestorable fresh`)"
+            "rewind it to a snapshot, or allow it to boot afresh (`dorm sbx keep --on-unrestorable fresh`)"
         }
-        (Code::Damaged, _) => "look at `dorm doctor` and the daemon's log",
+        (Code::Damaged, _) => "check `dorm doctor` and the daemon's log",
         (Code::Conflict | Code::InvalidArgument | Code::NotFound, _) => {
             failure.cause().map_or("", ServiceError::next_step)
         }
-        (_, StateName::Running) => "it goes on running; try again",
-        (_, StateName::Suspended) => "its image is untouched; try again",
-        (_, _) => "look at its events, and at `dorm doctor`",
+        (_, StateName::Running) => "it keeps running; try again",
+        (_, StateName::Suspended) => "its sleep image is intact; try again",
+        (_, _) => "check its events and `dorm doctor`",
     }
 }
 
@@ -542,7 +551,7 @@ fn agent_code(error: &AgentError) -> Code {
     }
 }
 
-/// For `map_err`: a record names the image, so that one that is not there is no mistake of the caller.
+/// For `map_err`, where a record names the image: a missing image is then not the caller's mistake.
 pub(crate) fn host_part(error: PoolError) -> ServiceError {
     match error {
         missing @ PoolError::NoImage { .. } => ServiceError::HostPart(missing),
@@ -564,7 +573,8 @@ pub(crate) fn pool_code(error: &PoolError) -> Code {
         | PoolError::Exists(_)
         | PoolError::Incompatible { .. }
         | PoolError::MissingImage { .. } => Code::Conflict,
-        // Callers name snapshots and sandboxes: saved states are the host's.
+        // Callers name snapshots and sandboxes; a saved state that is missing is damage on the
+        // host.
         PoolError::Missing(_) | PoolError::Damaged { .. } | PoolError::DamagedImage { .. } => Code::Damaged,
         PoolError::BadFile { .. }
         | PoolError::Short { .. }

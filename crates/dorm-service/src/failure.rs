@@ -1,5 +1,5 @@
-//! Why an operation failed: every caller that waits for it is told the kind and the error behind it, and both the kind
-//! and the sentence go on record.
+//! Why an operation failed: every waiting caller gets the kind and the underlying error, and the
+//! kind and the sentence are recorded.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use dorm_store::{Code, FailureRecord};
 use crate::error::ServiceError;
 use crate::shared::chain;
 
-/// What is said of an operation that did not come to its end.
-pub(crate) const STOPPED: &str = "the daemon was stopped in the middle of it";
+/// The reason of an operation that was interrupted.
+pub(crate) const STOPPED: &str = "the daemon stopped during the operation";
 
 /// Why an operation failed.
 #[derive(Clone, Debug)]
@@ -25,23 +25,23 @@ pub struct Failure {
 }
 
 impl Failure {
-    /// One without an error behind it.
+    /// Returns a failure without an underlying error.
     pub(crate) fn new(code: Code, reason: impl Into<String>) -> Self {
         Self { code, reason: reason.into(), cause: None }
     }
 
-    /// It took longer than it may.
+    /// Returns the failure of an operation that exceeded its limit.
     pub(crate) fn late(what: &str, limit: Duration) -> Self {
         Self::new(Code::TimedOut, format!("{what} took longer than its limit of {} s", limit.as_secs()))
     }
 
-    /// The same failure, told in other words.
+    /// Returns the same failure with the reason rewritten by `tell`.
     pub(crate) fn told_as(self, tell: impl FnOnce(&str) -> String) -> Self {
         Self { reason: tell(&self.reason), ..self }
     }
 
-    /// The failure of an operation that was given a path inside the sandbox: what the agent says of it is an answer to
-    /// the caller.
+    /// Returns the failure of an operation that was given a path inside the sandbox: the agent's
+    /// error is then an answer to the caller.
     pub(crate) fn of_path(error: ServiceError) -> Self {
         let code = match &error {
             ServiceError::Agent(AgentError::Closed { .. }) => code_in_operation(&error),
@@ -51,28 +51,29 @@ impl Failure {
         Self { code, ..Self::from(error) }
     }
 
-    /// Its kind.
+    /// Returns the kind of the failure.
     pub fn code(&self) -> Code {
         self.code
     }
 
-    /// Why, in one line.
+    /// Returns the reason, in one line.
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// The error behind it, where there is one.
+    /// Returns the underlying error, if there is one.
     pub fn cause(&self) -> Option<&ServiceError> {
         self.cause.as_deref()
     }
 
-    /// What is recorded of it.
+    /// Returns what is recorded of the failure.
     pub(crate) fn record(&self) -> FailureRecord {
         FailureRecord::new(self.code, &self.reason)
     }
 }
 
-/// The failure of an operation that an earlier daemon left unfinished and that this one does not continue.
+/// Returns the failure of an operation that an earlier daemon left unfinished and this one does not
+/// continue.
 pub(crate) fn stopped() -> FailureRecord {
     FailureRecord::new(Code::Unavailable, STOPPED)
 }
@@ -90,8 +91,9 @@ impl<E: Into<ServiceError>> From<E> for Failure {
     }
 }
 
-/// The kind of an error that an operation met. The caller has named a sandbox or a snapshot, and everything else that the
-/// operation needs is the host's: what is missing there is damage, and what is refused there has failed.
+/// Returns the kind of an error that occurred in an operation. The caller named a sandbox or a
+/// snapshot; everything else that the operation needs belongs to the host: what is missing there is
+/// damage, and what is refused there is a failure.
 fn code_in_operation(error: &ServiceError) -> Code {
     match error {
         ServiceError::NoSnapshot(_) => Code::NotFound,

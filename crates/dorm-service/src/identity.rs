@@ -1,10 +1,10 @@
-//! Identifiers and randomness, and where they come from.
+//! Identifiers and randomness.
 
 use std::fmt::Debug;
 
 use dorm_lifecycle::{CaptureId, HoldId, OperationId, SandboxId, SnapshotId, VolumeId, WebhookId};
 
-/// Where random bytes come from. No two fillings may ever be the same.
+/// A source of random bytes. No two results may ever be equal.
 pub trait Randomness: Send + Sync + Debug + 'static {
     /// Fills `bytes`.
     fn fill(&self, bytes: &mut [u8]);
@@ -16,7 +16,8 @@ pub struct SystemRandomness;
 
 impl Randomness for SystemRandomness {
     fn fill(&self, bytes: &mut [u8]) {
-        // The kernel's generator does not fail once the system is up; if it did, no id could be trusted.
+        // The kernel's generator does not fail once the system is up; if it did, no id could be
+        // trusted.
         if getrandom::fill(bytes).is_err() {
             std::process::abort();
         }

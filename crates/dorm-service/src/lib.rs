@@ -1,15 +1,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
-//! Where the rules meet the world, once.
+//! The service: it applies the lifecycle's rules to the store, the engine and the agent.
 //!
-//! One task drives one sandbox ([`actor`]): it asks `dorm-lifecycle` what an input leads to, records that, then
-//! carries out the one effect and reports what it saw. Whoever calls gets an answer that says what holds. The service
-//! knows stores, engines and the agent only by their ports, and it knows no HTTP.
+//! One task drives one sandbox ([`actor`]): it asks `dorm-lifecycle` what an input leads to,
+//! records that, carries out the one effect and reports the result as an observation. Callers get
+//! an answer that says what holds. The service knows stores, engines and the agent only by their
+//! ports, and it knows no HTTP.
 //!
 //! ```text
-//! caller ─► Service::suspend ─► actor ─► step() ─► store.commit ─► effect (engine, pool, agent) ─► observation ─┐
-//!                                 ▲                                                                            │
-//!                                 └────────────────────────────────────────────────────────────────────────────┘
+//! caller ─► Service::suspend ─► actor ─► step() ─► store.commit ─► effect (engine, storage, agent) ─► observation ─┐
+//!                                 ▲                                                                                │
+//!                                 └────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 
 mod activity;
@@ -67,6 +68,7 @@ pub use ops::exec::Execution;
 pub use ops::figures::Figures;
 pub use ops::fork::{FORK_MAX, ForkAsked, ForkChild};
 pub use ops::keys::{API_KEYS_MAX, ApiKeySpec, KEY_NAME_MAX};
+pub use ops::operations::OperationPage;
 pub use ops::ports::{COOKIE_LIFETIME, LINK_LIFETIME, PortSecret};
 pub use ops::promote::Promoted;
 pub use ops::pull::PullPolicy;

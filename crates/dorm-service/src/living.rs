@@ -1,7 +1,9 @@
-//! The living records in memory, so that nothing reads them from the store with each question.
+//! The records of sandboxes that are not terminated, in memory, so that they are not read from the
+//! store for every request.
 //!
-//! Every commit goes through here. One that was refused for a name has changed nothing; of one that was made from an older record,
-//! failed otherwise, or that nobody waited for, the store is asked again with the next question.
+//! Every commit goes through here. A commit that was refused because of a name has changed nothing;
+//! after one that was based on an older record, failed otherwise, or was dropped before it ended,
+//! the records are read from the store again at the next request.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -9,7 +11,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use dorm_lifecycle::{SandboxId, StateName};
 use dorm_store::{Change, EventRecord, SandboxFilter, SandboxRecord, Store, StoreError, UnreadableRow};
 
-/// How often the store is read again when a commit falls in between, before the answer is simply not kept.
+/// How many times the records are read again if a commit falls in between; after that, the result
+/// is returned without being kept.
 const ATTEMPTS: usize = 4;
 
 #[derive(Default)]
@@ -17,14 +20,14 @@ pub(crate) struct Living {
     records: Mutex<Records>,
 }
 
-/// What is told of all of them together.
+/// Totals over all of these sandboxes.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Totals {
-    /// How many are in each state.
+    /// The number of sandboxes in each state.
     pub(crate) states: BTreeMap<StateName, usize>,
-    /// What their sleep images occupy by their records.
+    /// The recorded size of their sleep images, in bytes.
     pub(crate) image_bytes: u64,
-    /// How many have a run that does not answer.
+    /// The number of sandboxes with a run that does not answer.
     pub(crate) unreachable: usize,
 }
 
@@ -65,7 +68,7 @@ struct Records {
     version: u64,
 }
 
-/// A commit in progress. Unless it is said how it ended, that is not known.
+/// A commit in progress. Its result is unknown unless it is set.
 struct Committing<'a> {
     living: &'a Living,
     is_ended: bool,
@@ -101,13 +104,14 @@ impl Living {
                 committing.is_ended = true;
             }
             Err(StoreError::NameTaken { .. }) => committing.is_ended = true,
-            // After a stale revision, too: records here are not those of the store.
+            // Also after a stale revision: the records here are then not those of the store.
             Err(_) => {}
         }
         committed
     }
 
-    /// The operations at work, a line for each, as far as they are known without asking the store.
+    /// Returns the operations in progress, one line each, as far as they are known without reading
+    /// the store.
     pub(crate) fn under_way(&self) -> Vec<String> {
         let state = self.lock();
         let at_work = state.all.values().filter_map(|record| {
@@ -117,7 +121,7 @@ impl Living {
         at_work.collect()
     }
 
-    /// The store is asked again with the next question.
+    /// Makes the next request read the store.
     pub(crate) fn forget(&self) {
         let mut state = self.lock();
         state.version += 1;
@@ -147,7 +151,7 @@ impl Living {
         }
     }
 
-    /// What `look` finds in the living records, in the order of their ids.
+    /// Returns what `look` finds in the records, which are in the order of their ids.
     pub(crate) async fn look<T>(
         &self,
         store: &dyn Store,
@@ -156,12 +160,13 @@ impl Living {
         self.look_at(store, |records, _| look(records)).await
     }
 
-    /// What is told of all of them together.
+    /// Returns the totals.
     pub(crate) async fn totals(&self, store: &dyn Store) -> Result<Totals, StoreError> {
         self.look_at(store, |_, totals| totals.clone()).await
     }
 
-    /// Reads all, and which records cannot be read. What is committed meanwhile is read with the next question.
+    /// Reads all records, and returns those that cannot be read. Changes committed meanwhile are
+    /// read at the next request.
     pub(crate) async fn read(&self, store: &dyn Store) -> Result<Vec<UnreadableRow>, StoreError> {
         let version = self.lock().version;
         let (read, unreadable) = store.living_and_unreadable().await?;

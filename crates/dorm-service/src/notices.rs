@@ -1,4 +1,4 @@
-//! Passes what the engine notices on to whom it concerns.
+//! Passes notices of the engine on to the actors concerned.
 
 use std::sync::Arc;
 

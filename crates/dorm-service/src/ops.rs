@@ -1,4 +1,4 @@
-//! What callers can do, one verb a file.
+//! The operations for callers, one verb per file.
 
 mod archives;
 pub(crate) mod attach;
@@ -17,6 +17,7 @@ pub(crate) mod fork;
 mod images;
 pub(crate) mod keys;
 mod layers;
+pub(crate) mod operations;
 pub(crate) mod ports;
 pub(crate) mod promote;
 pub(crate) mod pull;
@@ -47,7 +48,7 @@ impl Service {
     async fn command(&self, id: &SandboxId, command: Command, by: Actor) -> Result<SandboxView, ServiceError> {
         let asked = self.ask(id, |reply| Message::Command { command: command.clone(), by, reply }).await;
         match asked {
-            // It is over, or never was: its record says which.
+            // The sandbox is terminated or never existed: its record tells which.
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &command).await,
             other => other,
         }

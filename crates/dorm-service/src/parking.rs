@@ -1,16 +1,17 @@
-//! Which suspended sandboxes are still held in memory, and which of them go first when that becomes too much.
+//! Parked sandboxes, which are suspended and still held in memory, and the order in which they are
+//! evicted.
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{SandboxId, Timestamp};
 
-/// How much may be parked.
+/// Limits on parked sandboxes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParkLimits {
-    /// Host memory that parked sandboxes may hold together, in bytes.
+    /// The largest total of host memory that parked sandboxes may hold, in bytes.
     pub memory_bytes: u64,
-    /// How many may be parked.
+    /// The largest number of parked sandboxes.
     pub count: usize,
 }
 
@@ -34,8 +35,8 @@ impl Parking {
         self.parked.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes that `sandbox` is parked. Answers those that have to be evicted for it, the longest parked first;
-    /// it may be among them.
+    /// Records that `sandbox` is parked. Returns the sandboxes that have to be evicted for it, the
+    /// longest parked first; it may be among them.
     pub(crate) fn enter(&self, sandbox: &SandboxId, since: Timestamp, memory_bytes: u64) -> Vec<SandboxId> {
         let mut parked = self.lock();
         parked.insert(sandbox.clone(), Parked { since, memory_bytes });
@@ -55,18 +56,18 @@ impl Parking {
         leave
     }
 
-    /// Notes that `sandbox` is no longer parked. Answers whether it was.
+    /// Records that `sandbox` is no longer parked. Returns whether it was.
     pub(crate) fn leave(&self, sandbox: &SandboxId) -> bool {
         self.lock().remove(sandbox).is_some()
     }
 
-    /// The one that has been parked for the longest time.
+    /// Returns the sandbox that has been parked for the longest time.
     pub(crate) fn oldest(&self) -> Option<SandboxId> {
         let parked = self.lock();
         parked.iter().min_by_key(|(id, held)| (held.since, *id)).map(|(id, _)| id.clone())
     }
 
-    /// How many are parked, and the host memory they hold in bytes.
+    /// Returns how many sandboxes are parked, and the host memory they hold, in bytes.
     pub(crate) fn held(&self) -> (usize, u64) {
         let parked = self.lock();
         (parked.len(), parked.values().map(|held| held.memory_bytes).sum())

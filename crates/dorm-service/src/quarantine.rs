@@ -1,8 +1,8 @@
 //! Records that cannot be read: they are left as they are, and so is everything that they may need.
 //!
-//! The store leaves such rows out of its lists, so a decision made from a list alone would take what they need for
-//! unused. Every decision to end, unmount or delete something therefore asks here after it has read its lists. Rows are
-//! repaired by `dorm repair`, while no daemon runs.
+//! The store omits such rows from its lists, so a decision based on a list alone would take what
+//! they need for unused. Every decision to end, unmount or delete something therefore checks here
+//! after it has read its lists. Rows are repaired by `dorm repair`, while no daemon runs.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,15 +16,15 @@ use tokio::time::Instant;
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared};
 
-/// For how long a look is good.
+/// How long the result of a check is used.
 const LOOK: Duration = Duration::from_secs(60);
 
-/// The records that could not be read at the last look, and when that was.
+/// The unreadable records at the last check, and the time of that check.
 #[derive(Debug, Default)]
 pub(crate) struct Quarantined(Mutex<(Option<Instant>, Unreadable)>);
 
 impl Quarantined {
-    /// How many there were of each kind.
+    /// Returns how many there were of each kind.
     pub(crate) fn counts(&self) -> BTreeMap<RowKind, usize> {
         let mut counts: BTreeMap<RowKind, usize> = BTreeMap::new();
         for row in self.last().rows() {
@@ -33,7 +33,8 @@ impl Quarantined {
         counts
     }
 
-    /// For what a record says is to be deleted, which is too frequent for a look each time.
+    /// Returns the last result, for deletions that a record requires, which are too frequent for a
+    /// check each time.
     pub(crate) fn last(&self) -> Unreadable {
         self.looked().1
     }
@@ -43,7 +44,7 @@ impl Quarantined {
     }
 }
 
-/// The records that could not be read at one look.
+/// The unreadable records of one check.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Unreadable(Arc<Vec<UnreadableRow>>);
 
@@ -56,28 +57,29 @@ impl Unreadable {
         self.0.iter().filter(|row| row.kind.may_hold_captures())
     }
 
-    /// Whether a saved state may be needed although no readable record needs it.
+    /// Returns whether a saved state may be needed although no readable record needs it.
     pub(crate) fn may_hold_captures(&self) -> bool {
         self.holding().next().is_some()
     }
 
-    /// The records of sandboxes among them.
+    /// Returns whether sandboxes are among them.
     pub(crate) fn has_sandboxes(&self) -> bool {
         self.0.iter().any(|row| row.kind == RowKind::Sandbox)
     }
 
-    /// Whether a run may be that of a sandbox whose record cannot be read.
+    /// Returns whether a run may belong to a sandbox whose record cannot be read.
     pub(crate) fn may_need_run(&self, run: &RunId) -> bool {
         self.0.iter().any(|row| row.may_be_sandbox(&run.sandbox))
     }
 
-    /// Those that may need a saved state, for people.
+    /// Returns the records that may need a saved state, as text for people.
     pub(crate) fn holders(&self) -> Vec<String> {
         self.holding().map(title).collect()
     }
 
-    /// Those that may need a snapshot, for people. Nothing stands on the files of a memory snapshot, so it is needed only
-    /// where it is mentioned, or where what a record names is deleted as soon as no record names it.
+    /// Returns the records that may need a snapshot, as text for people. No layer is based on the
+    /// files of a memory snapshot, so it is needed only if it is mentioned, or if a recorded
+    /// removal deletes it as soon as no record names it.
     pub(crate) fn holders_of(&self, snapshot: &SnapshotRecord) -> Vec<String> {
         let may_be_stood_on = snapshot.kind == SnapshotKind::Filesystem || snapshot.removal == Removal::WhenFree;
         let needs = |row: &&UnreadableRow| {
@@ -86,12 +88,12 @@ impl Unreadable {
         self.holding().filter(needs).map(title).collect()
     }
 
-    /// Every sandbox among them, for people.
+    /// Returns every sandbox among them, as text for people.
     pub(crate) fn sandboxes(&self) -> Vec<String> {
         self.0.iter().filter(|row| row.kind == RowKind::Sandbox).map(title).collect()
     }
 
-    /// Whether the text of one of them names the capture.
+    /// Returns whether the text of one of them mentions the saved state.
     pub(crate) fn mention(&self, capture: &CaptureId) -> bool {
         self.0.iter().any(|row| row.kind != RowKind::Discard && row.mentions(capture.as_str()))
     }
@@ -102,8 +104,9 @@ fn title(row: &UnreadableRow) -> String {
 }
 
 impl Shared {
-    /// The records that cannot be read, by a look that is a minute old at most: a row is damaged between two starts, hardly
-    /// ever between two looks. To be called after the lists that a decision is made from.
+    /// Returns the unreadable records, as of a check that is at most a minute old: rows are damaged
+    /// between two starts, hardly ever between two checks. Call this after reading the lists that a
+    /// decision is based on.
     pub(crate) async fn unreadable(&self) -> Result<Unreadable, StoreError> {
         let (at, last) = self.quarantined.looked();
         match at.is_some_and(|at| at.elapsed() < LOOK) {
@@ -112,12 +115,13 @@ impl Shared {
         }
     }
 
-    /// Looks which records cannot be read. It reads every record but history.
+    /// Checks which records cannot be read. This reads every record except history.
     pub(crate) async fn look_for_unreadable(&self) -> Result<Unreadable, StoreError> {
         Ok(self.quarantine(self.store.unreadable().await?))
     }
 
-    /// Reads the living records and those that cannot be read, before anything is served.
+    /// Reads the records of sandboxes that are not terminated, and the unreadable ones, before
+    /// anything is served.
     pub(crate) async fn read_all(&self) -> Result<(Vec<SandboxRecord>, Unreadable), StoreError> {
         let unreadable = self.quarantine(self.living.read(&*self.store).await?);
         Ok((self.living().await?, unreadable))
@@ -131,10 +135,12 @@ impl Shared {
 }
 
 impl Service {
-    /// The records that cannot be read. They are left as they are, with everything that they may need.
+    /// Returns the records that cannot be read. They are left as they are, with everything that
+    /// they may need.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn unreadable(&self) -> Result<Vec<UnreadableRow>, ServiceError> {
         Ok(self.shared.look_for_unreadable().await?.rows().to_vec())
     }

@@ -1,5 +1,5 @@
-//! The start of the service: what the records say and what the host runs are brought together, by the lifecycle's
-//! plan, before anybody is answered.
+//! Startup of the service: the records and the runs on the host are reconciled, according to the
+//! lifecycle's plan, before any caller is answered.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -32,35 +32,37 @@ use crate::timekeeping;
 
 mod living;
 
-/// How long an engine may take to say what runs on the host, or to clear away what nobody knows.
+/// How long an engine may take to list the runs on the host, or to remove unknown remains.
 const LOOK: Duration = Duration::from_secs(300);
 
 /// What a start found and did, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryReport {
-    /// Living sandboxes on record.
+    /// The number of sandboxes on record that are not terminated.
     pub sandboxes: usize,
-    /// Runs that went on without the daemon.
+    /// The number of runs that continued without the daemon.
     pub runs: usize,
-    /// A line for each thing that was cleared away, undone or begun again.
+    /// One line for everything that was removed, rolled back or started over.
     pub lines: Vec<String>,
 }
 
 impl RecoveryReport {
-    /// Notes what could not be done and is no reason not to start.
+    /// Reports work that failed and does not prevent the start.
     fn postponed(&mut self, what: &str, error: &(dyn std::error::Error + 'static)) {
         let reason = chain(error);
-        tracing::warn!(reason, "{what} did not work; it is tried again at the next start");
-        self.lines.push(format!("{what} did not work and is tried again at the next start: {reason}"));
+        tracing::warn!(reason, "{what} failed; retrying at the next start");
+        self.lines.push(format!("{what} failed and is retried at the next start: {reason}"));
     }
 }
 
 impl Service {
-    /// Opens the service: recovers what an earlier daemon left and begins to drive every living sandbox.
+    /// Opens the service: recovers what an earlier daemon left, and starts to drive every sandbox
+    /// that is not terminated.
     ///
     /// # Errors
-    /// When the records cannot be read or the host cannot be looked at. Nothing has been changed by then that a second
-    /// attempt does not find again.
+    ///
+    /// Fails if the records cannot be read or the host cannot be examined. A second attempt then
+    /// finds everything again.
     pub async fn open(parts: Parts) -> Result<(Self, RecoveryReport), ServiceError> {
         let mut report = RecoveryReport::default();
         let clock = timekeeping::begin(&parts, &mut report).await?;
@@ -69,7 +71,7 @@ impl Service {
         shared.api_keys.load(&*shared.store).await?;
         for row in unreadable.rows() {
             let title = row.title();
-            tracing::warn!(record = %title, reason = %row.what, "a record cannot be read and is left as it is; see `dorm repair`");
+            tracing::warn!(record = %title, reason = %row.what, "a record cannot be read; it is left as it is: see `dorm repair`");
             report.lines.push(format!("{title}: its record cannot be read ({}) and is left as it is", row.what));
         }
         shared.refer_to_all().await?;
@@ -106,16 +108,16 @@ impl Service {
         }
         match answered(&shared, shared.engine.sweep(&known)).await {
             Ok(lines) => report.lines.extend(lines),
-            Err(error) => report.postponed("clearing away what an earlier daemon left", &error),
+            Err(error) => report.postponed("removing what an earlier daemon left", &error),
         }
         close_operations(&shared, &living, &unreadable, &mut report).await?;
-        // Which of them a record needs that cannot be read is not known for certain.
+        // Which of them an unreadable record needs is not known for certain.
         let doomed = match unreadable.may_hold_captures() {
             true => Vec::new(),
             false => shared.store.to_discard().await?,
         };
         for capture in doomed {
-            report.lines.push(format!("capture {capture} was discarded"));
+            report.lines.push(format!("saved state {capture} was discarded"));
             shared.discard(vec![capture]).await;
         }
         shared.spawn(notices::listen(shared.clone()));
@@ -145,7 +147,7 @@ impl Service {
         let service = Self { shared };
         match service.finish_volumes().await {
             Ok(lines) => report.lines.extend(lines),
-            Err(error) => report.postponed("finishing what was begun with volumes", &error),
+            Err(error) => report.postponed("finishing operations on volumes", &error),
         }
         let leaving = SnapshotFilter { leaving: true, ..SnapshotFilter::default() };
         for snapshot in service.shared.store.find_snapshots(&leaving).await? {
@@ -164,7 +166,7 @@ impl Service {
     }
 }
 
-/// Operations over several sandboxes, which are finished or given up as their plans say.
+/// Finishes or abandons operations on several sandboxes, according to their plans.
 async fn end_plans(service: &Service, report: &mut RecoveryReport) -> Result<(), ServiceError> {
     for operation in service.shared.store.open_operations().await? {
         let (kind, id) = (operation.kind.as_str(), operation.id.clone());
@@ -180,12 +182,12 @@ async fn end_plans(service: &Service, report: &mut RecoveryReport) -> Result<(),
             }
             (None, None) => continue,
         }
-        report.lines.push(format!("{kind} {id}: the daemon was stopped in the middle of it"));
+        report.lines.push(format!("{kind} {id}: the daemon stopped during the operation"));
     }
     Ok(())
 }
 
-/// Operations of which nothing goes on: what they wrote is cleared away, then they are closed.
+/// Closes operations that do not continue: what they wrote is removed first.
 async fn close_operations(
     shared: &std::sync::Arc<Shared>,
     living: &[SandboxRecord],
@@ -193,7 +195,7 @@ async fn close_operations(
     report: &mut RecoveryReport,
 ) -> Result<(), ServiceError> {
     for operation in shared.store.open_operations().await? {
-        let title = format!("{} {}", operation.kind.as_str(), operation.id);
+        let title = format!("closing {} {}", operation.kind.as_str(), operation.id);
         let closed = match operation.kind {
             OperationKind::DeleteSnapshot => finish_deletion(shared, operation, unreadable, report).await,
             OperationKind::Suspend
@@ -201,20 +203,21 @@ async fn close_operations(
             | OperationKind::Rewind
             | OperationKind::MergeLayers
             | OperationKind::Import => give_up_capture(shared, operation, living, unreadable, report).await,
-            // These belong to a state, and whoever drives the sandbox ends them.
+            // These belong to a state, and the actor of the sandbox ends them.
             OperationKind::Create
             | OperationKind::Resume
             | OperationKind::Terminate
             | OperationKind::Attach
             | OperationKind::Detach => Ok(()),
-            // The sandboxes they are about are revived first.
+            // The sandboxes that they concern are revived first.
             OperationKind::Fork | OperationKind::Promote => Ok(()),
         };
         match closed {
             Ok(()) => {}
-            // Without its end on record whoever drives the sandbox would end it, and nothing would come back to its files.
+            // If its end is not recorded, the actor of the sandbox would end it, and its files
+            // would never be removed.
             Err(error @ ServiceError::Store(_)) => return Err(error),
-            // It stays open, and the next start comes back to it.
+            // It stays open, and the next start retries.
             Err(error) => report.postponed(&title, &error),
         }
     }
@@ -232,7 +235,7 @@ async fn give_up_capture(
         operation.sandbox.as_ref().is_some_and(|id| unreadable.rows().iter().any(|row| row.may_be_sandbox(id)));
     if of_unreadable {
         report.lines.push(format!(
-            "{} {}: it is left as it is, since the record of its sandbox cannot be read",
+            "{} {}: it is left as it is, because the record of its sandbox cannot be read",
             operation.kind.as_str(),
             operation.id
         ));
@@ -241,7 +244,7 @@ async fn give_up_capture(
     let is_at_work = living.iter().any(|record| record.sandbox.state.operation() == Some(&operation.id));
     let capture = match operation.capture.clone() {
         Some(capture) => capture,
-        // Whoever drives the sandbox ends it.
+        // The actor of the sandbox ends it.
         None if is_at_work => return Ok(()),
         None => return close_as_stopped(shared, operation, Change::default()).await,
     };
@@ -251,17 +254,15 @@ async fn give_up_capture(
     }
     let title = format!("{} {}", operation.kind.as_str(), operation.id);
     let mut change = Change::default();
-    // What cannot be cleared away now is on record until it is.
+    // Files that cannot be removed now stay on record until they are.
     if unreadable.may_hold_captures() {
-        report
-            .lines
-            .push(format!("{title}: what it had written stays as long as there are records that cannot be read"));
+        report.lines.push(format!("{title}: its files are kept as long as there are records that cannot be read"));
         change.discard.push(capture.clone());
     } else if let Err(error) = shared.pool.remove(&capture).await {
-        report.postponed(&format!("{title}: clearing away what it had written"), &error);
+        report.postponed(&format!("{title}: removing its files"), &error);
         change.discard.push(capture.clone());
     } else {
-        report.lines.push(format!("{title}: what it had written was cleared away"));
+        report.lines.push(format!("{title}: its files were removed"));
     }
     let written = SnapshotFilter { capture: Some(capture.clone()), ..SnapshotFilter::default() };
     for mut snapshot in shared.store.find_snapshots(&written).await? {
@@ -280,7 +281,8 @@ async fn close_as_stopped(
 ) -> Result<(), ServiceError> {
     operation.ended = Some((shared.now(), OperationResult::Failed(stopped())));
     change.operations.push(operation);
-    // Not by `Shared::commit`: what is to be discarded is deleted with all the rest, or not yet.
+    // Not with `Shared::commit`, which would discard files: they are discarded later with all
+    // others, or kept for now.
     shared.store.commit(change).await?;
     Ok(())
 }
@@ -304,8 +306,9 @@ async fn finish_deletion(
     crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
 }
 
-/// What is still open of the operation that the sandbox is in, which whoever drives it ends: its record names what the
-/// operation had written, and the snapshot it was making has failed with it.
+/// Returns what is still open of the operation that the sandbox is in, which its actor ends: its
+/// record names the files that the operation wrote, and the snapshot in progress has failed with
+/// it.
 async fn left_open(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Result<Open, ServiceError> {
     let Some(id) = record.sandbox.state.operation() else { return Ok(Open::default()) };
     let operation = shared.store.open_operations().await?.into_iter().find(|open| open.id == *id);
@@ -333,15 +336,15 @@ async fn revive(
         Recovery::Nothing => First::Nothing,
         Recovery::Adopt(run) => First::Adopt(run),
         Recovery::AdoptThen { run, report: observation } => {
-            report.lines.push(format!("sandbox {id}: its operation was given up and it goes on"));
+            report.lines.push(format!("sandbox {id}: its operation was abandoned; the sandbox continues"));
             First::AdoptThen(run, observation)
         }
         Recovery::GoOn { run, report: observation } => {
-            report.lines.push(format!("sandbox {id}: its operation was undone and it goes on"));
+            report.lines.push(format!("sandbox {id}: its operation was rolled back; the sandbox continues"));
             First::GoOn(run, observation)
         }
         Recovery::Redo { stop, effect } => {
-            report.lines.push(format!("sandbox {id}: its operation is begun again"));
+            report.lines.push(format!("sandbox {id}: its operation starts over"));
             end_all(shared, &record, &stop).await;
             if let Effect::Wake { parked, .. } = &effect
                 && found.iter().any(|(run, _)| run == parked && !stop.contains(run))
@@ -352,7 +355,9 @@ async fn revive(
         }
         Recovery::Report { stop, report: observation } => {
             report.lines.push(match &record.sandbox.state {
-                State::Suspended { .. } => format!("sandbox {id}: its operation was given up and it stays suspended"),
+                State::Suspended { .. } => {
+                    format!("sandbox {id}: its operation was abandoned; the sandbox stays suspended")
+                }
                 _ => format!("sandbox {id}: its run was lost"),
             });
             end_all(shared, &record, &stop).await;
@@ -374,7 +379,8 @@ async fn revive(
     Actor::spawn_in(seat, shared, record, By::Recovery, first, open);
 }
 
-/// Goes on with a sandbox whose record is not what its actor worked on, as a start of the daemon would.
+/// Continues with a sandbox whose record is not the one that its actor worked on, as daemon startup
+/// would.
 pub(crate) async fn take_up(
     shared: &std::sync::Arc<Shared>,
     record: SandboxRecord,
@@ -382,7 +388,7 @@ pub(crate) async fn take_up(
     seat: Seat,
 ) {
     let mut report = RecoveryReport::default();
-    // Without it the operation is closed at the next start.
+    // Without it, the operation is closed at the next start.
     let open = left_open(shared, &record).await.unwrap_or_default();
     revive(shared, record, found, (open, seat), &mut report).await;
     for line in report.lines {
@@ -390,7 +396,8 @@ pub(crate) async fn take_up(
     }
 }
 
-/// Notes that a run stands still, and sees to it that it uses no CPU. One that cannot be parked is given back.
+/// Records that a run is paused, and makes sure that it uses no CPU. A run that cannot be parked is
+/// ended.
 async fn park(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, run: &RunId) {
     if let Some(memory) = effects::park(&task(shared, record), run).await {
         shared.parking.enter(&record.sandbox.id, shared.now(), memory);
@@ -414,7 +421,8 @@ fn task(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Task {
     }
 }
 
-/// An engine that does not answer at all keeps the daemon from starting, and says so.
+/// Waits for an engine. An engine that does not answer at all prevents the daemon from starting,
+/// with an error.
 async fn answered<T>(
     shared: &std::sync::Arc<Shared>,
     call: impl Future<Output = Result<T, EngineError>>,
@@ -422,7 +430,7 @@ async fn answered<T>(
     let engine = shared.engine.capabilities().name;
     let silent = |_| EngineError::Unusable {
         engine,
-        hint: format!("it did not say what runs here within {} s; look at its processes", LOOK.as_secs()),
+        hint: format!("it did not list its runs within {} s; check its processes", LOOK.as_secs()),
         source: None,
     };
     Ok(tokio::time::timeout(LOOK, call).await.map_err(silent)??)

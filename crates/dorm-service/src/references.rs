@@ -1,13 +1,15 @@
-//! Which images the records of this data directory stand on, said where other daemons see it that share the images.
+//! References: which images the records of this data directory are based on, stored where other
+//! daemons that share the images see it.
 //!
 //! ```text
-//! refer to the image ─► record what stands on it  …  the last record goes ─► release the image
+//! refer to the image ─► record what is based on it  …  the last record is deleted ─► release the image
 //! ```
 //!
-//! What stands on an image already comes by another record on the same image, which has referred to it: only a sandbox
-//! that is made from an image, and a snapshot that is imported, refer to one anew. They hold [`Referring`] until they are
-//! recorded, and nothing is released meanwhile. An image that is referred to is not removed. A death in between leaves a
-//! reference too many, which the next start drops.
+//! A record that derives from another record on the same image is covered by that record's
+//! reference: only a sandbox that is created from an image, and a snapshot that is imported, refer
+//! to the image anew. They hold [`Referring`] until they are recorded, and nothing is released
+//! meanwhile. An image with a reference is not removed. A crash in between leaves a superfluous
+//! reference, which the next start drops.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -23,38 +25,39 @@ use crate::shared::{Shared, chain};
 /// The references of this data directory.
 #[derive(Default)]
 pub(crate) struct References {
-    /// Held for reading from a reference to what is recorded with it, for writing while references are dropped.
+    /// Held for reading from creating a reference until its record is committed, and for writing
+    /// while references are dropped.
     turn: Arc<RwLock<()>>,
     news: Notify,
 }
 
-/// As long as it is held, no reference is dropped.
+/// While it is held, no reference is dropped.
 pub(crate) struct Referring {
     _turn: OwnedRwLockReadGuard<()>,
 }
 
 impl References {
-    /// A record has gone that may have been the last on its image.
+    /// Reports that a record was deleted that may have been the last on its image.
     pub(crate) fn poke(&self) {
         self.news.notify_one();
     }
 
-    /// As long as the answer is held, no record comes to an image that has none.
+    /// Returns a guard; while it is held, no record can be added to an image without records.
     async fn alone(&self) -> OwnedRwLockWriteGuard<()> {
         self.turn.clone().write_owned().await
     }
 }
 
 impl Shared {
-    /// Refers to an image on which something is recorded next, which has to be there.
+    /// Creates a reference to an existing image on which a record will be based.
     pub(crate) async fn refer(&self, image: &Digest) -> Result<Referring, PoolError> {
         let turn = self.references.turn.clone().read_owned().await;
         self.pool.refer_to_image(image).await?;
         Ok(Referring { _turn: turn })
     }
 
-    /// Before anything is served: every image that a record stands on is referred to, and no other one, as long as every
-    /// record can be read.
+    /// Called before anything is served: creates references to every image that a record is based
+    /// on and, if every record can be read, drops all others.
     pub(crate) async fn refer_to_all(&self) -> Result<(), ServiceError> {
         let mut needed: BTreeSet<Digest> =
             self.of_living(|sandbox| Some(sandbox.spec.image.clone())).await?.into_iter().collect();
@@ -62,9 +65,9 @@ impl Shared {
         for image in &needed {
             match self.pool.refer_to_image(image).await {
                 Ok(()) => {}
-                // Whoever needs it is told so.
+                // Requests that need it get an error.
                 Err(PoolError::NoImage { .. }) => {
-                    tracing::error!(%image, "an image is not there that records stand on; import it again");
+                    tracing::error!(%image, "an image that records are based on is missing; import it again");
                 }
                 Err(error) => return Err(error.into()),
             }
@@ -72,15 +75,15 @@ impl Shared {
         self.release_unneeded().await
     }
 
-    /// Drops the references to images that no record stands on.
+    /// Drops the references to images that no record is based on.
     pub(crate) async fn release_unneeded(&self) -> Result<(), ServiceError> {
         let _alone = self.references.alone().await;
         let referred = self.pool.referred_images().await?;
-        // Which image a record needs that cannot be read is not known.
+        // It is unknown which image an unreadable record needs.
         if referred.is_empty() || !self.unreadable().await?.holders().is_empty() {
             return Ok(());
         }
-        // In the order in which an image goes from a sandbox to its snapshot.
+        // In the order in which a reference passes from a sandbox to its snapshot.
         let living: BTreeSet<Digest> =
             self.of_living(|sandbox| Some(sandbox.spec.image.clone())).await?.into_iter().collect();
         for image in referred.iter().filter(|image| !living.contains(image)) {
@@ -93,19 +96,19 @@ impl Shared {
     }
 }
 
-/// Drops references whose last record has gone, until the service stops.
+/// Drops references whose last record was deleted, until the service stops.
 pub(crate) async fn keep_releasing(shared: Arc<Shared>) {
     let mut stops = false;
     while !stops {
         tokio::select! {
             biased;
-            // What has gone by then is looked at all the same: this directory may not be used again.
+            // Deletions up to now are still handled: this directory may not be used again.
             () = shared.references.news.notified() => {}
             () = shared.stopping.cancelled() => return,
         }
         stops = shared.stopping.is_cancelled();
         if let Err(error) = shared.release_unneeded().await {
-            tracing::warn!(error = %chain(&error), "references to images stay until the next record goes, or the next start");
+            tracing::warn!(error = %chain(&error), "cannot drop references to images; retrying at the next deletion, or at the next start");
         }
     }
 }

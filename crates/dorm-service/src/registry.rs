@@ -1,5 +1,5 @@
-//! The port to where images come from that are not here. Who implements it fetches and checks; what it found becomes
-//! an image of the pool.
+//! The port to image registries. Implementations fetch and verify; the result becomes an image in
+//! the storage.
 
 use std::fmt::Debug;
 use std::path::PathBuf;
@@ -14,35 +14,40 @@ use futures_util::stream::BoxStream;
 use thiserror::Error;
 use tokio::sync::mpsc;
 
-/// Who is told how far a pull is, several times a second at most.
+/// Receives the progress of a pull, several times per second at most.
 pub type PullProgress = Arc<dyn Fn(Progress) + Send + Sync>;
 
-/// A file as it comes.
+/// The content of a file, as a stream.
 pub type FileContent = BoxStream<'static, std::io::Result<Bytes>>;
 
-/// Registries of images.
+/// Image registries.
 #[async_trait]
 pub trait Registry: Debug + Send + Sync + 'static {
-    /// The whole name of what `reference` means, with its registry, and its tag or digest.
+    /// Returns the full name that `reference` stands for, with its registry and its tag or digest.
     ///
     /// # Errors
+    ///
     /// [`RegistryError::Reference`].
     fn whole_name(&self, reference: &str) -> Result<String, RegistryError>;
 
-    /// Whether `reference` names its registry. What does not is never fetched without being asked for.
+    /// Returns whether `reference` names its registry. A reference that does not is never fetched
+    /// implicitly.
     fn names_registry(&self, reference: &str) -> bool;
 
-    /// Fetches an image and makes it one of the pool, with the tag `tag`. What was fetched and checked before is not
-    /// fetched again.
+    /// Fetches an image into the storage, with the tag `tag`. Parts that were fetched and verified
+    /// before are not fetched again.
     ///
     /// # Errors
+    ///
     /// Any [`RegistryError`]; then there is no new image.
     async fn pull(&self, asked: &Pull, tag: &str, progress: PullProgress) -> Result<Image, RegistryError>;
 
-    /// Sends the file of a snapshot, which has `bytes`. What of it is there already is not sent again.
+    /// Sends the file of a snapshot, of `bytes` bytes. Parts that the registry has already are not
+    /// sent again.
     ///
     /// # Errors
-    /// Any [`RegistryError`]; then no name means it.
+    ///
+    /// Any [`RegistryError`]; then no name refers to it.
     async fn push_file(
         &self,
         to: &Pull,
@@ -51,10 +56,11 @@ pub trait Registry: Debug + Send + Sync + 'static {
         progress: PullProgress,
     ) -> Result<Pushed, RegistryError>;
 
-    /// Fetches the file of a snapshot and gives it to `to`, until nobody listens any more.
+    /// Fetches the file of a snapshot and sends it to `to`, until the receiver is dropped.
     ///
     /// # Errors
-    /// Any [`RegistryError`]; then not all of it has come.
+    ///
+    /// Any [`RegistryError`]; then the file is incomplete.
     async fn fetch_file(
         &self,
         from: &Pull,
@@ -63,25 +69,25 @@ pub trait Registry: Debug + Send + Sync + 'static {
     ) -> Result<(), RegistryError>;
 }
 
-/// A file that was sent.
+/// The result of a push.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pushed {
-    /// Its whole name.
+    /// The full name of the file.
     pub name: String,
     /// The digest of its manifest.
     pub manifest: String,
-    /// How long it is.
+    /// The length of the file, in bytes.
     pub bytes: u64,
-    /// What of it had to be sent.
+    /// How many bytes had to be sent.
     pub sent_bytes: u64,
 }
 
-/// What is asked of a registry, for errors.
+/// An operation on a registry, for errors.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Deed {
-    /// To give what has that name.
+    /// Pulling the named image or file.
     Pull(Box<str>),
-    /// To take what is to have that name.
+    /// Pushing to that name.
     Push(Box<str>),
 }
 
@@ -94,147 +100,147 @@ impl std::fmt::Display for Deed {
     }
 }
 
-/// An image or snapshot of a registry.
+/// A request for an image or snapshot of a registry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Pull {
-    /// What it is called: `HOST/NAME`, with `:TAG` or `@sha256:DIGEST`.
+    /// Its reference: `HOST/NAME`, with `:TAG` or `@sha256:DIGEST`.
     pub reference: String,
-    /// For which architecture; this host's by default.
+    /// The architecture; by default that of this host.
     pub architecture: Option<String>,
-    /// Whether the registry may be asked without TLS though it is on another host.
+    /// Whether a registry on another host may be accessed without TLS.
     pub transport: Transport,
 }
 
-/// How registries on other hosts are spoken to. Those on this host are asked without TLS.
+/// How registries on other hosts are accessed. Those on this host are accessed without TLS.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Transport {
     /// With TLS.
     #[default]
     Secure,
-    /// Without.
+    /// Without TLS.
     Insecure,
 }
 
-/// Why an image could not be fetched.
+/// Why an image could not be pulled or pushed.
 #[derive(Debug, Error)]
 pub enum RegistryError {
-    /// It cannot be the name of an image.
-    #[error("'{reference}' cannot be an image of a registry: {what}")]
+    /// The reference is malformed.
+    #[error("'{reference}' is not a valid image reference: {what}")]
     Reference {
-        /// What was given.
+        /// The reference.
         reference: String,
-        /// Why not.
+        /// What is wrong with it.
         what: &'static str,
     },
-    /// This daemon has no registries.
-    #[error("cannot pull '{0}': this daemon knows no registries")]
+    /// No registry is configured.
+    #[error("cannot pull '{0}': no registry is configured")]
     NoRegistries(String),
-    /// Nobody answers.
+    /// The registry cannot be reached.
     #[error("cannot {name}: the registry {registry} cannot be reached")]
     Unreachable {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// What went wrong last.
+        /// The last error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The registry does not know us, or does not let us.
-    #[error("cannot {name}: the registry {registry} does not let us ({what})")]
+    /// The registry denies access, with or without credentials.
+    #[error("cannot {name}: the registry {registry} denies access ({what})")]
     Unauthorized {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// What it said, and how we had introduced ourselves.
+        /// Its answer, and the credentials used.
         what: String,
     },
-    /// There is no such image.
+    /// The registry has no such image.
     #[error("cannot {name}: the registry {registry} has no such image ({what})")]
     NotFound {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// What it said.
+        /// Its answer.
         what: String,
     },
-    /// The registry has had enough of us for now.
-    #[error("cannot {name}: the registry {registry} lets us ask no more for now{}", again(*.after))]
+    /// The registry limits the rate of requests.
+    #[error("cannot {name}: the registry {registry} allows no more requests for now{}", again(*.after))]
     RateLimited {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// When to ask again, if it said so.
+        /// When to retry, if the registry said so.
         after: Option<Duration>,
     },
-    /// The registry answers something else.
+    /// The registry gives another answer than expected.
     #[error("cannot {name}: the registry {registry} answers {what}")]
     Refused {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// What it answers.
+        /// Its answer.
         what: String,
     },
-    /// The registry sends something else than it said.
+    /// The registry sends other data than announced.
     #[error("cannot {name}: the registry {registry} sends {what}")]
     Lies {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// What, and what it should have been.
+        /// The data, and what was expected.
         what: String,
     },
-    /// What it sends ended too early, or nothing came for too long, again and again.
+    /// The transfer ended too early or stalled, repeatedly.
     #[error("cannot {name}: the registry {registry} {how} after {got} of {bytes} bytes of {digest}, {tries} times")]
     Interrupted {
-        /// Whom.
+        /// The registry.
         registry: String,
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
         /// `stopped` or `said nothing more`.
         how: &'static str,
-        /// How much is here.
+        /// The number of bytes received.
         got: u64,
-        /// How much there is.
+        /// The number of bytes expected.
         bytes: u64,
-        /// Of which blob.
+        /// The digest of the blob.
         digest: String,
-        /// How often.
+        /// The number of attempts.
         tries: u32,
     },
-    /// It would not fit.
-    #[error("cannot {name}: {need_bytes} bytes are to be fetched, {free_bytes} are free")]
+    /// The image would not fit on the disk.
+    #[error("cannot {name}: {need_bytes} bytes are needed, {free_bytes} are free")]
     NoRoom {
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// How much is to be fetched.
+        /// The number of bytes to fetch.
         need_bytes: u64,
-        /// How much is free.
+        /// The number of free bytes.
         free_bytes: u64,
     },
-    /// The disk refused.
+    /// A file operation failed.
     #[error("cannot {operation} {path}")]
     Io {
-        /// What was done.
+        /// The file operation.
         operation: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: std::io::Error,
     },
-    /// What was fetched cannot be an image here.
+    /// The fetched data is not a valid image for this host.
     #[error("cannot {name}")]
     Pool {
-        /// What was done, with what.
+        /// The operation.
         name: Deed,
-        /// Why not.
+        /// The cause.
         #[source]
         source: PoolError,
     },
@@ -245,11 +251,11 @@ fn is_full(error: &std::io::Error) -> bool {
 }
 
 fn again(after: Option<Duration>) -> String {
-    after.map_or_else(String::new, |after| format!(", but in {} s again", after.as_secs()))
+    after.map_or_else(String::new, |after| format!("; retry in {} s", after.as_secs()))
 }
 
 impl RegistryError {
-    /// Its kind.
+    /// Returns the kind of the error.
     pub(crate) fn code(&self) -> Code {
         match self {
             Self::Reference { .. } | Self::NoRegistries(_) | Self::Unauthorized { .. } => Code::InvalidArgument,
@@ -262,24 +268,24 @@ impl RegistryError {
         }
     }
 
-    /// What to do next.
+    /// Returns what the caller can do next, as a sentence; empty if the message already says it.
     pub(crate) fn next_step(&self) -> &'static str {
         match self {
             Self::Reference { .. } => "name it as HOST/NAME:TAG, such as docker.io/library/python:3.12",
             Self::NoRegistries(_) => "import the image from a file or directory",
             Self::Unreachable { .. } => {
-                "look at its name and the network, and try again; an image that is here already can still be used"
+                "check the registry's name and the network, and try again; images on this host can still be used"
             }
             Self::Unauthorized { .. } => {
-                "look at the name, or log in with `docker login` as the user the daemon runs as"
+                "check the name, or log in with `docker login` as the user that the daemon runs as"
             }
-            Self::NotFound { .. } => "look at name and tag",
+            Self::NotFound { .. } => "check the name and the tag",
             Self::RateLimited { .. } => "pull again later, or log in: what was fetched is kept",
             Self::Interrupted { .. } => "pull again: what was fetched is kept",
-            Self::Refused { .. } => "pull again later, or ask who runs the registry",
-            Self::Lies { .. } => "ask who runs the registry; nothing of it is kept",
+            Self::Refused { .. } => "try again later, or ask the registry's operator",
+            Self::Lies { .. } => "ask the registry's operator; nothing that was fetched is kept",
             Self::NoRoom { .. } => "remove images or snapshots that are not needed",
-            Self::Io { .. } => "look at the disk of the daemon's data directory",
+            Self::Io { .. } => "check the disk of the daemon's data directory",
             Self::Pool { .. } => "",
         }
     }

@@ -1,6 +1,8 @@
-//! Snapshots that go by themselves: at their time, as soon as nobody uses them, or because deleting them failed before.
+//! Snapshots that are deleted automatically: at a given time, as soon as nothing uses them, or
+//! because deleting them failed before.
 //!
-//! One task for all. It sleeps until the next is due or something has changed that may have set one free.
+//! One task handles all of them. It sleeps until the next one is due, or until a change may have
+//! made one unused.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,26 +15,26 @@ use tokio::sync::Notify;
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared, chain};
 
-/// How long after a failure the next attempt is made.
+/// The delay before the next attempt after a failure.
 const AGAIN: Duration = Duration::from_secs(60);
-/// How long is slept at most: the host may sleep meanwhile, which a timer does not count.
+/// The longest sleep: the host may be suspended meanwhile, which a timer does not count.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);
 
-/// What is to go.
+/// The snapshots to delete.
 #[derive(Default)]
 pub(crate) struct Removals {
-    /// Each with its time; none for as soon as nobody uses it.
+    /// Each with its time; `None` for as soon as nothing uses it.
     due: Mutex<BTreeMap<SnapshotId, Option<Timestamp>>>,
-    /// Those through which something is being made, and by how many.
+    /// The snapshots that operations are using, with the number of users.
     used: Mutex<BTreeMap<SnapshotId, usize>>,
-    /// Captures of forks and rewinds that are being made, read to the last byte a moment ago: their many starts need not
-    /// do that again.
+    /// Saved states of forks and rewinds in progress that were verified to their last byte just
+    /// before, so that the many starts from them need not do that again.
     verified: Mutex<BTreeSet<CaptureId>>,
     news: Notify,
 }
 
 impl Removals {
-    /// Takes down when a snapshot goes, if it does.
+    /// Records when a snapshot is to be deleted, if it is.
     pub(crate) fn note(&self, snapshot: &SnapshotRecord) {
         let at = match (&snapshot.status, snapshot.removal) {
             (SnapshotStatus::Deleting, _) | (_, Removal::WhenFree) => None,
@@ -47,7 +49,7 @@ impl Removals {
         self.poke();
     }
 
-    /// Something may have become free.
+    /// Reports that a snapshot may have become unused.
     pub(crate) fn poke(&self) {
         self.news.notify_one();
     }
@@ -80,7 +82,7 @@ impl Removals {
         self.verified().contains(capture)
     }
 
-    /// Whether something is being made through it.
+    /// Returns whether an operation is using it.
     pub(crate) fn is_used(&self, snapshot: &SnapshotId) -> bool {
         self.used().contains_key(snapshot)
     }
@@ -98,7 +100,7 @@ impl Removals {
     }
 }
 
-/// As long as it exists its snapshot does not go.
+/// While it exists, its snapshot is not deleted.
 pub(crate) struct Using {
     shared: Arc<Shared>,
     snapshot: SnapshotId,
@@ -117,7 +119,7 @@ impl Drop for Using {
     }
 }
 
-/// The moment by which it is decided what is due.
+/// Returns the time by which it is decided what is due.
 fn today(shared: &Shared) -> Timestamp {
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::DeletionByWallClock) {
@@ -126,7 +128,7 @@ fn today(shared: &Shared) -> Timestamp {
     shared.now()
 }
 
-/// Removes what is to go until the service stops.
+/// Deletes snapshots that are due until the service stops.
 pub(crate) async fn keep_removing(service: Service) {
     let shared = &service.shared;
     loop {
@@ -141,10 +143,10 @@ pub(crate) async fn keep_removing(service: Service) {
             }
             match service.delete_now(&id).await {
                 Ok(()) | Err(ServiceError::NoSnapshot(_)) => _ = shared.removals.due().remove(&id),
-                // Whoever uses it says when that is over.
+                // Its user reports when it is done.
                 Err(ServiceError::SnapshotNotReady { .. } | ServiceError::SnapshotInUse { .. }) => {}
                 Err(error) => {
-                    tracing::warn!(snapshot = %id, error = %chain(&error), "a snapshot that is to go stays for now");
+                    tracing::warn!(snapshot = %id, error = %chain(&error), "cannot delete a snapshot that is due; retrying");
                     shared.removals.due().insert(id, Some(now.after(AGAIN)));
                 }
             }

@@ -1,7 +1,8 @@
-//! Removing old records: terminated sandboxes, operations that have ended, and events.
+//! Removes old records: terminated sandboxes, operations that have ended, and events.
 //!
-//! One task, which removes a batch at a time and lets others write in between. Age is told by the service clock, and nothing is
-//! removed while that is held (0023). The store keeps what other records need.
+//! One task removes one batch at a time and lets other writers in between. Age is measured by the
+//! service clock, and nothing is removed while removal is on hold (decision 0023). The store keeps
+//! what other records need.
 
 use std::time::Duration;
 
@@ -10,24 +11,24 @@ use dorm_store::{Prune, Pruned, StoreError};
 
 use crate::shared::{Service, Shared, chain};
 
-/// How often old records are looked for.
+/// The interval between two searches for old records.
 const ROUND: Duration = Duration::from_secs(3600);
-/// How long after the start that is done first, when there is other work to do.
+/// The delay of the first search after the start, when there is other work to do.
 const FIRST: Duration = Duration::from_secs(60);
-/// How many of a kind are removed in one commit.
+/// How many records of a kind are removed in one commit.
 const BATCH: usize = 500;
-/// Between two commits.
+/// The delay between two commits.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Events that a webhook has not taken are kept this many times as long as others.
+/// Events that a webhook has not received are kept this many times as long as others.
 const FOR_WEBHOOKS: u32 = 3;
 
-/// How long records are kept. `None`: for ever.
+/// How long records are kept. `None` means forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
-    /// Terminated sandboxes and ended operations, from their end. A sandbox of which a snapshot or another sandbox on record
-    /// came stays.
+    /// Terminated sandboxes and ended operations, counted from their end. A sandbox is kept while
+    /// there is a record of a snapshot or another sandbox that was made from it.
     pub terminated: Option<Duration>,
-    /// Events. Those that a webhook has not taken are kept three times as long.
+    /// Events. Those that a webhook has not received are kept three times as long.
     pub events: Option<Duration>,
 }
 
@@ -52,7 +53,7 @@ pub(crate) async fn keep_pruning(service: Service) {
                 tracing::info!(sandboxes, operations, events, "old records were removed");
             }
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "old records cannot be removed; retrying in an hour");
+                tracing::warn!(error = %chain(&error), "cannot remove old records; retrying in an hour");
             }
         }
         if shared.stops_within(ROUND).await {
@@ -80,7 +81,7 @@ impl Shared {
         self.prune_all(Prune { events_through: u64::MAX, events_before: very_old, ..old }, &mut all).await?;
         let untaken = all.events - waiting;
         if untaken > 0 {
-            tracing::warn!(events = untaken, "events were removed that a webhook has not taken for very long");
+            tracing::warn!(events = untaken, "removed events that a webhook had not received for a very long time");
         }
         Ok(all)
     }

@@ -1,5 +1,5 @@
-//! Which secrets follow to a sandbox that goes on from another: those that are named, and no others; and how they are
-//! recorded.
+//! Secrets of sandboxes made from another sandbox: they get the secrets that the request names, and
+//! no others; and how secrets are recorded.
 
 mod key;
 
@@ -16,9 +16,9 @@ use crate::shared::Shared;
 /// A secret that is named for a clone or a child.
 #[derive(Clone, PartialEq, Eq)]
 pub enum SecretAsked {
-    /// With the value that the source has.
+    /// Keep the value of the source.
     Kept,
-    /// With this value.
+    /// Use this value.
     Value(String),
 }
 
@@ -31,14 +31,14 @@ impl fmt::Debug for SecretAsked {
     }
 }
 
-/// Secrets by name, as they are named for a clone or a child.
+/// Secrets by name, as requested for a clone or a child.
 pub type SecretsAsked = BTreeMap<String, SecretAsked>;
 
-/// Why the secrets of a source do not follow.
+/// Why secrets of a source cannot be passed on.
 pub(crate) enum NotFollowing {
-    /// The source has none of this name.
+    /// The source has no secret of this name.
     None(String),
-    /// It cannot be read.
+    /// The secret cannot be read.
     Lost(String, SealError),
 }
 
@@ -53,7 +53,7 @@ impl NotFollowing {
 }
 
 impl Shared {
-    /// The values of the secrets of whoever goes on from `source`.
+    /// Returns the values of the requested secrets for a sandbox made from `source`.
     pub(crate) fn following_secrets(
         &self,
         source: &SandboxSpec,
@@ -73,7 +73,7 @@ impl Shared {
             .map(Variables)
     }
 
-    /// What is recorded of secrets.
+    /// Returns secrets in the form in which they are recorded.
     pub(crate) fn seal_secrets(&self, secrets: Variables) -> Variables {
         let Some(key) = &self.settings.secrets_key else { return secrets };
         let sealed = secrets.0.into_iter().map(|(name, value)| {
@@ -83,10 +83,11 @@ impl Shared {
         Variables(sealed.collect())
     }
 
-    /// The values of the secrets that are recorded of a sandbox.
+    /// Returns the values of the recorded secrets of a sandbox.
     ///
     /// # Errors
-    /// `SecretLost`, unless such are to be left out.
+    ///
+    /// `SecretLost`, unless lost secrets are to be left out.
     pub(crate) fn secrets_of(&self, sandbox: &Sandbox) -> Result<Variables, ServiceError> {
         let mut values = Variables::default();
         for (name, recorded) in &sandbox.spec.secrets.0 {

@@ -1,9 +1,11 @@
-//! The clock by which everything on record is told: it runs like the steady clock and does not follow a wall clock that is set.
+//! The service clock, by which everything on record is timed: it runs like the steady clock and
+//! does not follow adjustments of the wall clock.
 //!
-//! The service clock shows the wall clock less what that was set by in all. A jump of the wall clock is noticed with the first
-//! look after it, before the look is answered, so that no decision ever sees one. What is known is noted in the store: within
-//! one boot of the host the next daemon finds out exactly how much time has passed, whatever the wall clock was set to
-//! meanwhile. After another boot there is only the wall clock to ask, and an implausible one is not believed (0023).
+//! The service clock shows the wall clock minus the sum of its adjustments. A jump of the wall
+//! clock is detected at the first read after it, before that read returns, so no decision ever sees
+//! one. The state is stored: within one boot of the host, the next daemon determines exactly how
+//! much time has passed, however the wall clock was adjusted meanwhile. After a reboot there is
+//! only the wall clock, and an implausible one is not trusted (decision 0023).
 //!
 //! ```text
 //! steady   ──────────────────────────────────►
@@ -21,17 +23,20 @@ use tokio::sync::Notify;
 
 use crate::clock::Clock;
 
-/// A difference between the two clocks that grows by so much at once is no drift: somebody has set the wall clock.
+/// If the difference between the two clocks grows by this much at once, it is not drift: the wall
+/// clock was adjusted.
 const JUMP_MILLIS: i64 = 2000;
-/// A jump after which nothing is deleted because of its age for a while.
+/// After a jump of this size, nothing is deleted because of its age for some time.
 const LARGE_JUMP_MILLIS: i64 = 60_000;
-/// How long after such a jump, or a start with an implausible clock, nothing is deleted because of its age.
+/// How long after such a jump, or after a start with an implausible clock, nothing is deleted
+/// because of its age.
 pub(crate) const HOLD: Duration = Duration::from_secs(3600);
-/// How long a daemon may have been down, over a boot of the host, for the wall clock to be believed.
+/// How long a daemon may have been down, across a reboot of the host, for the wall clock to be
+/// trusted.
 const DOWN_MAX: Duration = Duration::from_secs(86_400);
-/// How many periods are remembered. Moments from before them are shown as those of the first are.
+/// How many periods are remembered. Times before them are shown like those of the first period.
 const PERIODS_MAX: usize = 64;
-/// Between two looks that are so far apart a thread was held up, and the clocks are read again.
+/// If two reads are this far apart, the thread was delayed, and the clocks are read again.
 const LOOK_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) struct ServiceClock {
@@ -41,12 +46,13 @@ pub(crate) struct ServiceClock {
 }
 
 struct State {
-    /// How far the wall clock was ahead of the steady one at the last look.
+    /// How far the wall clock was ahead of the steady clock at the last read.
     wall_ahead: i64,
-    /// How far it is ahead of the service clock, and was before; never empty.
+    /// How far the wall clock is ahead of the service clock, now and in earlier periods; never
+    /// empty.
     periods: Vec<ClockPeriod>,
     held_until: Timestamp,
-    /// Something is not noted in the store yet.
+    /// Whether something is not stored yet.
     is_unnoted: bool,
 }
 
@@ -64,7 +70,8 @@ impl State {
 }
 
 impl ServiceClock {
-    /// Goes on from the last note. `newest` is the latest moment on record. Answers what people should know.
+    /// Continues from the stored state `note`. `newest` is the latest time on record. Also returns
+    /// a warning for people, if there is one.
     pub(crate) fn begin(
         host: Arc<dyn Clock>,
         note: Option<ClockNote>,
@@ -94,7 +101,8 @@ impl ServiceClock {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads both clocks; a jump since the last look begins a period. Slow drift of the wall clock is followed and is none.
+    /// Reads both clocks; a jump since the last read begins a new period. Slow drift of the wall
+    /// clock is followed and does not count as a jump.
     fn look(&self) -> (Timestamp, Duration, MutexGuard<'_, State>) {
         let mut state = self.state();
         let (wall, steady) = look(&*self.host);
@@ -114,7 +122,7 @@ impl ServiceClock {
         (wall.shifted(-state.offset()), steady, state)
     }
 
-    /// What the wall clock showed at a moment on record, or will show.
+    /// Returns what the wall clock showed, or will show, at a recorded time.
     pub(crate) fn shown(&self, moment: Timestamp) -> Timestamp {
         let (now, _, state) = self.look();
         if moment >= now {
@@ -125,17 +133,17 @@ impl ServiceClock {
         moment.shifted(period.map_or(0, |period| period.ahead_millis))
     }
 
-    /// The wall clock.
+    /// Returns the wall-clock time.
     pub(crate) fn wall(&self) -> Timestamp {
         self.host.now()
     }
 
-    /// Nothing is deleted because of its age before this.
+    /// Returns the time before which nothing is deleted because of its age.
     pub(crate) fn held_until(&self) -> Timestamp {
         self.state().held_until
     }
 
-    /// What is to be noted in the store.
+    /// Returns the state to store.
     pub(crate) fn note(&self) -> ClockNote {
         let (seen, steady, mut state) = self.look();
         state.is_unnoted = false;
@@ -143,7 +151,7 @@ impl ServiceClock {
         ClockNote { seen, steady, boot: self.host.boot(), periods, held_until }
     }
 
-    /// It could not be noted.
+    /// Reports that the state could not be stored.
     pub(crate) fn is_to_be_noted_again(&self) {
         self.state().is_unnoted = true;
     }
@@ -172,9 +180,9 @@ impl Clock for ServiceClock {
     }
 }
 
-/// A start with a wall clock that is not believed.
+/// The reason not to trust the wall clock at startup.
 struct Doubt {
-    /// What the service clock shows instead.
+    /// The time that the service clock shows instead.
     now: Timestamp,
     says: String,
 }
@@ -188,12 +196,12 @@ fn of_this_boot(note: &ClockNote, steady: Duration, by_wall: Timestamp) -> Resul
     let passed = steady.saturating_sub(note.steady);
     let now = note.seen.after(passed);
     let millis = difference(by_wall, now);
-    // A clock that is disciplined drifts by less than a thousandth.
+    // A disciplined clock drifts by less than a thousandth.
     let drift = i64::try_from(passed.as_millis() / 1000).unwrap_or(i64::MAX).saturating_add(JUMP_MILLIS);
     if millis.abs() <= drift {
         return Ok(());
     }
-    let says = format!("the wall clock was set by {} s while no daemon looked; no deadline moves", millis / 1000);
+    let says = format!("the wall clock was set by {} s while no daemon was running; no deadline moves", millis / 1000);
     Err(Doubt { now, says })
 }
 
@@ -209,13 +217,13 @@ fn of_another_boot(newest: Option<Timestamp>, by_wall: Timestamp) -> Result<(), 
         return Ok(());
     };
     let says = format!(
-        "the host was booted, and its wall clock {why}: the time in between does not count for any deadline, and nothing is \
+        "the host was booted, and its wall clock {why}: the time in between does not count towards any deadline, and nothing is \
          deleted because of its age for an hour"
     );
     Err(Doubt { now: newest, says })
 }
 
-/// Both clocks at one moment.
+/// Reads both clocks at the same moment.
 fn look(host: &dyn Clock) -> (Timestamp, Duration) {
     let mut steady = host.steady();
     for _ in 0..3 {

@@ -1,4 +1,4 @@
-//! What every part of the service shares, and the handle callers hold.
+//! The state that all parts of the service share, and the handle for callers.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -40,58 +40,59 @@ use crate::service_clock::ServiceClock;
 use crate::soundness::Soundness;
 use crate::timers::Timers;
 
-/// What a service is made of.
+/// The parts of a service.
 pub struct Parts {
-    /// What it remembers.
+    /// The store of records.
     pub store: Arc<dyn Store>,
-    /// What runs its sandboxes.
+    /// The engine that runs sandboxes.
     pub engine: Arc<dyn Engine>,
-    /// The disk.
+    /// The storage of images and saved states.
     pub pool: Pool,
     /// The files of volumes.
     pub volumes: Volumes,
-    /// The time.
+    /// The clock.
     pub clock: Arc<dyn Clock>,
-    /// The rest.
+    /// The settings.
     pub settings: Settings,
 }
 
-/// What can be chosen.
+/// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Whose sandboxes these are.
+    /// The project that the sandboxes belong to.
     pub project: ProjectId,
-    /// How long operations may take.
+    /// The time limits of operations.
     pub limits: Limits,
-    /// How much may be parked.
+    /// The limits on parked sandboxes.
     pub park: ParkLimits,
-    /// What may be used of the host.
+    /// The limits on the use of the host.
     pub budgets: Budgets,
-    /// How long an agent may take to answer before its run is unreachable. Default 30 s.
+    /// How long an agent may take to answer before its run counts as unreachable. Default 30 s.
     pub agent: Duration,
-    /// After how long a run that does not answer is ended. Default: never.
+    /// How long a run may be unreachable before it is ended. Default: no limit.
     pub max_unreachable: Option<Duration>,
-    /// How long traffic waits for a sandbox to wake; the waking itself goes on. Default 60 s.
+    /// How long traffic waits for a sandbox to wake; the wake itself continues. Default 60 s.
     pub wake: Duration,
-    /// Who knows the host.
+    /// The source of facts about the host.
     pub host: Arc<dyn HostFacts>,
-    /// Where identifiers and entropy come from. Default: the system.
+    /// The source of identifiers and entropy. Default: the system.
     pub randomness: Arc<dyn Randomness>,
     /// How long old records are kept.
     pub retention: Retention,
-    /// Which addresses webhooks may be sent to. Default: public ones.
+    /// The addresses that webhooks may be sent to. Default: public ones.
     pub webhooks: Destinations,
-    /// Where images come from that are not here. Default: nowhere.
+    /// The registry to pull missing images from. Default: none.
     pub registry: Option<Arc<dyn Registry>>,
-    /// The disk of the data directory, which is watched. Default: none is.
+    /// The disk of the data directory, which is watched. Default: none is watched.
     pub data_disk: Option<Arc<dyn DataDisk>>,
-    /// How fast everything on the disk is read in the background, once a day at most. Default: it is not.
+    /// The rate at which everything on the disk is read in the background, at most once a day.
+    /// Default: it is not read.
     pub scrub_bytes_per_second: Option<u64>,
-    /// Who may reach the ports of a sandbox whose creator does not say. Default: everyone who knows its id.
+    /// The default for who may reach the ports of a sandbox. Default: everyone who knows its id.
     pub port_access: PortAccess,
-    /// What the tokens of private ports are derived from. Default: something new at each start.
+    /// The secret that tokens of private ports are derived from. Default: a new one at each start.
     pub port_secret: Option<PortSecret>,
-    /// What encrypts the secrets of records. Default: nothing does.
+    /// The key that encrypts recorded secrets. Default: none.
     pub secrets_key: Option<SecretsKey>,
 }
 
@@ -137,21 +138,21 @@ pub(crate) struct Shared {
     pub(crate) engine: Arc<dyn Engine>,
     pub(crate) pool: Pool,
     pub(crate) volumes: Volumes,
-    /// Held from deciding about leases to recording what takes them.
+    /// Held from deciding about leases until the record that takes them is committed.
     pub(crate) leasing: Arc<tokio::sync::Mutex<()>>,
-    /// Tells every moment that is decided by or recorded.
+    /// The source of every time that is recorded or used for a decision.
     pub(crate) clock: Arc<ServiceClock>,
     pub(crate) settings: Settings,
     pub(crate) timers: Timers,
     pub(crate) parking: Parking,
     pub(crate) ledger: Ledger,
     pub(crate) paused_for_disk: PausedForDisk,
-    /// No new work is begun, and nothing is tried again.
+    /// Cancelled when no new work begins and nothing is retried any more.
     pub(crate) stopping: CancellationToken,
-    /// Work that is still under way is not waited for any longer.
+    /// Cancelled when work in progress is not waited for any longer.
     pub(crate) left: CancellationToken,
     pub(crate) tasks: TaskTracker,
-    /// Runs of which nothing is needed and that could not be ended yet.
+    /// Runs that are not needed and could not be ended yet.
     unended: Mutex<BTreeSet<RunId>>,
     pub(crate) living: Living,
     pub(crate) left_alone: LeftAlone,
@@ -159,15 +160,15 @@ pub(crate) struct Shared {
     pub(crate) quarantined: Quarantined,
     pub(crate) soundness: Soundness,
     pub(crate) checkpointing: Checkpointing,
-    /// Held by whoever deletes a snapshot.
+    /// Held while a snapshot is deleted.
     pub(crate) deletions: tokio::sync::Mutex<()>,
-    /// Held by whoever merges layers.
+    /// Held while layers are merged.
     pub(crate) merging: tokio::sync::Mutex<()>,
-    /// Held for reading while a snapshot becomes needed, for writing while one stops being there.
+    /// Held for reading while a snapshot becomes needed, for writing while one is deleted.
     pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
     pub(crate) pulling: Pulling,
     pub(crate) references: References,
-    /// Held from reading a webhook to writing it.
+    /// Held from reading a webhook until it is written.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
     pub(crate) api_keys: ApiKeys,
@@ -230,18 +231,18 @@ impl Shared {
         self.clock.now()
     }
 
-    /// What a decision of this moment depends on.
+    /// Returns the context for a decision now.
     pub(crate) fn context(&self) -> Context {
         Context { now: self.now(), operation: self.ids().operation(), limits: self.settings.limits, bytes: 0 }
     }
 
-    /// Every sandbox that is not over.
+    /// Returns the record of every sandbox that is not terminated.
     pub(crate) async fn living(&self) -> Result<Vec<SandboxRecord>, StoreError> {
         self.living.look(&*self.store, |records| records.values().cloned().collect()).await
     }
 
-    /// What `find` takes of each sandbox that is not over; unlike [`Shared::living`] it copies no record. `find` may lock, but
-    /// must not come back here.
+    /// Returns what `find` takes from each sandbox that is not terminated; unlike
+    /// [`Shared::living`] it copies no record. `find` may lock, but must not call back here.
     pub(crate) async fn of_living<T, I>(&self, find: impl Fn(&Sandbox) -> I) -> Result<Vec<T>, StoreError>
     where
         I: IntoIterator<Item = T>,
@@ -250,12 +251,13 @@ impl Shared {
         self.living.look(&*self.store, look).await
     }
 
-    /// How many sandboxes are not over.
+    /// Returns how many sandboxes are not terminated.
     pub(crate) async fn living_count(&self) -> Result<usize, StoreError> {
         self.living.look(&*self.store, |records| records.len()).await
     }
 
-    /// The record of an operation that begins now, is given up after `within`, and touches nothing yet.
+    /// Returns the record of an operation that begins now, is abandoned after `within`, and
+    /// concerns nothing yet.
     pub(crate) fn operation(&self, kind: OperationKind, actor: Actor, within: Duration) -> OperationRecord {
         let began = self.now();
         OperationRecord {
@@ -276,7 +278,7 @@ impl Shared {
         Ids(&*self.settings.randomness)
     }
 
-    /// Waits before something is tried again; whether the service is stopped before that.
+    /// Waits before a retry; returns whether the service is stopped before that.
     pub(crate) async fn stops_within(&self, wait: Duration) -> bool {
         tokio::time::timeout(wait, self.stopping.cancelled()).await.is_ok()
     }
@@ -305,21 +307,22 @@ impl Shared {
         self.paused_for_disk.leave(sandbox);
     }
 
-    /// Leaves a message for a living sandbox; whoever is over hears nothing.
+    /// Sends a message to a sandbox that is not terminated; otherwise it does nothing.
     pub(crate) fn tell(&self, sandbox: &SandboxId, message: Message) {
         if let Some(handle) = self.actor(sandbox) {
             let _ = handle.mailbox.send(message);
         }
     }
 
-    /// Leaves a message for every living sandbox.
+    /// Sends a message to every sandbox that is not terminated.
     pub(crate) fn tell_all(&self, message: impl Fn() -> Message) {
         for handle in self.actors().values() {
             let _ = handle.mailbox.send(message());
         }
     }
 
-    /// Commits a change, tells whoever follows the events, and lets go of what the change discards.
+    /// Commits a change, notifies followers of events, and deletes the saved states that the change
+    /// discards.
     pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let discard = change.discard.clone();
         if frees(&change) {
@@ -340,44 +343,44 @@ impl Shared {
         Ok(events)
     }
 
-    /// Deletes captures that a record says are to be deleted, then the record of that.
+    /// Deletes saved states that a record marks for deletion, then the record of that.
     pub(crate) async fn discard(&self, captures: Vec<dorm_lifecycle::CaptureId>) {
         let unreadable = self.quarantined.last();
         for capture in captures {
             if unreadable.mention(&capture) {
-                tracing::warn!(%capture, "a discarded capture stays: a record that cannot be read names it");
+                tracing::warn!(%capture, "a discarded saved state is kept: a record that cannot be read names it");
                 continue;
             }
             if let Err(error) = self.pool.remove(&capture).await {
-                tracing::error!(%capture, error = %chain(&error), "a discarded capture stays until the next start");
+                tracing::error!(%capture, error = %chain(&error), "cannot delete a discarded saved state; retrying at the next start");
                 continue;
             }
             let change = Change { discarded: vec![capture.clone()], ..Change::default() };
             self.make_room_to_free().await;
             if let Err(error) = self.commit_known(change).await {
-                tracing::error!(%capture, error = %chain(&error), "a deleted capture is looked for again at the next start");
+                tracing::error!(%capture, error = %chain(&error), "cannot record the deletion of a saved state; retrying at the next start");
             }
         }
     }
 }
 
 impl Service {
-    /// The number of the newest event, as it changes.
+    /// Returns the number of the newest event, as it changes.
     pub fn news(&self) -> watch::Receiver<u64> {
         self.shared.news.subscribe()
     }
 
-    /// What the engine is and can do.
+    /// Returns what the engine is and can do.
     pub fn capabilities(&self) -> &dorm_engine::Capabilities {
         self.shared.engine.capabilities()
     }
 
-    /// The disk, for images.
+    /// Returns the storage, for images.
     pub fn pool(&self) -> &Pool {
         &self.shared.pool
     }
 
-    /// Whose sandboxes these are.
+    /// Returns the project that the sandboxes belong to.
     pub fn project(&self) -> &ProjectId {
         &self.shared.settings.project
     }
@@ -396,7 +399,7 @@ impl Service {
     }
 }
 
-/// Whether a change leads to room on the disk, so that it may use the reserve.
+/// Returns whether a change frees space on the disk, so that it may use the reserve.
 fn frees(change: &Change) -> bool {
     let is_ending =
         |record: &SandboxRecord| matches!(record.sandbox.state, State::Terminating { .. } | State::Terminated { .. });
@@ -407,7 +410,7 @@ fn frees(change: &Change) -> bool {
         || !change.removed_volumes.is_empty()
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

@@ -1,9 +1,9 @@
-//! Whether what is on the disk still is what was written (decision 0024).
+//! Checks whether the data on the disk still is what was written (decision 0024).
 //!
-//! Images and layers are read to their last byte when they are first used after a start of the daemon, saved states
-//! before each use, and everything now and then in the background, slowly. What is damaged is not served: it is named in
-//! events, `why`, `dorm doctor`, metrics, and the error of whoever wants it. It is mended by importing or pulling the same
-//! again.
+//! Images and layers are read to their last byte when they are first used after a start of the
+//! daemon, saved states before each use, and everything periodically in the background, slowly.
+//! Damaged data is not used: it is named in events, `why`, `dorm doctor`, metrics, and the errors
+//! of requests that need it. It is repaired by importing or pulling the same data again.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,14 +17,14 @@ use tokio::time::Instant;
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared, chain};
 
-/// How long after the start the first reading begins: what is wanted at once is read first.
+/// The delay of the first background read after the start: what is needed at once is read first.
 const AT_FIRST: Duration = Duration::from_secs(60);
-/// How often everything is read, at most.
+/// The shortest interval between two complete reads.
 const EVERY: Duration = Duration::from_secs(86_400);
-/// How long the store is left alone after something could not be read.
+/// How long the storage is left alone after a read failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// What was found damaged, and not sound or gone since.
+/// What was found damaged, and has not been found sound or gone since.
 #[derive(Debug, Default)]
 pub(crate) struct Soundness(Mutex<BTreeMap<Stored, Damage>>);
 
@@ -33,7 +33,7 @@ impl Soundness {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// How many things are damaged, by kind.
+    /// Returns how many things are damaged, by kind.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::from([("image", 0), ("image_layer", 0), ("capture", 0)]);
         for stored in self.known().keys() {
@@ -42,24 +42,25 @@ impl Soundness {
         counts
     }
 
-    /// What of this sandbox is damaged, for people.
+    /// Returns what of this sandbox is damaged, as text for people.
     pub(crate) fn of(&self, sandbox: &Sandbox) -> Vec<String> {
         self.known().values().filter(|damage| needs(sandbox, &damage.stored)).map(Damage::sentence).collect()
     }
 }
 
-/// Whether a sandbox stands on something, or wakes up from it.
+/// Returns whether a sandbox uses something, or would be restored from it.
 fn needs(sandbox: &Sandbox, stored: &Stored) -> bool {
     match stored {
         Stored::Image(digest) => sandbox.spec.image == *digest,
         Stored::Capture(id) => sandbox.captures().chain(sandbox.layers()).any(|held| held == id),
-        // The images made of it have its files by links of their own.
+        // The images made of the layer have its files by hard links of their own.
         Stored::ImageLayer(_) => false,
     }
 }
 
 impl Shared {
-    /// The image and the layers on it, each read to its last byte since this daemon began.
+    /// Returns the image and the layers on it, each of which has been read to its last byte since
+    /// this daemon started.
     pub(crate) async fn sound(
         self: &Arc<Self>,
         image: &Digest,
@@ -86,7 +87,8 @@ impl Shared {
         read
     }
 
-    /// Refuses what would stand on a damaged image or layer, or on an image that is not for guests of this daemon. What is missing is refused by whoever needs it.
+    /// Refuses a damaged image or layer as a base, and an image that is not for guests of this
+    /// daemon. Missing files are refused by the operations that need them.
     pub(crate) async fn refuse_damaged(
         self: &Arc<Self>,
         image: &Digest,
@@ -100,7 +102,7 @@ impl Shared {
         }
     }
 
-    /// Takes down what an error says of something on the disk.
+    /// Records what an error says about something on the disk.
     pub(crate) async fn is_damaged(self: &Arc<Self>, error: &PoolError) {
         let (stored, file, what) = match error {
             PoolError::DamagedImage { image, file, what } => (Stored::Image(image.clone()), file, what),
@@ -113,11 +115,11 @@ impl Shared {
         }
     }
 
-    /// Takes down that something is as it was written, or gone.
+    /// Records that something is as it was written, or gone.
     pub(crate) async fn is_sound(&self, stored: &Stored) {
         let before = self.soundness.known().remove(stored);
         if let Some(damage) = before {
-            tracing::info!(what = %damage.stored, "what was damaged is sound again, or gone");
+            tracing::info!(what = %damage.stored, "damaged data is sound again, or gone");
             self.keep_damage().await;
         }
     }
@@ -125,18 +127,20 @@ impl Shared {
     async fn keep_damage(&self) {
         let damage = self.soundness.known().values().cloned().collect();
         if let Err(error) = self.pool.keep_damage(damage).await {
-            tracing::warn!(error = %chain(&error), "what is damaged is not kept, and has to be found again after a restart");
+            tracing::warn!(error = %chain(&error), "cannot store what is damaged; it has to be found again after a restart");
         }
     }
 
-    /// What an earlier daemon found.
+    /// Loads what an earlier daemon found.
     pub(crate) async fn recall_damage(&self) {
         match self.pool.damage().await {
             Ok(damage) => {
                 let known = damage.into_iter().map(|damage| (damage.stored.clone(), damage));
                 self.soundness.known().extend(known);
             }
-            Err(error) => tracing::warn!(error = %chain(&error), "what was found damaged before is forgotten"),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "cannot load what was found damaged before; it has to be found again")
+            }
         }
     }
 
@@ -150,7 +154,7 @@ impl Shared {
         self.keep_damage().await;
         let living = match self.living().await {
             Ok(living) => living,
-            Err(error) => return tracing::warn!(error = %chain(&error), "an event is not recorded"),
+            Err(error) => return tracing::warn!(error = %chain(&error), "cannot record an event"),
         };
         let at = self.now();
         let event = |SandboxRecord { sandbox, .. }: SandboxRecord| NewEvent {
@@ -169,7 +173,7 @@ impl Shared {
         if !events.is_empty()
             && let Err(error) = self.commit(Change { events, ..Change::default() }).await
         {
-            tracing::warn!(error = %chain(&error), "an event is not recorded");
+            tracing::warn!(error = %chain(&error), "cannot record an event");
         }
     }
 
@@ -184,31 +188,35 @@ impl Shared {
 }
 
 impl Service {
-    /// Everything on the disk that [`Service::verify`] can read.
+    /// Returns everything on the disk that [`Service::verify`] can read.
     ///
     /// # Errors
-    /// When a directory cannot be read.
+    ///
+    /// Fails if a directory cannot be read.
     pub async fn stored(&self) -> Result<Vec<Stored>, ServiceError> {
         self.shared.all_stored().await
     }
 
-    /// Reads one thing to its last byte and compares it with what was written. None when it is not there any more.
+    /// Reads one thing to its last byte and compares it with what was written. `None` if it does
+    /// not exist any more.
     ///
     /// # Errors
-    /// When it could not be read, which says nothing about it.
+    ///
+    /// Fails if it could not be read, which says nothing about its content.
     pub async fn verify(&self, stored: &Stored) -> Result<Option<Checked>, ServiceError> {
         let checked = self.shared.pool.check_stored(stored, None).await?;
         self.shared.take_down(stored, checked.as_ref()).await;
         Ok(checked)
     }
 
-    /// What was found damaged, and not sound or gone since.
+    /// Returns what was found damaged, and has not been found sound or gone since.
     pub fn damaged(&self) -> Vec<Damage> {
         self.shared.soundness.known().values().cloned().collect()
     }
 }
 
-/// Reads everything on the disk, one thing after the other and no faster than it is given, once a day at most.
+/// Reads everything on the disk, one thing after the other and no faster than configured, at most
+/// once a day.
 pub(crate) async fn keep_scrubbing(service: Service) {
     let shared = service.shared;
     let Some(bytes_per_second) = shared.settings.scrub_bytes_per_second.filter(|pace| *pace > 0) else { return };
@@ -222,7 +230,7 @@ pub(crate) async fn keep_scrubbing(service: Service) {
             scrub = shared.scrub(&pace) => scrub,
         };
         if let Err(error) = scrub {
-            tracing::warn!(error = %chain(&error), "what is on the disk could not be listed to be read");
+            tracing::warn!(error = %chain(&error), "cannot list the data on the disk for reading");
         }
         pause = EVERY.saturating_sub(began.elapsed()).max(AFTER_FAILURE);
     }
@@ -230,7 +238,7 @@ pub(crate) async fn keep_scrubbing(service: Service) {
 }
 
 impl Shared {
-    /// Everything on the disk. What was damaged and is gone is forgotten.
+    /// Returns everything on the disk. Damage of things that are gone is forgotten.
     async fn all_stored(self: &Arc<Self>) -> Result<Vec<Stored>, ServiceError> {
         let known: Vec<Stored> = self.soundness.known().keys().cloned().collect();
         let all = self.pool.stored().await?;
@@ -242,7 +250,8 @@ impl Shared {
 
     async fn scrub(self: &Arc<Self>, pace: &Pace) -> Result<(), ServiceError> {
         let mut all = self.all_stored().await?;
-        // A daemon that never runs long enough for all of it must not read the same things each time.
+        // A daemon that never runs long enough to read everything must not read the same things
+        // each time.
         let at = usize::from(u16::from_be_bytes(self.ids().random())) % all.len().max(1);
         all.rotate_left(at);
         for stored in all {
@@ -253,7 +262,7 @@ impl Shared {
                     self.take_down(&stored, checked.as_ref()).await;
                 }
                 Err(error) => {
-                    tracing::warn!(what = %stored, error = %chain(&error), "it could not be read; it is tried again");
+                    tracing::warn!(what = %stored, error = %chain(&error), "cannot read data for checking; retrying at the next round");
                     if self.stops_within(AFTER_FAILURE).await {
                         return Ok(());
                     }

@@ -1,12 +1,14 @@
-//! The end of the service: no new work, an end to what is under way, and a limit on waiting for that.
+//! The end of the service: no new work starts, work in progress ends, and waiting for that is
+//! limited.
 //!
 //! ```text
-//! stop ─► no new operations, every retry gives up ─► operations under way end ─► engine closed
-//!            └─ the limit passes: they are left, as a death of the daemon leaves them
+//! stop ─► no new operations, no more retries ─► operations in progress end ─► engine closed
+//!            └─ the limit passes: they are abandoned, as if the daemon had died
 //! ```
 //!
-//! Whatever is under way is on record before it begins, so that the next start finds and finishes or undoes it. A task that
-//! is left is dropped where it waits; the process may end at any moment from then on.
+//! Work in progress is recorded before it begins, so that the next start finds it and finishes it
+//! or rolls it back. An abandoned task is dropped at its await point; the process may end at any
+//! moment from then on.
 
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
@@ -17,13 +19,13 @@ use tokio::task::JoinHandle;
 use crate::failure::STOPPED;
 use crate::shared::{Service, Shared};
 
-/// How long tasks that are left may take to be dropped. One that blocks its thread is not waited for.
+/// How long dropping abandoned tasks may take. A task that blocks its thread is not waited for.
 const DROPPING: Duration = Duration::from_millis(500);
 
 /// Work of the service in a task of its own.
 pub(crate) struct Working<T>(JoinHandle<Option<T>>);
 
-/// Work that has not come to its end: the service has stopped before, or it panicked.
+/// Work that did not finish: the service stopped before, or the work panicked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("{STOPPED}")]
 pub(crate) struct Unfinished;
@@ -37,8 +39,8 @@ impl<T> Future for Working<T> {
 }
 
 impl Shared {
-    /// Does work in a task of its own, which goes on when nobody waits for it. A stop of the service waits for its end, and
-    /// leaves it when that takes too long.
+    /// Runs work in a task of its own, which continues if the result is not awaited. A stop of the
+    /// service waits for its end, and abandons it after the limit.
     pub(crate) fn spawn<T: Send + 'static>(&self, work: impl Future<Output = T> + Send + 'static) -> Working<T> {
         let left = self.left.clone();
         Working(self.tasks.spawn(async move {
@@ -52,14 +54,14 @@ impl Shared {
 }
 
 impl Service {
-    /// Stops the service: operations in progress are waited for, running sandboxes go on running and parked ones stay
-    /// parked; the next start finds them.
+    /// Stops the service: waits for operations in progress; running sandboxes keep running and
+    /// parked ones stay parked, and the next start finds them.
     pub async fn stop(&self) {
         self.end().await;
     }
 
-    /// [`Service::stop`] that waits no longer than `limit`. Answers what was still under way then, a line for each: the next
-    /// start finds it.
+    /// Like [`Service::stop`], but waits at most `limit`. Returns what was still in progress then,
+    /// one line each: the next start finds it.
     pub async fn stop_within(&self, limit: Duration) -> Vec<String> {
         let shared = &self.shared;
         if tokio::time::timeout(limit, self.end()).await.is_ok() {

@@ -1,15 +1,15 @@
-//! Noting the clocks in the store, and showing moments on record to callers.
+//! Stores the state of the clocks, and shows recorded times to callers.
 //!
-//! Moments on record are of the service clock. Callers are shown the wall clock: every answer of the service that holds
-//! moments goes through here, and nothing that is shown is recorded again.
+//! Recorded times are of the service clock. Callers see the wall clock: every answer of the service
+//! that contains times passes through here, and nothing that is shown is recorded again.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{Sandbox, Timestamp, Why};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, Removal, SnapshotRecord, StoreError, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Removal, SnapshotRecord, StoreError,
+    VolumeRecord, WebhookRecord,
 };
 
 use crate::clock::Clock as _;
@@ -18,12 +18,12 @@ use crate::recovery::RecoveryReport;
 use crate::service_clock::{HOLD, ServiceClock};
 use crate::shared::{Parts, Shared, chain};
 
-/// How often the wall clock is looked at while nothing happens.
+/// The interval between two reads of the wall clock while nothing happens.
 const LOOK: Duration = Duration::from_secs(5);
-/// How often the clocks are noted while the wall clock is not set.
+/// The interval between two stores of the clocks while the wall clock is not adjusted.
 const NOTE: Duration = Duration::from_secs(300);
 
-/// The clock, which goes on from what the daemon before has noted.
+/// Returns the clock, which continues from what the previous daemon has stored.
 pub(crate) async fn begin(parts: &Parts, report: &mut RecoveryReport) -> Result<Arc<ServiceClock>, ServiceError> {
     let note = match parts.store.clock().await {
         Err(error @ StoreError::Unreadable { .. }) => {
@@ -44,13 +44,13 @@ pub(crate) async fn begin(parts: &Parts, report: &mut RecoveryReport) -> Result<
     Ok(Arc::new(clock))
 }
 
-/// What is assumed of the clocks when their note cannot be read: it is made anew.
+/// Returns the assumed state of the clocks when the stored one cannot be read: it is created anew.
 fn unknown(parts: &Parts) -> ClockNote {
     let held_until = parts.clock.now().after(HOLD);
     ClockNote { seen: Timestamp::default(), steady: Duration::ZERO, boot: None, periods: Vec::new(), held_until }
 }
 
-/// Looks at the clocks and notes them until the service stops.
+/// Reads the clocks and stores their state until the service stops.
 pub(crate) async fn keep_time(shared: Arc<Shared>) {
     let mut noted = None;
     loop {
@@ -75,14 +75,14 @@ async fn note(shared: &Arc<Shared>) -> bool {
         Ok(_) => true,
         Err(error) => {
             shared.clock.is_to_be_noted_again();
-            tracing::warn!(error = %chain(&error), "the clocks cannot be noted; retrying");
+            tracing::warn!(error = %chain(&error), "cannot store the state of the clocks; retrying");
             false
         }
     }
 }
 
 impl Shared {
-    /// A sandbox with the moments that the wall clock showed, or will show.
+    /// Returns a sandbox with the times that the wall clock showed, or will show.
     pub(crate) fn shown(&self, sandbox: &Sandbox) -> Sandbox {
         sandbox.with_moments(|moment| self.clock.shown(moment))
     }
@@ -93,6 +93,15 @@ impl Shared {
             *at = self.clock.shown(*at);
         }
         snapshot
+    }
+
+    pub(crate) fn shown_operation(&self, mut operation: OperationRecord) -> OperationRecord {
+        operation.began = self.clock.shown(operation.began);
+        operation.deadline = self.clock.shown(operation.deadline);
+        if let Some((at, _)) = &mut operation.ended {
+            *at = self.clock.shown(*at);
+        }
+        operation
     }
 
     pub(crate) fn shown_event(&self, mut record: EventRecord) -> EventRecord {

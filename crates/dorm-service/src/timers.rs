@@ -1,5 +1,5 @@
-//! One timer wheel for every sandbox: it tells an actor that a deadline may have passed; the lifecycle decides whether
-//! it has.
+//! One timer wheel for all sandboxes: it tells an actor that a deadline may have passed; the
+//! lifecycle decides whether it has.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -10,7 +10,8 @@ use tokio_stream::StreamExt as _;
 use tokio_util::time::DelayQueue;
 use tokio_util::time::delay_queue::Key;
 
-/// A longer wait is cut here: the wall clock may be set meanwhile, and the wheel holds no more than two years.
+/// The longest timer: the wall clock may be adjusted meanwhile, and the wheel covers at most two
+/// years.
 const LONGEST: Duration = Duration::from_secs(60);
 
 enum Order {
@@ -25,20 +26,21 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Starts the wheel; `fire` is called with each sandbox whose time has come.
+    /// Starts the wheel; `fire` is called with each sandbox whose timer has expired.
     pub(crate) fn start(fire: impl Fn(SandboxId) + Send + 'static) -> Self {
         let (orders, inbox) = mpsc::unbounded_channel();
         tokio::spawn(turn(inbox, fire));
         Self { orders }
     }
 
-    /// Sets the only timer of `sandbox`, or takes it away. It may go off earlier than asked, never later.
+    /// Sets the only timer of `sandbox`, or removes it. It may fire earlier than requested, never
+    /// later.
     pub(crate) fn set(&self, sandbox: &SandboxId, after: Option<Duration>) {
         let order = match after {
             Some(after) => Order::Set(sandbox.clone(), after.min(LONGEST)),
             None => Order::Clear(sandbox.clone()),
         };
-        // The wheel only ends with the daemon.
+        // The wheel ends only with the daemon.
         let _ = self.orders.send(order);
     }
 }

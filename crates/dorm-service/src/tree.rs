@@ -1,15 +1,15 @@
-//! Who comes from whom: sandboxes and the snapshots between them, as lines in the order in which a tree is drawn.
+//! The lineage of sandboxes and snapshots, as lines in the order in which a tree is drawn.
 //!
-//! A pure function of what is on record. It follows the links that records have and expects nothing of them: a parent
-//! that is not there makes a root, and where links lead round in a ring the oldest of it becomes one. Nothing is
-//! recursive, so a chain may be as long as it likes.
+//! A pure function of the records. It follows the links in the records without relying on them: a
+//! node with a missing parent becomes a root, and if links form a cycle, its oldest node becomes
+//! one. Nothing is recursive, so a chain can have any length.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use dorm_lifecycle::{SandboxId, SnapshotId, StateName, Timestamp};
 use dorm_store::SnapshotStatus;
 
-/// Which of the two, and which one.
+/// The id of a sandbox or snapshot.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum TreeId {
     /// A sandbox.
@@ -19,7 +19,7 @@ pub enum TreeId {
 }
 
 impl TreeId {
-    /// The kind in answers.
+    /// Returns the kind as shown in answers.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Sandbox(_) => "sandbox",
@@ -27,7 +27,7 @@ impl TreeId {
         }
     }
 
-    /// The id.
+    /// Returns the id as text.
     pub fn as_str(&self) -> &str {
         match self {
             Self::Sandbox(id) => id.as_str(),
@@ -36,19 +36,19 @@ impl TreeId {
     }
 }
 
-/// In which state it is.
+/// The state of a node.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum TreeState {
-    /// A sandbox's.
+    /// The state of a sandbox.
     Sandbox(StateName),
-    /// A snapshot's.
+    /// The status of a snapshot.
     Snapshot(SnapshotStatus),
-    /// A snapshot that is gone, from which somebody began.
+    /// A deleted snapshot from which something was made.
     Deleted,
 }
 
 impl TreeState {
-    /// Its word in answers.
+    /// Returns the word for it in answers.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::Sandbox(state) => state.as_str(),
@@ -57,7 +57,7 @@ impl TreeState {
         }
     }
 
-    /// Whether there is still something of it besides its record.
+    /// Returns whether more than its record is left.
     const fn is_there(&self) -> bool {
         match self {
             Self::Sandbox(StateName::Terminated) | Self::Snapshot(SnapshotStatus::Failed(_)) | Self::Deleted => false,
@@ -69,36 +69,36 @@ impl TreeState {
 /// One line of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TreeNode {
-    /// Who it is.
+    /// The sandbox or snapshot.
     pub id: TreeId,
-    /// A sandbox's name.
+    /// The name of a sandbox.
     pub name: Option<String>,
-    /// Its state.
+    /// The state.
     pub state: TreeState,
-    /// A sandbox's generation, or that of the sandbox of which a snapshot was taken.
+    /// The generation of a sandbox, or of the sandbox of which a snapshot was taken.
     pub generation: Option<u64>,
-    /// Since when it is there; not known of some deleted snapshots.
+    /// When it was created; unknown for some deleted snapshots.
     pub created: Option<Timestamp>,
-    /// What it occupies on disk for itself: a snapshot, or the sleep images of a sandbox.
+    /// Its own size on disk, in bytes: that of a snapshot, or of the sleep images of a sandbox.
     pub bytes: u64,
-    /// Free text, by key.
+    /// The labels.
     pub labels: BTreeMap<String, String>,
-    /// What it comes from; none of a root.
+    /// What it was made from; `None` for a root.
     pub parent: Option<TreeId>,
-    /// How many are above it.
+    /// The number of nodes above it.
     pub depth: usize,
 }
 
-/// What is shown of it.
+/// Which part of the tree is shown.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeFilter {
-    /// Only the tree to which this sandbox belongs.
+    /// Only the tree that this sandbox belongs to.
     pub sandbox: Option<SandboxId>,
-    /// Also what is over and has nothing left below it.
+    /// Also terminated sandboxes and deleted snapshots with nothing left below them.
     pub all: bool,
 }
 
-/// `nodes` in the order in which they are drawn: each after its parent, the oldest first.
+/// Returns `nodes` in the order in which they are drawn: each after its parent, the oldest first.
 pub(crate) fn tree(nodes: Vec<TreeNode>, filter: &TreeFilter) -> Vec<TreeNode> {
     let mut placed = place(nodes);
     if let Some(id) = &filter.sandbox {
@@ -131,7 +131,7 @@ fn place(mut nodes: Vec<TreeNode>) -> Vec<TreeNode> {
     for root in roots {
         take(root, &mut slots, &children, &mut placed);
     }
-    // Whoever is left belongs to a ring.
+    // The remaining nodes form cycles.
     for at in 0..slots.len() {
         if let Some(node) = &mut slots[at] {
             node.parent = None;

@@ -1,22 +1,23 @@
-//! What a caller is told of a sandbox.
+//! What callers see of a sandbox.
 
 use dorm_lifecycle::{Sandbox, Timestamp};
 
-/// Where the memory of a sandbox is. A fact, not a state: a suspended sandbox is durable either way.
+/// Where the memory of a sandbox is. This is a fact, not a state: a suspended sandbox is durable
+/// either way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Residence {
-    /// It runs, or is on its way there.
+    /// It is running, or about to.
     Running,
-    /// Suspended, and still held in memory without any CPU: resume is a thaw.
+    /// Suspended, and still held in memory without any CPU: a resume is a thaw.
     Parked,
-    /// Suspended, and only on disk: resume is a restore.
+    /// Suspended, and on disk only: a resume is a restore.
     Evicted,
-    /// It is over, or has not begun.
+    /// It is terminated, or has not started.
     None,
 }
 
 impl Residence {
-    /// Its word in answers.
+    /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -34,7 +35,7 @@ pub struct SandboxView {
     pub sandbox: Sandbox,
     /// Where its memory is.
     pub residence: Residence,
-    /// When its time is over, as things stand.
+    /// When its deadline passes, if nothing changes.
     pub expires: Option<Timestamp>,
     /// Whether it is paused until there is room on the host's disk.
     pub paused_for_disk: bool,

@@ -1,7 +1,9 @@
-//! Volumes of sandboxes: who may have one mounted, what a run is given of it, and when one is unmounted.
+//! Volumes of sandboxes: who may mount one, what a run gets mounted, and when a volume is
+//! unmounted.
 //!
-//! Leases follow from the records of sandboxes and are not recorded themselves. What may take one is checked and recorded
-//! under one lock, so that two sandboxes never get what only one may have.
+//! Leases follow from the records of sandboxes and are not recorded themselves. A change that takes
+//! one is checked and recorded under one lock, so that two sandboxes never get a volume that allows
+//! only one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,15 +24,15 @@ mod error;
 
 pub use error::VolumeProblem;
 
-/// How long after one that is still in use it is looked again.
+/// The delays before a volume that is still in use is checked again.
 const BUSY: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(10)];
 
-/// As long as it exists nobody else takes a lease.
+/// While it exists, no other lease is taken.
 pub(crate) type Leasing = OwnedMutexGuard<()>;
 
 impl Shared {
-    /// Grants the leases that `next` has and `before` had not, or says who stands in the way. They are taken by recording
-    /// `next` before the answer is dropped.
+    /// Grants the leases that `next` has and `before` does not have, or returns the conflict. They
+    /// are taken by recording `next` before the returned guard is dropped.
     pub(crate) async fn grant_leases(
         &self,
         before: Option<&Sandbox>,
@@ -53,7 +55,7 @@ impl Shared {
         Ok(Some(leasing))
     }
 
-    /// Whether a sandbox that is not there yet could have the leases of `attachments` now.
+    /// Checks whether a sandbox that does not exist yet could take the leases of `attachments` now.
     pub(crate) async fn could_lease(&self, attachments: &[Attachment]) -> Result<(), ServiceError> {
         if attachments.is_empty() {
             return Ok(());
@@ -92,14 +94,16 @@ impl Shared {
         Ok(volumes.into_iter().map(|volume| (volume.id.clone(), volume)).collect())
     }
 
-    /// Every lease that is held, also those of sandboxes whose runs have not been seen to end.
+    /// Returns every lease that is held, including those of sandboxes whose runs have not been seen
+    /// to end.
     pub(crate) async fn held_leases(&self) -> Result<Vec<Lease>, ServiceError> {
         let mut held = self.of_living(|sandbox| self.leases_of(sandbox)).await?;
         held.extend(self.unreadable_leases().await?);
         Ok(held)
     }
 
-    /// What sandboxes may hold whose records cannot be read: to write, whatever their records mention.
+    /// Returns the leases that sandboxes with unreadable records may hold: for writing, of every
+    /// volume that their records mention.
     async fn unreadable_leases(&self) -> Result<Vec<Lease>, ServiceError> {
         let unreadable = self.unreadable().await?;
         if !unreadable.has_sandboxes() {
@@ -124,7 +128,7 @@ impl Shared {
         if may_run { all_leases(sandbox) } else { leases(sandbox) }
     }
 
-    /// What a run of `sandbox` is given, with its volumes reachable on the host.
+    /// Returns the mounts for a run of `sandbox`, and makes its volumes accessible on the host.
     pub(crate) async fn mounts(&self, sandbox: &Sandbox) -> Result<Vec<Mount>, ServiceError> {
         if sandbox.spec.attachments.is_empty() {
             return Ok(Vec::new());
@@ -144,7 +148,7 @@ impl Shared {
         Ok(mounts)
     }
 
-    /// Unmounts the volumes that no run may have any more, at once or soon.
+    /// Unmounts the volumes that no run may use any more, at once or soon.
     pub(crate) fn settle_volumes(self: &Arc<Self>) {
         let shared = self.clone();
         self.spawn(async move {
@@ -156,10 +160,11 @@ impl Shared {
         });
     }
 
-    /// Unmounts the volumes that no run may have any more. Answers how many stay mounted because somebody uses them.
+    /// Unmounts the volumes that no run may use any more. Returns how many stay mounted because
+    /// they are in use.
     pub(crate) async fn settle_volumes_now(&self) -> usize {
         let _leasing = self.leasing.clone().lock_owned().await;
-        // A parked run has them mounted, frozen as it is.
+        // A parked run still has them mounted.
         let uses = |sandbox: &Sandbox| {
             has_leases(&sandbox.state)
                 || self.parking.holds(&sandbox.id)
@@ -171,30 +176,30 @@ impl Shared {
         };
         let found = async { Ok::<_, StoreError>((self.of_living(used).await?, self.unreadable().await?)) };
         match found.await {
-            // A run of one may have anything mounted.
+            // A run of such a sandbox may have any volume mounted.
             Ok((_, unreadable)) if unreadable.has_sandboxes() => 0,
             Ok((used, _)) => self.volumes.settle(used.into_iter().collect()).await,
             Err(error) => {
-                tracing::warn!(error = %chain(&error), "unused volumes stay mounted for now");
+                tracing::warn!(error = %chain(&error), "cannot unmount unused volumes; they stay mounted for now");
                 0
             }
         }
     }
 }
 
-/// As long as it exists somebody works on a volume without a sandbox; afterwards it may not be needed any longer.
+/// While it exists, a volume is used without a sandbox; afterwards it may not be needed any more.
 pub struct VolumeUse(pub(crate) Arc<Shared>);
 
 impl Drop for VolumeUse {
     fn drop(&mut self) {
-        // Without a runtime the daemon is ending, which looks itself.
+        // Without a runtime the daemon is ending and unmounts volumes itself.
         if tokio::runtime::Handle::try_current().is_ok() {
             self.0.settle_volumes();
         }
     }
 }
 
-/// What the agent is told of a sandbox's volumes.
+/// Returns the mounts that the agent is told of.
 pub(crate) fn inside(sandbox: &Sandbox) -> Result<Vec<GuestMount>, ServiceError> {
     let inside = |attachment: &Attachment| {
         let Attachment { volume, path, access, subpath, slot } = attachment;
@@ -208,7 +213,7 @@ pub(crate) fn inside(sandbox: &Sandbox) -> Result<Vec<GuestMount>, ServiceError>
     made.map_err(|error| ServiceError::Agent(dorm_agent_client::AgentError::Invalid(error.to_string())))
 }
 
-/// A sandbox that has a volume, or only wishes to, for people.
+/// Returns a sandbox that has a volume attached, as text for people.
 pub(crate) fn holder(sandbox: &Sandbox, volume: &VolumeId) -> Option<String> {
     let has_it = sandbox.attachments().any(|one| one.volume == *volume);
     has_it.then(|| format!("{} ({})", title(sandbox.spec.name.as_ref(), sandbox), sandbox.state.name()))

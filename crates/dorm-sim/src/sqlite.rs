@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
-    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
+    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
+    VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -96,6 +96,16 @@ impl Store for WaitingStore {
 
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
         self.ask(|store| async move { store.open_operations().await })
+    }
+
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| async move { store.operation(&id).await })
+    }
+
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        let filter = filter.clone();
+        self.ask(|store| async move { store.find_operations(&filter).await })
     }
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {

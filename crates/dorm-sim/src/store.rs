@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
-    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
+    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
+    VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -135,6 +135,16 @@ impl Store for WatchedStore {
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
         self.pause().await;
         self.inner.open_operations().await
+    }
+
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        self.pause().await;
+        self.inner.operation(id).await
+    }
+
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        self.pause().await;
+        self.inner.find_operations(filter).await
     }
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {

@@ -1,12 +1,12 @@
-//! Look-ups that must not read the whole history: each is answered by an index of `0006_history.sql`.
+//! Look-ups that must not read the whole history: each is answered by an index of `0001_records.sql`.
 
 use dorm_store::codec;
-use dorm_store::{ClockNote, SnapshotFilter, SnapshotRecord, StoreError};
+use dorm_store::{ClockNote, OperationFilter, OperationRecord, SnapshotFilter, SnapshotRecord, StoreError};
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
 use crate::read::at_most;
-use crate::rows::{DocumentRow, chain, readable, snapshot_of};
+use crate::rows::{DocumentRow, chain, operation_of, readable, snapshot_of};
 
 pub(crate) async fn find_snapshots(
     pool: &SqlitePool,
@@ -63,6 +63,41 @@ pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
         query.push(" AS NUMERIC), ").push_bind(id.to_string()).push(")");
     }
     query.push(" ORDER BY created, id LIMIT ").push_bind(at_most(*limit));
+    query
+}
+
+pub(crate) async fn find_operations(
+    pool: &SqlitePool,
+    filter: &OperationFilter,
+) -> Result<Vec<OperationRecord>, StoreError> {
+    let mut wanted = filter.clone();
+    loop {
+        let mut query = operations_of(&wanted);
+        let rows: Vec<DocumentRow> =
+            query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list operations", error))?;
+        let count = rows.len();
+        let mut found = readable(rows, operation_of);
+        // Unreadable rows make a page short; only the end may.
+        if filter.limit == 0 || count < wanted.limit || found.len() >= filter.limit {
+            found.truncate(if filter.limit == 0 { usize::MAX } else { filter.limit });
+            return Ok(found);
+        }
+        wanted.limit += count - found.len();
+    }
+}
+
+pub(crate) fn operations_of(filter: &OperationFilter) -> QueryBuilder<Sqlite> {
+    let OperationFilter { sandbox, after, limit } = filter;
+    let mut query = QueryBuilder::<Sqlite>::new("SELECT id, document FROM operations WHERE TRUE");
+    if let Some(sandbox) = sandbox {
+        query.push(" AND sandbox = ").push_bind(sandbox.to_string());
+    }
+    if let Some((began, id)) = after {
+        // As text, since a moment may be beyond what an INTEGER holds.
+        query.push(" AND (began, id) < (CAST(").push_bind(began.as_millis().to_string());
+        query.push(" AS NUMERIC), ").push_bind(id.to_string()).push(")");
+    }
+    query.push(" ORDER BY began DESC, id DESC LIMIT ").push_bind(at_most(*limit));
     query
 }
 

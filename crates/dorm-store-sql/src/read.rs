@@ -1,6 +1,6 @@
 //! Look-ups and lists, each one statement and so one consistent view.
 
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::{
     ApiKeyRecord, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError,
     UnreadableRow, VolumeRecord, WebhookRecord,
@@ -122,6 +122,15 @@ pub(crate) async fn snapshots(
     let mut snapshots = readable(rows, snapshot_of);
     snapshots.sort_by(|a, b| (a.created, &a.id).cmp(&(b.created, &b.id)));
     Ok(snapshots)
+}
+
+pub(crate) async fn operation(pool: &SqlitePool, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+    let row: Option<DocumentRow> = sqlx::query_as("SELECT id, document FROM operations WHERE id = ?")
+        .bind(id.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| failed("read an operation", error))?;
+    row.map(operation_of).transpose().map_err(|row| row.error())
 }
 
 pub(crate) async fn open_operations(pool: &SqlitePool) -> Result<Vec<OperationRecord>, StoreError> {

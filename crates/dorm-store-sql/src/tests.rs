@@ -7,7 +7,8 @@ use dorm_lifecycle::{
     StateName, Timestamp,
 };
 use dorm_store::{
-    Change, EventFilter, NewEvent, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, Store, StoreError, Ticket,
+    Change, EventFilter, NewEvent, OperationFilter, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, Store,
+    StoreError, Ticket,
 };
 
 use crate::SqlStore;
@@ -174,6 +175,13 @@ async fn no_question_of_the_service_reads_the_whole_history() {
     ];
     questions
         .extend(filters.iter().map(|(filter, index)| (crate::history::snapshots_of(filter).into_string(), *index)));
+    let operations = OperationFilter::default;
+    let filters = [
+        (OperationFilter { limit: 101, ..operations() }, "operations_in_order"),
+        (OperationFilter { sandbox: Some(id(1)), limit: 101, ..operations() }, "operations_of_sandbox"),
+    ];
+    questions
+        .extend(filters.iter().map(|(filter, index)| (crate::history::operations_of(filter).into_string(), *index)));
     questions.push((crate::rows::OPEN.to_owned(), "open_operations"));
     questions.push((crate::history::SNAPSHOT_BYTES.to_owned(), "snapshots_complete"));
     for (query, index) in questions {

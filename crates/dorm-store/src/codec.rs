@@ -4,15 +4,7 @@
 //! is unknown or not there, a word nobody knows and a later version are errors, since what a record means must not be
 //! guessed. Revisions and numbers are not part of the text: they belong to the store.
 
-mod api_key;
-mod background;
-mod clock;
-mod convert;
-mod upgrade;
 mod v1;
-mod v2;
-mod v3;
-mod volume;
 mod word;
 
 use dorm_lifecycle::Sandbox;
@@ -23,22 +15,21 @@ use thiserror::Error;
 use crate::{ApiKeyRecord, ClockNote, NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
 
 /// The version in which sandboxes are written.
-pub const SANDBOX: u64 = 3;
+pub const SANDBOX: u64 = 1;
 /// The version in which operations are written.
-pub const OPERATION: u64 = 3;
+pub const OPERATION: u64 = 1;
 /// The version in which snapshots are written.
-pub const SNAPSHOT: u64 = 3;
+pub const SNAPSHOT: u64 = 1;
 /// The version in which events are written.
-pub const EVENT: u64 = 2;
+pub const EVENT: u64 = 1;
 /// The version in which webhooks are written.
-pub const WEBHOOK: u64 = 2;
-
+pub const WEBHOOK: u64 = 1;
 /// The version in which API keys are written.
-pub const API_KEY: u64 = 3;
+pub const API_KEY: u64 = 1;
 /// The version in which volumes are written.
-pub const VOLUME: u64 = 3;
+pub const VOLUME: u64 = 1;
 /// The version in which the note of the clocks is written.
-pub const CLOCK: u64 = 3;
+pub const CLOCK: u64 = 1;
 
 /// Why a text is not a record, or a record cannot be a text.
 #[derive(Debug, Error)]
@@ -75,7 +66,7 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::Unwritable`], which no sandbox is known to cause.
 pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
-    encode::<v3::SandboxRow>(sandbox.into())
+    encode::<v1::SandboxRow>(sandbox.into())
 }
 
 /// The sandbox of a text.
@@ -84,9 +75,7 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
-        1 => decode::<v1::SandboxRow>(text, 1).map(v2::SandboxRow::from).map(v3::SandboxRow::from).map(Sandbox::from),
-        2 => decode::<v2::SandboxRow>(text, 2).map(v3::SandboxRow::from).map(Sandbox::from),
-        SANDBOX => decode::<v3::SandboxRow>(text, SANDBOX).map(Sandbox::from),
+        SANDBOX => decode::<v1::SandboxRow>(text, SANDBOX).map(Sandbox::from),
         found => Err(CodecError::Version { found, newest: SANDBOX }),
     }
 }
@@ -96,7 +85,7 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no operation is known to cause.
 pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecError> {
-    encode::<v3::OperationRow>(operation.into())
+    encode::<v1::OperationRow>(operation.into())
 }
 
 /// The operation of a text.
@@ -105,11 +94,7 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        1 => {
-            decode::<v1::OperationRow>(text, 1).map(v2::OperationRow::from).map(v3::OperationRow::from).map(Into::into)
-        }
-        2 => decode::<v2::OperationRow>(text, 2).map(v3::OperationRow::from).map(OperationRecord::from),
-        OPERATION => decode::<v3::OperationRow>(text, OPERATION).map(OperationRecord::from),
+        OPERATION => decode::<v1::OperationRow>(text, OPERATION).map(OperationRecord::from),
         found => Err(CodecError::Version { found, newest: OPERATION }),
     }
 }
@@ -119,7 +104,7 @@ pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no snapshot is known to cause.
 pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> {
-    encode::<v3::SnapshotRow>(snapshot.into())
+    encode::<v1::SnapshotRow>(snapshot.into())
 }
 
 /// The snapshot of a text.
@@ -128,9 +113,7 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
     match version(text)? {
-        1 => decode::<v1::SnapshotRow>(text, 1).map(v2::SnapshotRow::from).map(v3::SnapshotRow::from).map(Into::into),
-        2 => decode::<v2::SnapshotRow>(text, 2).map(v3::SnapshotRow::from).map(SnapshotRecord::from),
-        SNAPSHOT => decode::<v3::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
+        SNAPSHOT => decode::<v1::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
         found => Err(CodecError::Version { found, newest: SNAPSHOT }),
     }
 }
@@ -140,7 +123,7 @@ pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no event is known to cause.
 pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
-    encode::<v2::EventRow>(event.into())
+    encode::<v1::EventRow>(event.into())
 }
 
 /// The event of a text.
@@ -149,8 +132,7 @@ pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
     match version(text)? {
-        1 => decode::<v1::EventRow>(text, 1).map(v2::EventRow::from).map(NewEvent::from),
-        EVENT => decode::<v2::EventRow>(text, EVENT).map(NewEvent::from),
+        EVENT => decode::<v1::EventRow>(text, EVENT).map(NewEvent::from),
         found => Err(CodecError::Version { found, newest: EVENT }),
     }
 }
@@ -160,7 +142,7 @@ pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no API key is known to cause.
 pub fn encode_api_key(key: &ApiKeyRecord) -> Result<String, CodecError> {
-    encode::<api_key::ApiKeyRow>(key.into())
+    encode::<v1::ApiKeyRow>(key.into())
 }
 
 /// The API key of a text.
@@ -169,7 +151,7 @@ pub fn encode_api_key(key: &ApiKeyRecord) -> Result<String, CodecError> {
 /// A [`CodecError`] that says what is wrong with the text.
 pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
     match version(text)? {
-        API_KEY => decode::<api_key::ApiKeyRow>(text, API_KEY).map(ApiKeyRecord::from),
+        API_KEY => decode::<v1::ApiKeyRow>(text, API_KEY).map(ApiKeyRecord::from),
         found => Err(CodecError::Version { found, newest: API_KEY }),
     }
 }
@@ -179,7 +161,7 @@ pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no webhook is known to cause.
 pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
-    encode::<v2::WebhookRow>(webhook.into())
+    encode::<v1::WebhookRow>(webhook.into())
 }
 
 /// The webhook of a text.
@@ -188,7 +170,7 @@ pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
     match version(text)? {
-        WEBHOOK => decode::<v2::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
+        WEBHOOK => decode::<v1::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
         found => Err(CodecError::Version { found, newest: WEBHOOK }),
     }
 }
@@ -198,7 +180,7 @@ pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no volume is known to cause.
 pub fn encode_volume(volume: &VolumeRecord) -> Result<String, CodecError> {
-    encode::<volume::VolumeRow>(volume.into())
+    encode::<v1::VolumeRow>(volume.into())
 }
 
 /// The volume of a text.
@@ -207,7 +189,7 @@ pub fn encode_volume(volume: &VolumeRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
     match version(text)? {
-        VOLUME => decode::<volume::VolumeRow>(text, VOLUME).map(VolumeRecord::from),
+        VOLUME => decode::<v1::VolumeRow>(text, VOLUME).map(VolumeRecord::from),
         found => Err(CodecError::Version { found, newest: VOLUME }),
     }
 }
@@ -217,7 +199,7 @@ pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no note is known to cause.
 pub fn encode_clock(note: &ClockNote) -> Result<String, CodecError> {
-    encode::<clock::ClockRow>(note.into())
+    encode::<v1::ClockRow>(note.into())
 }
 
 /// The note of the clocks of a text.
@@ -226,7 +208,7 @@ pub fn encode_clock(note: &ClockNote) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_clock(text: &str) -> Result<ClockNote, CodecError> {
     match version(text)? {
-        CLOCK => decode::<clock::ClockRow>(text, CLOCK).map(ClockNote::from),
+        CLOCK => decode::<v1::ClockRow>(text, CLOCK).map(ClockNote::from),
         found => Err(CodecError::Version { found, newest: CLOCK }),
     }
 }

@@ -103,6 +103,9 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         operations {
             an_operation_is_open_until_it_has_ended,
             open_operations_come_in_the_order_they_began,
+            an_operation_is_found_by_its_id,
+            operations_of_a_sandbox_are_listed_newest_first,
+            pages_of_operations_cover_everything_once,
         }
         snapshots {
             a_snapshot_is_rewritten_and_forgotten,

@@ -20,14 +20,14 @@ mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
-pub use query::{Prune, Pruned, SnapshotFilter};
+pub use query::{OperationFilter, Prune, Pruned, SnapshotFilter};
 pub use record::{
     Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult,
     PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
@@ -213,6 +213,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// The operations that have begun and are not over, in the order they began; ids decide between equals.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
+
+    /// One operation, open or ended.
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError>;
+
+    /// Operations of a filter, newest first; ids decide between equals.
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError>;
 
     /// The captures whose files are still to be deleted, in the order of their ids.
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError>;

@@ -3,6 +3,7 @@
 //! What is committed lives as long as one handle does. A clone is another handle to the same content, as if the
 //! store had been opened again. It fails only where a test has asked for that.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,9 +14,9 @@ use dorm_lifecycle::{
 };
 
 use crate::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter,
-    SandboxRecord, SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
+    RowKind, SandboxFilter, SandboxRecord, SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError,
+    UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 mod spoiled;
@@ -203,6 +204,20 @@ impl Store for MemoryStore {
         Ok(open)
     }
 
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Operation, id.as_str())?;
+        Ok(content.operations.get(id).cloned())
+    }
+
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        let content = self.content();
+        let mut found: Vec<_> = content.operations.values().filter(|one| filter.matches(one)).cloned().collect();
+        found.sort_by_key(|operation| Reverse((operation.began, operation.id.clone())));
+        found.truncate(at_most(filter.limit));
+        Ok(found)
+    }
+
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {
         Ok(self.content().discard.iter().cloned().collect())
     }
@@ -346,7 +361,7 @@ mod tests {
             store
         };
         let spoil = async |place: &'static str, kind, id: &str| {
-            places.lock().await.entry(place).or_default().spoil(kind, id, "{\"v\":3,\"broken\"");
+            places.lock().await.entry(place).or_default().spoil(kind, id, "{\"v\":1,\"broken\"");
         };
         keeps_unreadable_rows(open, spoil).await.expect("conforms");
     }

@@ -1,8 +1,8 @@
 //! Which records are listed, and which are removed because they are old.
 
-use dorm_lifecycle::{CaptureId, Digest, ProjectId, SandboxId, SnapshotId, StateName, Timestamp};
+use dorm_lifecycle::{CaptureId, Digest, OperationId, ProjectId, SandboxId, SnapshotId, StateName, Timestamp};
 
-use crate::{Maker, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
+use crate::{Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
 /// Which snapshots to list. A store answers each of the ids by an index.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -25,6 +25,26 @@ pub struct SnapshotFilter {
     pub after: Option<(Timestamp, SnapshotId)>,
     /// At most so many. 0 for all.
     pub limit: usize,
+}
+
+/// Which operations to list.
+#[derive(Clone, PartialEq, Eq, Debug, Default)]
+pub struct OperationFilter {
+    /// Only operations on this sandbox.
+    pub sandbox: Option<SandboxId>,
+    /// Only operations that come after this one in the list, which is ordered by start, then by id, newest first.
+    pub after: Option<(Timestamp, OperationId)>,
+    /// Largest number of operations. 0 for all.
+    pub limit: usize,
+}
+
+impl OperationFilter {
+    /// Whether an operation is one of those that are listed. The limit does not count here.
+    pub fn matches(&self, operation: &OperationRecord) -> bool {
+        let Self { sandbox, after, limit: _ } = self;
+        sandbox.as_ref().is_none_or(|sandbox| operation.sandbox.as_ref() == Some(sandbox))
+            && after.as_ref().is_none_or(|after| (&operation.began, &operation.id) < (&after.0, &after.1))
+    }
 }
 
 impl SandboxFilter {

@@ -99,8 +99,8 @@ pub enum OperationResult {
 /// Why something failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailureRecord {
-    /// The kind; none in records from before it was kept.
-    pub code: Option<Code>,
+    /// The kind.
+    pub code: Code,
     /// A sentence.
     pub reason: String,
 }
@@ -108,7 +108,7 @@ pub struct FailureRecord {
 impl FailureRecord {
     /// A failure of this kind.
     pub fn new(code: Code, reason: impl Into<String>) -> Self {
-        Self { code: Some(code), reason: reason.into() }
+        Self { code, reason: reason.into() }
     }
 }
 

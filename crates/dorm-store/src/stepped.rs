@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, SandboxFilter,
-    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
+    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
+    VolumeRecord, WebhookRecord,
 };
 
 /// The tickets that are given out here and not by the store below begin with this one.
@@ -124,6 +124,16 @@ impl Store for SteppedStore {
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
         self.living().await;
         self.inner.open_operations().await
+    }
+
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        self.living().await;
+        self.inner.operation(id).await
+    }
+
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        self.living().await;
+        self.inner.find_operations(filter).await
     }
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {

@@ -1,4 +1,4 @@
-//! What can go wrong with a volume's files.
+//! Errors of volume files.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -7,52 +7,52 @@ use dorm_disk::DiskError;
 use dorm_lifecycle::VolumeId;
 use thiserror::Error;
 
-/// Why something could not be done with a volume.
+/// Why an operation on a volume failed.
 #[derive(Debug, Error)]
 pub enum VolumeError {
-    /// Its files are not where they should be.
-    #[error("the files of volume {id} are gone: {} is not there", path.display())]
+    /// The files of the volume are missing.
+    #[error("the files of volume {id} are gone: there is no {}", path.display())]
     Gone {
-        /// Which.
+        /// The volume.
         id: VolumeId,
-        /// What is missing.
+        /// The missing path.
         path: PathBuf,
     },
-    /// There are files of that volume already.
-    #[error("there are files of volume {0} already")]
+    /// The files of the volume already exist.
+    #[error("the files of volume {0} already exist")]
     Exists(VolumeId),
-    /// The disk below it failed.
+    /// The underlying disk failed.
     #[error("cannot {operation} volume {id}")]
     Disk {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// Which.
+        /// The volume.
         id: VolumeId,
-        /// Why.
+        /// The cause.
         #[source]
         source: DiskError,
     },
-    /// A path in it cannot be used.
+    /// A path in the volume cannot be used.
     #[error("cannot {operation} '{path}' in volume {id}")]
     Path {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// Which volume.
+        /// The volume.
         id: VolumeId,
-        /// The path, from the top of the volume.
+        /// The path, relative to the top of the volume.
         path: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
     /// A path of the host cannot be used.
     #[error("cannot {operation} {}", path.display())]
     Host {
-        /// What was being done.
+        /// The operation.
         operation: &'static str,
-        /// Which path.
+        /// The path.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
@@ -63,7 +63,7 @@ impl VolumeError {
         Self::Host { operation, path: path.to_owned(), source }
     }
 
-    /// What kind of trouble with a path it is, if it is one.
+    /// Returns the kind of the error, if it concerns a path in the volume.
     pub fn path_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Path { source, .. } => Some(source.kind()),

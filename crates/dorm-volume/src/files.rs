@@ -1,7 +1,7 @@
-//! Files in and out of a volume, without a sandbox.
+//! Reads and writes files of a volume without a sandbox.
 //!
-//! What is on a volume was written by guests: no path leads out of it, whatever links there are
-//! (`RESOLVE_BENEATH`), and nothing but plain files and directories is opened.
+//! The content of a volume was written by guests: no path leads out of it, whatever links exist
+//! (`RESOLVE_BENEATH`), and only regular files and directories are opened.
 
 #![allow(clippy::disallowed_methods, reason = "every call is made on a thread that may block")]
 
@@ -18,10 +18,10 @@ use rustix::io::Errno;
 
 use crate::{VolumeError, Volumes};
 
-/// What an entry of a directory is.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum FileKind {
-    /// A plain file.
+    /// A regular file.
     File,
     /// A directory.
     Directory,
@@ -36,20 +36,20 @@ pub enum FileKind {
 pub struct FileEntry {
     /// Its name; bytes that are not UTF-8 are shown as `�`.
     pub name: String,
-    /// What it is.
+    /// Its kind.
     pub kind: FileKind,
-    /// How long it is.
+    /// Its size.
     pub bytes: u64,
 }
 
-/// A file that is being written: it stands under its name, whole, when [`NewFile::finish`] returns, and vanishes when it is
-/// dropped before.
+/// A file that is being written. It appears under its name, complete, when [`NewFile::finish`]
+/// returns; if it is dropped before, it disappears.
 #[derive(Debug)]
 pub struct NewFile {
     id: VolumeId,
     path: String,
     parent: OwnedFd,
-    /// The name it has until it is whole; none where it needs none.
+    /// Its name until it is complete; `None` if it needs none.
     draft: Option<String>,
     name: String,
     file: Option<File>,
@@ -57,7 +57,7 @@ pub struct NewFile {
 }
 
 impl Volumes {
-    /// Opens a plain file for reading. The volume must be kept mounted meanwhile.
+    /// Opens a regular file for reading. The volume must stay mounted meanwhile.
     ///
     /// # Errors
     /// [`VolumeError::Path`].
@@ -71,13 +71,13 @@ impl Volumes {
             match FileType::from_raw_mode(facts.st_mode) {
                 FileType::RegularFile => Ok((File::from(file), facts.st_size.unsigned_abs())),
                 FileType::Directory => Err(wrong(io::ErrorKind::IsADirectory.into())),
-                _ => Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "it is not a plain file"))),
+                _ => Err(wrong(io::Error::new(io::ErrorKind::InvalidInput, "not a regular file"))),
             }
         })
         .await
     }
 
-    /// Begins to write a file, whose directory is made where it is missing.
+    /// Begins to write a file. Creates missing directories.
     ///
     /// # Errors
     /// [`VolumeError::Path`].
@@ -93,7 +93,7 @@ impl Volumes {
             make_directories(&top, &id, above, inner.ids, &inner.steps)?;
             let wrong = |source| wrong("write", &id, &path, source);
             let parent = open(&top, above, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
-            // Nothing is left of one without a name, whoever dies.
+            // A file without a name disappears with its process.
             let mode = Mode::from_raw_mode(0o644);
             let nameless = rustix::fs::openat(&parent, ".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode);
             let (file, draft) = match nameless {
@@ -113,7 +113,7 @@ impl Volumes {
         .await
     }
 
-    /// What is in a directory, in the order of names.
+    /// Returns the entries of a directory, sorted by name.
     ///
     /// # Errors
     /// [`VolumeError::Path`].
@@ -130,17 +130,17 @@ impl Volumes {
 }
 
 impl NewFile {
-    /// Where to write.
+    /// Returns the file to write to.
     ///
     /// # Errors
-    /// Only when it was taken before.
+    /// Only if it was taken before.
     pub fn take(&mut self) -> Result<File, VolumeError> {
         let gone = || wrong("write", &self.id, &self.path, io::ErrorKind::NotFound.into());
         let file = self.file.as_ref().ok_or_else(gone)?;
         file.try_clone().map_err(|source| wrong("write", &self.id, &self.path, source))
     }
 
-    /// Makes it durable and gives it its name, replacing a file of that name.
+    /// Makes the file durable and gives it its name. Replaces an existing file.
     ///
     /// # Errors
     /// When the disk is full, or a directory has that name.
@@ -157,14 +157,14 @@ impl NewFile {
         rustix::fs::fsync(&self.parent).map_err(|error| wrong(error.into()))
     }
 
-    /// Gives it its name.
+    /// Gives the file its name.
     fn put(&mut self) -> io::Result<()> {
         if let (None, Some(file)) = (&self.draft, &self.file) {
             let opened = format!("/proc/self/fd/{}", file.as_raw_fd());
             let link =
                 |name: &str| rustix::fs::linkat(rustix::fs::CWD, &opened, &self.parent, name, AtFlags::SYMLINK_FOLLOW);
             match link(&self.name) {
-                // What bears the name is replaced by what bears another one.
+                // Only a file with another name can replace an existing one.
                 Err(Errno::EXIST) => {
                     let draft = draft_name()?;
                     link(&draft)?;
@@ -179,7 +179,7 @@ impl NewFile {
 }
 
 impl Drop for NewFile {
-    /// An upload that was cut off is dropped where others wait, and the disk may be slow.
+    /// Closes the file of an interrupted upload on another thread, since the disk may be slow.
     fn drop(&mut self) {
         let Some(file) = self.file.take() else { return };
         let (parent, draft) = (self.parent.try_clone(), self.draft.take());
@@ -196,9 +196,9 @@ impl Drop for NewFile {
     }
 }
 
-/// Makes the directories of `path`, each owned by the guests' root, where they are missing.
+/// Creates the missing directories of `path`, each owned by the guests' root.
 ///
-/// Their names are durable then, also those that an earlier call made and did not come to sync.
+/// Their names are then durable, including those that an earlier call created but did not sync.
 pub(crate) fn make_directories(
     top: &Path,
     id: &VolumeId,
@@ -206,7 +206,7 @@ pub(crate) fn make_directories(
     ids: GuestIds,
     steps: &AnySteps,
 ) -> Result<(), VolumeError> {
-    let wrong = |source| wrong("make the directory", id, path, source);
+    let wrong = |source| wrong("create the directory", id, path, source);
     let mode = Mode::from_raw_mode(0o755);
     let mut below = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
@@ -230,7 +230,8 @@ pub(crate) fn make_directories(
     open(top, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong).map(drop)
 }
 
-/// Opens what is below `top`, and nothing else. `path` may begin with a slash: the top of the volume is meant.
+/// Opens a path below `top` and nothing else. `path` may begin with a slash, which means the top of
+/// the volume.
 fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
     let top = rustix::fs::open(top, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
@@ -239,12 +240,12 @@ fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
         path => path,
     };
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
-    // The kernel asks to try again when somebody renames meanwhile.
+    // The kernel asks to try again if something is renamed meanwhile.
     for _ in 0..64 {
         match rustix::fs::openat2(&top, path, flags, Mode::empty(), resolve) {
             Err(Errno::AGAIN) => {}
             Err(Errno::XDEV) => {
-                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "it leads out of the volume"));
+                return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the path leads out of the volume"));
             }
             other => return Ok(other?),
         }
@@ -252,7 +253,8 @@ fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Gives a new file or directory to the guests' root, with the mode that it was made for: the process may mask more.
+/// Gives a new file or directory to the guests' root, and sets its mode, since the umask may have
+/// cleared bits.
 fn give(file: impl AsFd, mode: Mode, ids: GuestIds) -> io::Result<()> {
     own(&file, ids)?;
     Ok(rustix::fs::fchmod(file, mode)?)
@@ -262,7 +264,7 @@ fn own(file: impl AsFd, ids: GuestIds) -> io::Result<()> {
     let owner = rustix::fs::Uid::from_raw(ids.base());
     let group = rustix::fs::Gid::from_raw(ids.base());
     match rustix::fs::fchown(file, Some(owner), Some(group)) {
-        // Without the right to do so (in tests) it stays ours.
+        // Without the permission to do so (in tests) the owner stays unchanged.
         Ok(()) | Err(Errno::PERM) => Ok(()),
         Err(error) => Err(error.into()),
     }

@@ -1,17 +1,17 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
-//! The files of volumes: storage that outlives sandboxes, each with a size that it cannot exceed.
+//! The files of volumes: storage that outlives sandboxes, each volume with a size limit.
 //!
 //! ```text
 //! volumes/<id>/disk.img   a file system of the volume's size
-//!              mnt        where it is mounted as long as a run may have it
-//!              plain      its content instead, on a host that cannot limit sizes
-//!              guest-ids  with which host ids of guests it was made; they are changed when it is mounted with others
-//! volumes/.new-<id>       one that is being made
+//!              mnt        its mount point, as long as a run may use it
+//!              plain      the content instead, on a host that cannot limit sizes
+//!              guest-ids  the host IDs with which it was created; they are changed when it is mounted with others
+//! volumes/.new-<id>       a volume that is being created
 //! ```
 //!
-//! It knows no sandbox and no lease: whoever keeps the records says what is to be mounted and what is to go. Every call may
-//! be repeated after a crash in the middle of it.
+//! This crate does not know sandboxes or leases: the caller, which keeps the records, says what to
+//! mount and what to remove. Every call may be repeated after a crash in the middle of it.
 
 mod error;
 mod files;
@@ -36,33 +36,33 @@ pub use files::{FileEntry, FileKind, NewFile};
 
 const PLAIN: &str = "plain";
 const NEW: &str = ".new-";
-/// The journal of a change of the host ids of guests.
+/// The journal of a change of the host IDs.
 const OWNERS: &str = "owners.journal";
 
 /// Whether sizes are limited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Limiting {
-    /// A volume that cannot be limited is not made.
+    /// Creating a volume without a size limit is an error.
     Always,
-    /// Where the host can; else a warning is logged.
+    /// If the host supports it; otherwise a warning is logged.
     WherePossible,
     /// Never: for tests without loop devices.
     Never,
 }
 
-/// How a volume is.
+/// The state of a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Health {
-    /// It is whole, and nobody has it mounted.
+    /// It is intact and not mounted.
     Idle,
     /// It is mounted.
     Mounted {
-        /// What fits on it, in bytes.
+        /// Its size in bytes.
         size_bytes: u64,
-        /// What is used of that.
+        /// The used bytes.
         used_bytes: u64,
     },
-    /// Its files are gone or cannot be used; the reason.
+    /// Its files are missing or cannot be used, for this reason.
     Broken(String),
 }
 
@@ -77,36 +77,38 @@ struct Inner {
     ids: GuestIds,
     steps: AnySteps,
     has_mounted: AtomicBool,
-    /// Held by whoever makes, mounts, unmounts or removes a volume: the disk of one may not answer, and no other waits.
+    /// Held while a volume is created, mounted, unmounted or removed. Each volume has its own lock,
+    /// since the disk of one may hang and must not delay others.
     at_work: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
-    /// The same for syncing, which may go on while others mount it.
+    /// The same for syncing, which may run while another call mounts the volume.
     syncing: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
 }
 
-/// Of whom a lock is asked for; it is made with the first question.
+/// Returns the lock of a volume, which is created on first use.
 fn lock_of(locks: &std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>, id: &VolumeId) -> Arc<Mutex<()>> {
     let mut locks = locks.lock().unwrap_or_else(PoisonError::into_inner);
-    // Of those that nobody holds or waits for there is only this one handle.
+    // A lock that is neither held nor waited for has only this one handle.
     locks.retain(|known, lock| known == id || Arc::strong_count(lock) > 1);
     locks.entry(id.clone()).or_default().clone()
 }
 
-/// How long settling waits for the disk of a volume that nobody uses; unmounting goes on without it.
+/// How long `settle` waits for the disk of an unused volume; unmounting continues in the
+/// background.
 const SETTLE: Duration = Duration::from_secs(1);
 
 impl Volumes {
-    /// The volumes in `directory`, which is made with the first of them.
+    /// Returns the volumes in `directory`, which is created with the first of them.
     pub fn new(directory: impl Into<PathBuf>, limiting: Limiting) -> Self {
         Self::with_steps(directory, limiting, dorm_steps::pass())
     }
 
-    /// [`Volumes::new`], with somebody who is asked at each step of everything that changes the disk.
+    /// Like [`Volumes::new`], with a hook for each step that changes the disk.
     pub fn with_steps(directory: impl Into<PathBuf>, limiting: Limiting, steps: AnySteps) -> Self {
         Self::for_guests(directory, limiting, GuestIds::DEFAULT, steps)
     }
 
-    /// [`Volumes::with_steps`], for guests with these host ids. What was made with others is given to these when it is
-    /// mounted: no run with other ids may live then.
+    /// Like [`Volumes::with_steps`], for guests with these host IDs. A volume that was created with
+    /// others is changed to these when it is mounted; no run with other IDs may exist then.
     pub fn for_guests(directory: impl Into<PathBuf>, limiting: Limiting, ids: GuestIds, steps: AnySteps) -> Self {
         Self(Arc::new(Inner {
             directory: directory.into(),
@@ -119,22 +121,22 @@ impl Volumes {
         }))
     }
 
-    /// Whether anything was mounted through this.
+    /// Returns whether anything was mounted through this value.
     pub fn has_mounted(&self) -> bool {
         self.0.has_mounted.load(Ordering::Relaxed)
     }
 
-    /// Makes the files of a volume of `bytes`, durable, whole or not at all.
+    /// Creates the files of a volume of `bytes`, atomically and durably.
     ///
     /// # Errors
-    /// When there are some already, or the host refuses.
+    /// When they already exist, or the host refuses.
     pub async fn make(&self, id: &VolumeId, bytes: u64) -> Result<(), VolumeError> {
         let own = id.clone();
         self.at_work(id, move |inner| inner.make(&own, bytes)).await
     }
 
-    /// Makes a volume's files reachable on the host and answers where they are. With `part`, that directory is made where
-    /// it is missing.
+    /// Mounts a volume and returns the path of its content. With `part`, returns that directory,
+    /// which is created if it is missing.
     ///
     /// # Errors
     /// [`VolumeError::Gone`], or the host refuses.
@@ -150,23 +152,24 @@ impl Volumes {
         .await
     }
 
-    /// Writes what was written to a mounted volume to the host's disk. One that is not mounted has nothing to write.
+    /// Writes the cached data of a mounted volume to the host's disk. A volume that is not mounted
+    /// has nothing to write.
     ///
     /// # Errors
-    /// When anything that was written is lost.
+    /// When any written data is lost.
     pub async fn sync(&self, id: &VolumeId) -> Result<(), VolumeError> {
         let own = id.clone();
         let lock = lock_of(&self.0.syncing, id);
         self.blocking(Some(lock), move |inner| inner.sync(&own)).await
     }
 
-    /// Unmounts every volume but those in `keep`. One that the host still needs stays; a later call comes back to it.
-    /// Answers how many stay so.
+    /// Unmounts every volume except those in `keep`. A volume that the host still uses stays, and a
+    /// later call tries again. Returns how many stay mounted.
     pub async fn settle(&self, keep: BTreeSet<VolumeId>) -> usize {
         let idle = match self.blocking(None, move |inner| Ok(inner.idle(&keep))).await {
             Ok(idle) => idle,
             Err(error) => {
-                tracing::warn!(%error, "volumes that nobody uses stay mounted");
+                tracing::warn!(%error, "cannot unmount unused volumes");
                 return 0;
             }
         };
@@ -179,7 +182,7 @@ impl Volumes {
         unmounted.into_iter().filter(|is_unmounted| !is_unmounted).count()
     }
 
-    /// Removes a volume's files, whatever there is of them.
+    /// Removes a volume's files, complete or not.
     ///
     /// # Errors
     /// When the host refuses.
@@ -188,7 +191,7 @@ impl Volumes {
         self.at_work(id, move |inner| inner.remove(&own)).await
     }
 
-    /// How a volume is.
+    /// Returns the state of a volume.
     pub async fn health(&self, id: &VolumeId) -> Health {
         let looked = id.clone();
         match self.blocking(None, move |inner| inner.health(&looked)).await {
@@ -205,7 +208,8 @@ impl Volumes {
         self.blocking(Some(lock_of(&self.0.at_work, id)), work).await
     }
 
-    /// Waiting for the lock takes no thread, so that a disk that does not answer holds one at most.
+    /// Runs blocking `work`. Waiting for the lock takes no thread, so a disk that hangs holds one
+    /// at most.
     async fn blocking<T: Send + 'static>(
         &self,
         lock: Option<Arc<Mutex<()>>>,
@@ -223,11 +227,11 @@ impl Volumes {
             let done = if inner.steps.alive() { Some(work(&inner)) } else { None };
             return match done {
                 Some(done) if inner.steps.alive() => done,
-                // A dead daemon hears no answer.
+                // A dead daemon gets no answer.
                 Some(_) | None => std::future::pending().await,
             };
         }
-        // To its end, even if nobody waits any more.
+        // Completes even if the caller is gone.
         let done = tokio::spawn(async move {
             let _held = held.await;
             let working = inner.clone();
@@ -250,7 +254,7 @@ impl Inner {
 
     fn reach(&self, step: &'static str) -> Result<(), VolumeError> {
         let stopped = self.steps.reach(step);
-        stopped.map_err(|stopped| VolumeError::host("go on past a step of", &self.directory, stopped.into()))
+        stopped.map_err(|stopped| VolumeError::host("continue past a step of", &self.directory, stopped.into()))
     }
 
     fn disk(&self, id: &VolumeId) -> KeptDisk {
@@ -268,10 +272,10 @@ impl Inner {
         let filled = filled.and_then(|()| self.reach("volume: draft made"));
         filled.inspect_err(|_| {
             if let Err(error) = remove_draft(id, &draft) {
-                tracing::warn!(%id, error = %chain(&error), "a volume that could not be made was left behind");
+                tracing::warn!(%id, error = %chain(&error), "cannot remove a volume whose creation failed");
             }
         })?;
-        fs::rename(&draft, &home).map_err(|source| VolumeError::host("rename to its place", &draft, source))?;
+        fs::rename(&draft, &home).map_err(|source| VolumeError::host("rename into place", &draft, source))?;
         self.reach("volume: renamed")?;
         sync(&self.directory)
     }
@@ -284,14 +288,14 @@ impl Inner {
         };
         let disk = match made {
             Err(error @ DiskError::NoLoop { .. }) if self.limiting == Limiting::WherePossible => {
-                tracing::warn!(%id, error = %chain(&error), "a volume has no limit on this host");
+                tracing::warn!(%id, error = %chain(&error), "a volume has no size limit on this host");
                 None
             }
             made => made.map_err(wrong)?,
         };
         match disk {
             Some(disk) => {
-                // What mkfs puts there is in the way of programs that want an empty directory.
+                // What mkfs puts there disturbs programs that expect an empty directory.
                 disk.mount().map_err(wrong)?;
                 let emptied = fs::remove_dir(disk.path().join("lost+found"));
                 disk.unmount().map_err(wrong)?;
@@ -309,7 +313,7 @@ impl Inner {
         sync(draft)
     }
 
-    /// Where its content is, mounted or not.
+    /// Returns the content of a volume, mounted or not.
     fn content(&self, id: &VolumeId) -> Result<Content, VolumeError> {
         let (disk, plain) = (self.disk(id), self.home(id).join(PLAIN));
         if disk.exists() {
@@ -335,17 +339,18 @@ impl Inner {
         Ok(path)
     }
 
-    /// Gives what is on a volume to guests as they are now, where it was made for guests with other host ids.
+    /// Changes the owners of a volume's files to the present host IDs, if it was created with
+    /// others.
     fn own(&self, id: &VolumeId, content: &Path) -> Result<(), VolumeError> {
         let home = self.home(id);
         let (journal, wrong) = (home.join(OWNERS), |source| VolumeError::Disk {
-            operation: "change the host ids of",
+            operation: "change the host IDs of",
             id: id.clone(),
             source,
         });
         let made_for = dorm_disk::recorded(&home).map_err(wrong)?;
         if made_for != self.ids || journal.exists() {
-            tracing::info!(%id, from = %made_for, to = %self.ids, "the files of a volume get the host ids that guests have now");
+            tracing::info!(%id, from = %made_for, to = %self.ids, "changing the owners of a volume's files to the present host IDs");
             dorm_disk::change_owners(content, &journal, made_for, self.ids).map_err(wrong)?;
             dorm_disk::record(&home, self.ids).map_err(wrong)?;
         }
@@ -365,7 +370,7 @@ impl Inner {
         self.reach("volume: synced")
     }
 
-    /// The mounted volumes that are not in `keep`.
+    /// Returns the mounted volumes that are not in `keep`.
     fn idle(&self, keep: &BTreeSet<VolumeId>) -> Vec<VolumeId> {
         let entries = fs::read_dir(&self.directory).into_iter().flatten().flatten();
         let ids = entries.filter_map(|entry| entry.file_name().to_str()?.parse::<VolumeId>().ok());
@@ -373,13 +378,13 @@ impl Inner {
         idle.filter(|id| !self.disk(id).is_mounted().is_ok_and(|is_mounted| !is_mounted)).collect()
     }
 
-    /// Whether it is unmounted now.
+    /// Unmounts a volume. Returns whether it is unmounted now.
     fn unmount(&self, id: &VolumeId) -> bool {
         let unmounted = self.disk(id).unmount();
         let unmounted = unmounted.map_err(|source| VolumeError::Disk { operation: "unmount", id: id.clone(), source });
         let unmounted = unmounted.and_then(|()| self.reach("volume: unmounted"));
         if let Err(error) = &unmounted {
-            tracing::debug!(%id, error = %chain(error), "a volume that nobody uses stays mounted for now");
+            tracing::debug!(%id, error = %chain(error), "cannot unmount an unused volume yet");
         }
         unmounted.is_ok()
     }
@@ -395,7 +400,7 @@ impl Inner {
     }
 
     fn health(&self, id: &VolumeId) -> Result<Health, VolumeError> {
-        let wrong = |source| VolumeError::Disk { operation: "look at", id: id.clone(), source };
+        let wrong = |source| VolumeError::Disk { operation: "read the state of", id: id.clone(), source };
         let Content::Disk(disk) = self.content(id)? else { return Ok(Health::Idle) };
         if !disk.is_mounted().map_err(wrong)? {
             return Ok(Health::Idle);
@@ -423,7 +428,7 @@ fn make_private(directory: &Path) -> Result<(), VolumeError> {
     made.map_err(|source| VolumeError::host("create", directory, source))
 }
 
-/// Without the right to do so (in tests) they stay ours.
+/// Without the permission to do so (in tests) the owner stays unchanged.
 #[allow(clippy::disallowed_methods, reason = "it runs on threads that may block")]
 fn give_to_guests(path: &Path, ids: GuestIds) -> io::Result<()> {
     match std::os::unix::fs::lchown(path, Some(ids.base()), Some(ids.base())) {
@@ -438,7 +443,7 @@ fn sync(directory: &Path) -> Result<(), VolumeError> {
     synced.map_err(|source| VolumeError::host("sync", directory, source))
 }
 
-/// An error and its causes in one line.
+/// Returns an error and its causes in one line.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

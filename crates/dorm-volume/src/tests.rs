@@ -102,7 +102,7 @@ async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounte
     let full = new.take().unwrap().write_all(&vec![1; 64 << 20]).unwrap_err();
     assert_eq!(full.kind(), io::ErrorKind::StorageFull);
     drop(new);
-    // What was half written is removed by another thread.
+    // Another thread removes the partial file.
     loop {
         let Health::Mounted { size_bytes, used_bytes } = volumes.health(&id(1)).await else { panic!("not mounted") };
         assert!(size_bytes <= 32 << 20, "{size_bytes}");
@@ -120,7 +120,7 @@ async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounte
     assert_eq!(fs::read_dir(place.path()).unwrap().count(), 0);
 }
 
-/// Takes down what is said to be durable.
+/// Records what is reported as durable.
 #[derive(Debug, Default)]
 struct Durable(std::sync::Mutex<BTreeSet<PathBuf>>);
 
@@ -141,7 +141,7 @@ async fn the_directories_above_a_new_file_are_durable_with_it() {
     let volumes = Volumes::with_steps(place.path().join("volumes"), Limiting::Never, durable.clone());
     volumes.make(&id(1), 64 << 20).await.unwrap();
     let top = volumes.mount(&id(1), None).await.unwrap();
-    // A daemon that was killed had made it and not synced it.
+    // A killed daemon had created it without syncing it.
     fs::create_dir(top.join("a")).unwrap();
     put(&volumes, "a/b/c.txt", "hello").await.unwrap();
     let durable = durable.0.lock().unwrap();
@@ -150,7 +150,7 @@ async fn the_directories_above_a_new_file_are_durable_with_it() {
     }
 }
 
-/// Keeps whoever makes the first volume waiting, as a disk does that does not answer.
+/// Blocks the creation of the first volume, like a disk that hangs.
 #[derive(Debug, Default)]
 struct FirstHangs {
     made: std::sync::atomic::AtomicUsize,
@@ -192,8 +192,8 @@ async fn a_volume_whose_disk_does_not_answer_keeps_no_other_waiting() {
     done.expect("the others wait for it");
 }
 
-/// A volume that was made for guests with other host ids, with a set-id file, is theirs when it is mounted; nothing else
-/// of it changes, also when an earlier attempt was cut off.
+/// A volume with a set-ID file that was created with other host IDs is changed when it is mounted;
+/// nothing else of it changes, even if an earlier attempt was interrupted.
 #[tokio::test]
 async fn a_volume_made_with_other_host_ids_is_given_to_the_guests_of_now() {
     use std::os::unix::fs::MetadataExt as _;
@@ -213,7 +213,7 @@ async fn a_volume_made_with_other_host_ids_is_given_to_the_guests_of_now() {
         std::os::unix::fs::chown(&kept, Some(100_007), Some(100_008)).unwrap();
         fs::set_permissions(&kept, fs::Permissions::from_mode(0o4750)).unwrap();
         before.settle(BTreeSet::new()).await;
-        // Volumes of the versions before have no record.
+        // Volumes of earlier versions have no record.
         fs::remove_file(place.path().join(id(1).as_str()).join(dorm_guest_ids::RECORD)).unwrap();
 
         let now = open(GuestIds::DEFAULT);

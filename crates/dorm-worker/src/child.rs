@@ -1,4 +1,4 @@
-//! The worker's side: which role it has, and that it is confined before it begins.
+//! The worker's side: selects its role, and confines itself before it starts.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -11,41 +11,43 @@ use crate::program::Limits;
 
 /// The first argument of a worker.
 pub const NAME: &str = "worker";
-/// The exit code of a worker that could not do its work.
+/// The exit code of a worker that failed.
 const FAILED: u8 = 70;
 
-/// Something that workers do.
+/// A task that a worker can perform.
 #[derive(Clone, Copy)]
 pub struct Role {
-    /// What it is called on the command line.
+    /// Its name on the command line.
     pub name: &'static str,
-    /// Opens what it reads beside its input, before it is confined. What is in there is not looked at.
+    /// Opens the files it reads in addition to its input, before it is confined. Must not read
+    /// their content.
     pub open: fn(&[String]) -> io::Result<Vec<File>>,
-    /// Does it, confined.
+    /// Performs the task, confined.
     pub run: fn(Work) -> io::Result<()>,
 }
 
 impl Role {
-    /// One that reads its input alone.
+    /// Creates a role that reads only its input.
     pub const fn new(name: &'static str, run: fn(Work) -> io::Result<()>) -> Self {
         Self { name, open: |_| Ok(Vec::new()), run }
     }
 }
 
-/// What a worker has.
+/// The resources of a worker.
 #[derive(Debug)]
 pub struct Work {
-    /// Its arguments, which its caller chose.
+    /// Its arguments, chosen by its caller.
     pub arguments: Vec<String>,
-    /// What its role has opened.
+    /// The files that its role has opened.
     pub files: Vec<File>,
     /// Its input.
     pub input: File,
-    /// Where its caller reads.
+    /// Its output, which the caller reads.
     pub output: File,
 }
 
-/// Does what `arguments` ask for: a role, limits, the user to be, and what the role takes.
+/// Runs the worker that `arguments` describe: a role, limits, the user ID, and the arguments of the
+/// role.
 pub fn run(arguments: impl Iterator<Item = OsString>, roles: &[&[Role]]) -> ExitCode {
     match work(arguments, roles) {
         Ok(()) => ExitCode::SUCCESS,
@@ -59,9 +61,9 @@ pub fn run(arguments: impl Iterator<Item = OsString>, roles: &[&[Role]]) -> Exit
 fn work(arguments: impl Iterator<Item = OsString>, roles: &[&[Role]]) -> io::Result<()> {
     confine::close_others().map_err(with("close other descriptors"))?;
     let arguments: Result<Vec<String>, _> = arguments.map(OsString::into_string).collect();
-    let arguments = arguments.map_err(|_| io::Error::other("an argument is no text"))?;
+    let arguments = arguments.map_err(|_| io::Error::other("an argument is not UTF-8"))?;
     let [name, limits, user, rest @ ..] = &arguments[..] else {
-        return Err(io::Error::other("this is started by the daemon alone"));
+        return Err(io::Error::other("only the daemon starts workers"));
     };
     let role = roles.iter().flat_map(|roles| roles.iter()).find(|role| role.name == name);
     let role = role.ok_or_else(|| io::Error::other(format!("there is no role '{name}'")))?;

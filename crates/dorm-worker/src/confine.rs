@@ -1,16 +1,17 @@
-//! Giving up everything that reading, computing and writing do not need. Each layer holds without the others:
+//! Gives up everything that reading, computing and writing do not need. Each layer holds without
+//! the others:
 //!
-//! | layer | what it takes |
+//! | layer | what it removes |
 //! |---|---|
 //! | namespaces of mounts, network, IPC, names and users | sockets, and everything that other processes share |
 //! | an empty, read-only root | every file and directory |
 //! | another user and no group | every process of the daemon, and whatever a path could still name |
-//! | no capabilities, no new privileges | what root may |
-//! | Landlock, where the kernel has it | files, TCP, abstract sockets and signals, once more |
-//! | limits of resources | memory, CPU time, files, descriptors and processes without end |
-//! | a filter of system calls | all others, and memory that is executed |
+//! | no capabilities, no new privileges | the rights of root |
+//! | Landlock, if the kernel has it | files, TCP, abstract sockets and signals, once more |
+//! | resource limits | unlimited memory, CPU time, files, descriptors and processes |
+//! | a system call filter | all other system calls, and executable memory |
 //!
-//! All of it happens in a process of one thread that has not read a byte of its input.
+//! All of it happens in a single-threaded process that has not read a byte of its input.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -28,14 +29,15 @@ use seccompiler::{
 
 use crate::program::Limits;
 
-/// The kernel kills workers before the daemon and its sandboxes when memory ends.
+/// When memory runs out, the kernel kills workers before the daemon and its sandboxes.
 const OOM_SCORE: &[u8] = b"900";
 
 fn failed<E: std::fmt::Display>(operation: &'static str) -> impl FnOnce(E) -> io::Error {
     move |error| io::Error::other(format!("cannot {operation} for a worker: {error}"))
 }
 
-/// Closes all descriptors but the three that the caller gave: the daemon itself may have inherited some.
+/// Closes all descriptors except the three from the caller: the daemon itself may have inherited
+/// some.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -49,45 +51,48 @@ pub fn close_others() -> io::Result<()> {
     }
 }
 
-/// Everything but limits and the filter of system calls. The process must have one thread, and root's capabilities.
+/// Applies everything except resource limits and the system call filter. The process must have one
+/// thread, and root's capabilities.
 ///
 /// # Errors
-/// When any layer cannot be had; then nothing hostile may be read.
+/// When any layer is unavailable; hostile input must then not be read.
 pub fn isolate(user: u32) -> io::Result<()> {
-    // Not allowed everywhere, and not needed for anything else.
+    // Not allowed everywhere, and nothing else depends on it.
     let _ = std::fs::write("/proc/self/oom_score_adj", OOM_SCORE);
     let apart = UnshareFlags::NEWNS
         | UnshareFlags::NEWNET
         | UnshareFlags::NEWIPC
         | UnshareFlags::NEWUTS
         | UnshareFlags::NEWCGROUP;
-    unshare(apart).map_err(failed("make namespaces"))?;
+    unshare(apart).map_err(failed("create namespaces"))?;
     empty_root()?;
     become_user(user)?;
-    // Where users may not have one, there is nothing that it would take from them.
+    // If user namespaces are not allowed, there is nothing that this one would remove.
     let _ = unshare(UnshareFlags::NEWUSER);
     let none = CapabilitySet::empty();
     rustix::thread::set_capabilities(None, CapabilitySets { effective: none, permitted: none, inheritable: none })
         .map_err(failed("drop capabilities"))?;
     rustix::thread::set_no_new_privs(true).map_err(failed("forbid new privileges"))?;
-    // A change of user clears it, so this comes after. A caller that died before leaves its ends of the pipes closed.
-    rustix::process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(failed("end with the daemon"))?;
+    // A change of user clears it, so this comes after that. If the caller died before, its ends of
+    // the pipes are closed.
+    rustix::process::set_parent_process_death_signal(Some(Signal::KILL))
+        .map_err(failed("set the parent death signal"))?;
     rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable)
-        .map_err(failed("forbid dumps"))?;
+        .map_err(failed("disable core dumps"))?;
     restrict().map_err(failed("set up Landlock"))
 }
 
 fn unshare(what: UnshareFlags) -> rustix::io::Result<()> {
-    // SAFETY: the table of descriptors stays as it is, which is all that could be unsound.
+    // SAFETY: the table of descriptors is not unshared, which is all that could be unsound.
     #[allow(unsafe_code)]
     unsafe {
         rustix::thread::unshare_unsafe(what)
     }
 }
 
-/// Makes an empty directory that nobody can write to the root, and lets go of the old one.
+/// Makes an empty directory without write access the root, and unmounts the old root.
 fn empty_root() -> io::Result<()> {
-    let refused = || failed("make an empty root");
+    let refused = || failed("create an empty root directory");
     let private = MountPropagationFlags::PRIVATE | MountPropagationFlags::REC;
     mount_change("/", private).map_err(refused())?;
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC | MountFlags::RDONLY;
@@ -96,7 +101,7 @@ fn empty_root() -> io::Result<()> {
     rustix::process::chdir("/proc").map_err(refused())?;
     match rustix::process::pivot_root(".", ".") {
         Ok(()) => unmount(".", UnmountFlags::DETACH).map_err(refused())?,
-        // The root of an initial RAM disk cannot be changed for another.
+        // The root of an initial RAM disk cannot be exchanged.
         Err(rustix::io::Errno::INVAL) => rustix::process::chroot(".").map_err(refused())?,
         Err(error) => return Err(refused()(error)),
     }
@@ -108,12 +113,12 @@ fn become_user(user: u32) -> io::Result<()> {
         return Err(io::Error::other("a worker cannot be root"));
     }
     let (uid, gid) = (Uid::from_raw(user), Gid::from_raw(user));
-    rustix::thread::set_thread_groups(&[]).map_err(failed("leave all groups"))?;
-    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed("change the group"))?;
-    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("change the user"))
+    rustix::thread::set_thread_groups(&[]).map_err(failed("drop supplementary groups"))?;
+    rustix::thread::set_thread_res_gid(gid, gid, gid).map_err(failed("set the group ID"))?;
+    rustix::thread::set_thread_res_uid(uid, uid, uid).map_err(failed("set the user ID"))
 }
 
-/// Forbids what this kernel's Landlock knows, with no exception.
+/// Forbids everything that this kernel's Landlock covers, without exceptions.
 fn restrict() -> Result<(), RulesetError> {
     let abi = ABI::V6;
     Ruleset::default()
@@ -126,7 +131,7 @@ fn restrict() -> Result<(), RulesetError> {
         .map(drop)
 }
 
-/// Limits resources: no descriptor can be had from here on.
+/// Sets resource limits: no descriptor can be opened from here on.
 ///
 /// # Errors
 /// When the kernel refuses.
@@ -134,7 +139,7 @@ pub fn limit(limits: &Limits) -> io::Result<()> {
     let all = [
         (Resource::As, limits.memory_bytes),
         (Resource::Cpu, limits.cpu_seconds),
-        // Pipes have no size.
+        // Does not apply to pipes.
         (Resource::Fsize, 0),
         (Resource::Core, 0),
         (Resource::Nofile, 0),
@@ -144,12 +149,13 @@ pub fn limit(limits: &Limits) -> io::Result<()> {
     for (resource, most) in all {
         let most = Some(most);
         rustix::process::setrlimit(resource, Rlimit { current: most, maximum: most })
-            .map_err(failed("limit resources"))?;
+            .map_err(failed("set resource limits"))?;
     }
     Ok(())
 }
 
-/// What a worker may call: reading, writing and seeking in what is open, memory, clocks, and its end.
+/// The system calls of a worker: reading, writing and seeking in open files, memory, clocks, and
+/// exit.
 const CALLS: &[c_long] = &[
     libc::SYS_read,
     libc::SYS_pread64,
@@ -169,7 +175,7 @@ const CALLS: &[c_long] = &[
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_getrandom,
-    // A panic tells its thread's number.
+    // A panic message contains its thread's number.
     libc::SYS_gettid,
     libc::SYS_clock_gettime,
     libc::SYS_rt_sigprocmask,
@@ -180,13 +186,13 @@ const CALLS: &[c_long] = &[
     libc::SYS_exit_group,
 ];
 
-/// Kills the process at every other system call, and at making memory that can be executed.
+/// Kills the process at every other system call, and when it makes memory executable.
 ///
 /// # Errors
-/// When the kernel has no filters.
+/// When the kernel does not support filters.
 pub fn filter() -> io::Result<()> {
-    let program = compile().map_err(failed("make a filter of system calls"))?;
-    seccompiler::apply_filter(&program).map_err(failed("set a filter of system calls"))
+    let program = compile().map_err(failed("build the system call filter"))?;
+    seccompiler::apply_filter(&program).map_err(failed("install the system call filter"))
 }
 
 fn compile() -> Result<BpfProgram, seccompiler::BackendError> {
@@ -196,7 +202,7 @@ fn compile() -> Result<BpfProgram, seccompiler::BackendError> {
         let data = SeccompCondition::new(2, SeccompCmpArgLen::Dword, SeccompCmpOp::MaskedEq(executes), 0)?;
         rules.insert(call, vec![SeccompRule::new(vec![data])?]);
     }
-    // The standard library looks whether what it closes is open.
+    // The standard library checks that a descriptor is open before it closes it.
     let looks =
         SeccompCondition::new(1, SeccompCmpArgLen::Dword, SeccompCmpOp::Eq, libc::F_GETFD.cast_unsigned().into())?;
     rules.insert(libc::SYS_fcntl, vec![SeccompRule::new(vec![looks])?]);

@@ -1,45 +1,45 @@
-//! What can go wrong with a worker. All of it is an error of the one operation that asked for it.
+//! Errors of workers. Each is an error of the one operation that used the worker.
 
 use std::io;
 
 use thiserror::Error;
 
-/// Why a worker did not do its work.
+/// Why a worker failed.
 #[derive(Debug, Error)]
 pub enum WorkerError {
     /// It could not be started.
-    #[error("cannot start the worker '{role}': check that this program may be executed again")]
+    #[error("cannot start the worker '{role}': check that the program file of the daemon is still executable")]
     Spawn {
-        /// What it was to do.
+        /// The role of the worker.
         role: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// It ended before it was done.
-    #[error("the worker '{role}' ended before it was done: {how}{}", quoted(said))]
+    /// It ended early.
+    #[error("the worker '{role}' ended early: {how}{}", quoted(said))]
     Ended {
-        /// What it was to do.
+        /// The role of the worker.
         role: String,
-        /// With which status or by which signal.
+        /// Its exit status or signal.
         how: String,
         /// The beginning of its standard error.
         said: String,
     },
-    /// It neither wrote anything nor ended.
+    /// It neither wrote anything nor exited.
     #[error("the worker '{role}' wrote nothing for {seconds} seconds and was killed")]
     Silent {
-        /// What it was to do.
+        /// The role of the worker.
         role: String,
-        /// How long it was waited for.
+        /// How long the caller waited.
         seconds: u64,
     },
-    /// It wrote something that no worker writes.
-    #[error("the worker '{role}' sent a message that cannot be: {what}")]
+    /// It sent an invalid message.
+    #[error("the worker '{role}' sent an invalid message: {what}")]
     Message {
-        /// What it was to do.
+        /// The role of the worker.
         role: String,
-        /// What is wrong with it.
+        /// What is wrong with the message.
         what: String,
     },
     /// The pipe to or from it broke.
@@ -47,9 +47,9 @@ pub enum WorkerError {
     Pipe {
         /// `read from` or `write to`.
         operation: &'static str,
-        /// What it was to do.
+        /// The role of the worker.
         role: String,
-        /// What the system said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },

@@ -1,4 +1,4 @@
-//! Worker processes: they parse bytes that nobody vouches for, and hold nothing but their descriptors.
+//! Worker processes, which parse untrusted bytes and have no resources except their descriptors.
 //!
 //! ```text
 //! caller ── bytes ──► stdin ┌──────────────────┐ stdout ── messages ──► caller, who checks them
@@ -6,12 +6,14 @@
 //!                           └──────────────────┘ stderr ── the first words of a crash
 //! ```
 //!
-//! A worker is this very program, executed again with the name of a role. Before it reads its first byte it gives up
-//! everything else ([`confine`]): it has no file system, no network, no user id that owns anything, no capability, and may
-//! call the few system calls that reading, computing and writing take. A bug in a parser that is taken over gives its
-//! finder the right to write other messages into the pipe, which the caller believes as little as the input itself.
+//! A worker is this same program, executed again with the name of a role. Before it reads its first
+//! byte it gives up everything else ([`confine`]): it has no file system, no network, no user ID
+//! that owns anything, no capability, and may only make the few system calls that reading,
+//! computing and writing need. An attacker who exploits a parser can write other messages into the
+//! pipe, which the caller trusts as little as the input itself.
 //!
-//! This crate does not know what is parsed. A reader defines its roles and messages where its format is known.
+//! This crate does not know what is parsed. A reader defines its roles and messages where its
+//! format is known.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,5 +1,5 @@
-//! What a worker writes: frames of a kind and a length, and the fields in them. All lengths are bounded, and whoever reads
-//! checks each of them.
+//! The messages of a worker: frames with a kind and a length, and the fields in them. All lengths
+//! are limited, and the reader checks each of them.
 //!
 //! ```text
 //! length (4, little-endian)  kind (1)  that many bytes
@@ -7,17 +7,17 @@
 
 use std::io::{self, BufRead as _, BufReader, Read, Write};
 
-/// The longest frame: an entry with all its extended attributes.
+/// The maximum length of a frame: an entry with all its extended attributes.
 pub const FRAME_MAX: u32 = 4 << 20;
 const BUFFER: usize = 256 << 10;
-/// How much of a text of a worker is shown.
+/// How much of a worker's text is shown.
 const TEXT_MAX: usize = 512;
 
 /// The worker's end.
 pub struct Sender<W: Write>(io::BufWriter<W>);
 
 impl<W: Write> Sender<W> {
-    /// Writes frames to `to`.
+    /// Creates a sender that writes frames to `to`.
     pub fn new(to: W) -> Self {
         Self(io::BufWriter::with_capacity(64 << 10, to))
     }
@@ -25,12 +25,12 @@ impl<W: Write> Sender<W> {
     /// Writes a frame.
     ///
     /// # Errors
-    /// When nobody reads any more, or the frame is too long.
+    /// When the reader is gone, or the frame is too long.
     pub fn send(&mut self, kind: u8, content: &[u8]) -> io::Result<()> {
         self.send_parts(kind, &[content])
     }
 
-    /// Writes a frame whose content is all of `parts`.
+    /// Writes a frame whose content is the concatenation of `parts`.
     ///
     /// # Errors
     /// As [`Sender::send`].
@@ -43,18 +43,18 @@ impl<W: Write> Sender<W> {
         parts.iter().try_for_each(|part| self.0.write_all(part))
     }
 
-    /// What it has written to, with all frames in it.
+    /// Flushes all frames and returns the underlying writer.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the reader is gone.
     pub fn into_inner(self) -> io::Result<W> {
         self.0.into_inner().map_err(io::IntoInnerError::into_error)
     }
 
-    /// Hands on what has been written.
+    /// Flushes what has been written.
     ///
     /// # Errors
-    /// When nobody reads any more.
+    /// When the reader is gone.
     pub fn flush(&mut self) -> io::Result<()> {
         self.0.flush()
     }
@@ -63,20 +63,21 @@ impl<W: Write> Sender<W> {
 /// The reader's end.
 pub struct Frames<R: Read> {
     from: BufReader<R>,
-    /// What is left of the frame.
+    /// The rest of the current frame.
     left: usize,
 }
 
 impl<R: Read> Frames<R> {
-    /// Reads frames from `from`.
+    /// Creates a reader of the frames in `from`.
     pub fn new(from: R) -> Self {
         Self { from: BufReader::with_capacity(BUFFER, from), left: 0 }
     }
 
-    /// The kind and the length of the next frame, the one before passed over; none at the end.
+    /// Returns the kind and the length of the next frame, after skipping the rest of the previous
+    /// one; `None` at the end.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when it cannot be one.
+    /// [`io::ErrorKind::InvalidData`] when the frame is invalid.
     pub fn next_frame(&mut self) -> io::Result<Option<(u8, usize)>> {
         while self.left > 0 {
             let skipped = self.from.fill_buf()?.len().min(self.left);
@@ -94,16 +95,16 @@ impl<R: Read> Frames<R> {
         let [a, b, c, d, kind] = head;
         let length = u32::from_le_bytes([a, b, c, d]);
         if length > FRAME_MAX {
-            return Err(invalid("it is longer than any message"));
+            return Err(invalid("it is longer than the maximum message length"));
         }
         self.left = length as usize;
         Ok(Some((kind, self.left)))
     }
 
-    /// All that is left of the frame.
+    /// Returns the rest of the frame.
     ///
     /// # Errors
-    /// When it is cut short.
+    /// When it is truncated.
     pub fn content(&mut self) -> io::Result<Vec<u8>> {
         let mut content = vec![0; self.left];
         self.from.read_exact(&mut content)?;
@@ -111,10 +112,10 @@ impl<R: Read> Frames<R> {
         Ok(content)
     }
 
-    /// Reads some of what is left of the frame; nothing at its end.
+    /// Reads some of the rest of the frame; nothing at its end.
     ///
     /// # Errors
-    /// When it is cut short.
+    /// When it is truncated.
     pub fn read_some(&mut self, into: &mut [u8]) -> io::Result<usize> {
         let want = into.len().min(self.left);
         let Some(into) = into.get_mut(..want).filter(|into| !into.is_empty()) else { return Ok(0) };
@@ -135,17 +136,17 @@ pub struct Fields {
 }
 
 impl Fields {
-    /// Those that are in the content of a frame.
+    /// Returns the fields in the content of a frame.
     pub fn of(bytes: Vec<u8>) -> Self {
         Self { bytes, at: 0 }
     }
 
-    /// The content of a frame with these fields.
+    /// Returns the content of a frame with these fields.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// Begins anew.
+    /// Removes all fields.
     pub fn clear(&mut self) {
         self.bytes.clear();
         self.at = 0;
@@ -156,30 +157,30 @@ impl Fields {
         self.bytes.extend_from_slice(&number.to_le_bytes());
     }
 
-    /// Adds a text.
+    /// Adds a byte string.
     pub fn put_bytes(&mut self, text: &[u8]) {
         self.put(text.len() as u64);
         self.bytes.extend_from_slice(text);
     }
 
-    /// The next number.
+    /// Returns the next number.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when there is none.
     pub fn number(&mut self) -> io::Result<u64> {
         let number = self.take(8)?.try_into().map(u64::from_le_bytes);
-        number.map_err(|_| invalid("it ends within a number"))
+        number.map_err(|_| invalid("it ends in the middle of a number"))
     }
 
-    /// The next number, which must fit.
+    /// Returns the next number, converted to `T`.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when there is none, or it is too large.
     pub fn small<T: TryFrom<u64>>(&mut self) -> io::Result<T> {
-        T::try_from(self.number()?).map_err(|_| invalid("it has a number that is too large"))
+        T::try_from(self.number()?).map_err(|_| invalid("it contains a number that is too large"))
     }
 
-    /// The next text.
+    /// Returns the next byte string.
     ///
     /// # Errors
     /// [`io::ErrorKind::InvalidData`] when there is none.
@@ -188,18 +189,18 @@ impl Fields {
         self.take(length).map(<[u8]>::to_vec)
     }
 
-    /// Makes sure that nothing is left.
+    /// Checks that no bytes remain.
     ///
     /// # Errors
-    /// [`io::ErrorKind::InvalidData`] when there is more.
+    /// [`io::ErrorKind::InvalidData`] when bytes remain.
     pub fn end(&self) -> io::Result<()> {
-        if self.at == self.bytes.len() { Ok(()) } else { Err(invalid("there is more in it than there can be")) }
+        if self.at == self.bytes.len() { Ok(()) } else { Err(invalid("it has extra bytes at its end")) }
     }
 
     fn take(&mut self, length: usize) -> io::Result<&[u8]> {
         let end = self.at.checked_add(length);
         let taken = end.and_then(|end| self.bytes.get(self.at..end));
-        let taken = taken.ok_or_else(|| invalid("it ends within a field"))?;
+        let taken = taken.ok_or_else(|| invalid("it ends in the middle of a field"))?;
         self.at += length;
         Ok(taken)
     }
@@ -209,7 +210,8 @@ fn invalid(what: &'static str) -> io::Error {
     io::Error::new(io::ErrorKind::InvalidData, what)
 }
 
-/// A text of a worker as it may be shown: short, and without anything that steers a terminal.
+/// Returns a worker's text in a form that is safe to show: short, and without terminal control
+/// characters.
 pub fn legible(text: &[u8]) -> String {
     let text = text.get(..TEXT_MAX).unwrap_or(text);
     let plain = |one: char| {
@@ -248,7 +250,7 @@ mod tests {
         assert_eq!((fields.number().unwrap(), fields.text().unwrap()), (7, b"text".to_vec()));
         fields.end().unwrap();
         assert_eq!(frames.next_frame().unwrap(), Some((2, 300)));
-        // What is not read of a frame is passed over.
+        // The unread rest of a frame is skipped.
         assert_eq!(frames.read_some(&mut [0; 10]).unwrap(), 10);
         assert_eq!(frames.next_frame().unwrap(), Some((3, 0)));
         assert_eq!(frames.next_frame().unwrap(), None);

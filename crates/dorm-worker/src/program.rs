@@ -1,4 +1,4 @@
-//! Starting workers, reading what they write, and ending them.
+//! Starts workers, reads their output, and ends them.
 
 use std::ffi::OsString;
 use std::fs::File;
@@ -15,17 +15,17 @@ use serde::{Deserialize, Serialize};
 use crate::error::WorkerError;
 use crate::message::legible;
 
-/// How long a worker that has closed its output may take to end.
+/// How long a worker that has closed its output may take to exit.
 const ENDING: Duration = Duration::from_secs(5);
-/// What of a worker's standard error is kept.
+/// How much of a worker's standard error is kept.
 const SAID_MAX: u64 = 4 << 10;
-/// Fewer changes between processes than with the 64 KiB that a pipe has at first.
+/// Causes fewer context switches than the default pipe size of 64 KiB.
 const PIPE_BYTES: usize = 1 << 20;
 
-/// What one worker may use.
+/// The limits of one worker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Limits {
-    /// Its address space, with that of the program itself.
+    /// Its address space, including that of the program itself.
     pub memory_bytes: u64,
     /// Its CPU time.
     pub cpu_seconds: u64,
@@ -33,7 +33,7 @@ pub struct Limits {
     pub silence_seconds: u64,
 }
 
-/// The program that workers are.
+/// The program that workers execute.
 #[derive(Clone, Debug)]
 pub struct Program {
     executable: PathBuf,
@@ -42,19 +42,20 @@ pub struct Program {
 }
 
 impl Program {
-    /// The program that runs, whatever has become of its file, as `dorm worker`.
+    /// The running program, regardless of what happened to its file, as `dorm worker`.
     pub fn this(user: u32) -> Self {
         Self::new(Path::new("/proc/self/exe"), &[crate::NAME], user)
     }
 
-    /// Workers are `executable` with these arguments and then those that [`crate::run`] takes. `user` is the id of a user
-    /// and group that own nothing.
+    /// Workers execute `executable` with these arguments, followed by those that [`crate::run`]
+    /// takes. `user` is the ID of a user and a group that own nothing.
     pub fn new(executable: &Path, arguments: &[&str], user: u32) -> Self {
         let arguments = arguments.iter().map(OsString::from).collect();
         Self { executable: executable.to_owned(), arguments, user }
     }
 
-    /// Starts a worker. It has no environment, and no descriptor but `input`, its output and its standard error.
+    /// Starts a worker. It has no environment, and no descriptors except `input`, its output and
+    /// its standard error.
     ///
     /// # Errors
     /// [`WorkerError::Spawn`].
@@ -72,14 +73,14 @@ impl Program {
         command.env_clear().current_dir("/").stdin(input).stdout(output).stderr(Stdio::piped());
         let child = command.spawn().map_err(failed)?;
         for pipe in [child.stdin.as_ref().map(AsFd::as_fd), child.stdout.as_ref().map(AsFd::as_fd)] {
-            // A system that does not allow it works, slower.
+            // If the system does not allow it, the worker is only slower.
             let _ = pipe.map(|pipe| rustix::pipe::fcntl_setpipe_size(pipe, PIPE_BYTES));
         }
         Ok(Worker { role: role.to_owned(), child, silence: Duration::from_secs(limits.silence_seconds) })
     }
 }
 
-/// A worker that has been started. Dropping it kills it.
+/// A running worker. Dropping it kills it.
 #[derive(Debug)]
 pub struct Worker {
     role: String,
@@ -88,31 +89,32 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Its process.
+    /// Returns its process ID.
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where to write what it is to read, when that is a pipe.
+    /// Returns its input, if that is a pipe.
     pub fn input(&mut self) -> Option<File> {
         self.child.stdin.take().map(|pipe| File::from(OwnedFd::from(pipe)))
     }
 
-    /// What it writes, when that is a pipe. Reading waits no longer than the worker may be silent.
+    /// Returns its output, if that is a pipe. Reading waits no longer than the worker may be
+    /// silent.
     pub fn output(&mut self) -> Option<Output> {
         let pipe = self.child.stdout.take()?;
         Some(Output { pipe: File::from(OwnedFd::from(pipe)), silence: self.silence })
     }
 
-    /// What it writes, to be the input of another.
+    /// Returns its output as the input of another process.
     pub fn output_for_another(&mut self) -> Option<Stdio> {
         self.child.stdout.take().map(Stdio::from)
     }
 
-    /// Waits a moment for the end of a worker whose output nobody reads any more.
+    /// Waits a moment for the exit of a worker whose output is no longer read.
     ///
     /// # Errors
-    /// [`WorkerError::Ended`] when it has failed, or does not end.
+    /// [`WorkerError::Ended`] if it has failed, or does not exit.
     pub fn finish(mut self) -> Result<(), WorkerError> {
         self.child.stdin = None;
         self.child.stdout = None;
@@ -123,12 +125,12 @@ impl Worker {
         }
     }
 
-    /// Ends it, and tells why what it wrote came to an end with `error`.
+    /// Ends the worker, and returns why its output ended with `error`.
     pub fn failed(mut self, error: io::Error) -> WorkerError {
         self.explain(error)
     }
 
-    /// Tells why what it wrote came to an end with `error`.
+    /// Returns why its output ended with `error`.
     pub fn explain(&mut self, error: io::Error) -> WorkerError {
         let role = self.role.clone();
         match error.kind() {
@@ -142,26 +144,26 @@ impl Worker {
         }
     }
 
-    /// An error for a message that this worker does not send.
+    /// Returns the error for a message that this worker never sends.
     pub fn refused(&self, what: impl Into<String>) -> WorkerError {
         WorkerError::Message { role: self.role.clone(), what: what.into() }
     }
 
-    /// How it ended, or that it did not, and what it said.
+    /// Returns how it exited, or that it did not, and its standard error.
     fn end(&mut self) -> (String, String) {
         let ended = Pid::from_raw(self.child.id().cast_signed())
             .and_then(|id| pidfd_open(id, PidfdFlags::empty()).ok())
             .is_none_or(|process| can_read(&process, ENDING).unwrap_or(false));
         if !ended {
-            return ("it closed its output and did not end".to_owned(), String::new());
+            return ("it closed its output but did not exit".to_owned(), String::new());
         }
         let how = match self.child.wait() {
             Ok(status) => status.to_string(),
-            Err(error) => format!("how is not known: {error}"),
+            Err(error) => format!("its exit status is unknown: {error}"),
         };
         let mut said = Vec::new();
         if let Some(stderr) = self.child.stderr.take() {
-            // The worker is gone, and nobody else has the pipe: this waits for nothing.
+            // The worker is gone, and no other process has the pipe: this does not block.
             let _ = stderr.take(SAID_MAX).read_to_end(&mut said);
         }
         (how, legible(&said))
@@ -170,13 +172,13 @@ impl Worker {
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        // A worker that has ended is only waited for.
+        // A worker that has already exited is only reaped.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
 }
 
-/// What a worker writes.
+/// The output of a worker.
 #[derive(Debug)]
 pub struct Output {
     pipe: File,

@@ -1,9 +1,11 @@
-//! `dorm backup` and `dorm restore`: the records of a data directory in one file, and the saved states that they name.
+//! `dorm backup` and `dorm restore`: copies the records of a data directory to one file, optionally
+//! with the saved states that they refer to.
 //!
-//! A backup is read from the database while a daemon works: SQLite gives one moment of it. The file is a database itself,
-//! with the small files of the data directory (its key among them) in a table of their own. Saved states never change, so
-//! they are linked, and what is linked cannot be collected; where one has gone between the copy of the records and its
-//! link, both are done again. A data directory is changed by a restore in one rename.
+//! A backup is read from the database while a daemon runs: SQLite provides a consistent view. The
+//! backup file is itself a database, with the small files of the data directory (its key among
+//! them) in a table of their own. Saved states never change, so their files are hard links, which
+//! garbage collection does not affect. If a saved state disappears between the copy of the records
+//! and its link, both are repeated. A restore changes the data directory with one rename.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -20,39 +22,39 @@ use thiserror::Error;
 use crate::records;
 use crate::repair::{DATABASE, RepairError, replace};
 
-/// The records, in a backup that is a directory.
+/// The records in a backup that is a directory.
 const RECORDS: &str = "records.db";
 const CAPTURES: &str = "captures";
-/// Small files of the data directory that belong to one daemon, or are made anew.
+/// Small files of the data directory that belong to one daemon, or that are created anew.
 const LEFT_OUT: [&str; 2] = ["lock", "address"];
-/// Those of which a data directory keeps its own.
+/// Files that a data directory keeps instead of taking those of the backup.
 const STAYS: [&str; 3] = ["key", "identity.json", dorm_guest_ids::RECORD];
 const SMALL: u64 = 64 << 10;
-/// How often it is tried to get hold of every saved state.
+/// How many times copying the records and the saved states is attempted.
 const ATTEMPTS: usize = 20;
 
-/// Why there is no backup, or nothing was restored.
+/// The error of a backup or a restore.
 #[derive(Debug, Error)]
 pub(crate) enum BackupError {
-    /// It would be overwritten.
-    #[error("{} is there already", .0.display())]
+    /// The target exists.
+    #[error("{} exists already", .0.display())]
     There(PathBuf),
-    /// Nothing to copy.
+    /// There is no database to copy.
     #[error("there is no database in {}", .0.display())]
     NoDatabase(PathBuf),
-    /// Not what `dorm backup` has written.
-    #[error("{} is no backup", .0.display())]
+    /// The source was not written by `dorm backup`.
+    #[error("{} is not a backup", .0.display())]
     NoBackup(PathBuf),
-    /// Saved states came and went faster than they were linked.
+    /// Saved states were added and removed faster than they were linked.
     #[error("saved states changed while they were copied, {ATTEMPTS} times in a row")]
     Busy,
-    /// The backup itself cannot be read.
+    /// The backup is damaged.
     #[error("{} is damaged: {what}", path.display())]
     Damaged { path: PathBuf, what: String },
     /// Files could not be copied.
     #[error("cannot copy {}: {said}", path.display())]
     Copy { path: PathBuf, said: String },
-    /// The disk refused.
+    /// An input or output error.
     #[error("cannot {operation} {}", path.display())]
     Io {
         operation: &'static str,
@@ -60,27 +62,27 @@ pub(crate) enum BackupError {
         #[source]
         source: io::Error,
     },
-    /// From the database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// It could not be put in its place.
+    /// The backup could not be put in place.
     #[error(transparent)]
     Place(#[from] RepairError),
 }
 
 impl BackupError {
-    /// What can be done next.
+    /// Returns what the user can do next.
     pub(crate) fn next_step(&self) -> &'static str {
         match self {
             Self::There(path) if path.ends_with(DATABASE) => {
-                "choose an empty --data directory, or say --replace to put the backup in the place of that"
+                "choose an empty --data directory, or use --replace to replace this database"
             }
             Self::There(_) => "choose another name",
-            Self::NoDatabase(_) => "say where the data directory is with --data",
-            Self::NoBackup(_) => "give the file or directory that `dorm backup` has written",
+            Self::NoDatabase(_) => "give the data directory with --data",
+            Self::NoBackup(_) => "give the file or directory that `dorm backup` wrote",
             Self::Busy => "try again when fewer sandboxes are suspended and resumed",
             Self::Damaged { .. } => "use another backup, or rebuild the records with `dorm repair`",
-            Self::Copy { .. } | Self::Io { .. } => "look at room and permissions there",
+            Self::Copy { .. } | Self::Io { .. } => "check the free space and permissions there",
             Self::Store(_) => "see `dorm repair --dry-run`",
             Self::Place(_) => "",
         }
@@ -92,17 +94,18 @@ fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> B
     move |source| BackupError::Io { operation, path, source }
 }
 
-/// What a backup came to.
+/// What a backup contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub(crate) sandboxes: u64,
     pub(crate) snapshots: u64,
     pub(crate) saved_states: usize,
-    /// Of the records.
+    /// The size of the records.
     pub(crate) bytes: u64,
 }
 
-/// Copies the records of `data`, and with `saved_states` what they name, to `to`, which must not be there yet.
+/// Copies the records of `data`, and with `saved_states` the saved states that they refer to, to
+/// `to`, which must not exist.
 pub(crate) async fn backup(data: &Path, to: &Path, saved_states: bool) -> Result<Written, BackupError> {
     if to.symlink_metadata().is_ok() {
         return Err(BackupError::There(to.to_owned()));
@@ -144,14 +147,14 @@ fn clear(path: &Path) -> Result<(), BackupError> {
 }
 
 fn sync_parent(path: &Path) -> Result<(), BackupError> {
-    let path = std::path::absolute(path).map_err(io_error("find", path))?;
+    let path = std::path::absolute(path).map_err(io_error("resolve", path))?;
     let parent = path.parent().unwrap_or(&path);
     fs::File::open(parent).and_then(|directory| directory.sync_all()).map_err(io_error("sync", parent))
 }
 
 async fn copy_records(data: &Path, to: &Path) -> Result<Written, BackupError> {
-    // It holds keys and secrets: nobody else may read it, from its first byte.
-    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(io_error("make", to))?;
+    // It contains keys and secrets: no other user may read it, from its first byte on.
+    fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(io_error("create", to))?;
     dorm_store_sql::copy(&data.join(DATABASE), to).await?;
     fs::set_permissions(to, fs::Permissions::from_mode(0o600)).map_err(io_error("set the mode of", to))?;
     dorm_store_sql::pack(to, &small_files(data)?).await?;
@@ -159,17 +162,17 @@ async fn copy_records(data: &Path, to: &Path) -> Result<Written, BackupError> {
     file.sync_all().map_err(io_error("sync", to))?;
     let check = dorm_store_sql::check(to).await?;
     let count = |kind| check.rows.get(&kind).copied().unwrap_or_default();
-    let bytes = file.metadata().map_err(io_error("look at", to))?.len();
+    let bytes = file.metadata().map_err(io_error("read the size of", to))?.len();
     Ok(Written { sandboxes: count(RowKind::Sandbox), snapshots: count(RowKind::Snapshot), saved_states: 0, bytes })
 }
 
-/// The key, and whatever else small says something of the directory.
+/// Returns the key and the other small files that describe the directory.
 fn small_files(data: &Path) -> Result<Vec<PackedFile>, BackupError> {
     let mut files = Vec::new();
     for entry in fs::read_dir(data).map_err(io_error("list", data))? {
         let entry = entry.map_err(io_error("list", data))?;
         let (path, name) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
-        let facts = entry.metadata().map_err(io_error("look at", &path))?;
+        let facts = entry.metadata().map_err(io_error("read the metadata of", &path))?;
         let is_wanted = facts.is_file()
             && facts.len() <= SMALL
             && !LEFT_OUT.contains(&name.as_str())
@@ -187,7 +190,7 @@ async fn copy_all(data: &Path, to: &Path) -> Result<Written, BackupError> {
     for _ in 0..ATTEMPTS {
         clear(to)?;
         for directory in [to.to_owned(), to.join(CAPTURES)] {
-            fs::DirBuilder::new().mode(0o700).create(&directory).map_err(io_error("make", &directory))?;
+            fs::DirBuilder::new().mode(0o700).create(&directory).map_err(io_error("create", &directory))?;
         }
         let records = to.join(RECORDS);
         let mut written = copy_records(data, &records).await?;
@@ -206,7 +209,7 @@ fn sync_all(path: &Path) -> Result<(), BackupError> {
     synced.map_err(io_error("sync the file system of", path))
 }
 
-/// The saved states that the records of a backup name.
+/// Returns the saved states that the records of a backup refer to.
 async fn named_states(records: &Path) -> Result<Vec<CaptureId>, BackupError> {
     let store = SqlStore::open(records).await?;
     let (sandboxes, snapshots) = (store.sandboxes(&SandboxFilter::default()).await?, store.snapshots(None).await?);
@@ -225,7 +228,7 @@ async fn named_states(records: &Path) -> Result<Vec<CaptureId>, BackupError> {
     Ok(named.into_iter().collect())
 }
 
-/// Links or copies saved states with those that they stand on; nothing when one is gone.
+/// Links or copies saved states and those that they are based on. Returns `None` if one is gone.
 fn link_all(data: &Path, to: &Path, mut wanted: Vec<CaptureId>) -> Result<Option<usize>, BackupError> {
     let mut done = BTreeSet::new();
     while let Some(id) = wanted.pop() {
@@ -244,14 +247,14 @@ fn link_all(data: &Path, to: &Path, mut wanted: Vec<CaptureId>) -> Result<Option
     Ok(Some(done.len()))
 }
 
-/// The saved state that one stands on.
+/// Returns the saved state that another one is based on.
 fn below(capture: &Path) -> Option<CaptureId> {
     let text = fs::read(capture.join("manifest.json")).ok()?;
     let manifest: serde_json::Value = serde_json::from_slice(&text).ok()?;
     manifest["body"]["layered"]["layer"].as_str()?.parse().ok()
 }
 
-/// Links a directory's files where that can be, else copies them, with owners, modes and attributes.
+/// Links the files of a directory if possible, or copies them, with owners, modes and attributes.
 fn copy_tree(from: &Path, to: &Path) -> Result<(), BackupError> {
     let mut said = String::new();
     for way in ["--link", "--reflink=auto"] {
@@ -267,7 +270,8 @@ fn copy_tree(from: &Path, to: &Path) -> Result<(), BackupError> {
     Err(BackupError::Copy { path: from.to_owned(), said })
 }
 
-/// Puts a backup into a data directory that is held by the caller. Answers where the database is that was there.
+/// Restores a backup into a data directory that the caller holds. Returns the path of the database
+/// that was replaced.
 pub(crate) async fn restore(from: &Path, data: &Path, may_replace: bool) -> Result<Option<PathBuf>, BackupError> {
     let records = if from.is_dir() { from.join(RECORDS) } else { from.to_owned() };
     if !records.is_file() {
@@ -289,10 +293,10 @@ pub(crate) async fn restore(from: &Path, data: &Path, may_replace: bool) -> Resu
         return Err(BackupError::Damaged { path: records, what: what.clone() });
     }
     let files = dorm_store_sql::unpack(&draft).await.map_err(|_| BackupError::NoBackup(from.to_owned()))?;
-    // Brought up to date now, and closed with nothing beside it.
+    // Migrate the database now, and close it, so that no other files belong to it.
     let store = SqlStore::open(&draft).await?;
     if let Some(id) = crate::identity::id(data) {
-        // The directory stays what it is, whose records these were.
+        // The directory keeps its identity, whichever directory the records came from.
         store.set_identity(&id).await?;
     }
     store.close().await?;
@@ -305,7 +309,7 @@ pub(crate) async fn restore(from: &Path, data: &Path, may_replace: bool) -> Resu
     }
     let files = data.join(records::DIRECTORY);
     if files.is_dir() {
-        // They tell of what came after the backup, and the daemon writes them anew.
+        // They describe what happened after the backup; the daemon writes them anew.
         let mut free = (1u32..).map(|number| data.join(format!("{}.before-restore-{number}", records::DIRECTORY)));
         let aside = free.find(|path| !path.exists()).unwrap_or_else(|| files.clone());
         fs::rename(&files, &aside).map_err(io_error("set aside", &files))?;
@@ -314,7 +318,7 @@ pub(crate) async fn restore(from: &Path, data: &Path, may_replace: bool) -> Resu
 }
 
 fn put_states(from: &Path, to: &Path) -> Result<(), BackupError> {
-    fs::DirBuilder::new().recursive(true).mode(0o700).create(to).map_err(io_error("make", to))?;
+    fs::DirBuilder::new().recursive(true).mode(0o700).create(to).map_err(io_error("create", to))?;
     for entry in fs::read_dir(from).map_err(io_error("list", from))? {
         let entry = entry.map_err(io_error("list", from))?;
         let place = to.join(entry.file_name());
@@ -329,10 +333,11 @@ fn put_states(from: &Path, to: &Path) -> Result<(), BackupError> {
     sync_all(to)
 }
 
-/// Writes a small file. A key that is there stays, since clients have it, and so does the identity of the directory.
+/// Writes a small file. An existing key is kept, since clients have it, and so is the identity of
+/// the directory.
 fn put_file(data: &Path, file: &PackedFile, may_replace: bool) -> Result<(), BackupError> {
     let path = data.join(&file.name);
-    // A name with a directory in it is none that a backup was made with.
+    // No backup contains a name with a directory in it.
     if Path::new(&file.name).file_name().is_none_or(|name| name != file.name.as_str()) {
         return Ok(());
     }

@@ -1,7 +1,8 @@
-//! The command line: what is typed, which verb it is, and what the program's end says.
+//! The command line: parses the arguments, runs the verb, and returns the exit code.
 //!
-//! One verb is one file under `cli/`. A verb asks the daemon through [`crate::client`], prints data on standard output
-//! and talk on standard error, and returns its exit code; see [`exit`] for their meanings.
+//! One verb is one file under `cli/`. A verb calls the daemon through [`crate::client`], prints
+//! data on standard output and messages on standard error, and returns its exit code; [`exit`]
+//! lists the codes.
 
 mod backup;
 mod build;
@@ -14,6 +15,7 @@ mod gc;
 mod image;
 mod key;
 mod man;
+mod operation;
 mod output;
 mod problem;
 mod progress;
@@ -35,11 +37,11 @@ use clap::{Parser, Subcommand};
 
 use crate::serve::ServeOptions;
 
-/// Where the daemon keeps everything, unless it is told otherwise.
+/// The daemon's default data directory.
 pub(crate) const DATA: &str = "/var/lib/dormouse";
-/// The exit code of whatever did not work and has no code of its own.
+/// The exit code of a failure without a code of its own.
 pub(crate) const FAILED: u8 = exit::FAILED;
-/// The exit code of a daemon that has ended with work under way.
+/// The exit code of a daemon that ended with work under way.
 pub(crate) const UNFINISHED: u8 = exit::UNFINISHED;
 
 /// Sandboxes for AI agents, on your own host: they start in tens of milliseconds, sleep with their memory and processes,
@@ -52,7 +54,7 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether this process is to be the daemon.
+    /// Returns whether this process becomes the daemon.
     pub(crate) fn is_daemon(&self) -> bool {
         matches!(self.verb, Verb::Serve(_))
     }
@@ -62,32 +64,36 @@ impl Arguments {
 enum Verb {
     /// Run the daemon until SIGTERM or SIGINT; sandboxes outlive it
     Serve(Box<ServeOptions>),
-    /// Look for what this host has and lacks
+    /// Check what this host provides and what it lacks
     Doctor(doctor::DoctorOptions),
-    /// Check on this host that nothing is lost: kill daemons, fill disks, damage images
+    /// Prove on this host that nothing is lost: kill daemons, fill disks, damage images
     Prove(prove::ProveOptions),
-    /// Create, use and end sandboxes
+    /// Create, use and terminate sandboxes
     #[command(visible_alias = "sandbox")]
     Sbx(Box<sbx::SbxOptions>),
     /// Import, list and remove the images that sandboxes start from
     Image(image::ImageOptions),
-    /// Make, list and remove volumes, storage that outlives sandboxes; copy files into and out of them
+    /// Create, list and remove volumes, storage that outlives sandboxes; copy files into and out of
+    /// them
     Volume(volume::VolumeOptions),
-    /// Show what happened
+    /// Show events
     Events(events::EventsOptions),
-    /// Send events to programs of one's own
+    /// List and show operations
+    Operation(operation::OperationOptions),
+    /// Send events to your own programs
     Webhook(webhook::WebhookOptions),
-    /// Make, list and revoke keys that open the API
+    /// Create, list and revoke API keys
     Key(key::KeyOptions),
-    /// Delete from the disk what is to be deleted, or say what is there and why
+    /// Delete obsolete data from the disk, or show what is on it and why
     Gc(gc::GcOptions),
-    /// Write a copy of all records into a file, while the daemon works
+    /// Write a copy of all records to a file while the daemon runs
     Backup(backup::BackupOptions),
-    /// Put a backup into an empty data directory, or in the place of a database; no daemon may use the directory
+    /// Restore a backup into an empty data directory, or replace a database; no daemon may use the
+    /// directory
     Restore(backup::RestoreOptions),
-    /// Rebuild records that cannot be read from what else is on the disk; no daemon may use the directory
+    /// Rebuild unreadable records from other data on the disk; no daemon may use the directory
     Repair(repair::RepairOptions),
-    /// Explain why a sandbox is where it is, and what happens next
+    /// Explain the state of a sandbox and what happens next
     Why(why::WhyOptions),
     /// Print a script that completes verbs and options in a shell
     Completions(completions::CompletionsOptions),
@@ -97,13 +103,13 @@ enum Verb {
 }
 
 impl Arguments {
-    /// Whether it is a verb that writes to the data directory itself.
+    /// Returns whether the verb writes to the data directory itself.
     pub(crate) fn writes_data(&self) -> bool {
         matches!(self.verb, Verb::Serve(_) | Verb::Restore(_) | Verb::Repair(_))
     }
 }
 
-/// Does what was typed; answers the program's exit code.
+/// Runs the verb and returns the exit code of the program.
 pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {
         Verb::Serve(options) => return serve(*options).await,
@@ -116,6 +122,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Image(options) => (image::run(options).await, None),
         Verb::Volume(options) => (volume::run(options).await, None),
         Verb::Events(options) => (events::run(options).await, None),
+        Verb::Operation(options) => (operation::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),

@@ -1,7 +1,9 @@
-//! A client of the native HTTP API, for the command line: asks, and turns every answer into a value or a named error.
+//! A client of the native HTTP API for the command line: sends requests and returns every response
+//! as a value or a named error.
 //!
-//! It reaches the daemon over TCP with a key, or as its owner over a socket, and knows the types of `dorm_api::wire`. It does not know terminals, tables or exit codes, and
-//! nothing of the daemon but what HTTP shows.
+//! It reaches the daemon over TCP with a key, or as its owner over a socket, and uses the types of
+//! `dorm_api::wire`. It does not know terminals, tables or exit codes, and knows nothing of the
+//! daemon except its HTTP API.
 
 mod door;
 mod error;
@@ -32,20 +34,21 @@ pub(crate) use processes::{CommandEvent, CommandEvents};
 pub(crate) use sse::Sse;
 pub(crate) use terminal::TerminalEvent;
 
-/// How long a connection may take to be made.
+/// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
-/// A daemon that can be asked.
+/// A client of one daemon.
 #[derive(Clone)]
 pub(crate) struct Client {
     http: reqwest::Client,
     door: Door,
-    /// The daemon, as errors name it.
+    /// The name of the daemon in errors.
     server: String,
 }
 
 impl Client {
-    /// A client for the daemon at `server`, such as `http://127.0.0.1:7070`. Connects to nothing yet.
+    /// Returns a client for the daemon at `server`, such as `http://127.0.0.1:7070`. Does not
+    /// connect yet.
     pub(crate) fn new(server: &str, key: String) -> Result<Self, ClientError> {
         let server = server.trim().trim_end_matches('/');
         let authority = server.strip_prefix("http://").unwrap_or_default();
@@ -57,14 +60,16 @@ impl Client {
         Ok(Self { http, door, server: server.to_owned() })
     }
 
-    /// A client for the daemon that listens at its owner's socket, and for others at `listens`. Connects to nothing yet.
+    /// Returns a client for the daemon that listens at its owner's socket, and at `listens` for
+    /// others. Does not connect yet.
     pub(crate) fn of_owner(socket: OwnerSocket, listens: Option<String>) -> Result<Self, ClientError> {
         let http = http().unix_socket(socket.path()).build().map_err(|source| ClientError::Start { source })?;
         let server = socket.shown().display().to_string();
         Ok(Self { http, door: Door::Owner { socket, listens }, server })
     }
 
-    /// Host and port of the daemon, for addresses that others use; none when it is not known.
+    /// Returns host and port of the daemon, for addresses that others use, or none if they are not
+    /// known.
     pub(crate) fn listens(&self) -> Option<&str> {
         match &self.door {
             Door::Network { authority, .. } => Some(authority),
@@ -72,7 +77,7 @@ impl Client {
         }
     }
 
-    /// Whether the daemon takes paths of this host from us.
+    /// Returns whether the daemon accepts paths of this host from this client.
     pub(crate) fn may_name_paths(&self) -> bool {
         matches!(self.door, Door::Owner { .. })
     }
@@ -92,8 +97,8 @@ impl Client {
             return Ok(answer);
         }
         let bytes = answer.bytes().await.map_err(|source| self.broken(source))?;
-        match serde_json::from_slice::<wire::ErrorAnswer>(&bytes) {
-            Ok(answer) => Err(ClientError::Refused { status: status.as_u16(), error: answer.error }),
+        match serde_json::from_slice::<wire::Problem>(&bytes) {
+            Ok(error) => Err(ClientError::Refused { status: status.as_u16(), error }),
             Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status: status.as_u16() }),
         }
     }
@@ -136,7 +141,7 @@ fn http() -> reqwest::ClientBuilder {
     reqwest::Client::builder().no_proxy().connect_timeout(CONNECT_WITHIN).redirect(reqwest::redirect::Policy::none())
 }
 
-/// A part of a path, so that whatever it holds stays that part.
+/// Encodes a text as one segment of a path, whatever it contains.
 fn segment(text: &str) -> String {
     let mut encoded = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -146,7 +151,8 @@ fn segment(text: &str) -> String {
             encoded.push_str(&format!("%{byte:02X}"));
         }
     }
-    // An empty one would name the list, and dots, however they are written, their parent. A space names nothing.
+    // An empty segment would name the list, and dots, however they are encoded, its parent. No name
+    // contains a space.
     if matches!(text, "" | "." | "..") {
         encoded.push_str("%20");
     }

@@ -1,5 +1,5 @@
-//! A clock that a prover sets: the host's, shifted by the seconds that a file holds. Only for `dorm prove`, which may not
-//! set the clock of a host.
+//! The daemon's clock. For `dorm prove`, which must not set the clock of a host, it can be shifted
+//! by the number of seconds in a file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use dorm_lifecycle::Timestamp;
 use dorm_service::{Clock, SystemClock};
 
-/// The clock of a daemon.
+/// Returns the clock of the daemon.
 pub(crate) fn clock(shift: Option<&PathBuf>) -> Arc<dyn Clock> {
     match shift {
         None => Arc::new(SystemClock),

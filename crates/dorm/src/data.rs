@@ -1,4 +1,4 @@
-//! The daemon's one directory: who holds it, who else may look into it, its key, and where its daemon listens.
+//! The data directory: its lock, its permissions, its keys, and the address of its daemon.
 
 mod closed;
 
@@ -13,59 +13,59 @@ use dorm_disk::lock::{self, Holder, LockError, Sharing};
 use dorm_guest_ids::GuestIds;
 use thiserror::Error;
 
-/// Why the directory cannot be used.
+/// The error of an operation on the data directory.
 #[derive(Debug, Error)]
 pub(crate) enum DataError {
-    /// Another daemon has it.
-    #[error("{path} is in use by another daemon{holder}: stop that one, or choose another --data directory")]
+    /// Another daemon uses the directory.
+    #[error("{path} is in use by another daemon{holder}: stop that daemon, or choose another --data directory")]
     InUse {
         /// The directory.
         path: PathBuf,
-        /// Its process id and command, as far as they could be read.
+        /// The daemon's process id and command, as far as they are known.
         holder: String,
     },
-    /// Sandboxes could not reach their files in it.
+    /// Sandboxes could not reach their files in the directory.
     #[error(
-        "no sandbox could start with the data directory {path}: user ids of sandboxes cannot pass through {closed}. Let \
-         them with `chmod o+x {closed}`, or choose a --data directory that every user can pass to, such as /var/lib/dormouse"
+        "no sandbox can start with the data directory {path}: user ids of sandboxes cannot pass through {closed}; run \
+         `chmod o+x {closed}`, or choose a --data directory that every user can reach, such as /var/lib/dormouse"
     )]
     Unreachable {
         /// The directory.
         path: PathBuf,
-        /// The directory above it that is closed.
+        /// The directory above it that does not let them pass.
         closed: PathBuf,
     },
-    /// The disk refused.
+    /// An input or output error.
     #[error("cannot {operation} {path}")]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
-        /// To which file.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: std::io::Error,
     },
-    /// Somebody else may read the key.
-    #[error("{path} may be read by others: chmod 600 it, or delete it for a new one")]
+    /// Other users may read the API key.
+    #[error("other users can read {path}: run `chmod 600` on it, or delete it to get a new key")]
     OpenKey {
         /// The key's file.
         path: PathBuf,
     },
-    /// What encrypts secrets is not a key.
-    #[error("{path} is no key of secrets, which is 64 hexadecimal digits: put back the file that the daemon has made")]
+    /// The file is not a key of secrets.
+    #[error("{path} is not a secrets key, which is 64 hexadecimal digits: put back the file that the daemon created")]
     NoSecretsKey {
         /// The key's file.
         path: PathBuf,
     },
-    /// Somebody else may read what encrypts secrets.
-    #[error("{path} may be read by others: chmod 600 it")]
+    /// Other users may read the key of secrets.
+    #[error("other users can read {path}: run `chmod 600` on it")]
     OpenSecretsKey {
         /// The key's file.
         path: PathBuf,
     },
-    /// There is no key.
-    #[error("{path} holds no key: delete it for a new one")]
+    /// The file of the API key is empty.
+    #[error("{path} contains no key: delete it to get a new one")]
     NoKey {
         /// The key's file.
         path: PathBuf,
@@ -77,7 +77,7 @@ fn io(operation: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> Da
     move |source| DataError::Io { operation, path, source }
 }
 
-/// A data directory that this process holds, until it is dropped.
+/// A data directory, held by this process until it is dropped.
 pub(crate) struct Data {
     path: PathBuf,
     lock: File,
@@ -85,7 +85,7 @@ pub(crate) struct Data {
 }
 
 impl Data {
-    /// Takes the directory, making it when it is missing.
+    /// Takes the directory, creating it if it is missing.
     pub(crate) fn take(path: &Path) -> Result<Self, DataError> {
         make(path)?;
         let path = path.canonicalize().map_err(io("find", path))?;
@@ -100,11 +100,11 @@ impl Data {
             }
             Err(error) => return Err(io("lock", &lock_path)(error.into())),
         }
-        closed::close(&path, is_ours).map_err(io("close to other users", &path))?;
+        closed::close(&path, is_ours).map_err(io("restrict the access to", &path))?;
         Ok(Self { path, lock, lock_path })
     }
 
-    /// Finds out whether sandboxes can reach their files in it and in the directory of images.
+    /// Checks whether sandboxes can reach their files in it and in the directory of images.
     pub(crate) fn is_reachable(&self, images: &Path, ids: GuestIds) -> Result<(), DataError> {
         for path in [&self.path, images] {
             if let Some(closed) = dorm_pool::closed_to_guests(path, ids) {
@@ -114,7 +114,8 @@ impl Data {
         Ok(())
     }
 
-    /// Writes down who holds the directory. Over what is there, which needs no room on the disk.
+    /// Records which process holds the directory. Overwrites the file in place, which needs no
+    /// space on the disk.
     pub(crate) fn note_holder(&mut self) -> Result<(), DataError> {
         let text = std::process::id().to_string();
         let written = self.lock.rewind().and_then(|()| self.lock.write_all(text.as_bytes()));
@@ -126,7 +127,7 @@ impl Data {
         &self.path
     }
 
-    /// The key of its API, made when there is none.
+    /// Returns the key of its API, creating it if there is none.
     pub(crate) fn key(&self) -> Result<String, DataError> {
         let path = self.path.join("key");
         if path.exists() {
@@ -137,15 +138,15 @@ impl Data {
         Ok(key)
     }
 
-    /// What the tokens of private ports are derived from, made when there is none. Without the file, old tokens open
-    /// nothing any more.
+    /// Returns the secret from which the tokens of private ports are derived, creating it if there
+    /// is none. Without the file, old tokens become invalid.
     pub(crate) fn port_secret(&self) -> Result<[u8; 32], DataError> {
         let path = self.path.join("port-secret");
         match std::fs::read(&path) {
             Ok(bytes) => match bytes.try_into() {
                 Ok(secret) => return Ok(secret),
                 Err(_) => {
-                    tracing::warn!(path = %path.display(), "the secret of port tokens is damaged; making a new one")
+                    tracing::warn!(path = %path.display(), "the secret of port tokens is damaged; creating a new one")
                 }
             },
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -156,12 +157,12 @@ impl Data {
         Ok(secret)
     }
 
-    /// Where the key of secrets is, unless it is said.
+    /// Returns the default path of the key of secrets.
     pub(crate) fn secrets_key_path(&self) -> PathBuf {
         self.path.join("secrets-key")
     }
 
-    /// Makes the key of secrets at `path`.
+    /// Creates the key of secrets at `path`.
     pub(crate) fn make_secrets_key(&self, path: &Path) -> Result<[u8; 32], DataError> {
         let key = random(path)?;
         let digits: String = key.iter().map(|byte| format!("{byte:02x}")).collect();
@@ -182,11 +183,11 @@ impl Data {
             .map_err(io("write", &draft))?;
         file.write_all(secret).and_then(|()| file.sync_all()).map_err(io("write", &draft))?;
         std::fs::rename(&draft, path).map_err(io("write", path))?;
-        // It is given out from now on.
+        // The secret is used from now on, so it must be durable.
         self.sync()
     }
 
-    /// Makes durable what the directory lists, and its own name.
+    /// Makes the entries of the directory and its own name durable.
     pub(crate) fn sync(&self) -> Result<(), DataError> {
         for directory in [Some(self.path.as_path()), self.path.parent()].into_iter().flatten() {
             File::open(directory).and_then(|open| open.sync_all()).map_err(io("sync", directory))?;
@@ -194,7 +195,7 @@ impl Data {
         Ok(())
     }
 
-    /// Notes where the daemon listens, for the command line.
+    /// Records where the daemon listens, for the command line.
     pub(crate) fn note_address(&self, address: SocketAddr) -> Result<(), DataError> {
         let (draft, path) = (self.path.join("address.new"), self.path.join("address"));
         std::fs::write(&draft, format!("http://{address}\n")).map_err(io("write", &draft))?;
@@ -205,18 +206,19 @@ impl Data {
 fn random(path: &Path) -> Result<[u8; 32], DataError> {
     let mut bytes = [0; 32];
     getrandom::fill(&mut bytes)
-        .map_err(|error| io("make a secret for", path)(std::io::Error::other(error.to_string())))?;
+        .map_err(|error| io("create a secret for", path)(std::io::Error::other(error.to_string())))?;
     Ok(bytes)
 }
 
-/// A daemon that was killed may leave a child that still holds the lock until it becomes another program.
+/// How long to wait for the lock: a daemon that was killed may leave a child that holds it until
+/// the child executes another program.
 const HOLDER_LIMIT: Duration = Duration::from_secs(2);
 
-/// Makes the directory and those above it that are missing. Sandboxes have to pass through all of them.
+/// Creates the directory and missing parents, all of which sandboxes must be able to pass through.
 fn make(path: &Path) -> Result<(), DataError> {
     use std::os::unix::fs::PermissionsExt as _;
     let missing: Vec<_> = path.ancestors().take_while(|above| !above.exists()).collect();
-    std::fs::create_dir_all(path).map_err(io("make", path))?;
+    std::fs::create_dir_all(path).map_err(io("create", path))?;
     let made = missing.into_iter().filter(|made| !made.as_os_str().is_empty());
     for made in made {
         std::fs::set_permissions(made, std::fs::Permissions::from_mode(0o755)).map_err(io("set the mode of", made))?;
@@ -224,7 +226,7 @@ fn make(path: &Path) -> Result<(), DataError> {
     Ok(())
 }
 
-/// Who holds the lock: by the kernel's list, or by what the daemon wrote into the file.
+/// Returns the holder of the lock, as the kernel lists it or as the daemon recorded it in the file.
 fn shown(holders: &[Holder], lock: &mut File) -> String {
     if let Some(Holder { pid, command }) = holders.first() {
         return format!(" (process {pid}: {command})");
@@ -234,7 +236,7 @@ fn shown(holders: &[Holder], lock: &mut File) -> String {
     if known { format!(" (process {})", noted.trim()) } else { String::new() }
 }
 
-/// The key in a data directory.
+/// Returns the API key in a data directory.
 pub(crate) fn read_key(directory: &Path) -> Result<String, DataError> {
     use std::os::unix::fs::MetadataExt as _;
     let path = directory.join("key");
@@ -247,7 +249,7 @@ pub(crate) fn read_key(directory: &Path) -> Result<String, DataError> {
     if key.is_empty() { Err(DataError::NoKey { path }) } else { Ok(key.to_owned()) }
 }
 
-/// The key of secrets at `path`, if there is one.
+/// Returns the key of secrets at `path`, or none if the file does not exist.
 pub(crate) fn read_secrets_key(path: &Path) -> Result<Option<[u8; 32]>, DataError> {
     use std::os::unix::fs::MetadataExt as _;
     let text = match std::fs::read_to_string(path) {
@@ -266,7 +268,7 @@ pub(crate) fn read_secrets_key(path: &Path) -> Result<Option<[u8; 32]>, DataErro
     key.map(Some).ok_or_else(|| DataError::NoSecretsKey { path: path.to_owned() })
 }
 
-/// Where the daemon of a data directory listens, if it has noted that.
+/// Returns where the daemon of a data directory listens, or none if that is not recorded.
 pub(crate) fn read_address(directory: &Path) -> Result<Option<String>, DataError> {
     let path = directory.join("address");
     match std::fs::read_to_string(&path) {

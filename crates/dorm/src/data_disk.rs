@@ -1,4 +1,5 @@
-//! The disk of the data directory: its room, and the reserve that lets a full one be emptied.
+//! The disk of the data directory: its free space, and the reserve with which a full disk can be
+//! emptied.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -6,14 +7,15 @@ use std::path::{Path, PathBuf};
 use dorm_engine_gvisor::disk::{self, DiskError, Reserve};
 use dorm_service::{DataDisk, HeldBack};
 
-/// The names in the data directory of what holds room back.
+/// The names of the reserve files in the data directory.
 const RESERVE: &str = "reserve";
 const ACCEPTED: &str = "reserve-accepted";
 
-/// What is released at once for what frees room: enough for a commit and its log, and for a start.
+/// How much is released at once for operations that free space: enough for a commit and its log,
+/// and for a start.
 const PART: u64 = 8 << 20;
 
-/// The disk that a directory is on.
+/// The disk of a data directory.
 #[derive(Debug)]
 pub(crate) struct HostDisk {
     data: PathBuf,
@@ -22,8 +24,8 @@ pub(crate) struct HostDisk {
 }
 
 impl HostDisk {
-    /// The disk of the data directory `data`, of which so many bytes are held back for what frees room and for writes of
-    /// guests that are accepted.
+    /// Returns the disk of the data directory `data`. It holds back `reserve_bytes` for operations
+    /// that free space, and `accepted_bytes` for writes of guests that were accepted.
     pub(crate) fn of(data: &Path, reserve_bytes: u64, accepted_bytes: u64) -> Self {
         Self {
             data: data.to_owned(),
@@ -32,12 +34,13 @@ impl HostDisk {
         }
     }
 
-    /// Before a start: what is done first frees room, and needs some to do so. The watch takes the room again.
+    /// Releases space before a start: its first operations free space, and need some to do so. The
+    /// disk monitor takes the space again.
     pub(crate) fn make_room_to_start(&self) {
         if self.free_bytes().is_ok_and(|free| free < PART)
             && let Err(error) = self.reserve.release(PART)
         {
-            tracing::warn!(%error, "the disk is nearly full, and the room held back for that cannot be used");
+            tracing::warn!(%error, "the disk is nearly full, and the reserve cannot be released");
         }
     }
 }
@@ -67,7 +70,7 @@ impl DataDisk for HostDisk {
         };
         let bytes = bytes.map_err(failed)?;
         if bytes > 0 {
-            tracing::warn!(bytes, ?what, "the disk is full: room that was held back is used");
+            tracing::warn!(bytes, ?what, "the disk is full: reserved space was released");
         }
         Ok(())
     }

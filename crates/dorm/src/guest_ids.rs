@@ -1,13 +1,14 @@
-//! Which host ids the guests of a data directory have (decision 0029).
+//! The host ids that the guests of a data directory are mapped to (decision 0029).
 //!
 //! ```text
 //! DATA/guest-ids   the first id of the range; directories of earlier versions have none and use the legacy range
 //! ```
 //!
-//! A new directory gets what was asked for, or the default, and the daemon does not start when somebody else has an id of
-//! it: nothing would be lost yet. A directory that has a range keeps it, with a warning when somebody else has ids of it,
-//! since a refusal would cut its sandboxes off. Another range is taken when it is asked for and nothing of the directory
-//! runs; images, saved states and volumes are then given to it before each is used.
+//! A new directory gets the requested range, or the default. The daemon does not start if something
+//! else has an id of that range: nothing is lost yet. A directory that has a range keeps it, with a
+//! warning if something else has ids of it, since a refusal would cut off its sandboxes. Another
+//! range is used if it is requested and nothing of the directory runs; images, saved states and
+//! volumes are then converted before each is used.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -24,9 +25,9 @@ const NAMED: usize = 3;
 /// Why the daemon does not start.
 #[derive(Debug, Error)]
 pub(crate) enum GuestIdsError {
-    /// Ids of the range are somebody's.
+    /// Something else has ids of the range.
     #[error(
-        "guests cannot have the host ids {ids}: {}; a user with one of these ids can read and change images and \
+        "cannot use the host ids {ids} for guests: {}; a user with one of these ids can read and change images and \
          volumes: {}",
         named(claims),
         remedy(*free)
@@ -34,50 +35,50 @@ pub(crate) enum GuestIdsError {
     Claimed {
         /// The range.
         ids: GuestIds,
-        /// Whose they are.
+        /// What has ids of it.
         claims: Vec<Claim>,
-        /// A range that nobody has.
+        /// A range that nothing else uses.
         free: Option<GuestIds>,
     },
-    /// Sandboxes run with the range of before.
+    /// Sandboxes run with the current range.
     #[error(
         "cannot change the host ids of guests from {from} to {to} while sandboxes of {} run ({runs}): start the daemon \
          without --guest-ids and with --park-count 0, suspend or terminate them, stop the daemon, and give --guest-ids again",
         data.display()
     )]
     Running {
-        /// The range they have.
+        /// The current range.
         from: GuestIds,
-        /// The range that was asked for.
+        /// The requested range.
         to: GuestIds,
         /// The data directory.
         data: PathBuf,
-        /// Some of them.
+        /// Some of the runs.
         runs: String,
     },
     /// The ranges have ids in common.
-    #[error("cannot change the host ids of guests from {from} to {to}: the ranges overlap; choose one apart from it")]
+    #[error("cannot change the host ids of guests from {from} to {to}: the ranges overlap; choose another range")]
     Overlap {
-        /// The range of before.
+        /// The current range.
         from: GuestIds,
-        /// The range that was asked for.
+        /// The requested range.
         to: GuestIds,
     },
-    /// A directory could not be looked at.
-    #[error("cannot find out what runs in {}", path.display())]
+    /// A directory of runs could not be read.
+    #[error("cannot list the runs in {}", path.display())]
     Runs {
-        /// Which.
+        /// The directory.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The record.
-    #[error("cannot find out which host ids the guests of {} have", data.display())]
+    /// The record of the range could not be read or written.
+    #[error("cannot read or write the record of the host ids of guests in {}", data.display())]
     Record {
         /// The data directory.
         data: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: DiskError,
     },
@@ -93,20 +94,20 @@ fn named(claims: &[Claim]) -> String {
 
 fn remedy(free: Option<GuestIds>) -> String {
     match free {
-        Some(free) => format!("choose a range that nobody has, such as --guest-ids {}", free.base()),
-        None => "no range is free: take one out of /etc/subuid and /etc/subgid".to_owned(),
+        Some(free) => format!("choose a range that nothing else uses, such as --guest-ids {}", free.base()),
+        None => "no range is free: remove one from /etc/subuid and /etc/subgid".to_owned(),
     }
 }
 
-/// The range of this start.
+/// The range to use from this start on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Chosen {
     pub(crate) ids: GuestIds,
-    /// What the directory had before; none of a new one.
+    /// The range that the directory had before; none for a new directory.
     had: Option<GuestIds>,
 }
 
-/// Decides which range the guests of `data` have from now on. Changes nothing.
+/// Decides which range the guests of `data` use from now on. Changes nothing.
 pub(crate) fn choose(data: &Path, asked: Option<GuestIds>) -> Result<Chosen, GuestIdsError> {
     let had = present(data)?;
     let chosen = Chosen { ids: asked.or(had).unwrap_or_default(), had };
@@ -131,7 +132,7 @@ pub(crate) fn choose(data: &Path, asked: Option<GuestIds>) -> Result<Chosen, Gue
     Ok(chosen)
 }
 
-/// The range that a directory has; none of a new one.
+/// Returns the range of a directory, or none if the directory is new.
 fn present(data: &Path) -> Result<Option<GuestIds>, GuestIdsError> {
     let has_entries = |name: &str| std::fs::read_dir(data.join(name)).is_ok_and(|mut entries| entries.next().is_some());
     let is_new = !data.join(RECORD).exists()
@@ -143,7 +144,7 @@ fn present(data: &Path) -> Result<Option<GuestIds>, GuestIdsError> {
     recorded(data).map(Some)
 }
 
-/// The range of a directory that is not new.
+/// Returns the range of a directory that is not new.
 pub(crate) fn recorded(data: &Path) -> Result<GuestIds, GuestIdsError> {
     dorm_disk::recorded(data).map_err(|source| GuestIdsError::Record { data: data.to_owned(), source })
 }
@@ -156,8 +157,8 @@ fn may_change(data: &Path, from: GuestIds, to: GuestIds) -> Result<(), GuestIdsE
     let noted = dorm_engine_gvisor::noted_runs(&engine);
     let noted = noted.map_err(|source| GuestIdsError::Runs { path: engine, source })?;
     let own = identity::id(data);
-    let is_own = |owner: Option<&str>| owner.is_none() || own.is_none() || owner == own.as_deref();
-    let runs = noted.into_iter().filter(|noted| noted.is_alive && is_own(noted.owner.as_deref()));
+    let is_own = |owner: &str| own.as_deref().is_none_or(|own| own == owner);
+    let runs = noted.into_iter().filter(|noted| noted.is_alive && is_own(&noted.owner));
     let runs: Vec<_> = runs.filter_map(|noted| noted.run).map(|run| run.to_string()).collect();
     match runs.is_empty() {
         true => Ok(()),
@@ -169,16 +170,17 @@ fn may_change(data: &Path, from: GuestIds, to: GuestIds) -> Result<(), GuestIdsE
 }
 
 impl Chosen {
-    /// Records the range of a new directory, before there is anything else by which it would be taken for an old one.
+    /// Records the range of a new directory, before it has any other content that makes it look
+    /// like an old one.
     pub(crate) fn record_new(self, data: &Path) -> Result<(), GuestIdsError> {
         if self.had.is_none() { self.write(data) } else { Ok(()) }
     }
 
-    /// Records a change, before anything is given to the new range.
+    /// Records a change of the range, before anything is converted to the new one.
     pub(crate) fn record_change(self, data: &Path) -> Result<(), GuestIdsError> {
         let Some(from) = self.had.filter(|had| *had != self.ids) else { return Ok(()) };
         tracing::warn!(
-            "guests have the host ids {} from now on, not {from}; images, snapshots and volumes are given to them when they \
+            "guests have the host ids {} from now on, not {from}; images, snapshots and volumes are converted when they \
              are next used",
             self.ids
         );
@@ -191,15 +193,16 @@ impl Chosen {
     }
 }
 
-/// What `dorm doctor` says about the range that `data` has or is to have.
+/// The state of the range that `data` has or would get, for `dorm doctor`.
 pub(crate) enum Look {
-    /// Nobody else has it.
+    /// Nothing else uses it.
     Free(GuestIds),
-    /// Somebody has ids of it: who, and what to do. The daemon starts if the directory has that range already.
+    /// Something else has ids of it. The daemon starts only if the directory has that range
+    /// already.
     Claimed { found: String, next_step: String, does_start: bool },
 }
 
-/// Looks without changing anything.
+/// Inspects the range without changing anything.
 pub(crate) fn look(data: &Path, asked: Option<GuestIds>) -> Result<Look, GuestIdsError> {
     let had = present(data)?;
     let ids = asked.or(had).unwrap_or_default();
@@ -214,7 +217,8 @@ pub(crate) fn look(data: &Path, asked: Option<GuestIds>) -> Result<Look, GuestId
     Ok(Look::Claimed { found: format!("{ids}, but {}", named(&claims)), next_step, does_start })
 }
 
-/// The databases of this host. What other services, such as LDAP, give to users is not in them.
+/// Reads the user databases of this host. They do not contain ids that other services, such as
+/// LDAP, assign.
 fn of_host() -> Databases {
     let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
     Databases {

@@ -1,16 +1,17 @@
-//! Whose data directory this is, and whether its database belongs to it.
+//! The identity of a data directory, and whether its database belongs to it.
 //!
-//! Each data directory has an id, made once. It is in `identity.json`, in the database and in every note of a run, and the
-//! names of everything on the host are made from it. The file also says which inode the directory was, by which a
-//! directory that was moved is told from a copy of it (decision 0020):
+//! Each data directory has an id, created once. The id is in `identity.json`, in the database and
+//! in every note of a run, and the names of everything on the host are derived from it. The file
+//! also records the inode of the directory, which distinguishes a directory that was moved from a
+//! copy of it (decision 0020):
 //!
 //! ```text
 //! the same inode    moved or not: its runs are its own
 //! another inode     a copy: it gets an id of its own, and the runs of the original are not its own
 //! ```
 //!
-//! A daemon that finds data and no database, the database of another directory, or a copy whose original has living runs,
-//! does not start before it is told what is meant.
+//! If a daemon finds data without a database, the database of another directory, or a copy whose
+//! original has living runs, it does not start until the user says what to do.
 
 use std::fs::File;
 use std::io;
@@ -30,88 +31,88 @@ use facts::{Database, Facts, Leavings, Place};
 const FILE: &str = "identity.json";
 pub(crate) const DATABASE: &str = "dormouse.db";
 
-/// What was asked for at the start.
+/// What the user asked for at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
-    /// Make a database beside data that has none.
+    /// Create a database for data that has none.
     pub(crate) new_store: bool,
-    /// Begin in a copy without the runs of the original.
+    /// Start in a copy, without the runs of the original.
     pub(crate) as_copy: bool,
 }
 
-/// Which data directory this is.
+/// The identity of a data directory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Identity {
     /// Its id.
     pub(crate) id: String,
-    /// What the names of everything that its daemon makes on the host have in common.
+    /// The common prefix of the names of everything that its daemon creates on the host.
     pub(crate) prefix: String,
 }
 
 /// Why the daemon does not start in a directory.
 #[derive(Debug, Error)]
 pub(crate) enum IdentityError {
-    /// A file or directory could not be used.
+    /// An input or output error.
     #[error("cannot {operation} {}", path.display())]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
-        /// To what.
+        /// The file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// The identity cannot be understood.
-    #[error("{} cannot be read: delete it, then the database and the notes of runs say whose directory this is", path.display())]
+    /// The identity file cannot be parsed.
+    #[error("cannot parse {}; delete it to restore the identity from the database and the notes of runs", path.display())]
     Unreadable {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
-    /// Data and no database.
+    /// There is data but no database.
     #[error(
-        "{} is {}, but the directory holds {leavings} that only a database knows: put the database back (`dorm restore`), \
-         rebuild it with `dorm repair`, or begin with an empty one beside them with --new-store",
+        "{} is {}, but the directory contains {leavings} of a database: put the database back (`dorm restore`), \
+         rebuild it with `dorm repair`, or start with an empty one, which leaves them alone, with --new-store",
         path.display(),
         if *is_empty { "empty" } else { "missing" }
     )]
     NoStore {
         /// The database.
         path: PathBuf,
-        /// Whether there is an empty file.
+        /// Whether the file exists but is empty.
         is_empty: bool,
-        /// What is there.
+        /// The data in the directory.
         leavings: Leavings,
     },
-    /// A log without its database.
+    /// A write-ahead log without its database.
     #[error(
-        "{} holds changes of a database that is not there: put the database back beside it, or move it away",
+        "{} contains changes of a database that is missing: put the database back beside it, or move this file away",
         path.display()
     )]
     LogAlone {
         /// The log.
         path: PathBuf,
     },
-    /// A new database was asked for, and there is one.
-    #[error("--new-store: {} is there and belongs to this directory; move it away first", path.display())]
+    /// A new database was requested, but one exists.
+    #[error("--new-store: {} exists and belongs to this directory; move it away first", path.display())]
     StoreThere {
         /// The database.
         path: PathBuf,
     },
-    /// The database of another directory.
+    /// The database belongs to another directory.
     #[error(
-        "{} belongs to {}, not to this data directory ({own}): put back the database of this one, or move this one away \
-         and begin with an empty one with --new-store",
+        "{} belongs to {}, not to this data directory ({own}): put back the database of this directory, or move this file \
+         away and start with an empty one with --new-store",
         path.display(),
         found.as_ref().map_or_else(|| "no data directory".to_owned(), |found| format!("the data directory {found}"))
     )]
     ForeignStore {
         /// The database.
         path: PathBuf,
-        /// Whose it is.
+        /// The directory that it belongs to.
         found: Option<String>,
         /// This directory's id.
         own: String,
@@ -119,7 +120,7 @@ pub(crate) enum IdentityError {
     /// A copy whose original has living runs.
     #[error(
         "{} is a copy of the data directory {original} ({}), of which {} still run on this host ({runs}): start the \
-         daemon there, or move that directory here while its daemon is stopped; with --as-copy this one begins without \
+         daemon there, or move that directory here while its daemon is stopped; with --as-copy this one starts without \
          them and leaves them alone",
         path.display(),
         place.display(),
@@ -130,14 +131,14 @@ pub(crate) enum IdentityError {
         path: PathBuf,
         /// The id of the original.
         original: String,
-        /// Where the original was.
+        /// The path of the original.
         place: PathBuf,
-        /// How many of its runs live.
+        /// The number of its living runs.
         count: usize,
-        /// Some of them.
+        /// Some of the runs.
         runs: String,
     },
-    /// The database.
+    /// An error of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
@@ -147,18 +148,19 @@ fn wrong(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Iden
     move |source| IdentityError::Io { operation, path, source }
 }
 
-/// What is in the file.
+/// The content of the identity file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Written {
     id: String,
     prefix: String,
-    /// The id that the database had before, until the database has the present one.
+    /// The previous id of the database, until the database has the current one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     was: Option<String>,
     place: Place,
 }
 
-/// Opens the database of the data directory `data`, of which this process holds the lock, and finds out whose it is.
+/// Opens the database of the data directory `data`, whose lock this process holds, and determines
+/// the identity of the directory.
 pub(crate) async fn open(data: &Path, asked: Asked) -> Result<(Identity, SqlStore), IdentityError> {
     let facts = Facts::of(data)?;
     allowed(data, &facts, asked)?;
@@ -166,9 +168,10 @@ pub(crate) async fn open(data: &Path, asked: Asked) -> Result<(Identity, SqlStor
     let stored = store.identity().await?;
     let mut written = decide(data, &facts, stored.as_deref(), asked)?;
     if let Some(was) = written.was.as_ref().filter(|was| **was != written.id) {
-        tracing::warn!(id = written.id, copy_of = %was, "this data directory is a copy and has an id of its own now");
+        tracing::warn!(id = written.id, copy_of = %was, "this data directory is a copy and now has an id of its own");
     }
-    // A death in between leaves a file that says which id the database may still have.
+    // If the process ends between these writes, the file names the id that the database may still
+    // have.
     written.write(data)?;
     if stored.as_deref() != Some(&written.id) {
         store.set_identity(&written.id).await?;
@@ -179,17 +182,18 @@ pub(crate) async fn open(data: &Path, asked: Asked) -> Result<(Identity, SqlStor
     Ok((Identity { id: written.id, prefix: written.prefix }, store))
 }
 
-/// What the daemon of a directory names everything on the host with; empty before its first start.
+/// Returns the prefix of all names that the daemon of a directory uses on the host; empty before
+/// its first start.
 pub(crate) fn prefix(data: &Path) -> String {
     Written::read(data).ok().flatten().map(|written| written.prefix).unwrap_or_default()
 }
 
-/// The id of a data directory, if its file can be read.
+/// Returns the id of a data directory, or none if its file cannot be read.
 pub(crate) fn id(data: &Path) -> Option<String> {
     Written::read(data).ok().flatten().map(|written| written.id)
 }
 
-/// Looks without changing anything, for `dorm doctor`: the id of the directory, if it has one.
+/// Returns the id of the directory, or none if it has none, for `dorm doctor`. Changes nothing.
 pub(crate) fn look(data: &Path) -> Result<Option<String>, IdentityError> {
     if !data.is_dir() {
         return Ok(None);
@@ -199,14 +203,15 @@ pub(crate) fn look(data: &Path) -> Result<Option<String>, IdentityError> {
     Ok(facts.written.map(|written| written.id))
 }
 
-/// Whether the directory is still the one that its file tells of.
+/// Whether the directory is the one that its file describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Sameness {
-    /// It is, wherever it was moved.
+    /// The same directory, even if it was moved.
     Same,
-    /// It is, on a file system that was mounted anew, or a snapshot of that file system.
+    /// The same directory on a file system that was mounted again, or on a snapshot of that file
+    /// system.
     Remounted,
-    /// It is another: a copy.
+    /// A copy.
     Copy,
 }
 
@@ -215,20 +220,19 @@ impl Place {
         let is_same = self.inode == now.inode && self.born == now.born;
         match is_same {
             false => Sameness::Copy,
-            // The numbers of devices are given anew by each boot.
+            // Device numbers are assigned anew at each boot.
             true if self.device == now.device || self.boot != now.boot => Sameness::Same,
             true => Sameness::Remounted,
         }
     }
 }
 
-/// The runs of `owner` that live.
+/// Returns the living runs of `owner`.
 fn living<'a>(facts: &'a Facts, owner: &'a str) -> impl Iterator<Item = &'a NotedRun> {
-    let is_of = move |run: &&NotedRun| run.owner.as_deref().is_none_or(|noted| noted == owner);
-    facts.runs.iter().filter(|run| run.is_alive && run.run.is_some()).filter(is_of)
+    facts.runs.iter().filter(move |run| run.is_alive && run.run.is_some() && run.owner == owner)
 }
 
-/// Refuses what must not be touched before a user has said what is meant. Nothing was changed by then.
+/// Returns an error if the user must decide before anything is changed.
 fn allowed(data: &Path, facts: &Facts, asked: Asked) -> Result<(), IdentityError> {
     let path = data.join(DATABASE);
     if facts.database != Database::There {
@@ -250,7 +254,7 @@ fn allowed(data: &Path, facts: &Facts, asked: Asked) -> Result<(), IdentityError
     Err(IdentityError::Copy { path: data.to_owned(), original, place, count, runs })
 }
 
-/// What the file has to say from now on. `stored` is the id in the database.
+/// Returns the new content of the identity file. `stored` is the id in the database.
 fn decide(data: &Path, facts: &Facts, stored: Option<&str>, asked: Asked) -> Result<Written, IdentityError> {
     let path = data.join(DATABASE);
     let was_there = facts.database == Database::There;
@@ -259,13 +263,11 @@ fn decide(data: &Path, facts: &Facts, stored: Option<&str>, asked: Asked) -> Res
         if asked.new_store && was_there {
             return Err(IdentityError::StoreThere { path });
         }
-        let has_notes = |id: &&str| facts.runs.iter().any(|run| run.owner.as_deref() == Some(id));
+        let has_notes = |id: &&str| facts.runs.iter().any(|run| run.owner == **id);
         return Ok(match stored {
             // Only the file was lost.
             Some(id) if has_notes(&id) => Written { id: id.to_owned(), prefix: prefix_of(id), was: None, place },
             Some(id) => Written { was: Some(id.to_owned()), ..Written::fresh(place)? },
-            // A directory of before there were ids: its runs have the names that were made from its path.
-            None if was_there => Written { prefix: prefix_of_path(data), ..Written::fresh(place)? },
             None => Written::fresh(place)?,
         });
     };
@@ -273,7 +275,8 @@ fn decide(data: &Path, facts: &Facts, stored: Option<&str>, asked: Asked) -> Res
     let fits = match stored {
         Some(id) if asked.new_store && is_own(id) => return Err(IdentityError::StoreThere { path }),
         Some(id) => is_own(id),
-        // It was just made, or its maker died before it was told.
+        // The database was just created, or the process that created it ended before setting the
+        // id.
         None => !was_there || asked.new_store || !facts.leavings.is_any(),
     };
     if !fits {
@@ -284,7 +287,7 @@ fn decide(data: &Path, facts: &Facts, stored: Option<&str>, asked: Asked) -> Res
     let is_copy = match written.place.sameness(&facts.place) {
         Sameness::Same => false,
         Sameness::Copy => true,
-        // Nothing of it runs, unless it was said that this is a copy.
+        // Nothing of it runs, unless the user said that this is a copy.
         Sameness::Remounted => living(facts, &written.id).next().is_some(),
     };
     match is_copy {
@@ -300,7 +303,7 @@ impl Written {
         getrandom::fill(&mut bytes)
             .map_err(|error| wrong("choose an id for", &place.path)(io::Error::other(error.to_string())))?;
         let letters = bytes.iter().map(|byte| LETTERS[usize::from(byte & 31)] as char);
-        // It begins with a letter, as every id does.
+        // Every id starts with a letter.
         let id: String = std::iter::once('d').chain(letters.skip(1)).collect();
         let prefix = prefix_of(&id);
         Ok(Self { id, prefix, was: None, place })
@@ -317,7 +320,7 @@ impl Written {
         }
     }
 
-    /// Writes it, whole or not at all, and durable when this returns.
+    /// Writes the file atomically and durably.
     fn write(&self, data: &Path) -> Result<(), IdentityError> {
         let (draft, path) = (data.join("identity.new"), data.join(FILE));
         let text = serde_json::to_vec_pretty(self).map_err(|error| wrong("write", &path)(error.into()))?;
@@ -328,15 +331,11 @@ impl Written {
     }
 }
 
-/// Four letters and digits, which is what fits into the name of an interface.
+/// Returns four letters and digits, which fit into the name of a network interface.
 fn prefix_of(id: &str) -> String {
     const LETTERS: &[u8; 36] = b"abcdefghijklmnopqrstuvwxyz0123456789";
     let hash = blake3::hash(id.as_bytes());
     hash.as_bytes().iter().take(4).map(|byte| LETTERS[usize::from(*byte) % 36] as char).collect()
-}
-
-fn prefix_of_path(data: &Path) -> String {
-    blake3::hash(data.as_os_str().as_encoded_bytes()).to_hex()[..4].to_owned()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! The one program users run: the daemon (`dorm serve`) and the command line that speaks to it.
+//! The program that users run: the daemon (`dorm serve`) and the command line that calls it.
 //!
-//! This is the only place that names every leaf: engines, stores, network, API. The command line itself only speaks
-//! HTTP, like any other client.
+//! This crate is the only place that names every leaf: engines, stores, network, API. The command
+//! line itself uses only HTTP, like any other client.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -28,7 +28,7 @@ use std::process::ExitCode;
 use clap::Parser as _;
 
 fn main() -> ExitCode {
-    // A worker reads what nobody vouches for: it begins before anything else is there that it could reach.
+    // A worker parses untrusted data: it starts before anything exists that it could reach.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == dorm_worker::NAME) {
         return dorm_worker::run(std::env::args_os().skip(2), &[dorm_pool::READERS, dorm_engine_gvisor::READERS]);
     }
@@ -36,7 +36,8 @@ fn main() -> ExitCode {
     if arguments.writes_data() {
         confine::mask_modes();
     }
-    // Each thread has these properties for itself, so the daemon needs them before it has a second one.
+    // Each thread has these properties for itself, so the daemon sets them before it has a second
+    // one.
     if arguments.is_daemon()
         && let Err(error) = confine::process()
     {
@@ -46,12 +47,12 @@ fn main() -> ExitCode {
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
-            eprintln!("error: cannot start the program's runtime: {error}");
+            eprintln!("error: cannot start the async runtime: {error}");
             return ExitCode::from(cli::FAILED);
         }
     };
     let code = runtime.block_on(cli::run(arguments));
-    // A thread that waits for a terminal's input must not keep the program.
+    // A thread that waits for terminal input must not keep the process alive.
     runtime.shutdown_background();
     ExitCode::from(code)
 }

@@ -1,10 +1,11 @@
-//! Where a program is that is named without a path.
+//! Finds programs.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The whole path of a program, looked for in `PATH` as a shell does when it is named without one. The name itself when
-/// it is not there, so that whoever executes it says what is missing.
+/// Returns the absolute path of a program. A name without a path is looked up in `PATH`, as a shell
+/// does. If it is not found, the name itself is returned, so that the error of executing it names
+/// it.
 pub(crate) fn find(program: &Path) -> PathBuf {
     find_in(program, &std::env::var_os("PATH").unwrap_or_default())
 }

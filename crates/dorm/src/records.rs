@@ -1,13 +1,14 @@
-//! Records as files: each record of a living sandbox, a snapshot, a volume or a webhook is kept a second time beside the
-//! database, in `records/KIND-ID.json` of the data directory, so that `dorm repair` can bring back what the database has
-//! lost. The daemon never reads them; a file that cannot be written is a warning.
+//! Record files: each record of a sandbox that is not terminated, a snapshot, a volume or a webhook
+//! is also kept in `records/KIND-ID.json` of the data directory, so that `dorm repair` can bring
+//! back what the database has lost. The daemon never reads these files; failing to write one is
+//! only a warning.
 //!
 //! ```text
 //! commit ─► database (synced) ─► answered
 //!              └─► queue, the newest text of each record ─► one thread: draft, sync, rename
 //! ```
 //!
-//! A file may be some changes behind when the daemon is killed; it says of which revision it is.
+//! A file may be a few changes behind when the daemon is killed; it contains its revision.
 
 mod writer;
 
@@ -18,25 +19,25 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{CaptureId, Name, ProjectId, SandboxId, SnapshotId, StateName};
+use dorm_lifecycle::{CaptureId, Name, OperationId, ProjectId, SandboxId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Prune, Pruned, RowKind, SandboxFilter,
-    SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord,
-    WebhookRecord, codec,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
+    RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
+    UnreadableRow, VolumeRecord, WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
 
 use writer::Writer;
 
-/// Where they are, below the data directory.
+/// The directory of record files, below the data directory.
 pub(crate) const DIRECTORY: &str = "records";
 
-/// One record as a file.
+/// A record as a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct RecordFile {
     pub(crate) kind: RowKind,
     pub(crate) id: String,
-    /// Of a sandbox, how many changes its record had seen; 0 for every other kind.
+    /// The number of changes that the record of a sandbox had seen; 0 for every other kind.
     pub(crate) revision: u64,
     /// The record as text of `dorm_store::codec`.
     pub(crate) document: String,
@@ -45,7 +46,7 @@ pub(crate) struct RecordFile {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Text {
-    /// Of the other fields, each on a line.
+    /// The hash of the other fields, each on a line.
     blake3: String,
     kind: String,
     id: String,
@@ -67,20 +68,20 @@ impl RecordFile {
         blake3::hash(format!("{kind}\n{id}\n{revision}\n{document}").as_bytes()).to_hex().to_string()
     }
 
-    /// Reads one; the reason when it is not what was written.
+    /// Reads a file. Fails with the reason if it is not what was written.
     pub(crate) fn read(path: &Path) -> Result<Self, String> {
         let text = fs::read(path).map_err(|error| error.to_string())?;
         let text: Text = serde_json::from_slice(&text).map_err(|error| error.to_string())?;
         let kind = RowKind::ALL.into_iter().find(|kind| kind.as_str() == text.kind);
-        let kind = kind.ok_or_else(|| format!("there is no kind of record '{}'", text.kind))?;
+        let kind = kind.ok_or_else(|| format!("unknown kind of record '{}'", text.kind))?;
         let file = Self { kind, id: text.id, revision: text.revision, document: text.document };
         match file.seal() == text.blake3 {
             true => Ok(file),
-            false => Err("it has been changed: its hash differs".to_owned()),
+            false => Err("it was changed: its hash differs".to_owned()),
         }
     }
 
-    /// Every one of a data directory, and those that cannot be read with the reason.
+    /// Returns all record files of a data directory, and those that cannot be read with the reason.
     pub(crate) fn all(data: &Path) -> io::Result<(Vec<Self>, Vec<Unreadable>)> {
         let (mut files, mut unreadable) = (Vec::new(), Vec::new());
         let entries = match fs::read_dir(data.join(DIRECTORY)) {
@@ -101,7 +102,7 @@ impl RecordFile {
     }
 }
 
-/// The sandboxes that have a file in `directory`.
+/// Returns the sandboxes that have a file in `directory`.
 fn sandboxes_in(directory: &Path) -> Vec<SandboxId> {
     let id = |entry: fs::DirEntry| {
         let name = entry.file_name();
@@ -114,19 +115,19 @@ fn name(kind: RowKind, id: &str) -> String {
     format!("{kind}-{id}.json")
 }
 
-/// A file that cannot be read, and why.
+/// A file that cannot be read, and the reason.
 pub(crate) type Unreadable = (PathBuf, String);
 
-/// What becomes of a file.
+/// What happens to a file: it gets this content, or is removed.
 type Fate = Option<RecordFile>;
 
 /// The kind and id of a record.
 type Key = (RowKind, String);
 
-/// What becomes of the file of one record.
+/// What happens to the file of one record.
 type Keyed = (Key, Fate);
 
-/// What a change means for the files: a text to write, or none where the file goes.
+/// Returns what a change means for the files: a new content, or none if the file is removed.
 fn fates(change: &Change) -> Vec<Keyed> {
     let mut fates = Vec::new();
     let mut put = |kind, id: &str, revision, document: Result<String, codec::CodecError>| {
@@ -158,26 +159,26 @@ fn fates(change: &Change) -> Vec<Keyed> {
     fates
 }
 
-/// Another store, whose records are kept as files as well.
+/// A store whose records are also kept as files.
 pub(crate) struct FiledStore {
     inner: Arc<dyn Store>,
     writer: Writer,
-    /// What changes mean of which it is not known whether they were made.
+    /// What changes mean for the files while it is unknown whether they were committed.
     unsettled: Mutex<BTreeMap<Ticket, Vec<Keyed>>>,
     data: PathBuf,
-    /// What has changed since the start, until files of earlier times are caught up with.
+    /// What has changed since the start, until the files of earlier daemons are up to date.
     changed: Mutex<Option<BTreeSet<Key>>>,
 }
 
 impl FiledStore {
-    /// `inner`, with files below the data directory.
+    /// Returns a store over `inner`, with files below the data directory.
     pub(crate) fn new(inner: Arc<dyn Store>, data: &Path) -> Self {
         let writer = Writer::start(data.join(DIRECTORY));
         let changed = Mutex::new(Some(BTreeSet::new()));
         Self { inner, writer, unsettled: Mutex::default(), data: data.to_owned(), changed }
     }
 
-    /// Waits until every file is written, for a while.
+    /// Waits for a limited time until every file is written.
     pub(crate) async fn close(&self) {
         self.writer.close().await;
     }
@@ -191,7 +192,7 @@ impl FiledStore {
     }
 
     fn write(&self, fates: Vec<Keyed>) {
-        // Held for the writer, too: nothing older comes in between.
+        // Held until the writer has them, so that nothing older comes in between.
         let mut changed = self.changed();
         if let Some(changed) = &mut *changed {
             changed.extend(fates.iter().map(|(key, _)| key.clone()));
@@ -199,13 +200,13 @@ impl FiledStore {
         self.writer.write(fates);
     }
 
-    /// Brings the files up to date that an earlier daemon left behind. Records may change meanwhile.
+    /// Updates the files that an earlier daemon left outdated. Records may change meanwhile.
     pub(crate) async fn catch_up(&self) -> Result<(), StoreError> {
         let kept = self.kept().await?;
         let living: BTreeSet<&SandboxId> = kept.sandboxes.iter().map(|record| &record.sandbox.id).collect();
         self.write_unchanged(fates(&kept));
         for id in sandboxes_in(&self.data.join(DIRECTORY)).into_iter().filter(|id| !living.contains(id)) {
-            // A sandbox that has no row is unknown: its file stays.
+            // A sandbox without a row is unknown: its file is kept.
             if let Ok(Some(record)) = self.inner.sandbox(&id).await
                 && record.sandbox.state.name() == StateName::Terminated
             {
@@ -215,11 +216,11 @@ impl FiledStore {
         Ok(())
     }
 
-    /// What there are to be files of, as if all of it had been changed just now.
+    /// Returns every record that has a file, as if all of them had just been changed.
     async fn kept(&self) -> Result<Change, StoreError> {
         let mut sandboxes = self.inner.sandboxes(&SandboxFilter::living()).await?;
         for record in &mut sandboxes {
-            // As it was before the change that made it so.
+            // The revision before the change that produced this record.
             record.revision = record.revision.saturating_sub(1);
         }
         Ok(Change {
@@ -231,7 +232,8 @@ impl FiledStore {
         })
     }
 
-    /// Writes files of records as they were read, other than of those that have changed since the start.
+    /// Writes the files of records as they were read, except those that have changed since the
+    /// start.
     fn write_unchanged(&self, mut fates: Vec<Keyed>) {
         let mut changed = self.changed();
         let newer = changed.take().unwrap_or_default();
@@ -289,6 +291,14 @@ impl Store for FiledStore {
 
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError> {
         self.inner.open_operations().await
+    }
+
+    async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
+        self.inner.operation(id).await
+    }
+
+    async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
+        self.inner.find_operations(filter).await
     }
 
     async fn to_discard(&self) -> Result<Vec<CaptureId>, StoreError> {

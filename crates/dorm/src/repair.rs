@@ -1,15 +1,15 @@
-//! `dorm repair`: finds what cannot be read in a data directory that no daemon uses, and brings back what facts on the disk
-//! allow.
+//! `dorm repair`: finds unreadable records in a data directory that no daemon uses, and rebuilds
+//! them as far as the facts on the disk allow.
 //!
 //! ```text
 //! dormouse.db ─► copy (or what can be saved of a damaged file) ─► findings ─► records written into the copy
-//!                                                                               │ dry run: the copy goes
+//!                                                                               │ dry run: copy deleted
 //! dormouse.db.before-repair-N ◄─ the old file ◄─ dormouse.db ◄─ the copy ◄──────┘
 //! ```
 //!
-//! Facts come from record files ([`crate::records`]), from manifests of saved states, which are read to their last byte
-//! before a record is made of them, and from the engine's notes on living runs. A process that ends in the middle leaves
-//! the database as it was.
+//! Facts come from record files ([`crate::records`]), from manifests of saved states, whose data is
+//! verified completely before a record is created from them, and from the engine's notes on living
+//! runs. If the process ends before the last rename, the database is unchanged.
 
 mod facts;
 mod gaps;
@@ -30,10 +30,10 @@ use facts::Facts;
 
 pub(crate) use swap::{DATABASE, replace};
 
-/// Why nothing could be repaired.
+/// Why nothing was repaired.
 #[derive(Debug, Error)]
 pub(crate) enum RepairError {
-    /// The disk refused.
+    /// An input or output error.
     #[error("cannot {operation} {}", path.display())]
     Io {
         operation: &'static str,
@@ -41,18 +41,18 @@ pub(crate) enum RepairError {
         #[source]
         source: std::io::Error,
     },
-    /// The copy of the database failed.
+    /// An error of the copy of the database.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The saved states cannot be listed.
     #[error(transparent)]
     Pool(#[from] PoolError),
-    /// It is not known whose the files of guests are.
+    /// The host ids of guests are unknown.
     #[error(transparent)]
     GuestIds(#[from] GuestIdsError),
 }
 
-/// What is wrong with one thing.
+/// A problem with one item.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Finding {
     /// `database`, `sandbox`, `snapshot`, …, `saved state`, `image` or `record file`.
@@ -62,22 +62,22 @@ pub(crate) struct Finding {
     pub(crate) remedy: Remedy,
 }
 
-/// What can be done about it.
+/// The remedy for a problem.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Remedy {
     /// The record is written again.
     Rebuild {
         change: Box<Change>,
-        /// From which facts.
+        /// The facts that it is rebuilt from.
         from: String,
-        /// What could not be known, and what stands there instead.
+        /// What is unknown, and what is recorded instead.
         unknown: Vec<String>,
     },
-    /// The file is made anew.
+    /// The file is created anew.
     Anew(String),
-    /// It was taken out and is in this file.
+    /// The row was moved to this file.
     Quarantined(String),
-    /// Nothing; why.
+    /// There is no remedy, for this reason.
     Nothing(String),
 }
 
@@ -97,12 +97,12 @@ impl Finding {
     }
 }
 
-/// What is to be done.
+/// What the user asked for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
-    /// Nothing is changed.
+    /// Change nothing.
     pub(crate) dry_run: bool,
-    /// Rows that cannot be rebuilt are moved into files of their own.
+    /// Move rows that cannot be rebuilt to files of their own.
     pub(crate) quarantine: bool,
 }
 
@@ -110,18 +110,18 @@ pub(crate) struct Asked {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,
-    /// The database as it was before, if it was changed.
+    /// The previous database, if it was changed.
     pub(crate) kept: Option<std::path::PathBuf>,
 }
 
 impl Report {
-    /// Whether everything is as it should be, or will be.
+    /// Returns whether every problem has a remedy.
     pub(crate) fn is_mended(&self) -> bool {
         self.findings.iter().all(|finding| !matches!(finding.remedy, Remedy::Nothing(_)))
     }
 }
 
-/// Looks at a data directory that is held by the caller, and repairs it unless it is only asked.
+/// Inspects a data directory that the caller holds, and repairs it unless this is a dry run.
 pub(crate) async fn repair(data: &Path, images: &Path, asked: Asked) -> Result<Report, RepairError> {
     let ids = guest_ids::recorded(data)?;
     let pool = Pool::open_for(data, images, ids, dorm_steps::pass())?;
@@ -136,7 +136,7 @@ pub(crate) async fn repair(data: &Path, images: &Path, asked: Asked) -> Result<R
         changed |= apply(&draft.store, &mut finding, Some(row), data, asked).await?;
         findings.push(finding);
     }
-    // What was rebuilt is a fact for what is missing.
+    // Rebuilt records are facts for missing ones.
     let check = dorm_store_sql::check(&draft.path()).await?;
     let mut facts = Facts::gather(&draft.store, &check, &pool, data, draft.is_lost).await?;
     while let Some(mut finding) = facts.next_gap(&pool).await {
@@ -147,7 +147,7 @@ pub(crate) async fn repair(data: &Path, images: &Path, asked: Asked) -> Result<R
     Ok(Report { findings, kept })
 }
 
-/// Writes what a remedy says into the copy. A record that the store refuses is a finding without a remedy.
+/// Writes a remedy to the copy. If the store refuses a record, the finding has no remedy.
 async fn apply(
     store: &SqlStore,
     finding: &mut Finding,
@@ -173,7 +173,7 @@ async fn apply(
     }
 }
 
-/// Whether rows of this kind only tell what happened.
+/// Returns whether rows of this kind only record history.
 fn is_history(kind: RowKind) -> bool {
     kind == RowKind::Event
 }

@@ -1,4 +1,4 @@
-//! `dorm serve`: puts the daemon together, runs it until it is told to stop, and takes it apart again.
+//! `dorm serve`: assembles the daemon, runs it until it is told to stop, and shuts it down.
 
 use std::net::SocketAddr;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -32,168 +32,189 @@ use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
 
-/// The user and group of workers: the last one of guests, whom no file of an image can belong to but by intent, and who
-/// is nobody on the host.
+/// Returns the user and group id of workers: the last id of the guests' range. A file of an image
+/// has this owner only if the image asks for it, and on the host the id belongs to no user.
 const fn worker(ids: GuestIds) -> u32 {
     ids.base() + (GuestIds::COUNT - 1)
 }
 
-/// How the daemon is to run. Every option has a default that works.
+/// Options of `dorm serve`. Every option has a default that works.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServeOptions {
-    /// The directory that holds everything the daemon keeps.
+    /// The data directory, which contains everything the daemon keeps
     #[arg(long, env = "DORM_DATA", default_value = crate::cli::DATA)]
     pub(crate) data: PathBuf,
-    /// Where to listen. Anything but loopback is refused: there is no TLS yet.
+    /// Address to listen on. Only loopback addresses are accepted, since TLS is not supported yet
     #[arg(long, env = "DORM_LISTEN", default_value = "127.0.0.1:7070")]
     listen: SocketAddr,
-    /// Where images are kept; several daemons of one host may share it. By default in the data directory.
+    /// Directory of images; several daemons of one host can share it. By default in the data
+    /// directory
     #[arg(long, env = "DORM_IMAGES")]
     images: Option<PathBuf>,
-    /// A domain that the daemon answers to beside localhost, such as one that a proxy in front of it has. Ports of sandboxes
-    /// are at PORT-ID.DOMAIN; requests for other host names are refused. May be given several times
+    /// A domain that the daemon serves in addition to localhost, such as that of a proxy in front
+    /// of it. Ports of sandboxes are at PORT-ID.DOMAIN; requests for other host names are refused.
+    /// May be given several times
     #[arg(long = "domain", env = "DORM_DOMAINS", value_name = "DOMAIN", value_delimiter = ',')]
     domains: Vec<String>,
-    /// Who may reach the ports of sandboxes whose creator does not say
+    /// Access to the ports of sandboxes that do not set it at creation
     #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
     ports: crate::cli::values::PortAccess,
     /// The runsc to use.
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
-    /// An older runsc, for sandboxes and snapshots whose memory it has written. Nothing new begins with it
+    /// An older runsc, for sandboxes and snapshots whose memory it wrote; nothing new starts with
+    /// it
     #[arg(long, env = "DORM_RUNSC_ALSO", value_name = "PATH", value_delimiter = ':')]
     runsc_also: Vec<PathBuf>,
-    /// How many prepared sandboxes of each kind (booted, empty, without a network) wait for use. 0 for none: everything
-    /// works, slower.
+    /// How many warm containers of each kind (booted, empty, without a network) to keep ready. 0
+    /// for none: everything works, but slower
     #[arg(long, env = "DORM_WARM_CONTAINERS", default_value_t = 1)]
     warm_containers: usize,
-    /// How many suspended sandboxes may stay in memory.
+    /// How many suspended sandboxes may stay in memory
     #[arg(long, env = "DORM_PARK_COUNT", default_value_t = 64)]
     park_count: usize,
-    /// How much memory suspended sandboxes may hold together, in MiB. By default a quarter of the host's.
+    /// How much memory suspended sandboxes may hold in total, in MiB. By default a quarter of the
+    /// host's memory
     #[arg(long, env = "DORM_PARK_MEMORY_MIB")]
     park_memory_mib: Option<u64>,
-    /// What the memory limits of sandboxes that run may add up to, in MiB. By default one and a half times the host's
-    /// memory, since few use all they may
+    /// Maximum sum of the memory limits of running sandboxes, in MiB. By default one and a half
+    /// times the host's memory, since few sandboxes use all of their limit
     #[arg(long, env = "DORM_MEMORY_BUDGET_MIB")]
     memory_budget_mib: Option<u64>,
-    /// What the CPU limits of sandboxes that run may add up to, such as 8 or 1.5. By default any sum
+    /// Maximum sum of the CPU limits of running sandboxes, such as 8 or 1.5. By default unlimited
     #[arg(long, env = "DORM_CPU_BUDGET", value_name = "COUNT", value_parser = crate::cli::values::cpus)]
     cpu_budget: Option<u32>,
-    /// How many sandboxes may live, running or suspended. By default any number
+    /// Maximum number of sandboxes, running or suspended. By default unlimited
     #[arg(long, env = "DORM_SANDBOX_BUDGET", value_name = "COUNT")]
     sandbox_budget: Option<u64>,
-    /// How much of the host's memory must stay available for new work to be taken, in MiB. By default a twentieth
+    /// How much of the host's memory must stay available for new work to be accepted, in MiB. By
+    /// default a twentieth of it
     #[arg(long, env = "DORM_MEMORY_RESERVE_MIB")]
     memory_reserve_mib: Option<u64>,
-    /// What sleep images and snapshots may occupy together, in MiB. By default whatever the disk has
+    /// Maximum size of all sleep images and snapshots together, in MiB. By default limited only by
+    /// the disk
     #[arg(long, env = "DORM_DISK_BUDGET_MIB")]
     disk_budget_mib: Option<u64>,
-    /// How much of the disk must stay free for new work to be taken, in MiB. By default a fiftieth of it, 1 GiB at most
+    /// How much of the disk must stay free for new work to be accepted, in MiB. By default a
+    /// fiftieth of it, at most 1 GiB
     #[arg(long, env = "DORM_DISK_RESERVE_MIB")]
     disk_reserve_mib: Option<u64>,
-    /// How long terminated sandboxes and ended operations stay on record, such as 30d or 12h, or `forever`. A terminated
-    /// sandbox stays as long as a snapshot of it, or a sandbox that came from it, is on record
+    /// How long terminated sandboxes and finished operations stay on record, such as 30d or 12h, or
+    /// `forever`. A terminated sandbox stays at least as long as its snapshots and the sandboxes
+    /// created from it are on record
     #[arg(long, env = "DORM_KEEP_TERMINATED", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
     keep_terminated: Kept,
-    /// How long events stay on record, such as 30d, or `forever`. One that a webhook has not taken stays three times as long
+    /// How long events stay on record, such as 30d, or `forever`. An event that a webhook has not
+    /// received stays three times as long
     #[arg(long, env = "DORM_KEEP_EVENTS", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
     keep_events: Kept,
-    /// Begin with an empty database in a data directory that has lost its own. What the lost one knew is left alone
+    /// Start with an empty database in a data directory that has lost its own. Everything that the
+    /// lost database recorded is left alone
     #[arg(long)]
     new_store: bool,
-    /// Begin in a copy of a data directory whose sandboxes still run on this host. They are left alone
+    /// Start in a copy of a data directory whose sandboxes still run on this host. They are left
+    /// alone
     #[arg(long)]
     as_copy: bool,
-    /// How many times over the disk may be promised to the disks of sandboxes that run and of volumes, such as 4 or 1.5.
-    /// They take room as they are written to, and few are filled. With 1 no sandbox ever waits for room
+    /// Overcommit ratio of the disk for the disks of running sandboxes and of volumes, such as 4 or
+    /// 1.5. They take space only as they are written to, and few are filled. With 1 no sandbox ever
+    /// waits for space
     #[arg(long, env = "DORM_DISK_OVERCOMMIT", value_name = "RATIO", default_value = "4", value_parser = crate::cli::values::thousandths)]
     disk_overcommit: u32,
-    /// With less than this free on the disk, in MiB, sandboxes are paused until twice as much is free. By default a
-    /// twentieth of the disk, 512 MiB at most
+    /// Pause sandboxes while less than this is free on the disk, in MiB, until twice as much is
+    /// free. By default a twentieth of the disk, at most 512 MiB
     #[arg(long, env = "DORM_DISK_FLOOR_MIB")]
     disk_floor_mib: Option<u64>,
-    /// How long the files of an image may be together, in MiB, holes included. More is refused before it is written
+    /// Maximum total length of the files of an image, in MiB, holes included. A larger image is
+    /// refused before it is written
     #[arg(long, env = "DORM_IMAGE_MIB_MAX", value_name = "MIB", default_value_t = 65_536)]
     image_mib_max: u64,
-    /// How long one file of an image may be, in MiB
+    /// Maximum length of one file of an image, in MiB
     #[arg(long, env = "DORM_IMAGE_FILE_MIB_MAX", value_name = "MIB", default_value_t = 65_536)]
     image_file_mib_max: u64,
-    /// How many files, directories and links an image may have
+    /// Maximum number of files, directories and links in an image
     #[arg(long, env = "DORM_IMAGE_ENTRIES_MAX", value_name = "COUNT", default_value_t = 2_000_000)]
     image_entries_max: u64,
-    /// How many bytes may come out of one byte of a compressed layer or archive, beyond the first GiB
+    /// How many bytes one byte of a compressed layer or archive may expand to, beyond the first GiB
     #[arg(long, env = "DORM_IMAGE_RATIO_MAX", value_name = "RATIO", default_value_t = 1000)]
     image_ratio_max: u64,
-    /// How much of the disk is held back, in MiB, so that a full disk can be emptied: only terminate, deletions, gc and
-    /// the daemon's start use it. 0 for none
+    /// Disk space to hold in reserve, in MiB, so that a full disk can be emptied: only terminate,
+    /// deletions, gc and the start of the daemon use it. 0 for none
     #[arg(long, env = "DORM_DISK_KEEP_MIB", default_value_t = 64)]
     disk_keep_mib: u64,
-    /// How fast everything on the disk is read in the background and compared with what was written, in MiB a second. All of
-    /// it once a day at most, after everything else that the host reads. 0 for never
+    /// How fast to read everything on the disk in the background and compare it with what was
+    /// written, in MiB per second. Everything is read at most once a day, and other reads of the
+    /// host go first. 0 for never
     #[arg(long, env = "DORM_SCRUB_MIB_PER_SECOND", value_name = "MIB", default_value_t = 4)]
     scrub_mib_per_second: u64,
-    /// How many MiB a second each sandbox may send over its network, and receive. 0 for any number
+    /// How many MiB per second each sandbox may send, and receive, over its network. 0 for no limit
     #[arg(long, env = "DORM_NETWORK_MIB_PER_SECOND", value_name = "MIB", default_value_t = 128)]
     network_mib_per_second: u64,
-    /// How many packets a second each sandbox may send. 0 for any number
+    /// How many packets per second each sandbox may send. 0 for no limit
     #[arg(long, env = "DORM_NETWORK_PACKETS_PER_SECOND", value_name = "COUNT", default_value_t = 100_000)]
     network_packets_per_second: u32,
-    /// How many connections to other hosts each sandbox may have open. It may begin half as many at once and a twentieth
-    /// each second; the host's table of connections must have room for twice as many of each sandbox
+    /// How many connections to other hosts each sandbox may have open. It may open half as many at
+    /// once and a twentieth per second; the host's connection table must have room for twice as
+    /// many per sandbox
     #[arg(long, env = "DORM_NETWORK_CONNECTIONS", value_name = "COUNT", default_value = "2048")]
     network_connections: NonZeroU32,
     /// How long the agent in a sandbox may take to answer before the sandbox is shown as unreachable, such as 30s
     #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = crate::cli::values::duration)]
     agent_limit: f64,
-    /// End the run of a sandbox that has been unreachable for so long, such as 12h. By default never: it goes on, and is
-    /// asked again until it answers
+    /// End the run of a sandbox that has been unreachable for this long, such as 12h. By default
+    /// never: it keeps running, and is asked again until it answers
     #[arg(long, env = "DORM_MAX_UNREACHABLE", value_name = "TIME", value_parser = crate::cli::values::duration)]
     max_unreachable: Option<f64>,
-    /// How long a sandbox may take to start, beside the time that reading a memory snapshot takes
+    /// How long a sandbox may take to start, in addition to the time for reading a memory snapshot
     #[arg(long, env = "DORM_START_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
     start_limit: f64,
-    /// How long a suspend, resume, rewind or checkpoint may take, beside the time that its data takes
+    /// How long a suspend, resume, rewind or checkpoint may take, in addition to the time for its
+    /// data
     #[arg(long, env = "DORM_OPERATION_LIMIT", value_name = "TIME", default_value = "300s", value_parser = crate::cli::values::duration)]
     operation_limit: f64,
-    /// How many MiB a second are written and read at least: each operation has that much more time for its data
+    /// Minimum throughput of the disk, in MiB per second: each operation gets the time that its
+    /// data takes at this rate
     #[arg(long, env = "DORM_MIN_THROUGHPUT_MIB", value_name = "MIB", default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     min_throughput_mib: u64,
-    /// How long the daemon may take to stop after SIGTERM or SIGINT, such as 60s. Operations under way end within that
-    /// time; what does not is found again by the next start. A second signal ends the daemon at once
+    /// How long the daemon may take to stop after SIGTERM or SIGINT, such as 60s. Operations under
+    /// way are finished within this time; the next start recovers those that are not. A second
+    /// signal ends the daemon at once
     #[arg(long, env = "DORM_SHUTDOWN_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
     shutdown_limit: f64,
-    /// The first of the 65,536 user and group ids of the host that stand for those of guests. Nobody else may have one of
-    /// them in /etc/subuid, /etc/subgid, /etc/passwd or /etc/group. By default those that the data directory has, and
-    /// 1879048192 for a new one. They change only while no sandbox of the data directory runs
+    /// The first of the 65,536 user and group ids of the host that guest ids are mapped to. None of
+    /// them may belong to anyone else in /etc/subuid, /etc/subgid, /etc/passwd or /etc/group. By
+    /// default those of the data directory, and 1879048192 for a new one. They change only while no
+    /// sandbox of the data directory runs
     #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
     guest_ids: Option<GuestIds>,
-    /// The file with the key that encrypts the secrets of sandboxes in records. It is made when there is none. Keep it on
-    /// another disk, and a copy of it: without it no secret can be read [default: secrets-key in the data directory]
+    /// The file with the key that encrypts the secrets of sandboxes in records. It is created if it
+    /// is missing. Keep it on another disk, and keep a copy: without it no secret can be read
+    /// [default: secrets-key in the data directory]
     #[arg(long, env = "DORM_SECRETS_KEY", value_name = "FILE")]
     secrets_key: Option<PathBuf>,
-    /// Start and resume sandboxes without those of their secrets that cannot be read, because their key is lost. By default
-    /// they stay suspended
+    /// Start and resume sandboxes without those secrets that cannot be read because their key is
+    /// lost. By default such sandboxes stay suspended
     #[arg(long, env = "DORM_WITHOUT_LOST_SECRETS")]
     without_lost_secrets: bool,
     #[command(flatten)]
     bounds: BoundOptions,
-    /// Let webhooks, and what registries redirect to, go to addresses of this network, too, such as 127.0.0.0/8; may be given
-    /// several times. By default they go to public addresses alone. Registries that you name are asked wherever they are
+    /// Allow webhooks, and redirects of registries, to addresses in this network, such as
+    /// 127.0.0.0/8; may be given several times. By default only public addresses are allowed.
+    /// Registries that are named are contacted at any address
     #[arg(long, env = "DORM_ALLOW_NETWORK", value_name = "NETWORK", value_delimiter = ',')]
     allow_network: Vec<ipnet::IpNet>,
-    /// Report each step at this Unix socket and wait there to be let on: `dorm prove`.
+    /// Report each step at this Unix socket and wait there to continue; for `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
-    /// Shift the wall clock by the seconds that this file holds: `dorm prove`.
+    /// Shift the wall clock by the seconds in this file; for `dorm prove`.
     #[arg(long, hide = true, value_name = "FILE")]
     clock_shift: Option<PathBuf>,
 }
 
-/// Runs the daemon until SIGTERM or SIGINT, or ends the process when that takes too long.
+/// Runs the daemon until SIGTERM or SIGINT, and ends the process if stopping takes too long.
 pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     if !options.listen.ip().is_loopback() {
-        bail!("--listen {}: only loopback addresses are possible, since there is no TLS yet", options.listen);
+        bail!("--listen {}: only loopback addresses are accepted, since TLS is not supported yet", options.listen);
     }
     let domains = dorm_api::Domains::with(options.domains.iter().cloned())
         .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))?;
@@ -209,7 +230,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let key = data.key()?;
     let listener = TcpListener::bind(options.listen)
         .await
-        .with_context(|| format!("listen on {}: choose another address with --listen", options.listen))?;
+        .with_context(|| format!("cannot listen on {}; choose another address with --listen", options.listen))?;
     guest_ids.record_new(data.path())?;
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
@@ -218,12 +239,12 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let store = Arc::new(store);
     let filed = Arc::new(FiledStore::new(store.clone(), data.path()));
     let service = open(&options, &data, (identity, guest_ids.ids), filed.clone(), (budgets, disk)).await?;
-    // Its parts have made directories of their own in it.
+    // Parts of the daemon have created directories in it.
     data.sync()?;
-    let address = listener.local_addr().context("find out where the daemon listens")?;
+    let address = listener.local_addr().context("get the listening address")?;
     data.note_address(address)?;
     let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((socket.listen()?, socket)));
-    let (owner, socket) = owner.with_context(|| format!("listen at api.sock in {}", data.path().display()))?;
+    let (owner, socket) = owner.with_context(|| format!("cannot listen on api.sock in {}", data.path().display()))?;
     println!("dorm is ready on http://{address} (data in {})", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
@@ -235,11 +256,11 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let until = shutdown.asked().await;
     stop.cancel();
     if let Err(error) = socket.remove() {
-        tracing::debug!(%error, "the owner's socket is left; the next start removes it");
+        tracing::debug!(%error, "cannot remove the owner's socket; the next start removes it");
     }
     match tokio::time::timeout_at(until, api).await {
         Ok(ended) => ended.context("stop the API")?.context("serve the API")?,
-        Err(_) => tracing::warn!("connections to the API are cut off"),
+        Err(_) => tracing::warn!("closing API connections that did not end in time"),
     }
     let under_way = service.stop_within(until.saturating_duration_since(Instant::now())).await;
     if !under_way.is_empty() {
@@ -248,13 +269,13 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     catching_up.abort();
     filed.close().await;
     store.close().await.context("close the store")?;
-    tracing::info!("stopped; running sandboxes go on running");
+    tracing::info!("stopped; running sandboxes keep running");
     Ok(())
 }
 
 async fn catch_up(filed: Arc<FiledStore>) {
     if let Err(error) = filed.catch_up().await {
-        tracing::warn!(%error, "record files may be behind until the next start; only `dorm repair` would miss them");
+        tracing::warn!(%error, "cannot update the record files; until the next start `dorm repair` may find outdated ones");
     }
 }
 
@@ -304,7 +325,7 @@ async fn open(
         ..dorm_oci::Config::new(path.join("pulls"))
     };
     let registry = dorm_oci::open(pulls, pool.clone())
-        .with_context(|| format!("open {} for pulls", path.join("pulls").display()))?;
+        .with_context(|| format!("cannot open {} for pulls", path.join("pulls").display()))?;
     let limiting = options.bounds.limiting();
     let volumes = dorm_service::Volumes::for_guests(path.join("volumes"), limiting, guest_ids, steps.clone());
     let store: Arc<dyn Store> = match options.steps {
@@ -364,7 +385,8 @@ fn network(
     network
 }
 
-/// The key of secrets. A new one is only made where no secret takes an older one, unless those may be lost.
+/// Returns the key that encrypts secrets. A new one is created only if no stored secret needs an
+/// older key, or if such secrets may be lost.
 async fn secrets_key(options: &ServeOptions, data: &Data, store: &dyn Store) -> Result<SecretsKey> {
     let path = options.secrets_key.clone().unwrap_or_else(|| data.secrets_key_path());
     let lost = if options.without_lost_secrets { LostSecrets::LeaveOut } else { LostSecrets::Refuse };
@@ -375,18 +397,18 @@ async fn secrets_key(options: &ServeOptions, data: &Data, store: &dyn Store) -> 
     let locked = living.iter().filter(|record| SecretsKey::seals(&record.sandbox.spec.secrets)).count();
     if locked > 0 && lost == LostSecrets::Refuse {
         bail!(
-            "{} is missing, and it encrypts secrets of living sandboxes ({locked}): put it back, or say where it is with \
-             --secrets-key; if it is lost, --without-lost-secrets makes a new one and resumes them without those secrets",
+            "{} is missing, but it encrypts secrets of living sandboxes ({locked}): put it back, or give its path with \
+             --secrets-key; if it is lost, --without-lost-secrets creates a new one and resumes them without those secrets",
             path.display()
         );
     }
     Ok(SecretsKey::new(data.make_secrets_key(&path)?, lost))
 }
 
-/// Where images are, as a whole path: processes of engines do not stand where the daemon does.
+/// Returns the absolute path of the images, since engine processes have another working directory.
 fn images(options: &ServeOptions, data: &Data) -> Result<PathBuf> {
     let images = options.images.clone().unwrap_or_else(|| data.path().join("images"));
-    std::path::absolute(&images).with_context(|| format!("find {}", images.display()))
+    std::path::absolute(&images).with_context(|| format!("cannot find {}", images.display()))
 }
 
 fn host_memory() -> u64 {
@@ -396,7 +418,7 @@ fn host_memory() -> u64 {
 
 fn budgets(options: &ServeOptions, data: &Path) -> Result<Budgets> {
     let disk =
-        rustix::fs::statvfs(data).with_context(|| format!("ask for the size of the disk of {}", data.display()))?;
+        rustix::fs::statvfs(data).with_context(|| format!("cannot get the size of the disk of {}", data.display()))?;
     let disk_bytes = disk.f_blocks.saturating_mul(disk.f_frsize);
     let memory = host_memory();
     let mib = |asked: Option<u64>| asked.map(|mib| mib.saturating_mul(1 << 20));
@@ -421,7 +443,7 @@ fn image_limits(options: &ServeOptions) -> ImportLimits {
     }
 }
 
-/// A length of time, ten years at most.
+/// Returns a duration of at most ten years.
 fn length(seconds: f64) -> Duration {
     const LONGEST: Duration = Duration::from_secs(10 * 365 * 86_400);
     Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
@@ -439,7 +461,7 @@ fn limits(options: &ServeOptions) -> Limits {
     }
 }
 
-/// Makes the next create of every image fast; nothing waits for it.
+/// Prepares every tagged image in the background, so that the next create from it is fast.
 fn prepare_images(service: &Service) {
     let service = service.clone();
     tokio::spawn(async move {
@@ -449,7 +471,7 @@ fn prepare_images(service: &Service) {
                     service.prepare(&image.digest);
                 }
             }
-            Err(error) => tracing::warn!(%error, "images cannot be prepared ahead"),
+            Err(error) => tracing::warn!(%error, "cannot list the images to prepare"),
         }
     });
 }

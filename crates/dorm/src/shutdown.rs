@@ -1,14 +1,15 @@
-//! The end of the daemon: when it is asked for, how long it may take, and what cuts it short.
+//! Shutdown of the daemon: what requests it, how long it may take, and what ends the process early.
 //!
 //! ```text
 //! first signal ─► the daemon stops in order ─► exit code 0
-//!      ├─ nine tenths of the limit: what is under way is left ─► exit code 6
-//!      ├─ the limit: the process ends wherever it is ─► exit code 6
+//!      ├─ nine tenths of the limit: operations under way are left ─► exit code 6
+//!      ├─ the limit: the process ends at any point ─► exit code 6
 //!      └─ second signal: the same at once
 //! ```
 //!
-//! Signals are heard by a thread with a runtime of its own, so that nothing that keeps the daemon's threads can keep the
-//! process. Whatever is under way is on record, and the next start finds it.
+//! A thread with a runtime of its own receives the signals, so that the process ends even if the
+//! daemon's threads are blocked. Operations under way are on record, and the next start recovers
+//! them.
 
 use std::io;
 use std::time::Duration;
@@ -21,14 +22,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::cli::UNFINISHED;
 
-/// Hears when the daemon is to end.
+/// Receives requests to shut down.
 pub(crate) struct Shutdown {
     asked: CancellationToken,
     limit: Duration,
 }
 
 impl Shutdown {
-    /// Begins to listen for SIGTERM and SIGINT.
+    /// Starts to listen for SIGTERM and SIGINT.
     pub(crate) async fn listen(limit: Duration) -> Result<Self> {
         let asked = CancellationToken::new();
         let (tell, listening) = oneshot::channel();
@@ -36,24 +37,24 @@ impl Shutdown {
         std::thread::Builder::new()
             .name("shutdown".to_owned())
             .spawn(move || watch(limit, &heard, tell))
-            .context("start the thread that listens for signals")?;
-        let listening = listening.await.context("start the thread that listens for signals")?;
-        listening.context("listen for SIGTERM and SIGINT")?;
+            .context("cannot start the thread that listens for signals")?;
+        let listening = listening.await.context("cannot start the thread that listens for signals")?;
+        listening.context("cannot listen for SIGTERM and SIGINT")?;
         Ok(Self { asked, limit })
     }
 
-    /// Waits until the daemon is to end. Answers by when it is to have done that in order.
+    /// Waits until shutdown is requested. Returns the deadline of the orderly shutdown.
     pub(crate) async fn asked(&self) -> Instant {
         self.asked.cancelled().await;
         Instant::now() + self.limit.mul_f64(0.9)
     }
 
-    /// How long requests in progress may take when the daemon is to end.
+    /// Returns how long requests in progress may take after shutdown is requested.
     pub(crate) fn grace(&self) -> Duration {
         Duration::from_secs(5).min(self.limit / 4)
     }
 
-    /// Ends the process, with what is under way.
+    /// Ends the process, leaving operations under way to the next start.
     pub(crate) fn leave(under_way: &[String]) -> ! {
         for line in under_way {
             tracing::warn!("left for the next start: {line}");
@@ -74,7 +75,7 @@ fn watch(limit: Duration, asked: &CancellationToken, tell: oneshot::Sender<io::R
         };
         let _ = tell.send(Ok(()));
         let name = next(&mut terminate, &mut interrupt).await;
-        tracing::info!("stopping on {name}, within {} s; a second signal ends it at once", limit.as_secs_f64());
+        tracing::info!("stopping on {name}, within {} s; a second signal ends the daemon at once", limit.as_secs_f64());
         asked.cancel();
         tokio::select! {
             biased;
@@ -92,6 +93,6 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
 }
 
 fn end(why: &str) -> ! {
-    tracing::warn!("{why}; the next start finds what was under way");
+    tracing::warn!("{why}; the next start recovers what was under way");
     std::process::exit(i32::from(UNFINISHED))
 }

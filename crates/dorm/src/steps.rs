@@ -1,11 +1,12 @@
-//! Steps that are reported to whoever listens at a Unix socket, and passed when it answers.
+//! Steps that are reported over a Unix socket, and continue when the other end answers.
 //!
 //! ```text
 //! daemon ── "pool: capture renamed\n" ──► prover
-//!        ◄── one byte: go on ────────────   or SIGKILL
+//!        ◄── one byte: continue ────────────   or SIGKILL
 //! ```
 //!
-//! One step at a time. Without its prover the daemon ends where it stands: it was only started to be watched.
+//! One step at a time. Without its prover the daemon ends at that step: it was started only for the
+//! proof.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -17,15 +18,15 @@ use anyhow::{Context as _, Result};
 use dorm_steps::{AnySteps, Steps, Stopped};
 use rustix::process::{Signal, getpid, kill_process};
 
-/// Steps that somebody else lets pass.
+/// Steps that another process lets continue.
 #[derive(Debug)]
 pub(crate) struct ReportedSteps(Mutex<UnixStream>);
 
 impl ReportedSteps {
-    /// Connects to whoever listens at `socket`.
+    /// Connects to the listener at `socket`.
     pub(crate) fn to(socket: &Path) -> Result<AnySteps> {
         let stream = UnixStream::connect(socket)
-            .with_context(|| format!("report steps at {}: somebody must listen there", socket.display()))?;
+            .with_context(|| format!("cannot connect to {} to report steps", socket.display()))?;
         Ok(Arc::new(Self(Mutex::new(stream))))
     }
 

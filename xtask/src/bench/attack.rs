@@ -1,5 +1,5 @@
-//! A sandbox in which everything is tried at once that root inside can do to others: what a neighbour, the API and the host
-//! notice of it.
+//! Measures what a neighbour, the API and the host notice of a sandbox in which root tries
+//! everything at once that could affect others.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,16 +12,16 @@ use serde_json::json;
 
 use super::{Row, millis};
 
-/// What root inside does.
+/// The attacks of root in the sandbox.
 const ATTACK: &str = include_str!("attack/attack.py");
 const ATTACKED: Duration = Duration::from_secs(600);
-/// How long one hostile sandbox attacks before the next does.
+/// How long one hostile sandbox attacks before the next one.
 const ROUND: Duration = Duration::from_secs(100);
-/// What a hostile sandbox takes that is to live.
+/// How much memory a hostile sandbox takes that must stay alive, in MiB.
 const MODERATE_MIB: u64 = 200;
 const POST: Method = Method::POST;
 const DELETE: Method = Method::DELETE;
-/// How long the same is measured before and after.
+/// How long the same is measured before and after the attack.
 const ALONE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 const MEMORY: u64 = 512 << 20;
@@ -31,7 +31,8 @@ const DAEMON_MIB_MAX: f64 = 150.0;
 const SLOWER_MAX: f64 = 3.0;
 const MIB: f64 = 1_048_576.0;
 
-/// Measures a neighbour and the API alone and under attack, and what the daemon and the disk are made to take.
+/// Measures a neighbour and the API alone and under attack, and what the daemon and the disk have
+/// to take.
 pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> {
     let neighbour = daemon.create(json!({ "name": "neighbour", "image": "base" })).await?;
     let mut rows = [
@@ -48,7 +49,7 @@ pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> 
     let (attacked, watched, done) =
         tokio::join!(measure(daemon, &neighbour, end), watch(daemon, end), attack_until(daemon, end));
     let (attacked, (memory, disk), done) = (attacked?, watched?, done?);
-    eprintln!("bench: what was done inside: {done:?}");
+    eprintln!("bench: attacks: {done:?}");
     eprintln!("bench: the neighbour alone again, for {} s", ALONE.as_secs());
     let after = measure(daemon, &neighbour, Instant::now() + ALONE).await?;
     daemon.post(&format!("/sandboxes/{neighbour}/terminate"), json!({})).await?;
@@ -68,13 +69,13 @@ pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> 
     disks.peer.push(DISK as f64 / MIB);
     table.extend(rows.into_iter().chain([daemons, disks]));
     let idle: Vec<_> = done.iter().filter(|(_, count)| **count == 0).collect();
-    ensure!(!done.is_empty() && idle.is_empty(), "these attacks did nothing: {idle:?} of {done:?}");
+    ensure!(!done.is_empty() && idle.is_empty(), "these attacks had no effect: {idle:?} of {done:?}");
     Ok(())
 }
 
-/// Has one hostile sandbox after the other attack everything. Every other one takes more memory than it has, and may be
-/// ended by its kernel for that. In the middle of each the owner takes a snapshot of its files, if it can be had. Answers
-/// how often each attack did what it does.
+/// Runs one hostile sandbox after the other, each with all attacks. Every other one takes more
+/// memory than it has, for which its kernel may end it. In the middle of each, the owner takes a
+/// snapshot of its files if possible. Returns how often each attack succeeded.
 async fn attack_until(daemon: &Daemon, end: Instant) -> Result<BTreeMap<String, u64>> {
     let mut sums = BTreeMap::new();
     for round in 0_u32.. {
@@ -102,7 +103,7 @@ async fn attack_until(daemon: &Daemon, end: Instant) -> Result<BTreeMap<String, 
         let ended = daemon.describe(&hostile).await?["state"] != "running";
         eprintln!(
             "bench: hostile sandbox {round}: {}, a snapshot of its files: {}, its counts: {}",
-            if ended { "ended" } else { "lives" },
+            if ended { "ended" } else { "running" },
             taken.status,
             if said.is_some() { "read" } else { "missing" }
         );
@@ -122,7 +123,7 @@ struct Times {
     list: Vec<f64>,
 }
 
-/// Asks for both again and again until `end`.
+/// Repeats both requests until `end`.
 async fn measure(daemon: &Daemon, neighbour: &str, end: Instant) -> Result<Times> {
     let mut times = Times::default();
     while Instant::now() < end {
@@ -137,7 +138,8 @@ async fn measure(daemon: &Daemon, neighbour: &str, end: Instant) -> Result<Times
     Ok(times)
 }
 
-/// The most memory of the daemon in MiB and the most bytes in its directory until `end`.
+/// Returns the maximum memory of the daemon in MiB and the maximum size of its directory in bytes
+/// until `end`.
 async fn watch(daemon: &Daemon, end: Instant) -> Result<(f64, u64)> {
     let (mut memory, mut disk) = (0.0_f64, 0);
     while Instant::now() < end {
@@ -148,7 +150,7 @@ async fn watch(daemon: &Daemon, end: Instant) -> Result<(f64, u64)> {
     Ok((memory, disk))
 }
 
-/// What was done inside so far. None when the sandbox has no room left to say it, or has ended.
+/// Returns the counts of attacks so far, or none if the sandbox cannot write them or has ended.
 async fn counts(daemon: &Daemon, hostile: &str) -> Result<Option<BTreeMap<String, u64>>> {
     let path = format!("/sandboxes/{hostile}/files?path=/root/counts");
     let answer = daemon.request(Method::GET, &path).timeout(PATIENCE).send().await;
@@ -169,7 +171,7 @@ fn resident_mib(pid: u32) -> Result<f64> {
     kib.map(|kib: f64| kib / 1024.0).context("the daemon has no memory")
 }
 
-/// What the files below `directory` take of the disk.
+/// Returns the disk space of the files below `directory`.
 fn bytes_below(directory: &Path) -> u64 {
     let output = std::process::Command::new("du").args(["-sxB1"]).arg(directory).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default();

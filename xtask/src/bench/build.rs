@@ -1,4 +1,4 @@
-//! Building an image: with every step to run, with none, and starting from what was built.
+//! Builds of images: with every step to run, with none, and starting from what was built.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,11 +12,11 @@ use serde_json::{Value, json};
 use super::{Row, millis};
 
 const ROUNDS: usize = 4;
-/// How many sandboxes of an image are made one after the other.
+/// How many sandboxes of an image are created one after the other.
 const IN_A_ROW: usize = 6;
 
-/// A build of which every step is here already, beside one that runs them all; creating from the image that comes of it,
-/// beside creating from `base`.
+/// Compares a build whose steps are all cached with one that runs them all, and creating from the
+/// built image with creating from `base`.
 pub(super) async fn build(daemon: &Daemon, dorm: &Path, directory: &Path) -> Result<Vec<Row>> {
     let mut kept = Row::new("build: all steps kept, beside all run", 0.1);
     let mut create = Row::new("create from a built image, beside base", 1.2);
@@ -25,14 +25,14 @@ pub(super) async fn build(daemon: &Daemon, dorm: &Path, directory: &Path) -> Res
     for round in 0..3 {
         eprintln!("bench: build, round {} of 3", round + 1);
         let _ = std::fs::remove_dir_all(&context);
-        // Another repository each time: no step is here.
+        // Another repository each time, so that no step is cached.
         std::fs::create_dir_all(&context)?;
         project::write(&context, &format!("{round}\n"))?;
         let began = Instant::now();
         let cold = run(daemon, dorm, &context)?;
         kept.peer.push(millis(began));
         images.extend(cold["image"]["digest"].as_str().map(str::to_owned));
-        ensure!(cached(&cold) == 0, "steps of another build were taken: {}", cold["steps"]);
+        ensure!(cached(&cold) == 0, "steps of another build were reused: {}", cold["steps"]);
         let began = Instant::now();
         let warm = run(daemon, dorm, &context)?;
         kept.ours.push(millis(began));
@@ -48,7 +48,8 @@ pub(super) async fn build(daemon: &Daemon, dorm: &Path, directory: &Path) -> Res
                 let began = Instant::now();
                 let id = daemon.create(json!({ "image": image })).await?;
                 let took = millis(began);
-                // What was made ready beforehand is used up by the first: it is the same for both afterwards.
+                // The first create uses up what was prepared ahead, so that both are measured
+                // without it.
                 if turn > 0 {
                     times.push(took);
                 }
@@ -56,7 +57,7 @@ pub(super) async fn build(daemon: &Daemon, dorm: &Path, directory: &Path) -> Res
             }
         }
     }
-    // Images are shared with whoever comes next.
+    // The images directory is shared with later runs.
     for image in images {
         daemon.request(Method::DELETE, &format!("/images/{image}")).send().await?.error_for_status()?;
     }

@@ -1,5 +1,5 @@
-//! The import of an image of a gibibyte in layers, beside `tar -x` of the same layers in the same run, and what the daemon
-//! needs of memory for it.
+//! The import of a layered image of 1 GiB, compared with `tar -x` of the same layers in the same
+//! run, and the memory that the daemon needs for it.
 
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -15,23 +15,23 @@ use serde_json::{Value, json};
 use super::{Row, millis};
 
 const ROUNDS: usize = 3;
-/// How much longer than `tar -x`.
+/// How much longer than `tar -x` an import may take.
 const LIMIT: f64 = 1.5;
 /// How much memory the daemon may need, in MiB.
 const MEMORY_MIB: f64 = 150.0;
 const TAG: &str = "bench-import";
-/// Layers of files: how many, of how many bytes.
+/// The layers: how many, and of how many bytes.
 const LAYERS: [(usize, usize); 4] = [(3, 160 << 20), (12_000, 12 << 10), (24_000, 4 << 10), (2, 160 << 20)];
 const LINE: usize = 64;
 
-/// Makes the image, imports it and unpacks it.
+/// Creates the image, imports it and unpacks it.
 pub(super) async fn import(daemon: &Daemon, directory: &Path) -> Result<Vec<Row>> {
     let mut row = Row::new("import of a 1 GiB image, and tar -x of its layers", LIMIT);
     let mut synced = Row::new("the same, and tar -x with a sync of what it wrote", LIMIT);
     let mut memory = Row::new("MiB of memory the daemon needs for it, and the promise", 1.0);
     let directory = directory.join("images");
     let layout = directory.join("layout");
-    eprintln!("bench: making an image of 1 GiB");
+    eprintln!("bench: creating an image of 1 GiB");
     let layers = make(&directory, &layout)?;
     for round in 0..ROUNDS {
         eprintln!("bench: import, round {} of {ROUNDS}", round + 1);
@@ -69,7 +69,7 @@ fn run(command: &mut Command) -> Result<()> {
     Ok(())
 }
 
-/// Writes an OCI layout and answers the archives of its layers, the lowest first.
+/// Writes an OCI layout and returns the archives of its layers, the lowest first.
 fn make(directory: &Path, layout: &Path) -> Result<Vec<PathBuf>> {
     let blobs = layout.join("blobs/sha256");
     fs::create_dir_all(&blobs).with_context(|| format!("make {}", blobs.display()))?;
@@ -107,7 +107,7 @@ fn make(directory: &Path, layout: &Path) -> Result<Vec<PathBuf>> {
     Ok(layers)
 }
 
-/// Lines of text that compress about as well as programs do.
+/// Writes lines of text that compress about as well as programs do.
 fn fill(path: &Path, bytes: usize, random: &mut u64) -> Result<()> {
     let mut to = BufWriter::new(File::create(path).with_context(|| format!("make {}", path.display()))?);
     for _ in 0..bytes / LINE {
@@ -121,7 +121,7 @@ fn fill(path: &Path, bytes: usize, random: &mut u64) -> Result<()> {
     to.flush().with_context(|| format!("write {}", path.display()))
 }
 
-/// Moves a file among the blobs and answers what is said of it.
+/// Moves a file to the blobs and returns its descriptor.
 fn keep(path: &Path, blobs: &Path, kind: &str) -> Result<Value> {
     let digest = sum(path)?;
     let bytes = fs::metadata(path).with_context(|| format!("look at {}", path.display()))?.len();
@@ -140,9 +140,9 @@ fn sum(path: &Path) -> Result<String> {
     Ok(said.split_whitespace().next().unwrap_or_default().to_owned())
 }
 
-/// From now on the peak is what comes.
+/// Resets the daemon's peak of memory.
 fn forget_peak(pid: u32) -> Result<()> {
-    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("forget the daemon's peak of memory")
+    fs::write(format!("/proc/{pid}/clear_refs"), "5").context("reset the daemon's peak of memory")
 }
 
 fn peak_mib(pid: u32) -> Result<f64> {

@@ -1,4 +1,4 @@
-//! Snapshots of files, and going back to a snapshot.
+//! Filesystem snapshots, and rewinding to a snapshot.
 
 use std::time::Instant;
 
@@ -8,14 +8,14 @@ use serde_json::json;
 
 use super::{PATIENCE, Row, first_exec, millis, resume, touch};
 
-/// 10,000 files of up to 8 KB in a hundred directories.
+/// Creates 10,000 files of up to 8 KB in a hundred directories.
 const TREE: &str = "import os\n\
     for n in range(10000):\n\
     \x20   d = f'/root/tree/{n // 100}'\n\
     \x20   if n % 100 == 0: os.makedirs(d)\n\
     \x20   with open(f'{d}/{n}', 'wb') as f: f.write(os.urandom(n % 8000))\n";
 
-/// Packs and unpacks them; its own clock says how long that took.
+/// Packs and unpacks them; reports by its own clock how long that took.
 const TAR: &str = "import os,subprocess,time\n\
     began = time.monotonic()\n\
     subprocess.run(['tar', '-C', '/root/tree', '-cf', '/root/t.tar', '.'], check=True)\n\
@@ -24,7 +24,7 @@ const TAR: &str = "import os,subprocess,time\n\
     print((time.monotonic() - began) * 1000)\n\
     subprocess.run(['rm', '-rf', '/root/untarred', '/root/t.tar'], check=True)\n";
 
-/// Says how long it has stood still at most, when it is told to.
+/// Reports, when told to, for how long it stood still at most.
 const WATCH: &str = "import os,time\n\
     most, last = 0, time.monotonic()\n\
     open('/root/watching', 'w').close()\n\
@@ -36,8 +36,8 @@ const WATCH: &str = "import os,time\n\
     open('/root/stood.tmp', 'w').write(str(most * 1000))\n\
     os.rename('/root/stood.tmp', '/root/stood')\n";
 
-/// A filesystem snapshot of 10,000 files and a start from it, beside packing and unpacking them in the sandbox; and how
-/// long the source stands still for it.
+/// Compares a filesystem snapshot of 10,000 files and a start from it with packing and unpacking
+/// them in the sandbox, and measures how long the source stands still.
 pub(super) async fn files(daemon: &Daemon) -> Result<Vec<Row>> {
     let mut taken = Row::new("files: snapshot of 10,000 and start, beside tar and untar inside", 1.0);
     let mut still = Row::new("files: source stands still, beside tar and untar inside", 0.1);
@@ -69,7 +69,7 @@ pub(super) async fn files(daemon: &Daemon) -> Result<Vec<Row>> {
     Ok(vec![taken, still])
 }
 
-/// Going back to a memory snapshot, beside resuming from disk.
+/// Compares rewinding to a memory snapshot with resuming from disk.
 pub(super) async fn rewind(daemon: &Daemon) -> Result<Vec<Row>> {
     let mut asleep = Row::new("rewind of a suspended 256 MiB, beside a resume from disk", 1.2);
     let mut awake = Row::new("rewind of a running 256 MiB, beside a resume from disk", 1.2);
@@ -101,7 +101,7 @@ pub(super) async fn rewind(daemon: &Daemon) -> Result<Vec<Row>> {
 
 async fn run(daemon: &Daemon, id: &str, program: &str) -> Result<String> {
     let (code, said) = daemon.exec(id, &["python3", "-c", program]).await?;
-    ensure!(code == 0, "a program of the bench failed with {code}: {said}");
+    ensure!(code == 0, "a program of the bench exited with {code}: {said}");
     Ok(said)
 }
 

@@ -1,4 +1,4 @@
-//! The peer: bare `runsc` commands on the same root filesystem, as somebody would use them by hand.
+//! The peer: bare `runsc` commands on the same root file system, as a user would run them by hand.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -93,7 +93,8 @@ impl Peer {
         Ok(millis(began))
     }
 
-    /// The toucher has to be the sandbox's own process: one that `exec` started could not be restored.
+    /// The process that touches memory must be the sandbox's own: one that `exec` started could not
+    /// be restored.
     pub(super) fn touch(&self, id: &str) -> Result<()> {
         self.end(id);
         let path = self.directory.join("bundle/config.json");
@@ -128,7 +129,8 @@ impl Peer {
         self.restore_as(id, id)
     }
 
-    /// One after another, until `count` live at the same time; how long that took altogether.
+    /// Restores one after another until `count` run at the same time, and returns how long all of
+    /// them took.
     pub(super) fn restore_many(&self, id: &str, count: usize) -> Result<f64> {
         self.delete(id);
         let ids: Vec<_> = (0..count).map(|number| format!("{id}-{number}")).collect();

@@ -1,5 +1,5 @@
-//! What is promised of many sandboxes at once: deadlines that are met, a restart that finds everybody, one resume for all
-//! who come. The other side of each row is the promise itself.
+//! The promises for many sandboxes at once: deadlines that are met, a restart that finds every
+//! sandbox, one resume for all requests. The other side of each row is the promise itself.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use super::{Row, millis};
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How late a deadline may be acted on, in milliseconds.
 const LATE: f64 = 2000.0;
-/// How long a restart may take to find everybody, in milliseconds.
+/// How long a restart may take to find every sandbox, in milliseconds.
 const FOUND: f64 = 5000.0;
 /// Over how long the deadlines are spread, in seconds.
 const MINUTE: f64 = 60.0;
@@ -38,7 +38,7 @@ async fn deadlines(daemon: &Daemon, count: u32) -> Result<Row> {
     let mut row = Row::new("30 deadlines, gVisor: ms late, and the promise", 1.0);
     let mut ids = Vec::new();
     for number in 0..count {
-        // Creating takes a while itself: the first deadline comes when the last one exists.
+        // Creating takes a while itself: the first deadline comes when the last sandbox exists.
         let timeout = 20.0 + MINUTE / f64::from(count) * f64::from(number);
         let made = create(daemon, format!("due{number}"), Some(timeout)).await?;
         ids.push(made["id"].as_str().context("id")?.to_owned());
@@ -59,7 +59,7 @@ async fn deadlines(daemon: &Daemon, count: u32) -> Result<Row> {
     Ok(row)
 }
 
-/// When an event of this kind happened, in seconds.
+/// Returns when an event of this kind happened, in seconds.
 fn moment(events: &Value, kind: &str) -> Result<f64> {
     let mut all = events["events"].as_array().into_iter().flatten();
     let event = all.find(|event| event["kind"] == kind).with_context(|| format!("no event {kind} in {events}"))?;
@@ -123,13 +123,14 @@ async fn after_a_kill(daemon: &mut Daemon) -> Result<Row> {
         daemon.act(id, "resume").await?;
         let check = "cat /dev/shm/number; kill -0 $(cat /dev/shm/pid)";
         let (code, said) = daemon.exec(id, &["sh", "-c", check]).await?;
-        ensure!(code == 0 && said.trim() == number.to_string(), "sandbox {number} has forgotten: {code}, {said}");
+        ensure!(code == 0 && said.trim() == number.to_string(), "sandbox {number} has lost its memory: {code}, {said}");
         daemon.act(id, "terminate").await?;
     }
     Ok(row)
 }
 
-/// Measures the service alone, by the simulator's program: the fake engine, records in SQLite, the real clock.
+/// Measures the service alone with the simulator's program: the fake engine, records in SQLite, the
+/// real clock.
 pub(super) fn fake(simulator: &Path) -> Result<Row> {
     const COUNT: &str = "1000";
     eprintln!("bench: {COUNT} deadlines on the fake engine with SQLite, spread over a minute");

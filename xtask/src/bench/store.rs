@@ -1,5 +1,6 @@
-//! What the service takes on a store with very many records, beside an empty one in the same run: by the simulator's program, over the
-//! fake engine and SQLite, so that no engine hides what the store takes. The daemon's start is that of the real one.
+//! The times of the service on a store with very many records, compared with an empty one in the
+//! same run. It uses the simulator's program, over the fake engine and SQLite, so that no engine
+//! hides the time of the store. The start of the daemon is measured with the real one.
 
 use std::path::Path;
 use std::time::Instant;
@@ -10,17 +11,17 @@ use serde_json::Value;
 
 use super::{Row, millis};
 
-/// Living sandboxes, terminated ones, events.
+/// Numbers of living sandboxes, terminated ones, and events.
 const COUNTS: &str = "1000,1000000,5000000";
-/// How much longer anything may take than on an empty store.
+/// How much longer an operation may take than on an empty store.
 const LIMIT: f64 = 1.5;
-/// What there is nothing of in an empty store.
+/// The operation that an empty store has nothing for.
 const PAGE: &str = "list the living, a page of 100";
 /// How often the daemon is started on each store.
 const STARTS: usize = 15;
 
-/// Two rows for each operation: beside an empty store, and beside one with the living alone. The stores are made in
-/// `directory`.
+/// Returns two rows for each operation: compared with an empty store, and with one with only the
+/// living sandboxes. The stores are created in `directory`.
 pub(super) fn on_full_store(dorm: &Path, directory: &Path) -> Result<Vec<Row>> {
     eprintln!(
         "bench: a store with {COUNTS} living sandboxes, terminated ones and events; it takes some minutes and 4 GiB"
@@ -55,11 +56,12 @@ pub(super) fn on_full_store(dorm: &Path, directory: &Path) -> Result<Vec<Row>> {
     Ok(rows)
 }
 
-/// How long `dorm serve` takes until it is ready, in milliseconds: on the full store, the empty one, and the living alone.
+/// Returns how long `dorm serve` takes until it is ready, in milliseconds: on the full store, the
+/// empty one, and the one with only the living.
 fn starts(dorm: &Path, directory: &Path) -> Result<[Vec<f64>; 3]> {
     let stores = ["full", "empty", "living"].map(|name| directory.join(name));
     let mut times = [const { Vec::new() }; 3];
-    // The first start on each looks at everything for the first time and is not counted.
+    // The first start on each store reads everything for the first time and is not counted.
     for round in 0..=STARTS {
         for (store, times) in stores.iter().zip(&mut times) {
             let began = Instant::now();

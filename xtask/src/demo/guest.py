@@ -1,4 +1,4 @@
-"""What runs in the demo's sandbox: it counts in memory, holds a deleted file open, and answers on a port."""
+"""The program in the demo's sandbox: counts in memory, keeps a deleted file open, and answers on a port."""
 
 import http.server
 import json

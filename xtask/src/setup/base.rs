@@ -1,4 +1,5 @@
-//! The archives of images: a small Debian with what agents reach for first, and one with what projects are built with.
+//! The archives of images: a small Debian with what agents need first, and one with tools to build
+//! projects.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,7 +13,7 @@ use super::say;
 
 const RELEASE: &str = "bookworm";
 
-/// What an image is to have.
+/// The content of an image.
 #[derive(Clone, Copy)]
 pub(super) struct Recipe {
     /// Its tag.
@@ -20,15 +21,15 @@ pub(super) struct Recipe {
     packages: &'static str,
 }
 
-/// What sandboxes start from unless something else is asked for.
+/// The default image of sandboxes.
 pub(super) const BASE: Recipe =
     Recipe { name: "base", packages: "bash,coreutils,python3,git,curl,ca-certificates,sudo,procps" };
 
-/// What the tests and the bench build projects with.
+/// The image in which the tests and the bench build projects.
 pub(super) const TOOLS: Recipe =
     Recipe { name: "tools", packages: "bash,coreutils,git,ca-certificates,python3-pip,npm" };
 
-/// Documentation, which nobody reads inside; licences stay.
+/// Documentation is not needed in a sandbox; licences are kept.
 const EXCLUDED: [&str; 5] = [
     "path-exclude=/usr/share/man/*",
     "path-exclude=/usr/share/info/*",
@@ -37,7 +38,7 @@ const EXCLUDED: [&str; 5] = [
     "path-include=/usr/share/doc/*/copyright",
 ];
 
-/// Runs in every mode of mmdebstrap, also where nothing can be started inside of the new system.
+/// Works in every mode of mmdebstrap, even if nothing can be started in the new system.
 const CUSTOMIZE: &str = r#"
 set -eu
 cd "$1"
@@ -59,7 +60,7 @@ echo 'nameserver 10.0.0.1' > etc/resolv.conf
 rm -f var/cache/ldconfig/aux-cache var/log/*.log var/log/apt/*
 "#;
 
-/// Builds the archive, unless one of the same recipe is there.
+/// Builds the archive, unless one of the same recipe exists.
 pub(super) fn ensure_tar(recipe: Recipe, work: &Path, log: &Path) -> Result<PathBuf> {
     let Recipe { name, .. } = recipe;
     let tar = work.join(format!("{name}-{}.tar", &recipe.hash()[..12]));
@@ -68,7 +69,7 @@ pub(super) fn ensure_tar(recipe: Recipe, work: &Path, log: &Path) -> Result<Path
     }
     say(&format!("building the image '{name}', which takes a minute or two"));
     let sources = Sources::of_host();
-    // The same mirror goes into the image; one that only this host can reach would be of no use there.
+    // The image uses the same mirror; one that only this host can reach would be useless there.
     let mirror = Some(sources.mirror(RELEASE)).filter(|uri| uri.starts_with("http")).unwrap_or(DEFAULT);
     let new = work.join(format!("new-{name}.tar"));
     let mut result = build(recipe, &["--mode=root"], mirror, &new, log);
@@ -88,7 +89,7 @@ pub(super) fn ensure_tar(recipe: Recipe, work: &Path, log: &Path) -> Result<Path
 fn build(recipe: Recipe, mode: &[&str], mirror: &str, tar: &Path, log: &Path) -> Result<()> {
     let mut command = Command::new("mmdebstrap");
     command.args(mode).args(["--variant=minbase", "--aptopt=Acquire::Retries \"3\""]);
-    // What is half done is thrown away: nothing of it has to be on the disk before the end.
+    // An incomplete archive is discarded, so nothing of it must be on the disk before the end.
     command.arg("--dpkgopt=force-unsafe-io");
     command.arg(format!("--include={}", recipe.packages));
     command.args(EXCLUDED.iter().map(|option| format!("--dpkgopt={option}")));
@@ -98,7 +99,7 @@ fn build(recipe: Recipe, mode: &[&str], mirror: &str, tar: &Path, log: &Path) ->
 }
 
 impl Recipe {
-    /// A hash of all that makes the image what it is.
+    /// Returns a hash of everything that determines the image.
     fn hash(&self) -> String {
         let mut hasher = blake3::Hasher::new();
         for part in [RELEASE, self.packages, CUSTOMIZE].iter().chain(&EXCLUDED) {

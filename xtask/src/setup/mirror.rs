@@ -1,11 +1,11 @@
-//! The Debian mirror this host is configured with, read from its apt sources.
+//! The Debian mirror of this host, read from its apt sources.
 
 use std::fs;
 use std::path::Path;
 
 pub(super) const DEFAULT: &str = "http://deb.debian.org/debian";
 
-/// What the apt sources of a host say.
+/// The content of a host's apt sources.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(super) struct Sources {
     /// Every active pair of URI and suite.
@@ -13,7 +13,7 @@ pub(super) struct Sources {
 }
 
 impl Sources {
-    /// Reads the sources of the host. What cannot be read does not count.
+    /// Reads the apt sources of the host. Files that cannot be read are ignored.
     pub(super) fn of_host() -> Self {
         let mut sources = Self::default();
         let mut files = vec![Path::new("/etc/apt/sources.list").to_owned()];
@@ -33,7 +33,7 @@ impl Sources {
         sources
     }
 
-    /// The URI that the release `suite` itself comes from.
+    /// Returns the URI of the release `suite` itself.
     pub(super) fn mirror(&self, suite: &str) -> &str {
         self.entries.iter().find(|(_, of)| of == suite).map_or(DEFAULT, |(uri, _)| uri)
     }
@@ -42,7 +42,8 @@ impl Sources {
         self.entries.iter().any(|(_, of)| of == suite)
     }
 
-    /// The form of `*.sources`: stanzas of `Field: value`, continued by lines that begin with a space.
+    /// Parses the form of `*.sources`: stanzas of `Field: value`, continued by lines that begin
+    /// with a space.
     fn add_stanzas(&mut self, text: &str) {
         let lines = text.lines().filter(|line| !line.starts_with('#'));
         let mut stanza: Vec<(String, String)> = Vec::new();
@@ -77,7 +78,7 @@ impl Sources {
         }
     }
 
-    /// The form of `*.list`: `deb [options] URI SUITE COMPONENT…`.
+    /// Parses the form of `*.list`: `deb [options] URI SUITE COMPONENT…`.
     fn add_lines(&mut self, text: &str) {
         for line in text.lines() {
             let Some(rest) = line.trim().strip_prefix("deb").filter(|rest| rest.starts_with([' ', '\t', '['])) else {

@@ -1,4 +1,4 @@
-//! What the host needs installed: Debian packages, gVisor from the backports, and the test runner.
+//! Installs what the host needs: Debian packages, gVisor from the backports, and the test runner.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -14,7 +14,7 @@ use super::say;
 
 const REGISTRY: &str = "docker-registry";
 
-/// A program that must be there and the package that brings it.
+/// A required program and the package that provides it.
 const PROGRAMS: [(&str, &str); 9] = [
     ("mmdebstrap", "mmdebstrap"),
     ("nft", "nftables"),
@@ -59,7 +59,7 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
     run(apt().arg("update"), log)?;
     if !missing.is_empty() {
         say(&format!("installing {}", missing.join(", ")));
-        // Tests start registries of their own; that of the package would listen for everybody.
+        // Tests start their own registries; that of the package would listen on all addresses.
         if missing.contains(&REGISTRY) && Path::new("/run/systemd/system").is_dir() {
             run(Command::new("systemctl").args(["mask", "docker-registry.service"]), log)?;
         }
@@ -82,7 +82,7 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
     }
 }
 
-/// Installs the test runner, unless it is there.
+/// Installs the test runner, unless it is installed.
 pub(super) fn ensure_nextest(log: &Path) -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);
     let home = home.or_else(|| std::env::var_os("HOME").map(|home| Path::new(&home).join(".cargo")));
@@ -94,7 +94,7 @@ pub(super) fn ensure_nextest(log: &Path) -> Result<()> {
     run(Command::new(cargo).args(["install", "cargo-nextest", "--locked", "--version", NEXTEST]), log)
 }
 
-/// As long as it lives, packages start no services, as far as we have a say in it.
+/// While this value lives, packages do not start services, as far as that can be prevented.
 struct NoServices {
     is_ours: bool,
 }
@@ -117,7 +117,10 @@ impl Drop for NoServices {
         if self.is_ours
             && let Err(error) = fs::remove_file(Self::POLICY)
         {
-            say(&format!("{} stays, and keeps packages from starting services: remove it ({error})", Self::POLICY));
+            say(&format!(
+                "cannot remove {}, which keeps packages from starting services: remove it by hand ({error})",
+                Self::POLICY
+            ));
         }
     }
 }
@@ -134,7 +137,7 @@ fn is_release() -> bool {
     text.lines().any(|line| line.trim_matches('"') == format!("VERSION_CODENAME={RELEASE}"))
 }
 
-/// The backports of the mirror in use, in a file of our own.
+/// Adds the backports of the mirror in use, in a file of its own.
 fn add_backports() -> Result<()> {
     let sources = Sources::of_host();
     if sources.has(BACKPORTS) {

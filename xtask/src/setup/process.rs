@@ -1,4 +1,4 @@
-//! Runs other programs: their output goes to a log, of which the end is shown when they fail.
+//! Runs other programs. Their output goes to a log, the end of which is shown if they fail.
 
 use std::fs::{self, OpenOptions};
 use std::io::Write;
@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 const SHOWN_LINES: usize = 20;
 
-/// Where a program is on the PATH, or in the directories of root that a PATH may lack.
+/// Finds a program on the PATH, or in the directories of root that a PATH may lack.
 pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));

@@ -1,4 +1,4 @@
-//! Copies of deleted files on the sandbox's own disk, deleted as they are.
+//! Copies of deleted files on the sandbox's own disk, which are deleted as well.
 
 use std::fs::File;
 use std::io;
@@ -11,7 +11,7 @@ use rustix::fs::{Gid, Mode, OFlags, SeekFrom, Stat, Timespec, Timestamps, Uid};
 /// How much is copied at once.
 const PIECE: usize = 1 << 20;
 
-/// A descriptor that was handed over.
+/// A descriptor received from a process.
 pub(super) struct Taken {
     file: File,
     facts: Stat,
@@ -31,7 +31,7 @@ impl Taken {
         (self.facts.st_dev, self.facts.st_ino) == (other.facts.st_dev, other.facts.st_ino)
     }
 
-    /// Whether both have one offset: where one is moved, the other has moved.
+    /// Returns whether both share one offset: if one is moved, the other has moved.
     fn shares(&self, other: &Self) -> io::Result<bool> {
         if !self.is_same_file(other) || self.offset != other.offset {
             return Ok(false);
@@ -48,14 +48,14 @@ impl Taken {
     }
 }
 
-/// What is to be given back for each descriptor that was taken.
+/// The copy for each descriptor that was taken.
 pub(super) struct Copies {
     made: Vec<OwnedFd>,
     which: Vec<usize>,
 }
 
 impl Copies {
-    /// Copies the files into `directory`. An error comes with the number of the descriptor it is about.
+    /// Copies the files into `directory`. An error contains the index of its descriptor.
     pub(super) fn make(taken: &[Taken], directory: &Path) -> Result<Self, (usize, io::Error)> {
         let mut copies = Self { made: Vec::new(), which: vec![usize::MAX; taken.len()] };
         for (number, one) in taken.iter().enumerate() {
@@ -66,12 +66,12 @@ impl Copies {
         Ok(copies)
     }
 
-    /// The copy for a descriptor.
+    /// Returns the copy for a descriptor.
     pub(super) fn of(&self, number: usize) -> &OwnedFd {
         &self.made[self.which[number]]
     }
 
-    /// Copies one file, for all descriptors of it.
+    /// Copies one file, for all its descriptors.
     fn copy(&mut self, first: &Taken, taken: &[Taken], directory: &Path) -> io::Result<()> {
         let mut random = [0; 8];
         rustix::rand::getrandom(&mut random, rustix::rand::GetRandomFlags::empty())?;
@@ -117,7 +117,8 @@ impl Copies {
     }
 }
 
-/// Without a descriptor that may read it nobody will ever see what is in it: its length is all there is to keep.
+/// Copies the content. If no descriptor may read it, no process can ever see the content, so only
+/// the length is kept.
 fn fill(copy: &File, first: &Taken, taken: &[Taken]) -> io::Result<()> {
     copy.set_len(first.facts.st_size.unsigned_abs())?;
     let Some(source) = taken.iter().find(|one| one.is_same_file(first) && one.can_read()) else { return Ok(()) };

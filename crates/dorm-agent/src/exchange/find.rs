@@ -1,4 +1,4 @@
-//! Who has deleted files of volumes open, or in memory.
+//! Finds the processes that have deleted files of volumes open or mapped.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -18,23 +18,23 @@ const DELETED: &[u8] = b" (deleted)";
 pub(super) struct Open {
     pub(super) process: Pid,
     pub(super) descriptor: RawFd,
-    /// Where it was.
+    /// Its former path.
     pub(super) path: PathBuf,
 }
 
-/// What a process has of deleted files.
+/// The deleted files of a process.
 pub(super) enum Found {
     Opens(Vec<Open>),
-    /// One is mapped; where it was.
+    /// One is mapped; its former path.
     Mapped(PathBuf),
 }
 
-/// The devices that volumes are on.
+/// Returns the devices of the volumes.
 pub(super) fn devices(volumes: &[PathBuf]) -> BTreeSet<u64> {
     volumes.iter().filter_map(|path| Some(fs::metadata(path).ok()?.dev())).collect()
 }
 
-/// All that any process has open, but the agent and this one.
+/// Returns the open deleted files of all processes except the agent and this one.
 pub(super) fn everywhere(devices: &BTreeSet<u64>) -> Result<Vec<Open>, Trouble> {
     let own = [rustix::process::getpid(), rustix::process::getppid().unwrap_or(Pid::INIT)];
     let mut opens = Vec::new();
@@ -55,7 +55,7 @@ pub(super) fn everywhere(devices: &BTreeSet<u64>) -> Result<Vec<Open>, Trouble> 
     Ok(opens)
 }
 
-/// What one process has. One that has ended has nothing.
+/// Returns the deleted files of one process. A process that has ended has none.
 pub(super) fn of(process: Pid, devices: &BTreeSet<u64>) -> Found {
     let home = PathBuf::from(format!("/proc/{}", process.as_raw_pid()));
     let mut opens = Vec::new();
@@ -71,13 +71,14 @@ pub(super) fn of(process: Pid, devices: &BTreeSet<u64>) -> Found {
     }
 }
 
-/// Where the plain file was that a link of /proc leads to, if it is deleted and on one of these devices.
+/// Returns the former path of the regular file that a link in /proc refers to, if it is deleted and
+/// on one of these devices.
 fn deleted(link: &Path, devices: &BTreeSet<u64>) -> Option<PathBuf> {
     let shown = fs::read_link(link).ok()?;
     let before = shown.as_os_str().as_bytes().strip_suffix(DELETED)?;
     let facts = fs::metadata(link).ok()?;
     let is_on_volume = facts.is_file() && devices.contains(&facts.dev());
-    // A file may bear such a name.
+    // An existing file may have such a name.
     let is_named_so = fs::symlink_metadata(&shown).is_ok_and(|named| named.ino() == facts.ino());
     (is_on_volume && !is_named_so).then(|| PathBuf::from(std::ffi::OsString::from_vec(before.to_vec())))
 }
@@ -97,7 +98,7 @@ fn mapped(home: &Path, devices: &BTreeSet<u64>) -> Option<PathBuf> {
     })
 }
 
-/// A process, for people.
+/// Returns a description of a process for people.
 pub(super) fn name(process: Pid) -> String {
     let number = process.as_raw_pid();
     let command = fs::read_to_string(format!("/proc/{number}/comm")).unwrap_or_default();

@@ -1,5 +1,5 @@
-//! A process that stands still, all threads of it, and makes the calls it is told to make. When it is dropped it goes on where
-//! it was.
+//! A process with all its threads stopped, which executes system calls on request. When it is
+//! dropped, it continues where it was.
 
 use std::collections::HashSet;
 use std::fs;
@@ -13,9 +13,9 @@ use rustix::process::Pid;
 use super::find;
 use super::registers::{self, CALL, Registers};
 
-/// How long a thread may take to stop, or to make a call that cannot wait for anything.
+/// How long a thread may take to stop, or to execute a call that cannot block.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// Every signal but those that cannot be held back.
+/// Every signal except those that cannot be blocked.
 const ALL_SIGNALS: u64 = u64::MAX;
 const WORD: usize = size_of::<usize>();
 
@@ -34,21 +34,22 @@ impl HeldError {
 
 impl std::fmt::Display for HeldError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "it cannot {}: {}", self.doing, self.source)
+        write!(f, "cannot {}: {}", self.doing, self.source)
     }
 }
 
-/// A process of which no thread moves.
+/// A process with all its threads stopped.
 pub(super) struct Held {
     process: Pid,
     threads: Vec<Thread>,
-    /// Of the first of its threads, as it is when it goes on. `None` until the first call.
+    /// The state of its first thread, to be restored when it continues. `None` until the first
+    /// call.
     before: Option<Before>,
 }
 
 struct Thread {
     id: Pid,
-    /// Signals that came while it was held.
+    /// Signals that arrived while it was stopped.
     signals: Vec<i32>,
     is_gone: bool,
 }
@@ -56,15 +57,15 @@ struct Thread {
 struct Before {
     registers: Registers,
     mask: Option<u64>,
-    /// What was in the place of the instruction that calls the kernel.
+    /// The original bytes at the position of the system call instruction.
     instruction: Option<(usize, Vec<u8>)>,
 }
 
 impl Held {
-    /// Has a process stand still. `None` when it has ended.
+    /// Stops a process. `None` if it has ended.
     pub(super) fn hold(process: Pid) -> io::Result<Option<Self>> {
         let mut held = Self { process, threads: Vec::new(), before: None };
-        // Those that run may start others until all stand still.
+        // Running threads may start others until all are stopped.
         loop {
             let known: HashSet<Pid> = held.threads.iter().map(|thread| thread.id).collect();
             let new: Vec<Pid> = threads(process).into_iter().filter(|id| !known.contains(id)).collect();
@@ -79,7 +80,7 @@ impl Held {
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => thread.is_gone = true,
                     Err(error) => {
                         let name = find::name(process);
-                        return Err(io::Error::other(format!("{name} cannot be held: {error}")));
+                        return Err(io::Error::other(format!("cannot stop {name}: {error}")));
                     }
                 }
                 held.threads.push(thread);
@@ -91,12 +92,12 @@ impl Held {
         self.process
     }
 
-    /// It, for people.
+    /// Returns a description of the process for people.
     pub(super) fn name(&self) -> String {
         find::name(self.process)
     }
 
-    /// Has it make a call of the kernel that does not wait.
+    /// Makes the process execute a system call that does not block.
     pub(super) fn call(&mut self, doing: &'static str, call: i64, operands: [usize; 6]) -> Result<usize, HeldError> {
         self.begin().and_then(|()| self.try_call(call, operands)).map_err(HeldError::own(doing))
     }
@@ -106,7 +107,7 @@ impl Held {
             return Err(io::ErrorKind::NotFound.into());
         };
         thread.set_registers(&registers::calling(before.registers, call, operands))?;
-        // Once to its beginning, once to its end.
+        // Once to its entry, once to its exit.
         for _ in 0..2 {
             thread.run_to_call()?;
         }
@@ -117,14 +118,14 @@ impl Held {
         }
     }
 
-    /// Makes ready for the first call.
+    /// Prepares the first call.
     fn begin(&mut self) -> io::Result<()> {
         if self.before.is_some() {
             return Ok(());
         }
         let Some(thread) = self.threads.first_mut() else { return Err(io::ErrorKind::NotFound.into()) };
         let registers = registers::before_call(thread.registers()?)
-            .ok_or_else(|| io::Error::other("it was interrupted in a call that cannot be made again here"))?;
+            .ok_or_else(|| io::Error::other("it was interrupted in a system call that cannot be restarted here"))?;
         let place = registers::place(&registers);
         let found = thread.read(place, CALL.len())?;
         let mask = thread.mask().ok();
@@ -140,16 +141,16 @@ impl Held {
         Ok(())
     }
 
-    /// What is in its memory.
+    /// Reads its memory.
     pub(super) fn read(&self, at: usize, length: usize) -> Result<Vec<u8>, HeldError> {
-        let wrong = HeldError::own("be read");
+        let wrong = HeldError::own("read its memory");
         let thread = self.threads.first().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
         thread.read(at, length).map_err(wrong)
     }
 
-    /// Changes its memory.
+    /// Writes its memory.
     pub(super) fn write(&mut self, at: usize, bytes: &[u8]) -> Result<(), HeldError> {
-        let wrong = HeldError::own("be written");
+        let wrong = HeldError::own("write its memory");
         let thread = self.threads.first().ok_or_else(|| wrong(io::ErrorKind::NotFound.into()))?;
         thread.write(at, bytes).map_err(wrong)
     }
@@ -158,7 +159,7 @@ impl Held {
 impl Drop for Held {
     fn drop(&mut self) {
         if let (Some(thread), Some(before)) = (self.threads.first(), self.before.take()) {
-            // A thread that is gone needs nothing of this.
+            // If the thread is gone, nothing needs to be restored.
             if let Some((place, bytes)) = before.instruction {
                 thread.write(place, &bytes).ok();
             }
@@ -179,13 +180,13 @@ impl Thread {
         ptrace(libc::PTRACE_INTERRUPT, self.id, 0, 0)?;
         let status = self.wait()?;
         if status >> 16 == 0 {
-            // A signal was on its way: it stands still all the same, and gets it afterwards.
+            // A signal was pending: the thread is stopped anyway, and gets the signal afterwards.
             self.signals.push(libc::WSTOPSIG(status));
         }
         Ok(())
     }
 
-    /// To the next beginning or end of a call.
+    /// Runs to the next entry or exit of a system call.
     fn run_to_call(&mut self) -> io::Result<()> {
         loop {
             ptrace(libc::PTRACE_SYSCALL, self.id, 0, 0)?;
@@ -199,7 +200,7 @@ impl Thread {
         }
     }
 
-    /// Waits until it stands still; answers why it does.
+    /// Waits until the thread is stopped; returns why it is.
     fn wait(&self) -> io::Result<i32> {
         let end = Instant::now() + PATIENCE;
         let mut pause = Duration::from_micros(20);
@@ -211,7 +212,8 @@ impl Thread {
             match found {
                 0 if Instant::now() > end => return Err(io::ErrorKind::TimedOut.into()),
                 0 => {
-                    // The kernel tells of a stop by a signal only, which a library has better not take.
+                    // The kernel announces a stop only by a signal, which a library should not
+                    // handle.
                     thread::sleep(pause);
                     pause = (pause * 2).min(Duration::from_millis(5));
                 }
@@ -289,7 +291,8 @@ impl Thread {
 
     fn word(&self, at: usize) -> io::Result<usize> {
         let mut word = 0_usize;
-        // The kernel's own call, which a library would turn into an answer that cannot be told from an error.
+        // The raw system call: the C library's wrapper returns a value that cannot be distinguished
+        // from an error.
         // SAFETY: the kernel writes one word to `word`.
         #[allow(unsafe_code)]
         let answer =
@@ -297,7 +300,7 @@ impl Thread {
         if answer == -1 { Err(io::Error::last_os_error()) } else { Ok(word) }
     }
 
-    /// Lets it go, and sends it what it has missed.
+    /// Releases the thread, and sends it the signals it has missed.
     fn go_on(&self, process: Pid) {
         ptrace(libc::PTRACE_DETACH, self.id, 0, 0).ok();
         for signal in &self.signals {
@@ -316,7 +319,8 @@ fn threads(process: Pid) -> Vec<Pid> {
 }
 
 fn ptrace(request: libc::c_uint, thread: Pid, address: usize, data: usize) -> io::Result<usize> {
-    // SAFETY: `address` and `data` are what `request` wants: numbers, or places of our own that are as large as it writes.
+    // SAFETY: `address` and `data` are what `request` expects: numbers, or memory of ours that is
+    // as large as it writes.
     #[allow(unsafe_code)]
     let answer = unsafe { libc::syscall(libc::SYS_ptrace, request, thread.as_raw_pid(), address, data) };
     usize::try_from(answer).map_err(|_| io::Error::last_os_error())

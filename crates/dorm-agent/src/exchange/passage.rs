@@ -1,4 +1,4 @@
-//! Descriptors out of a held process and into it, through a socket that it opens itself.
+//! Passes descriptors out of a stopped process and into it, through a socket that it opens itself.
 
 use std::io::{self, IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -11,7 +11,7 @@ use rustix::net::{
 
 use super::held::{Held, HeldError};
 
-/// Where things lie on the page that a held process makes for this, in bytes from its beginning.
+/// The layout of the page that a stopped process allocates for this, as offsets in bytes.
 const ADDRESS: usize = 0;
 const BYTES: usize = 128;
 const PIECES: usize = 144;
@@ -20,24 +20,24 @@ const CONTROL: usize = 256;
 const PAGE: usize = 4096;
 const SECRET: usize = 16;
 
-/// Length of the control data with one descriptor, and with what it is padded to.
+/// The length of the control data with one descriptor, and its padded length.
 const CONTROL_BYTES: usize = 20;
 const CONTROL_SPACE: usize = 24;
 
-/// Where held processes connect to.
+/// The socket to which stopped processes connect.
 pub(super) struct Passage {
     listener: OwnedFd,
     name: Vec<u8>,
-    /// What it is known by: the name can be seen by everybody.
+    /// Its secret, since its name is visible to every process.
     secret: [u8; SECRET],
 }
 
-/// One process's end.
+/// The connection of one process.
 pub(super) struct Crossing {
     socket: OwnedFd,
-    /// Its number in the process.
+    /// Its descriptor number in the process.
     number: RawFd,
-    /// Its page there.
+    /// The address of its page in the process.
     page: usize,
 }
 
@@ -54,10 +54,10 @@ impl Passage {
         Ok(Self { listener, name, secret })
     }
 
-    /// Has a process connect.
+    /// Makes a process connect.
     pub(super) fn open(&self, held: &mut Held) -> Result<Crossing, HeldError> {
         let page = held.call(
-            "get memory",
+            "allocate memory",
             libc::SYS_mmap,
             [
                 0,
@@ -70,7 +70,7 @@ impl Passage {
         )?;
         let connected = self.connect(held, page);
         if connected.is_err() {
-            held.call("give memory back", libc::SYS_munmap, [page, PAGE, 0, 0, 0, 0]).ok();
+            held.call("free memory", libc::SYS_munmap, [page, PAGE, 0, 0, 0, 0]).ok();
         }
         connected
     }
@@ -88,9 +88,9 @@ impl Passage {
             .and_then(|_| held.write(page + BYTES, &self.secret))
             .and_then(|()| {
                 let operands = [number, page + BYTES, SECRET, libc::MSG_DONTWAIT as usize, 0, 0];
-                held.call("say who it is", libc::SYS_sendto, operands)
+                held.call("authenticate", libc::SYS_sendto, operands)
             })
-            .and_then(|_| self.accept().map_err(HeldError::own("meet it")));
+            .and_then(|_| self.accept().map_err(HeldError::own("accept its connection")));
         match met {
             Ok(socket) => Ok(Crossing { socket, number: number as RawFd, page }),
             Err(error) => {
@@ -100,7 +100,8 @@ impl Passage {
         }
     }
 
-    /// It has connected already, and said who it is; others are turned away.
+    /// Accepts the connection. The process has already connected and sent the secret; other
+    /// connections are closed.
     fn accept(&self) -> io::Result<OwnedFd> {
         rustix::io::ioctl_fionbio(&self.listener, true)?;
         loop {
@@ -114,32 +115,32 @@ impl Passage {
 }
 
 impl Crossing {
-    /// A descriptor of the process.
+    /// Receives a descriptor of the process.
     pub(super) fn take(&self, held: &mut Held, descriptor: RawFd) -> Result<OwnedFd, HeldError> {
         self.prepare(held, descriptor)?;
-        held.call("hand it over", libc::SYS_sendmsg, self.message())?;
+        held.call("send a descriptor", libc::SYS_sendmsg, self.message())?;
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = RecvAncillaryBuffer::new(&mut space);
         let (mut byte, flags) = ([0], RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT);
         rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut byte)], &mut control, flags)
-            .map_err(|error| HeldError::own("take it")(error.into()))?;
+            .map_err(|error| HeldError::own("receive a descriptor")(error.into()))?;
         let taken = control.drain().find_map(|message| match message {
             RecvAncillaryMessage::ScmRights(mut descriptors) => descriptors.next(),
             _ => None,
         });
-        taken.ok_or_else(|| HeldError::own("take it")(io::ErrorKind::UnexpectedEof.into()))
+        taken.ok_or_else(|| HeldError::own("receive a descriptor")(io::ErrorKind::UnexpectedEof.into()))
     }
 
-    /// Puts `copy` in the place of a descriptor of the process.
+    /// Replaces a descriptor of the process by `copy`.
     pub(super) fn give(&self, held: &mut Held, descriptor: RawFd, copy: &OwnedFd) -> Result<(), HeldError> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
         let mut control = SendAncillaryBuffer::new(&mut space);
         let copies = [copy.as_fd()];
         control.push(SendAncillaryMessage::ScmRights(&copies));
         rustix::net::sendmsg(&self.socket, &[IoSlice::new(b"x")], &mut control, SendFlags::DONTWAIT)
-            .map_err(|error| HeldError::own("give it its copy")(error.into()))?;
+            .map_err(|error| HeldError::own("send it the copy")(error.into()))?;
         let place = descriptor as usize;
-        let flags = held.call("look at it", libc::SYS_fcntl, [place, libc::F_GETFD as usize, 0, 0, 0, 0])?;
+        let flags = held.call("read descriptor flags", libc::SYS_fcntl, [place, libc::F_GETFD as usize, 0, 0, 0, 0])?;
         self.prepare(held, -1)?;
         held.call("receive the copy", libc::SYS_recvmsg, self.message())?;
         let control = held.read(self.page + CONTROL, CONTROL_SPACE)?;
@@ -147,23 +148,23 @@ impl Crossing {
         let number = usize::try_from(number)
             .map_err(|_| HeldError::own("receive the copy")(io::ErrorKind::UnexpectedEof.into()))?;
         let flags = if flags & libc::FD_CLOEXEC as usize == 0 { 0 } else { libc::O_CLOEXEC as usize };
-        let put = held.call("exchange it", libc::SYS_dup3, [number, place, flags, 0, 0, 0]);
-        let closed = held.call("close what is left", libc::SYS_close, [number, 0, 0, 0, 0, 0]);
+        let put = held.call("replace a descriptor", libc::SYS_dup3, [number, place, flags, 0, 0, 0]);
+        let closed = held.call("close a descriptor", libc::SYS_close, [number, 0, 0, 0, 0, 0]);
         put.and(closed).map(drop)
     }
 
-    /// Leaves the process as it was.
+    /// Restores the process.
     pub(super) fn close(self, held: &mut Held) {
-        // One that cannot do so any more has ended.
+        // A process that cannot do this any more has ended.
         held.call("close the socket", libc::SYS_close, [self.number as usize, 0, 0, 0, 0, 0]).ok();
-        held.call("give memory back", libc::SYS_munmap, [self.page, PAGE, 0, 0, 0, 0]).ok();
+        held.call("free memory", libc::SYS_munmap, [self.page, PAGE, 0, 0, 0, 0]).ok();
     }
 
     fn message(&self) -> [usize; 6] {
         [self.number as usize, self.page + MESSAGE, libc::MSG_DONTWAIT as usize, 0, 0, 0]
     }
 
-    /// A message of one byte with room for one descriptor.
+    /// Prepares a message of one byte with space for one descriptor.
     fn prepare(&self, held: &mut Held, descriptor: RawFd) -> Result<(), HeldError> {
         held.write(self.page + PIECES, &words(&[self.page + BYTES, 1]))?;
         // Address and its length, pieces, control data, flags.

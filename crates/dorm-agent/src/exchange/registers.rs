@@ -1,11 +1,11 @@
-//! The registers of a stopped thread, as calls of the kernel need them.
+//! The registers of a stopped thread, for making system calls.
 
-/// What an interrupted call answers when it is to be made again, in the kernel's own numbers.
+/// The result of an interrupted call that must be restarted, in the kernel's own numbers.
 const AGAIN: std::ops::RangeInclusive<i64> = -514..=-512;
-/// The same, where it goes on by another call.
+/// The same, if it is restarted by another call.
 const GO_ON: i64 = -516;
 
-/// Registers of one thread.
+/// The registers of one thread.
 pub(super) type Registers = libc::user_regs_struct;
 
 #[cfg(target_arch = "x86_64")]
@@ -15,24 +15,25 @@ mod arch {
     /// `syscall`.
     pub(in super::super) const CALL: &[u8] = &[0x0f, 0x05];
 
-    /// Where it goes on.
+    /// Returns the address of the next instruction.
     pub(in super::super) fn place(registers: &Registers) -> usize {
         registers.rip as usize
     }
 
-    /// The same thread before the call in which it was interrupted: it makes it again. `None` where that cannot be told.
+    /// Returns the registers before the interrupted call, so that it is restarted. `None` if they
+    /// cannot be determined.
     pub(in super::super) fn before_call(mut registers: Registers) -> Option<Registers> {
         let answer = registers.rax as i64;
         if registers.orig_rax as i64 >= 0 && (AGAIN.contains(&answer) || answer == GO_ON) {
             registers.rax = if answer == GO_ON { libc::SYS_restart_syscall as u64 } else { registers.orig_rax };
             registers.rip -= CALL.len() as u64;
         }
-        // Nothing is to be made again by the kernel.
+        // The kernel must not restart a call.
         registers.orig_rax = u64::MAX;
         Some(registers)
     }
 
-    /// The same thread about to make a call.
+    /// Returns the registers for making a call.
     pub(in super::super) fn calling(mut registers: Registers, call: i64, operands: [usize; 6]) -> Registers {
         registers.rax = call as u64;
         let [rdi, rsi, rdx, r10, r8, r9] = operands.map(|operand| operand as u64);
@@ -41,7 +42,7 @@ mod arch {
         registers
     }
 
-    /// What a call has answered.
+    /// Returns the result of a call.
     pub(in super::super) fn answer(registers: &Registers) -> i64 {
         registers.rax as i64
     }
@@ -54,18 +55,19 @@ mod arch {
     /// `svc #0`.
     pub(in super::super) const CALL: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
 
-    /// Where it goes on.
+    /// Returns the address of the next instruction.
     pub(in super::super) fn place(registers: &Registers) -> usize {
         registers.pc as usize
     }
 
-    /// `None` where it was interrupted in a call: its first operand is overwritten then.
+    /// Returns `None` if the thread was interrupted in a call, since its first operand is then
+    /// overwritten.
     pub(in super::super) fn before_call(registers: Registers) -> Option<Registers> {
         let answer = registers.regs[0] as i64;
         (!AGAIN.contains(&answer) && answer != GO_ON).then_some(registers)
     }
 
-    /// The same thread about to make a call.
+    /// Returns the registers for making a call.
     pub(in super::super) fn calling(mut registers: Registers, call: i64, operands: [usize; 6]) -> Registers {
         registers.regs[8] = call as u64;
         for (register, operand) in registers.regs.iter_mut().zip(operands) {
@@ -74,7 +76,7 @@ mod arch {
         registers
     }
 
-    /// What a call has answered.
+    /// Returns the result of a call.
     pub(in super::super) fn answer(registers: &Registers) -> i64 {
         registers.regs[0] as i64
     }

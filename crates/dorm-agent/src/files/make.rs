@@ -1,4 +1,4 @@
-//! Makes directories, and gives things other names.
+//! Creates directories and renames files.
 
 use std::fs;
 use std::io;
@@ -10,18 +10,18 @@ use rustix::fs::{Gid, Uid};
 use super::stat::stat;
 use crate::{fault, users};
 
-/// Makes a directory.
+/// Creates a directory.
 pub(crate) fn make_directory(path: &GuestPath, parents: Parents, owner: Option<&User>) -> Result<FileStat, Failure> {
     let owner = owner.map(users::account).transpose()?;
     match parents {
         Parents::Require => make_one(path.as_path(), owner.as_ref()),
         Parents::Create => make_missing(path.as_path(), owner.as_ref()),
     }
-    .map_err(|error| fault::on_path("make directory", path, &error))?;
+    .map_err(|error| fault::on_path("create directory", path, &error))?;
     stat(path)
 }
 
-/// Makes a directory and those above it that are missing. All new ones belong to `owner`.
+/// Creates a directory and its missing parents. All new ones belong to `owner`.
 pub(super) fn make_missing(path: &Path, owner: Option<&Account>) -> io::Result<()> {
     let mut missing = Vec::new();
     for ancestor in path.ancestors() {
@@ -34,7 +34,7 @@ pub(super) fn make_missing(path: &Path, owner: Option<&Account>) -> io::Result<(
     }
     for directory in missing.into_iter().rev() {
         match make_one(directory, owner) {
-            // Somebody else was faster.
+            // Another process created it first.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists && directory.is_dir() => {}
             result => result?,
         }
@@ -50,7 +50,7 @@ fn make_one(path: &Path, owner: Option<&Account>) -> io::Result<()> {
     }
 }
 
-/// Renames. The failure names the path that is at fault.
+/// Renames a path. The failure names the path that caused it.
 pub(crate) fn rename(from: &GuestPath, to: &GuestPath) -> Result<FileStat, Failure> {
     fs::rename(from.as_path(), to.as_path()).map_err(|error| {
         let source_is_there = fs::symlink_metadata(from.as_path()).is_ok();

@@ -1,4 +1,4 @@
-//! Reads files and lists directories, as fast as the host takes it and no faster.
+//! Reads files and lists directories, no faster than the host accepts the data.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -15,7 +15,7 @@ use crate::link::Gone;
 use crate::session::Call;
 use crate::users::Users;
 
-/// Answers with the file's description, then its bytes.
+/// Sends the file's description, then its bytes.
 pub(crate) fn read(call: &Call, path: &GuestPath, offset: u64, length: Option<u64>) -> Result<(), Gone> {
     let (mut file, stat) = match open(path, offset) {
         Ok(open) => open,
@@ -45,7 +45,7 @@ pub(crate) fn read(call: &Call, path: &GuestPath, offset: u64, length: Option<u6
 
 fn open(path: &GuestPath, offset: u64) -> Result<(File, FileStat), Failure> {
     let failed = |error: io::Error| fault::on_path("read", path, &error);
-    // Opening a pipe or a device must not wait for anybody.
+    // Opening a pipe or a device must not block.
     let not_waiting = i32::try_from(OFlags::NONBLOCK.bits()).unwrap_or_default();
     let mut file = OpenOptions::new().read(true).custom_flags(not_waiting).open(path.as_path()).map_err(failed)?;
     let at = file.metadata().map_err(failed)?;
@@ -61,7 +61,7 @@ fn open(path: &GuestPath, offset: u64) -> Result<(File, FileStat), Failure> {
     Ok((file, describe(path, &at, &Users::read())))
 }
 
-/// Answers with the entries of a directory and of those in it, `depth` levels in all.
+/// Sends the entries of a directory and of its subdirectories, `depth` levels in total.
 pub(crate) fn list(call: &Call, path: &GuestPath, depth: u32) -> Result<(), Gone> {
     let first = match entries(path) {
         Ok(entries) => entries,
@@ -69,14 +69,14 @@ pub(crate) fn list(call: &Call, path: &GuestPath, depth: u32) -> Result<(), Gone
     };
     call.answer(&Ok(Answer::Follows))?;
     let users = Users::read();
-    // Directories that are being listed, each with what is still to come of it.
+    // The directories being listed, each with its remaining entries.
     let mut open = vec![first.into_iter()];
     while let Some(level) = open.last_mut() {
         let Some(entry) = level.next() else {
             open.pop();
             continue;
         };
-        // What went away while it was listed is not there.
+        // An entry that was removed meanwhile is skipped.
         let Ok(at) = fs::symlink_metadata(entry.as_path()) else { continue };
         let stat = describe(&entry, &at, &users);
         call.event(&Event::Entry(Entry { path: entry.clone(), stat }))?;
@@ -90,7 +90,7 @@ pub(crate) fn list(call: &Call, path: &GuestPath, depth: u32) -> Result<(), Gone
     call.end(&End::Complete)
 }
 
-/// The paths in a directory, by name.
+/// Returns the paths in a directory, sorted by name.
 pub(super) fn entries(path: &GuestPath) -> io::Result<Vec<GuestPath>> {
     let mut entries = Vec::new();
     for entry in fs::read_dir(path.as_path())? {

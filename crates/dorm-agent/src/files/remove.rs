@@ -1,7 +1,7 @@
 //! Removes files and trees.
 //!
-//! A tree is walked with descriptors, never following a link, and without recursion: however deep programs inside
-//! nest their directories, the agent's stack does not grow.
+//! A tree is walked with descriptors, without following links and without recursion: the agent's
+//! stack does not grow with the nesting of directories.
 
 use std::ffi::CString;
 use std::fs;
@@ -13,7 +13,7 @@ use rustix::io::Errno;
 
 use crate::fault;
 
-/// Removes what a path names; a link, not its target.
+/// Removes a path; a link, not its target.
 pub(crate) fn remove(path: &GuestPath, scope: RemoveScope) -> Result<(), Failure> {
     let failed = |error: &io::Error| fault::on_path("remove", path, error);
     let at = fs::symlink_metadata(path.as_path()).map_err(|error| failed(&error))?;
@@ -60,7 +60,7 @@ fn empty(path: &GuestPath) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Removes an entry, or answers the directory that must be emptied first.
+/// Removes an entry, or returns the directory that must be emptied first.
 fn remove_entry(above: &Dir, name: &std::ffi::CStr, kind: FileType) -> Result<Option<Level>, Errno> {
     let above = above.fd()?;
     if kind != FileType::Directory {

@@ -1,4 +1,4 @@
-//! What is known of a file without reading it.
+//! The metadata of files.
 
 use std::fs::{self, Metadata};
 use std::os::unix::ffi::OsStringExt;
@@ -9,9 +9,10 @@ use dorm_agent_proto::{Failure, FileKind, FileStat, GuestPath, GuestString};
 use crate::fault;
 use crate::users::Users;
 
-/// What a path names; a link as itself.
+/// Returns the metadata of a path. Does not follow a link.
 pub(crate) fn stat(path: &GuestPath) -> Result<FileStat, Failure> {
-    let at = fs::symlink_metadata(path.as_path()).map_err(|error| fault::on_path("look at", path, &error))?;
+    let at =
+        fs::symlink_metadata(path.as_path()).map_err(|error| fault::on_path("read the metadata of", path, &error))?;
     Ok(describe(path, &at, &Users::read()))
 }
 

@@ -1,4 +1,4 @@
-//! Tells the host what changes in a directory.
+//! Reports changes in a directory to the host.
 
 use std::collections::HashMap;
 use std::fs;
@@ -18,7 +18,7 @@ use crate::session::Call;
 
 const BUFFER: usize = 16 * 1024;
 
-/// Reports changes until the host has enough.
+/// Reports changes until the host cancels the call.
 pub(crate) fn watch(call: &Call, path: &GuestPath, scope: Scope) -> Result<(), Gone> {
     let (mut watcher, stop) = match prepare(path, scope) {
         Ok(prepared) => prepared,
@@ -80,7 +80,8 @@ impl Watcher {
         Ok(())
     }
 
-    /// Watches all directories below one, and answers every path that was found: it may be newer than the watch.
+    /// Watches all directories below one, and returns every path found, which may be newer than the
+    /// watch.
     fn add_below(&mut self, path: &GuestPath) -> Vec<GuestPath> {
         let mut found = Vec::new();
         let mut open = vec![path.clone()];
@@ -88,7 +89,7 @@ impl Watcher {
             for entry in entries(&directory).unwrap_or_default() {
                 found.push(entry.clone());
                 let is_directory = fs::symlink_metadata(entry.as_path()).is_ok_and(|at| at.is_dir());
-                // A directory that is gone again, or one too many to watch, is left out.
+                // A directory that was removed, or that exceeds the limit of watches, is skipped.
                 if is_directory && self.add(&entry).is_ok() {
                     open.push(entry);
                 }
@@ -125,7 +126,7 @@ impl Watcher {
     fn follow_directory(&mut self, kind: WatchEventKind, path: &GuestPath, events: &mut Vec<WatchEvent>) {
         match kind {
             WatchEventKind::Created | WatchEventKind::MovedTo if self.add(path).is_ok() => {
-                // What was made in it before it was watched has sent no event.
+                // Entries created before the directory was watched have caused no event.
                 let found = self.add_below(path).into_iter();
                 events.extend(found.map(|path| WatchEvent { kind: WatchEventKind::Created, path }));
             }

@@ -1,7 +1,7 @@
-//! Writes files so that whoever reads one sees the old contents or the new, never a part.
+//! Writes files atomically: readers see the old or the new content, never a part.
 //!
-//! The bytes go to a hidden file beside the target, which gets the target's name at the end. A write that is given up
-//! leaves nothing. Should the agent die in between, the hidden file stays and the target is whole.
+//! The bytes go to a hidden file beside the target, which is renamed at the end. A cancelled write
+//! leaves nothing. If the agent dies in between, the hidden file stays and the target is unchanged.
 
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -24,7 +24,7 @@ const LINKS_MAX: usize = 40;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
 
-/// Takes bytes until their end, then answers with the new file's description.
+/// Receives bytes until their end, then sends the new file's description.
 pub(crate) fn write(call: &Call, path: &GuestPath, options: &WriteOptions) -> Result<(), Gone> {
     let result = match Draft::begin(path, options) {
         Ok(draft) => receive(call, path, draft)?,
@@ -46,13 +46,13 @@ fn receive(call: &Call, path: &GuestPath, mut draft: Draft) -> Result<Result<Fil
                 return Ok(finished.and_then(|()| stat(path)));
             }
             Received::End(_) => {
-                return Ok(Err(Failure::Invalid { reason: "the rest of the file never came".to_owned() }));
+                return Ok(Err(Failure::Invalid { reason: "the stream ended before the end of the file".to_owned() }));
             }
         }
     }
 }
 
-/// The hidden file. It is removed when dropped, unless it was given its name.
+/// The hidden file. It is removed when dropped, unless it was renamed.
 struct Draft {
     file: File,
     hidden: PathBuf,
@@ -95,7 +95,7 @@ impl Draft {
 
     fn finish(self) -> io::Result<()> {
         match fs::rename(&self.hidden, &self.target) {
-            // A file that is itself a mount cannot be replaced, only filled.
+            // A file that is a mount point cannot be replaced, only overwritten.
             Err(error) if error.raw_os_error() == Some(Errno::BUSY.raw_os_error()) => {
                 fs::copy(&self.hidden, &self.target).map(|_| ())
             }
@@ -106,12 +106,12 @@ impl Draft {
 
 impl Drop for Draft {
     fn drop(&mut self) {
-        // After the rename there is nothing under this name.
+        // After the rename there is no file with this name.
         drop(fs::remove_file(&self.hidden));
     }
 }
 
-/// Follows links at the path's end, also one to a file that does not exist yet: it is the target that is written.
+/// Follows links at the end of the path, even one to a missing file: the target is written.
 fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {

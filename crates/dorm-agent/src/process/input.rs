@@ -1,4 +1,4 @@
-//! What waits to be written to one process's input. The pump does the writing.
+//! The queue of bytes for one process's standard input. The pump writes them.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use crate::channel::Channel;
 use crate::link::Gone;
 
-/// What Ctrl-D sends on a terminal.
+/// The byte that Ctrl-D sends on a terminal.
 const END_OF_FILE: u8 = 4;
 
 const WAITING: u8 = 0;
@@ -33,7 +33,7 @@ struct Piece {
     ticket: Arc<Ticket>,
 }
 
-/// Tells whoever brought some bytes what became of them.
+/// Reports to the sender what happened to its bytes.
 pub(super) struct Ticket {
     fate: AtomicU8,
     channel: Option<Arc<Channel>>,
@@ -52,7 +52,7 @@ impl Ticket {
     }
 }
 
-/// Waits until the bytes are with the kernel or lost.
+/// Waits until the kernel has accepted the bytes or they are lost.
 pub(super) fn wait_written(channel: &Channel, ticket: &Ticket) -> Result<(), Gone> {
     while ticket.fate.load(Ordering::Acquire) == WAITING {
         channel.wait_poke()?;
@@ -69,7 +69,7 @@ impl Input {
         Self { pieces: VecDeque::new(), state: State::Closed }
     }
 
-    /// Queues bytes; `None` when the input is closed.
+    /// Queues bytes; `None` if the input is closed.
     pub(super) fn push(&mut self, bytes: Vec<u8>, channel: Arc<Channel>) -> Option<Arc<Ticket>> {
         if self.state != State::Open {
             return None;
@@ -79,7 +79,7 @@ impl Input {
         Some(ticket)
     }
 
-    /// On a terminal the end of input is a character.
+    /// Queues the end-of-file character of a terminal.
     pub(super) fn push_end_of_file(&mut self) {
         if self.state == State::Open {
             let ticket = Arc::new(Ticket { fate: AtomicU8::new(WAITING), channel: None });
@@ -87,24 +87,24 @@ impl Input {
         }
     }
 
-    /// Closes it when all that was queued is written.
+    /// Closes the input when all queued bytes are written.
     pub(super) fn close_behind(&mut self) {
         if self.state == State::Open {
             self.state = State::Closing;
         }
     }
 
-    /// Takes a piece back that nobody waits for any more.
+    /// Removes a piece whose sender is gone.
     pub(super) fn withdraw(&mut self, ticket: &Arc<Ticket>) {
         self.pieces.retain(|piece| !Arc::ptr_eq(&piece.ticket, ticket));
     }
 
-    /// What is to be written next.
+    /// Returns the next bytes to write.
     pub(super) fn front(&self) -> Option<&[u8]> {
         self.pieces.front().map(|piece| &piece.bytes[piece.written..])
     }
 
-    /// So much of the front was written.
+    /// Removes written bytes from the front.
     pub(super) fn advance(&mut self, bytes: usize) {
         let Some(piece) = self.pieces.front_mut() else { return };
         piece.written += bytes;
@@ -115,12 +115,12 @@ impl Input {
         }
     }
 
-    /// Whether the descriptor is to be closed now.
+    /// Returns whether to close the descriptor now.
     pub(super) fn is_over(&self) -> bool {
         self.state == State::Closed || (self.state == State::Closing && self.pieces.is_empty())
     }
 
-    /// Nothing can be written any more.
+    /// Closes the input at once.
     pub(super) fn close_now(&mut self) {
         self.state = State::Closed;
         for piece in self.pieces.drain(..) {

@@ -1,7 +1,8 @@
-//! What a process has written, and who reads it.
+//! The output of a process, and its readers.
 //!
-//! Nobody reads: the newest bytes are kept, the process never waits. Somebody reads: the process waits when the reader
-//! is slower, so that nothing is lost on the way. A reader that has not moved for [`STALL`] is not waited for.
+//! Without a reader, the newest bytes are kept, and the process never waits. With a reader, the
+//! process waits if the reader is slower, so that nothing is lost. A reader that has not progressed
+//! for [`STALL`] is not waited for.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use dorm_agent_proto::{ExitStatus, Offsets, OutputKind};
 use super::ring::Ring;
 use crate::channel::Channel;
 
-/// How long a process waits for a reader that does not move.
+/// How long a process waits for a reader without progress.
 pub(super) const STALL: Duration = Duration::from_secs(30);
 
 const KINDS: [OutputKind; 2] = [OutputKind::Stdout, OutputKind::Stderr];
@@ -33,7 +34,7 @@ struct Follower {
     stalled: bool,
 }
 
-/// What a follower is to be sent next.
+/// The next item for a follower.
 pub(super) enum Step {
     Bytes { kind: OutputKind, offset: u64, bytes: Vec<u8> },
     Lost { kind: OutputKind, offset: u64, bytes: u64 },
@@ -77,7 +78,7 @@ impl Outputs {
         !self.followers.is_empty()
     }
 
-    /// What to send, and whether the pump waited for this reader to move.
+    /// Returns the next item to send, and whether the pump waited for this reader.
     pub(super) fn next(&mut self, id: u64, most: usize, now: Instant) -> (Step, bool) {
         let finished = self.finished;
         let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else {
@@ -104,7 +105,7 @@ impl Outputs {
         (finished.map_or(Step::Nothing, Step::Ended), false)
     }
 
-    /// How much may be read from the process without losing what a reader still needs.
+    /// Returns how much may be read from the process without losing what a reader still needs.
     pub(super) fn room(&mut self, kind: OutputKind, now: Instant) -> Room {
         let number = number(kind);
         let ring = &self.rings[number];
@@ -152,7 +153,7 @@ impl Outputs {
         }
     }
 
-    /// The process has ended, and all it wrote until then is here.
+    /// Records that the process has ended and all its output until then is here.
     pub(super) fn finish(&mut self, status: ExitStatus) {
         self.finished = Some(status);
         for ring in &mut self.rings {

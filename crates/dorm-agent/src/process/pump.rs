@@ -1,7 +1,8 @@
-//! One thread moves the bytes of all processes: output into their rings, queued input into their pipes.
+//! One thread moves the bytes of all processes: output into their rings, queued input into their
+//! pipes.
 //!
-//! It never waits for a reader: where a ring may not lose what a reader still needs, it leaves that pipe alone until
-//! the reader has moved, and the process waits.
+//! It never waits for a reader: if a ring would lose bytes that a reader still needs, it does not
+//! read from that pipe until the reader has progressed, and the process waits.
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
@@ -19,16 +20,16 @@ use super::outputs::Room;
 use crate::lock::lock;
 
 const READ_BYTES: usize = 64 * 1024;
-/// The largest pipe there is: what a process left in it when it ended.
+/// The maximum size of a pipe, which limits what an ended process left in it.
 const LEFT_BEHIND_MAX: usize = 1024 * 1024;
 
-/// How other threads reach the pump.
+/// The interface of other threads to the pump.
 pub(super) struct Pump {
     wake: OwnedFd,
     news: Mutex<Vec<News>>,
 }
 
-/// Where one output of a process comes from.
+/// The source of one output of a process.
 pub(super) struct Source {
     pub(super) kind: OutputKind,
     pub(super) descriptor: OwnedFd,
@@ -64,14 +65,14 @@ impl Pump {
         self.wake();
     }
 
-    /// Makes the pump look at everything again.
+    /// Makes the pump check everything again.
     pub(super) fn wake(&self) {
-        // A full counter means that it will wake anyway.
+        // If the counter is full, it wakes anyway.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
 
-/// A process with descriptors that are still open.
+/// A process with open descriptors.
 struct Patient {
     process: Arc<Process>,
     sources: Vec<Open>,
@@ -90,7 +91,7 @@ enum SourceState {
     Over,
 }
 
-/// It has ended; what it left in its pipes is still to be read.
+/// It has ended; the rest of its pipes must still be read.
 struct Dying {
     status: ExitStatus,
     drained: Vec<(OutputKind, usize)>,
@@ -178,8 +179,8 @@ fn take_news(pump: &Pump, patients: &mut Vec<Patient>) {
     }
 }
 
-/// Reads what ended processes left behind, as far as readers allow, and tells readers when that was all. What others
-/// go on writing to the same pipe must not delay it for ever.
+/// Reads the rest of ended processes' pipes, as far as readers allow, and then notifies readers of
+/// the end. Other writers to the same pipe must not delay this forever.
 fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
     for patient in patients {
         let Some(dying) = &mut patient.dying else { continue };
@@ -210,12 +211,12 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
                 *lock(&patient.process.terminal) = None;
             }
         }
-        // A reader that holds the rest up does not hold up those who only wait.
+        // A slow reader does not delay calls that only wait for the end.
         patient.process.announce(status);
     }
 }
 
-/// Reads once. Answers how many bytes there were; 0 when there are none now, or none any more.
+/// Reads once. Returns the number of bytes; 0 if there are none now, or none any more.
 fn read_some(process: &Process, open: &mut Open, room: usize, buffer: &mut [u8]) -> usize {
     let most = room.min(buffer.len());
     let read = rustix::io::retry_on_intr(|| rustix::io::read(&open.source.descriptor, &mut buffer[..most]));

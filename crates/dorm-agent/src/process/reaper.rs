@@ -1,4 +1,4 @@
-//! Buries every child: the ones that were started here, and orphans that fell to the first process.
+//! Reaps every child: those started here, and orphans adopted by the first process.
 
 use std::io;
 use std::sync::{Arc, Condvar, Mutex};
@@ -11,7 +11,7 @@ use rustix::process::{WaitId, WaitIdOptions, WaitOptions, WaitStatus, waitid};
 use super::Processes;
 use crate::lock::{lock, wait};
 
-/// Rung after every birth: with no child at all there is nothing to wait for.
+/// Notified after every start: without any child there is nothing to wait for.
 #[derive(Default)]
 pub(super) struct Bell {
     births: Mutex<u64>,
@@ -51,7 +51,8 @@ pub(super) fn start_thread(processes: &Arc<Processes>) -> io::Result<()> {
     Ok(())
 }
 
-/// Until here each dead child still has its process id. A birth is complete before its death can be seen.
+/// Reaps all dead children. Until here each of them still has its process ID. A start is complete
+/// before its death can be seen.
 fn bury_all(processes: &Processes) {
     let _alone = lock(&processes.births_and_deaths);
     while let Ok(Some((pid, status))) = rustix::process::wait(WaitOptions::NOHANG) {

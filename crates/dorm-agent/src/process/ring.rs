@@ -1,4 +1,4 @@
-//! The last bytes of one output stream, each known by its place since the process's start.
+//! The last bytes of one output stream, addressed by their offset since the process's start.
 
 use std::collections::VecDeque;
 
@@ -30,7 +30,7 @@ impl Ring {
         self.bytes.len()
     }
 
-    /// Adds bytes; the oldest go.
+    /// Appends bytes; the oldest are dropped.
     pub(super) fn append(&mut self, new: &[u8]) {
         let end = self.end() + new.len() as u64;
         let keep = &new[new.len().saturating_sub(self.limit)..];
@@ -40,20 +40,20 @@ impl Ring {
         self.start = end - self.bytes.len() as u64;
     }
 
-    /// Up to `most` bytes from a place that is kept.
+    /// Returns up to `most` bytes from an offset that is kept.
     pub(super) fn copy(&self, from: u64, most: usize) -> Vec<u8> {
         let at = usize::try_from(from.saturating_sub(self.start)).unwrap_or(usize::MAX).min(self.bytes.len());
         self.bytes.range(at..(at + most).min(self.bytes.len())).copied().collect()
     }
 
-    /// Keeps nothing from now on; places go on.
+    /// Drops everything and keeps nothing from now on; offsets continue.
     pub(super) fn discard(&mut self) {
         self.start = self.end();
         self.bytes = VecDeque::new();
         self.limit = 0;
     }
 
-    /// Gives back memory that is not needed.
+    /// Frees memory that is not needed.
     pub(super) fn shrink(&mut self) {
         self.bytes.shrink_to_fit();
     }

@@ -1,4 +1,4 @@
-//! Makes one process: who it is, where it starts, what it can see.
+//! Creates one process: its user, its directory and its environment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
@@ -27,7 +27,8 @@ const DEFAULT_PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/s
 
 type Variables = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// All that has to be known before a process can be made. Making it can only fail in the kernel.
+/// Everything that must be known before a process can be created. Creating it can only fail in the
+/// kernel.
 pub(super) struct Plan<'a> {
     spec: &'a ProcessSpec,
     command: GuestString,
@@ -38,7 +39,7 @@ pub(super) struct Plan<'a> {
     groups: Vec<u32>,
 }
 
-/// A made process and this side of its descriptors.
+/// A created process and this side of its descriptors.
 pub(super) struct Spawned {
     pub(super) pid: Pid,
     pub(super) sources: Vec<Source>,
@@ -72,7 +73,8 @@ pub(super) fn plan<'a>(spec: &'a ProcessSpec, sandbox: &[Variable]) -> Result<Pl
     Ok(Plan { spec, command, program, directory, variables, account, groups })
 }
 
-/// The sandbox's variables, then what follows from the user, then the process's own.
+/// Returns the sandbox's variables, overridden by those of the user, overridden by the process's
+/// own.
 fn variables(spec: &ProcessSpec, sandbox: &[Variable], account: &Account) -> Variables {
     let mut variables = Variables::new();
     variables.insert(b"PATH".to_vec(), DEFAULT_PATH.as_bytes().to_vec());
@@ -97,7 +99,7 @@ fn variables(spec: &ProcessSpec, sandbox: &[Variable], account: &Account) -> Var
     variables
 }
 
-/// Where a command is. A name without `/` is looked for along `PATH`, as a shell does.
+/// Returns the path of a command. A name without `/` is searched in `PATH`, as a shell does.
 fn find(command: &GuestString, directory: &Path, path: &[u8]) -> Result<PathBuf, Failure> {
     let name = command.as_os_str();
     let candidates: Vec<PathBuf> = if command.as_bytes().contains(&b'/') {
@@ -115,7 +117,7 @@ fn find(command: &GuestString, directory: &Path, path: &[u8]) -> Result<PathBuf,
         }
     }
     match not_executable {
-        // A directory along PATH with the command's name is no such command.
+        // A directory in PATH with the command's name does not count.
         Some(reason) if command.as_bytes().contains(&b'/') || reason != "it is a directory" => {
             Err(Failure::CannotExecute { command: command.clone(), reason: reason.to_owned() })
         }
@@ -128,7 +130,7 @@ impl Plan<'_> {
         &self.directory
     }
 
-    /// Makes the process.
+    /// Creates the process.
     pub(super) fn spawn(&self) -> Result<Spawned, Failure> {
         let mut command = Command::new(&self.program);
         command
@@ -146,7 +148,7 @@ impl Plan<'_> {
         }
         .map_err(|error| self.failed(&error))?;
         let child = command.spawn().map_err(|error| self.failed(&error))?;
-        // The reaper buries it, not the standard library.
+        // The reaper waits for it, not the standard library.
         spawned.pid = Pid::from_child(&child);
         Ok(spawned)
     }
@@ -193,7 +195,7 @@ impl Plan<'_> {
         Ok(Spawned { pid: Pid::INIT, sources, input: Some(input), terminal: Some(terminal) })
     }
 
-    /// Whom the process has to become, if it is somebody else than the agent.
+    /// Returns the identity of the process, if it differs from the agent's.
     fn identity(&self) -> Option<Identity> {
         let other = self.account.uid != rustix::process::geteuid().as_raw()
             || self.account.gid != rustix::process::getegid().as_raw();
@@ -207,7 +209,7 @@ impl Plan<'_> {
     fn failed(&self, error: &io::Error) -> Failure {
         let command = self.command.clone();
         match error.raw_os_error().map(Errno::from_raw_os_error) {
-            // It was there a moment ago, so it is its interpreter that is missing.
+            // The program existed a moment ago, so its interpreter is missing.
             Some(Errno::NOENT) => {
                 Failure::CannotExecute { command, reason: "its interpreter or loader does not exist".to_owned() }
             }
@@ -228,7 +230,7 @@ enum Leader {
     OfSession,
 }
 
-/// What the standard library cannot do between fork and exec.
+/// Does what the standard library cannot do between fork and exec.
 #[allow(unsafe_code)]
 fn become_leader(command: &mut Command, leader: Leader, identity: Option<Identity>) {
     let prepare = move || -> io::Result<()> {
@@ -246,7 +248,8 @@ fn become_leader(command: &mut Command, leader: Leader, identity: Option<Identit
         }
         Ok(())
     };
-    // SAFETY: the closure only makes system calls on values made before the fork; it takes no lock and allocates
-    // nothing. In the forked child there is one thread, so what changes a thread's identity changes the process's.
+    // SAFETY: the closure only makes system calls on values created before the fork; it takes no
+    // lock and allocates nothing. The forked child has one thread, so changing a thread's identity
+    // changes the process's.
     unsafe { command.pre_exec(prepare) };
 }

@@ -1,4 +1,4 @@
-//! Terminals for processes that want one.
+//! Terminals for processes.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -18,7 +18,8 @@ pub(super) struct Terminal {
     size: TerminalSize,
 }
 
-/// Makes a terminal. The file is the process's side; it is not inherited unless given as standard input or output.
+/// Creates a terminal. The file is the process's side; it is not inherited unless it is passed as
+/// standard input or output.
 pub(super) fn open(size: TerminalSize) -> io::Result<(Terminal, File)> {
     let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
     grantpt(&master)?;
@@ -47,7 +48,7 @@ impl Terminal {
         self.size
     }
 
-    /// Another descriptor of the same side.
+    /// Returns another descriptor of the same side.
     pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         self.master.try_clone()
     }

@@ -1,4 +1,4 @@
-//! Snapshots that are taken by themselves.
+//! Automatic checkpoints.
 
 use dorm_lifecycle as life;
 
@@ -14,8 +14,8 @@ pub(crate) fn checkpoints(
     let wire::CheckpointsRequest { every_secs, kind, keep } = asked;
     let every = every_secs.map(|value| seconds("every_secs of checkpoints", value)).transpose()?;
     let Some(every) = every.or(now.as_ref().map(|now| now.every)) else {
-        let message = "every_secs of checkpoints is missing: none are taken by themselves so far";
-        return Err(ApiError::invalid(message, "say how often they are to be taken"));
+        let message = "every_secs of checkpoints is missing, and the sandbox has no policy yet";
+        return Err(ApiError::invalid(message, "give the number of seconds between two checkpoints"));
     };
     let keep = keep.map(|text| text.parse()).transpose();
     let keep = keep.map_err(|error: life::LadderError| {

@@ -1,4 +1,4 @@
-//! The daemon's own affairs.
+//! Maintenance of the daemon, and webhooks.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

@@ -28,8 +28,8 @@ pub(crate) fn command(asked: Command) -> Result<ProcessSpec, ApiError> {
         }
         (None, Some(line)) => shell(&line)?,
         _ => {
-            let message = "exactly one of argv, which is not empty, and shell says what to run";
-            return Err(ApiError::invalid(message, "give argv as a list of strings, or shell as one line"));
+            let message = "give exactly one of argv, which must not be empty, and shell";
+            return Err(ApiError::invalid(message, "argv is a list of strings, shell is one command line"));
         }
     };
     let mut spec = ProcessSpec::new(arguments);

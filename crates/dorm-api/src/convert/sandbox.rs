@@ -83,8 +83,8 @@ pub(crate) fn keeping(
         Some(wire::OnUnrestorable::Fail) => life::OnUnrestorable::Fail,
         Some(wire::OnUnrestorable::Fresh) => life::OnUnrestorable::Fresh,
         Some(wire::OnUnrestorable::Filesystem) => {
-            let message = "on_unrestorable is filesystem: the engine keeps no files apart from memory";
-            return Err(ApiError::invalid(message, "choose fail or fresh, and keep more generations"));
+            let message = "on_unrestorable is filesystem, but the engine keeps no files apart from memory";
+            return Err(ApiError::invalid(message, "use fail or fresh, and keep more generations"));
         }
     };
     Ok(life::Keeping { generations: generations.unwrap_or(now.generations), on_unrestorable })
@@ -193,14 +193,14 @@ impl From<&life::Cause> for wire::Cause {
 #[derive(Default)]
 struct OfState {
     running_since: Option<wire::Time>,
-    operation: Option<wire::Operation>,
+    operation: Option<wire::CurrentOperation>,
     cause: Option<wire::Cause>,
     terminated_at: Option<wire::Time>,
 }
 
 fn of_state(state: &life::State) -> OfState {
     let at_work = |id: &life::OperationId, deadline: &life::Timestamp| {
-        Some(wire::Operation { id: id.to_string(), deadline: time(*deadline) })
+        Some(wire::CurrentOperation { id: id.to_string(), deadline: time(*deadline) })
     };
     let in_background = |background: Option<&life::Background>| {
         background.and_then(|background| at_work(&background.operation, &background.deadline))

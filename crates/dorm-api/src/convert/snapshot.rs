@@ -31,7 +31,7 @@ impl From<SnapshotRecord> for wire::Snapshot {
             shares_data: snapshot.shares_data,
             held_by: None,
             status,
-            code: failure.as_ref().and_then(|failure| failure.code).map(|code| code.as_str().to_owned()),
+            code: failure.as_ref().map(|failure| failure.code.as_str().to_owned()),
             reason: failure.map(|failure| failure.reason),
             labels: snapshot.labels,
             expires_at: match snapshot.removal {

@@ -13,7 +13,7 @@ use dorm_service::COOKIE_LIFETIME;
 use dorm_store::KeyScope;
 
 use super::Target;
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::routes::Api;
 
 /// Where links lead to, on each port's own host.
@@ -29,9 +29,9 @@ pub(super) async fn check(api: &Api, target: &Target, method: &Method, headers: 
         PortAccess::Public => Ok(()),
         PortAccess::Private if is_admitted(api, target, method, headers) => Ok(()),
         PortAccess::Private => {
-            let message = format!("port {} of {} is private", target.port, target.sandbox);
-            let hint = "send its token as X-Dormouse-Token, or open a link of `dorm sbx port --link` in a browser";
-            Err(ApiError::new(StatusCode::UNAUTHORIZED, "unauthorized", message, hint))
+            let detail = format!("port {} of sandbox {} is private", target.port, target.sandbox);
+            let hint = "send its token as X-Dormouse-Token, or open a link from `dorm sbx port --link` in a browser";
+            Err(ApiError::new(ErrorCode::Unauthorized, detail, hint))
         }
     }
 }
@@ -106,9 +106,9 @@ pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option
     }
     let ticket = query(request.uri(), "ticket").unwrap_or_default();
     let Some(cookie) = api.service.open_port_link(&target.sandbox, target.port, ticket) else {
-        let message = "this link was opened before, is older than a minute, or is for another port";
-        let hint = "make another one with `dorm sbx port --link`";
-        return Some(Err(ApiError::new(StatusCode::FORBIDDEN, "forbidden", message, hint)));
+        let detail = "this link was already opened, is older than a minute, or is for another port";
+        let hint = "create a new link with `dorm sbx port --link`";
+        return Some(Err(ApiError::new(ErrorCode::Forbidden, detail, hint)));
     };
     let to = query(request.uri(), "to").filter(|to| is_path(to)).unwrap_or("/");
     let age = COOKIE_LIFETIME.as_secs();

@@ -1,4 +1,4 @@
-//! Snapshots that are taken by themselves.
+//! Automatic checkpoints.
 
 use axum::extract::State;
 
@@ -8,13 +8,16 @@ use crate::extract::{Json, Sandbox};
 use crate::routes::Api;
 use crate::wire;
 
-/// Changes which snapshots are taken of a sandbox by themselves, and which of those are kept. They are taken while it runs
-/// and has been used since the last one. Snapshots that somebody asked for are never removed by it.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", tag = "sandboxes", request_body = wire::SetCheckpoints,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Set the automatic checkpoint policy
+///
+/// Automatic checkpoints are taken while the sandbox runs, if it was used since the last one. The retention rule
+/// deletes only automatic snapshots, never those that were requested.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", operation_id = "setCheckpointPolicy", tag = "sandboxes",
+    request_body = wire::SetCheckpoints,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox with its new policy.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoints(
     State(api): State<Api>,
@@ -26,11 +29,11 @@ pub(crate) async fn checkpoints(
     let checkpoints = match (off, asked == wire::CheckpointsRequest::default()) {
         (true, true) => None,
         (true, false) => {
-            let message = "off is given together with how checkpoints are to be taken";
-            return Err(ApiError::invalid(message, "give one or the other"));
+            let message = "off cannot be combined with every_secs, kind or keep";
+            return Err(ApiError::invalid(message, "leave out off, or give only off"));
         }
         (false, true) => {
-            let message = "nothing is said of how checkpoints are to be taken";
+            let message = "the policy is empty";
             return Err(ApiError::invalid(message, "give every_secs, kind, keep, or off"));
         }
         (false, false) => {

@@ -13,10 +13,10 @@ use crate::extract::{Json, Query};
 use crate::routes::{self, Api};
 use crate::wire;
 
-/// What answers here: version, project, engine.
-#[utoipa::path(get, path = "/v1/info", tag = "daemon", responses(
-    (status = 200, body = wire::Info),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// Get version, project and engine
+#[utoipa::path(get, path = "/v1/info", operation_id = "getInfo", tag = "daemon", responses(
+    (status = 200, description = "The daemon's version, the project of the key, and the engine.", body = wire::Info),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
     let engine = api.service.capabilities();
@@ -34,28 +34,38 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
     })
 }
 
-/// Whether the daemon answers. Needs no key.
-#[utoipa::path(get, path = "/v1/health", tag = "daemon", security(()), responses((status = 200, body = wire::Health)))]
+/// Check that the daemon responds
+///
+/// Does not require an API key.
+#[utoipa::path(get, path = "/v1/health", operation_id = "getHealth",
+    tag = "daemon", security(()), responses(
+    (status = 200, description = "The daemon is running.", body = wire::Health),
+))]
 pub(crate) async fn health() -> axum::Json<wire::Health> {
     axum::Json(wire::Health { status: "ok".to_owned() })
 }
 
-/// What is on the disk, what becomes of it and why. Changes nothing.
-#[utoipa::path(get, path = "/v1/gc", tag = "daemon", responses(
-    (status = 200, body = wire::ArtefactList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// Preview garbage collection
+///
+/// Lists everything on disk, whether garbage collection would keep or delete it, and why. Changes nothing.
+#[utoipa::path(get, path = "/v1/gc", operation_id = "previewGarbageCollection", tag = "daemon", responses(
+    (status = 200, description = "The contents of the data directory.", body = wire::ArtefactList),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn artefacts(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
     let artefacts = api.service.artefacts().await?.into_iter().map(Into::into).collect();
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
-/// Deletes what records say is to be deleted and could not be until now; answers what that was. With `runs=true` it ends
-/// the runs that no record names, too.
-#[utoipa::path(post, path = "/v1/gc", tag = "daemon", params(wire::CollectOptions), responses(
-    (status = 200, body = wire::ArtefactList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Collect garbage
+///
+/// Deletes files that records mark for deletion and that could not be deleted earlier, for example because the daemon
+/// was stopped. With `runs=true`, it also ends runs of this data directory that no record names.
+#[utoipa::path(post, path = "/v1/gc", operation_id = "collectGarbage", tag = "daemon", params(wire::CollectOptions),
+    responses(
+        (status = 200, description = "What was deleted or ended.", body = wire::ArtefactList),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn collect(
     State(api): State<Api>,
     Query(options): Query<wire::CollectOptions>,
@@ -68,29 +78,32 @@ pub(crate) async fn collect(
     Ok(axum::Json(wire::ArtefactList { artefacts }))
 }
 
-/// What is on the disk and can be verified.
-#[utoipa::path(get, path = "/v1/verify", tag = "daemon", responses(
-    (status = 200, body = wire::StoredList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// List what can be verified on disk
+#[utoipa::path(get, path = "/v1/verify", operation_id = "listStoredObjects", tag = "daemon", responses(
+    (status = 200, description = "The images, image layers and saved states on disk.", body = wire::StoredList),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::StoredList>, ApiError> {
     let stored = api.service.stored().await?.into_iter().map(Into::into).collect();
     Ok(axum::Json(wire::StoredList { stored }))
 }
 
-/// Reads one thing on the disk to its last byte and compares it with what was written. What is damaged is not used from
-/// then on.
-#[utoipa::path(post, path = "/v1/verify", tag = "daemon", request_body = wire::Stored, responses(
-    (status = 200, body = wire::Verified),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Verify an image, layer or saved state
+///
+/// Reads every byte of one stored object and compares it with what was written. A damaged object is not used again.
+#[utoipa::path(post, path = "/v1/verify", operation_id = "verifyStoredObject", tag = "daemon",
+    request_body = wire::Stored,
+    responses(
+        (status = 200, description = "The result of the verification.", body = wire::Verified),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn verify(
     State(api): State<Api>,
     Json(asked): Json<wire::Stored>,
 ) -> Result<axum::Json<wire::Verified>, ApiError> {
     let stored = Stored::named(&asked.kind, &asked.id).ok_or_else(|| {
-        let message = format!("there can be no {} '{}': a kind is image, image_layer or capture", asked.kind, asked.id);
-        ApiError::invalid(message, "list what can be verified")
+        let message = format!("there is no {} '{}': kinds are image, image_layer and capture", asked.kind, asked.id);
+        ApiError::invalid(message, "list what can be verified with GET /v1/verify")
     })?;
     let verified = match api.service.verify(&stored).await? {
         Some(checked) => checked.into(),
@@ -101,10 +114,12 @@ pub(crate) async fn verify(
     Ok(axum::Json(verified))
 }
 
-/// Records, saved states and images that cannot be read, and what was found damaged.
-#[utoipa::path(get, path = "/v1/quarantine", tag = "daemon", responses(
-    (status = 200, body = wire::Quarantine),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// List unreadable records and damaged files
+///
+/// Records, saved states and images that cannot be read, and those that verification found damaged.
+#[utoipa::path(get, path = "/v1/quarantine", operation_id = "getQuarantine", tag = "daemon", responses(
+    (status = 200, description = "Everything in quarantine.", body = wire::Quarantine),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
     let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
@@ -120,10 +135,10 @@ pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire
     Ok(axum::Json(wire::Quarantine { records, files }))
 }
 
-/// Figures for Prometheus.
-#[utoipa::path(get, path = "/metrics", tag = "daemon", responses(
-    (status = 200, body = String, content_type = "text/plain"),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// Get metrics in the Prometheus text format
+#[utoipa::path(get, path = "/metrics", operation_id = "getMetrics", tag = "daemon", responses(
+    (status = 200, description = "Metrics in the Prometheus text format.", body = String, content_type = "text/plain"),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
     let figures = api.service.figures().await?;
@@ -168,10 +183,10 @@ fn gauges(figures: &Figures) {
     }
 }
 
-/// This description of the API.
-#[utoipa::path(get, path = "/v1/openapi.json", tag = "daemon", responses(
-    (status = 200, body = Object, description = "an OpenAPI document"),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// Get this OpenAPI document
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "daemon", responses(
+    (status = 200, description = "An OpenAPI 3.1 document.", body = Object),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
     axum::Json(routes::document())

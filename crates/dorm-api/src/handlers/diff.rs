@@ -1,4 +1,4 @@
-//! Comparing files.
+//! Comparison of files.
 
 use axum::extract::State;
 use dorm_lifecycle::SnapshotId;
@@ -12,23 +12,23 @@ use crate::extract::Query;
 use crate::routes::Api;
 use crate::wire;
 
-/// What is compared.
+/// What to compare.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DiffQuery {
-    /// The first moment: the id of a snapshot, or of a sandbox for its files as they are now, or the name of one that
-    /// lives.
+    /// The first side: ID of a snapshot, or ID or name of a sandbox for its current files.
     from: String,
-    /// The second moment.
+    /// The second side, like `from`.
     to: String,
 }
 
-/// What differs between the files of two moments, which must stand on one image. A running sandbox stands still for a
-/// moment; a suspended one does not wake.
-#[utoipa::path(get, path = "/v1/diff", tag = "snapshots", params(DiffQuery), responses(
-    (status = 200, body = wire::Diff),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// Compare the files of two snapshots or sandboxes
+///
+/// Both must be based on the same image. A running sandbox is paused briefly; a suspended sandbox stays suspended.
+#[utoipa::path(get, path = "/v1/diff", operation_id = "diffFiles", tag = "snapshots", params(DiffQuery), responses(
+    (status = 200, description = "The paths that differ.", body = wire::Diff),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn diff(
     State(api): State<Api>,
@@ -52,7 +52,7 @@ async fn moment(api: &Api, reference: &str) -> Result<Moment, ApiError> {
         Ok(id) => Ok(Moment::Sandbox(id)),
         Err(ServiceError::NoSandbox(_)) => {
             let message = format!("there is no snapshot and no sandbox '{reference}'");
-            Err(ApiError::not_found(message, "list the sandboxes and the snapshots that are there"))
+            Err(ApiError::not_found(message, "list sandboxes with GET /v1/sandboxes, snapshots with GET /v1/snapshots"))
         }
         Err(error) => Err(error.into()),
     }

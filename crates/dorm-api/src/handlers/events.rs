@@ -1,4 +1,4 @@
-//! Events: read page by page, or followed.
+//! Events, as pages or as a stream.
 
 use std::collections::VecDeque;
 
@@ -18,7 +18,7 @@ use crate::extract::{Query, WantsEvents, last_event};
 use crate::routes::Api;
 use crate::{sse, wire};
 
-/// How many events are read at once.
+/// How many events are read at a time.
 const PAGE_MAX: usize = 1000;
 
 /// Which events to read.
@@ -26,24 +26,28 @@ const PAGE_MAX: usize = 1000;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct EventsQuery {
-    /// Only of this sandbox: its id, or its name while it lives.
+    /// Only events of this sandbox: its ID, or the name of a living one.
     sandbox: Option<String>,
-    /// Only those numbered higher. Default 0: from the oldest that is kept. With the number of one that was removed
-    /// because of its age the answer is the error `gone`: events would be missing.
+    /// Cursor: only events with a higher number. Default 0: from the oldest event that is kept. If events after this
+    /// number were removed because of their age, the response is the error `gone`.
     after: Option<u64>,
-    /// Only so many of the newest, 1 to 1000. Without a meaning when events are followed.
+    /// Only this many of the newest events, 1 to 1000. Ignored when following events.
     newest: Option<usize>,
-    /// At most so many, 1 to 1000. Default 1000. Without a meaning when events are followed.
+    /// Largest number of items to return, 1 to 1000. Default 1000. Ignored when following events.
     limit: Option<usize>,
 }
 
-/// What happened, in order. With `Accept: text/event-stream` it goes on with what happens next; the id of each
-/// server-sent event is the event's number, and `Last-Event-ID` goes on after it.
-#[utoipa::path(get, path = "/v1/events", tag = "events",
-    params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "the last event that was seen")),
+/// List or follow events
+///
+/// Ordered by number. With `Accept: text/event-stream`, the response is a stream of server-sent events that continues
+/// with new events as they happen. The id of each server-sent event is the number of the event; send it back as
+/// `Last-Event-ID` to continue after it.
+#[utoipa::path(get, path = "/v1/events", operation_id = "listEvents", tag = "events",
+    params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received")),
     responses(
-        (status = 200, content((wire::EventPage = "application/json"), (wire::Event = "text/event-stream"))),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "One page of events, or the events as a stream.",
+            content((wire::EventPage = "application/json"), (wire::Event = "text/event-stream"))),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn events(
     State(api): State<Api>,
@@ -104,7 +108,7 @@ fn is_kept(after: u64, removed: u64) -> Result<(), ApiError> {
         return Ok(());
     }
     let message = format!("the events after {after} up to {removed} were removed because of their age");
-    Err(ApiError::gone(message, "leave out `after` to begin with the oldest event that is kept"))
+    Err(ApiError::gone(message, "leave out `after` to start with the oldest event that is kept"))
 }
 
 /// Goes through recorded events and waits for more at their end.

@@ -1,4 +1,4 @@
-//! Running a command to its end.
+//! Running a command and waiting for it to end.
 
 use axum::extract::State;
 use axum::response::sse::Event;
@@ -19,13 +19,18 @@ use crate::{sse, wire};
 /// output, as far as it is kept.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// Runs a command and answers with its output when it has ended. With `Accept: text/event-stream` it answers at once
-/// with the events `checkpoint` (where one was asked for), `started`, `stdout`, `stderr`, `lost`, and `exit`. When the caller goes away the command goes on.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", tag = "processes", request_body = wire::ExecRequest,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Run a command
+///
+/// Responds with the output when the command has ended. With `Accept: text/event-stream`, the response is a stream of
+/// server-sent events: `checkpoint` if one was requested, `started`, then `stdout`, `stderr` and `lost` as output
+/// arrives, and finally `exit`. The command continues if the client disconnects.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", operation_id = "execCommand", tag = "processes",
+    request_body = wire::ExecRequest,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, content((wire::ExecResult = "application/json"), (wire::OutputChunk = "text/event-stream"))),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The result of the command, or its output as a stream.",
+            content((wire::ExecResult = "application/json"), (wire::OutputChunk = "text/event-stream"))),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn exec(
     State(api): State<Api>,

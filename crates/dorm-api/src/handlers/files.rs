@@ -1,4 +1,4 @@
-//! Files inside a sandbox. Contents are passed on as they come, so that a file of any size needs the same memory.
+//! Files inside a sandbox. Contents are streamed, so memory use does not depend on the size of a file.
 
 use std::io;
 use std::pin::Pin;
@@ -23,27 +23,33 @@ use crate::extract::{
 use crate::routes::Api;
 use crate::{convert, sse, wire};
 
-/// Which file to read.
+/// The file to read.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ReadQuery {
-    /// Its absolute path.
+    /// Absolute path in the sandbox.
     path: String,
 }
 
-/// Reads a file, or a part of it. Links are followed. The answer breaks off when the rest cannot be read.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files", tag = "files",
+/// Read a file
+///
+/// Follows symbolic links. Supports `Range` requests for a single range of bytes. The response is cut off if the rest
+/// of the file cannot be read.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "readFile", tag = "files",
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
         ReadQuery,
-        ("Range" = Option<String>, Header, description = "`bytes=FROM-`, `bytes=FROM-TO` or `bytes=-LAST`"),
+        ("Range" = Option<String>, Header, description = "One range: `bytes=FROM-`, `bytes=FROM-TO` or `bytes=-LAST`"),
     ),
     responses(
-        (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
-        (status = 206, content_type = "application/octet-stream", body = Vec<u8>, description = "the part asked for"),
-        (status = 416, body = wire::ErrorAnswer, description = "the file has no such part"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The contents of the file.",
+            content_type = "application/octet-stream", body = wire::Binary),
+        (status = 206, description = "The requested range.",
+            content_type = "application/octet-stream", body = wire::Binary),
+        (status = 416, description = "The file has no such range.", body = wire::Problem,
+            content_type = "application/problem+json"),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
     State(api): State<Api>,
@@ -118,24 +124,26 @@ impl Stream for Contents {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WriteQuery {
-    /// Its absolute path.
+    /// Absolute path in the sandbox.
     path: String,
-    /// Its permission bits in octal. Default: those of the file it replaces, or 0644.
+    /// Permission bits in octal. Default: those of the file that is replaced, or 0644.
     mode: Option<String>,
-    /// Its owner: a name, a number, or `UID:GID`. Default: that of the file it replaces, or root.
+    /// Owner: a name, a number, or `UID:GID`. Default: that of the file that is replaced, or root.
     user: Option<String>,
-    /// Whether missing directories are made. Default: yes.
+    /// Create missing parent directories. Default: true.
     parents: Option<bool>,
 }
 
-/// Writes a file with the body as its contents. Whoever reads it sees the old file or the new one; when the body
-/// breaks off, the old one stays.
-#[utoipa::path(put, path = "/v1/sandboxes/{id}/files", tag = "files",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), WriteQuery),
+/// Write a file
+///
+/// The body is the new contents. The file is replaced atomically: readers see the old or the new contents, and an
+/// incomplete request changes nothing.
+#[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "writeFile", tag = "files",
+    request_body(content = wire::Binary, content_type = "application/octet-stream"),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), WriteQuery),
     responses(
-        (status = 200, body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The file after the write.", body = wire::FileStat),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn write(
     State(api): State<Api>,
@@ -166,18 +174,20 @@ const fn parents(wanted: Option<bool>) -> Parents {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct RemoveQuery {
-    /// Its absolute path.
+    /// Absolute path in the sandbox.
     path: String,
-    /// Whether a directory goes with all below it. Default: no.
+    /// Delete a directory with everything below it. Default: false.
     recursive: Option<bool>,
 }
 
-/// Removes a file, link or directory. A link's target is left alone.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", tag = "files",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), RemoveQuery),
+/// Delete a file or directory
+///
+/// Deletes a symbolic link itself, not its target.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", operation_id = "deleteFile", tag = "files",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), RemoveQuery),
     responses(
-        (status = 204, description = "it is gone"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The file is deleted."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn remove(
     State(api): State<Api>,
@@ -191,12 +201,14 @@ pub(crate) async fn remove(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// What is known of a file without reading it. A link is reported as itself.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/stat", tag = "files",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), ReadQuery),
+/// Get the metadata of a file
+///
+/// Reports a symbolic link itself, not its target.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/stat", operation_id = "statFile", tag = "files",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ReadQuery),
     responses(
-        (status = 200, body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The metadata of the file.", body = wire::FileStat),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn stat(
     State(api): State<Api>,
@@ -214,22 +226,25 @@ pub(crate) async fn stat(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// The directory's absolute path.
+    /// Absolute path of the directory.
     path: String,
-    /// How many levels of it. Default 1: its own entries.
+    /// How many levels to list. Default 1: only the entries of the directory itself.
     depth: Option<u32>,
-    /// Only what comes after this: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// At most so many entries, 1 to 1000. Default 1000. A page of long names may have fewer and still have a `next`.
+    /// Largest number of items to return, 1 to 1000. Default 1000. A page with long names may have fewer items although
+    /// `next` is set.
     limit: Option<usize>,
 }
 
-/// Lists a directory, a directory before what is in it, by name, page by page.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/list", tag = "files",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), ListQuery),
+/// List a directory
+///
+/// Ordered by name. With a depth above 1, each directory comes before its contents.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/list", operation_id = "listFiles", tag = "files",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ListQuery),
     responses(
-        (status = 200, body = wire::FileList),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "One page of entries.", body = wire::FileList),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -239,7 +254,10 @@ pub(crate) async fn list(
     let path = guest_path(&query.path)?;
     let depth = query.depth.unwrap_or(1);
     if depth == 0 {
-        return Err(ApiError::invalid("depth is 0: it must be 1 or more", "ask for the stat of the directory itself"));
+        return Err(ApiError::invalid(
+            "depth is 0: it must be 1 or more",
+            "use GET /v1/sandboxes/{id}/files/stat for the directory itself",
+        ));
     }
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let after = query.after.as_deref().map(path_in_list).transpose()?;
@@ -249,12 +267,13 @@ pub(crate) async fn list(
     Ok(axum::Json(wire::FileList { entries: page.items.into_iter().map(convert::entry).collect(), next }))
 }
 
-/// Makes a directory.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/mkdir", tag = "files", request_body = wire::MakeDirectory,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Create a directory
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/mkdir", operation_id = "createDirectory", tag = "files",
+    request_body = wire::MakeDirectory,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The directory.", body = wire::FileStat),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn mkdir(
     State(api): State<Api>,
@@ -268,12 +287,15 @@ pub(crate) async fn mkdir(
     Ok(axum::Json(convert::stat(&path, stat)))
 }
 
-/// Renames a file or directory, replacing a file that is there; answers what stands under the new name.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/rename", tag = "files", request_body = wire::Rename,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Rename a file or directory
+///
+/// Replaces an existing file of the new name.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/files/rename", operation_id = "renameFile", tag = "files",
+    request_body = wire::Rename,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::FileStat),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The file under its new name.", body = wire::FileStat),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rename(
     State(api): State<Api>,
@@ -292,18 +314,21 @@ pub(crate) async fn rename(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct WatchQuery {
-    /// The directory's absolute path.
+    /// Absolute path of the directory.
     path: String,
-    /// Whether what is below its own entries is watched, too. Default: no.
+    /// Also watch everything below the entries of the directory. Default: false.
     recursive: Option<bool>,
 }
 
-/// Watches a directory: everything that happens after the answer has begun comes as the event `change`.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/watch", tag = "files",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), WatchQuery),
+/// Watch a directory for changes
+///
+/// Sends every change that happens after the response has started as a server-sent event `change`.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/files/watch", operation_id = "watchFiles", tag = "files",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), WatchQuery),
     responses(
-        (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::WatchEvent),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The changes as server-sent events.",
+            content_type = "text/event-stream", body = wire::WatchEvent),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn watch(
     State(api): State<Api>,

@@ -12,14 +12,19 @@ use crate::extract::{Json, Sandbox};
 use crate::routes::Api;
 use crate::wire;
 
-/// Makes several sandboxes that go on from where this one is now, each with an identity of its own. A running source
-/// goes on, a suspended one does not wake. With `all_or_none` either all of them are there afterwards, or none and an
-/// error; otherwise the answer says for each what became of it.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", tag = "sandboxes", request_body = wire::ForkRequest,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Fork a sandbox
+///
+/// Creates several sandboxes that continue from the current state of this one, each with its own identity. A running
+/// source continues to run, and a suspended source stays suspended.
+///
+/// With `all_or_none`, the call either creates all children, or creates none and returns an error. Otherwise the
+/// response has a sandbox or an error for each child.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", operation_id = "forkSandbox", tag = "sandboxes",
+    request_body = wire::ForkRequest,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 201, body = wire::Forked),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The children, in the order of the request.", body = wire::Forked),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn fork(
     State(api): State<Api>,
@@ -35,7 +40,7 @@ pub(crate) async fn fork(
         }
         (None, children) => children.into_iter().map(child).collect::<Result<_, _>>()?,
         (Some(_), _) => {
-            let message = "either count or children says what is to be made, not both";
+            let message = "give either count or children, not both";
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };

@@ -1,5 +1,5 @@
-//! Images: from files, from registries, into files. Paths of the daemon's host are taken from its owner alone; others send
-//! and receive the bytes, which are passed on as they come.
+//! Images: import, pull, compose, export. Only the owner of the daemon may name paths of its host; other clients stream
+//! the bytes.
 
 use std::io;
 use std::path::PathBuf;
@@ -18,6 +18,7 @@ use utoipa::IntoParams;
 use super::progress::follow;
 use crate::error::ApiError;
 use crate::extract::{HostPaths, Json, Query, WantsEvents, parameter};
+use crate::page::PageQuery;
 use crate::routes::Api;
 use crate::{convert, wire};
 
@@ -32,23 +33,38 @@ impl FromRequestParts<Api> for Reference {
     }
 }
 
-/// All images, ordered by digest.
-#[utoipa::path(get, path = "/v1/images", tag = "images", responses(
-    (status = 200, body = wire::ImageList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::ImageList>, ApiError> {
+/// List images
+///
+/// Ordered by digest.
+#[utoipa::path(get, path = "/v1/images", operation_id = "listImages", tag = "images", params(PageQuery),
+    responses(
+        (status = 200, description = "One page of images.", body = wire::ImageList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<axum::Json<wire::ImageList>, ApiError> {
     let images = api.service.pool().images().await.map_err(ServiceError::from)?;
-    Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect() }))
+    let (images, next) = query.of(images, |image| image.digest.clone())?;
+    Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect(), next }))
 }
 
-/// Imports an image from a directory or archive of the daemon's own host. Only over the socket `api.sock` there. With `Accept: text/event-stream` it answers
-/// with the events `progress`, then `done` with the image, or `error`.
-#[utoipa::path(post, path = "/v1/images/import", tag = "images", request_body = wire::ImportImage, responses(
-    (status = 201, body = wire::Image),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Import an image from a path on the daemon's host
+///
+/// Reads a directory or an archive. Only available over the Unix socket `api.sock`, because the path is read with the
+/// daemon's permissions.
+///
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
+/// runs, then `done` with the image, or `error`.
+#[utoipa::path(post, path = "/v1/images/import", operation_id = "importImage", tag = "images",
+    request_body = wire::ImportImage,
+    responses(
+        (status = 201, description = "The imported image.", body = wire::Image),
+        (status = 200, description = "Progress as server-sent events.",
+            content_type = "text/event-stream", body = wire::ImportProgress),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn import(
     State(api): State<Api>,
     _: HostPaths,
@@ -68,21 +84,25 @@ pub(crate) async fn import(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct UploadQuery {
-    /// A tag; another image that had it loses it.
+    /// Tag for the image. An image that has this tag loses it.
     tag: Option<String>,
 }
 
-/// Imports an image from an archive, the body: a root filesystem, an OCI layout or a docker archive, as tar, plain or
-/// compressed by gzip or zstd. With `Accept: text/event-stream` it answers, as soon as the body is there, with the events
-/// `progress`, then `done` with the image, or `error`.
-#[utoipa::path(post, path = "/v1/images/upload", tag = "images",
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+/// Import an image from the request body
+///
+/// The body is a tar archive, plain or compressed with gzip or zstd, of a root file system, an OCI layout or a Docker
+/// archive.
+///
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
+/// runs, then `done` with the image, or `error`. The stream starts when the whole body has been received.
+#[utoipa::path(post, path = "/v1/images/upload", operation_id = "uploadImage", tag = "images",
+    request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(UploadQuery),
     responses(
-        (status = 201, body = wire::Image),
-        (status = 200, description = "server-sent events", content_type = "text/event-stream",
-            body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The imported image.", body = wire::Image),
+        (status = 200, description = "Progress as server-sent events.",
+            content_type = "text/event-stream", body = wire::ImportProgress),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn upload(
     State(api): State<Api>,
@@ -101,14 +121,20 @@ pub(crate) async fn upload(
     follow(events, work).await
 }
 
-/// Fetches an image from a registry. What was fetched and checked before is not fetched again, also after a pull that did
-/// not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then `done` with the
-/// image, or `error`. When the caller goes away it goes on.
-#[utoipa::path(post, path = "/v1/images/pull", tag = "images", request_body = wire::PullImage, responses(
-    (status = 201, body = wire::Image),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Pull an image from a registry
+///
+/// Data that an earlier pull fetched and verified is not fetched again, even if that pull was interrupted.
+///
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
+/// runs, then `done` with the image, or `error`. The operation continues if the client disconnects.
+#[utoipa::path(post, path = "/v1/images/pull", operation_id = "pullImage", tag = "images",
+    request_body = wire::PullImage,
+    responses(
+        (status = 201, description = "The image.", body = wire::Image),
+        (status = 200, description = "Progress as server-sent events.",
+            content_type = "text/event-stream", body = wire::ImportProgress),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn pull(
     State(api): State<Api>,
     WantsEvents(events): WantsEvents,
@@ -132,14 +158,21 @@ pub(crate) async fn pull(
     .await
 }
 
-/// Makes an image of a filesystem snapshot or of another image, with settings of its own. It gets its tag when a sandbox of it
-/// has been suspended and resumed; when that fails, the image is gone again. With `Accept: text/event-stream` it answers
-/// with the events `progress`, then `done` with the image, or `error`. When the caller goes away it goes on.
-#[utoipa::path(post, path = "/v1/images/compose", tag = "images", request_body = wire::ComposeImage, responses(
-    (status = 201, body = wire::Image),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Create an image from a snapshot or another image
+///
+/// Combines the files of a filesystem snapshot or an image with a new configuration. Before the image gets its tag, a
+/// sandbox is created from it, suspended and resumed; if that fails, the image is deleted.
+///
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
+/// runs, then `done` with the image, or `error`. The operation continues if the client disconnects.
+#[utoipa::path(post, path = "/v1/images/compose", operation_id = "composeImage", tag = "images",
+    request_body = wire::ComposeImage,
+    responses(
+        (status = 201, description = "The image.", body = wire::Image),
+        (status = 200, description = "Progress as server-sent events.",
+            content_type = "text/event-stream", body = wire::ImportProgress),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn compose(
     State(api): State<Api>,
     WantsEvents(events): WantsEvents,
@@ -153,8 +186,11 @@ pub(crate) async fn compose(
             CreateFrom::Snapshot(id)
         }
         _ => {
-            let message = "exactly one of image and snapshot says whose files the image gets";
-            return Err(ApiError::invalid(message, "list the images or the snapshots that are there"));
+            let message = "give exactly one of image and snapshot";
+            return Err(ApiError::invalid(
+                message,
+                "list images with GET /v1/images, snapshots with GET /v1/snapshots",
+            ));
         }
     };
     let asked = Composition { from, config: config.into(), tag, build };
@@ -162,12 +198,12 @@ pub(crate) async fn compose(
     follow(events, move |report| async move { service.compose_image(asked, report).await.map(wire::Image::from) }).await
 }
 
-/// An image.
-#[utoipa::path(get, path = "/v1/images/{reference}", tag = "images",
-    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+/// Get an image
+#[utoipa::path(get, path = "/v1/images/{reference}", operation_id = "getImage", tag = "images",
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
-        (status = 200, body = wire::Image),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The image.", body = wire::Image),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -176,13 +212,16 @@ pub(crate) async fn describe(
     Ok(axum::Json(api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?.into()))
 }
 
-/// Writes an image into a file of the daemon's own host: an OCI layout in a tar archive, with all files in one layer.
-/// The same image gives the same bytes. Only over the socket `api.sock` there.
-#[utoipa::path(post, path = "/v1/images/{reference}/export", tag = "images", request_body = wire::ExportImage,
-    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+/// Export an image to a path on the daemon's host
+///
+/// Writes a tar archive with an OCI layout that has all files in one layer. The same image always gives the same bytes.
+/// Only available over the Unix socket `api.sock`.
+#[utoipa::path(post, path = "/v1/images/{reference}/export", operation_id = "exportImage", tag = "images",
+    request_body = wire::ExportImage,
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
-        (status = 201, body = wire::ExportedImage),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The written archive.", body = wire::ExportedImage),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn export(
     State(api): State<Api>,
@@ -207,14 +246,16 @@ pub(crate) async fn export(
 const IMAGE: HeaderName = HeaderName::from_static("x-dormouse-image");
 const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
 
-/// An image as a file: an OCI layout in a tar archive, with all files in one layer. The same image gives the same bytes.
-/// Its digest is in the header `X-Dormouse-Image`, that of the manifest in the file in `X-Dormouse-Manifest`. The answer
-/// breaks off when the rest cannot be read.
-#[utoipa::path(get, path = "/v1/images/{reference}/download", tag = "images",
-    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+/// Download an image as a file
+///
+/// A tar archive with an OCI layout that has all files in one layer. The same image always gives the same bytes. The
+/// header `X-Dormouse-Image` has the digest of the image, `X-Dormouse-Manifest` that of the manifest in the archive.
+/// The response is cut off if the rest cannot be read.
+#[utoipa::path(get, path = "/v1/images/{reference}/download", operation_id = "downloadImage", tag = "images",
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
-        (status = 200, content_type = "application/x-tar", body = Vec<u8>),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn download(State(api): State<Api>, Reference(reference): Reference) -> Result<Response, ApiError> {
     let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;
@@ -236,15 +277,17 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
         return Ok(whole);
     }
     let message = format!("'{path}' is not an absolute path on the daemon's host");
-    Err(ApiError::invalid(message, "give the whole path, beginning with /"))
+    Err(ApiError::invalid(message, "give the whole path, starting with /"))
 }
 
-/// Removes an image that no living sandbox and no snapshot needs.
-#[utoipa::path(delete, path = "/v1/images/{reference}", tag = "images",
-    params(("reference" = String, Path, description = "tag, digest, or the first 8 or more digits of one")),
+/// Delete an image
+///
+/// An image cannot be deleted while a living sandbox or a snapshot uses it.
+#[utoipa::path(delete, path = "/v1/images/{reference}", operation_id = "deleteImage", tag = "images",
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
     responses(
-        (status = 204, description = "it is gone"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The image is deleted."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Reference(reference): Reference) -> Result<StatusCode, ApiError> {
     let image = api.service.pool().resolve(&reference).await.map_err(ServiceError::from)?;

@@ -1,4 +1,4 @@
-//! What keeps a sandbox awake, and what is kept to bring it back.
+//! Holds, and the retention of sleep images.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -13,13 +13,16 @@ use crate::wire;
 /// The longest reason of a hold, in characters.
 const REASON_MAX: usize = 200;
 
-/// Keeps a sandbox awake for a while, whatever its time limits say; only that of the longest run still ends it. It does
-/// not wake a suspended sandbox.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", tag = "sandboxes", request_body = wire::HoldRequest,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Keep a sandbox awake
+///
+/// A hold prevents the total and idle timeouts from suspending or terminating the sandbox until the hold expires. The
+/// limit on the length of a run, `max_run_secs`, still applies. A hold does not resume a suspended sandbox.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", operation_id = "createHold", tag = "sandboxes",
+    request_body = wire::HoldRequest,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 201, body = wire::Hold),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The new or renewed hold.", body = wire::Hold),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn hold(
     State(api): State<Api>,
@@ -28,12 +31,12 @@ pub(crate) async fn hold(
 ) -> Result<(StatusCode, axum::Json<wire::Hold>), ApiError> {
     let ttl = seconds("ttl_secs", asked.ttl_secs)?;
     if ttl.is_zero() {
-        return Err(ApiError::invalid("ttl_secs is 0: such a hold would hold nothing", "say for how long"));
+        return Err(ApiError::invalid("ttl_secs is 0", "give a duration of more than 0 seconds"));
     }
     if !(1..=REASON_MAX).contains(&asked.reason.chars().count()) {
         let message =
-            format!("the reason has {} characters: it must have 1 to {REASON_MAX}", asked.reason.chars().count());
-        return Err(ApiError::invalid(message, "say in a few words what the sandbox is needed for"));
+            format!("the reason has {} characters; it must have 1 to {REASON_MAX}", asked.reason.chars().count());
+        return Err(ApiError::invalid(message, "describe in a few words what the sandbox is needed for"));
     }
     let renew = asked.renew.map(|hold| hold.parse()).transpose();
     let renew = renew.map_err(|error: IdError| ApiError::invalid(format!("renew: {error}"), ""))?;
@@ -41,15 +44,17 @@ pub(crate) async fn hold(
     Ok((StatusCode::CREATED, axum::Json(hold.into())))
 }
 
-/// Takes back a hold. One that is over is a success.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}/holds/{hold}", tag = "sandboxes",
+/// Release a hold
+///
+/// Releasing a hold that has expired succeeds.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/holds/{hold}", operation_id = "deleteHold", tag = "sandboxes",
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("hold" = String, Path, description = "the hold"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("hold" = String, Path, description = "ID of the hold"),
     ),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn release(
     State(api): State<Api>,
@@ -59,12 +64,15 @@ pub(crate) async fn release(
     Ok(axum::Json(api.service.release(&id, hold).await?.into()))
 }
 
-/// Changes how many sleep images are kept, and what happens when none of them can be restored.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/keeping", tag = "sandboxes", request_body = wire::SetKeeping,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Set how many sleep images are kept
+///
+/// Also sets what happens if none of them can be restored. Fields that are left out do not change.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/keeping", operation_id = "setRetention", tag = "sandboxes",
+    request_body = wire::SetKeeping,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox with its new settings.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn keeping(
     State(api): State<Api>,

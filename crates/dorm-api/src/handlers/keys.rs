@@ -1,4 +1,4 @@
-//! Keys that open the API.
+//! API keys.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -6,15 +6,19 @@ use dorm_service::ApiKeySpec;
 use dorm_store::KeyScope;
 
 use crate::error::ApiError;
-use crate::extract::{ApiKey, Json, seconds};
+use crate::extract::{ApiKey, Json, Query, seconds};
+use crate::page::{Dated, PageQuery};
 use crate::routes::Api;
 use crate::wire;
 
-/// Makes a key. The answer holds the key itself, which is never shown again: only its hash is kept.
-#[utoipa::path(post, path = "/v1/keys", tag = "daemon", request_body = wire::CreateKey, responses(
-    (status = 201, body = wire::CreatedKey),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Create an API key
+///
+/// The response contains the key, which is not shown again: the daemon stores only its hash.
+#[utoipa::path(post, path = "/v1/keys", operation_id = "createKey", tag = "keys", request_body = wire::CreateKey,
+    responses(
+        (status = 201, description = "The key and its record.", body = wire::CreatedKey),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateKey>,
@@ -24,11 +28,11 @@ pub(crate) async fn create(
         (wire::KeyScope::ReadOnly, None) => KeyScope::ReadOnly,
         (wire::KeyScope::Sandbox, Some(named)) => KeyScope::Sandbox(api.service.find(&named).await?),
         (wire::KeyScope::Sandbox, None) => {
-            return Err(ApiError::invalid("scope is sandbox, but there is no sandbox", "say which one with `sandbox`"));
+            return Err(ApiError::invalid("scope is sandbox, but sandbox is missing", "name the sandbox in `sandbox`"));
         }
         (wire::KeyScope::Full | wire::KeyScope::ReadOnly, Some(_)) => {
-            let message = "there is a sandbox, but scope is not sandbox";
-            return Err(ApiError::invalid(message, "leave the sandbox out, or choose the scope `sandbox`"));
+            let message = "sandbox is given, but scope is not sandbox";
+            return Err(ApiError::invalid(message, "leave out `sandbox`, or set the scope to `sandbox`"));
         }
     };
     let lifetime = asked.lifetime_secs.map(|lifetime| seconds("lifetime_secs", lifetime)).transpose()?;
@@ -36,23 +40,31 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, axum::Json(wire::CreatedKey { key, record: record.into() })))
 }
 
-/// Every key that was made and not revoked, expired ones included. The key in the daemon's data directory is not among
-/// them.
-#[utoipa::path(get, path = "/v1/keys", tag = "daemon", responses(
-    (status = 200, body = wire::KeyList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::KeyList>, ApiError> {
-    let keys = api.service.keys().into_iter().map(wire::Key::from).collect();
-    Ok(axum::Json(wire::KeyList { keys }))
+/// List API keys
+///
+/// All keys that were created and not revoked, including expired ones, oldest first. The key in the daemon's data
+/// directory is not listed.
+#[utoipa::path(get, path = "/v1/keys", operation_id = "listKeys", tag = "keys", params(PageQuery),
+    responses(
+        (status = 200, description = "One page of keys.", body = wire::KeyList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<axum::Json<wire::KeyList>, ApiError> {
+    let (keys, next) = query.of(api.service.keys(), |key| Dated(key.created, key.id.clone()))?;
+    Ok(axum::Json(wire::KeyList { keys: keys.into_iter().map(Into::into).collect(), next }))
 }
 
-/// Revokes a key: the next request with it is refused. One that is not there is a success.
-#[utoipa::path(delete, path = "/v1/keys/{id}", tag = "daemon",
-    params(("id" = String, Path, description = "the key's id")),
+/// Revoke an API key
+///
+/// The next request with this key is refused. Revoking a key that does not exist succeeds.
+#[utoipa::path(delete, path = "/v1/keys/{id}", operation_id = "deleteKey", tag = "keys",
+    params(("id" = String, Path, description = "ID of the key")),
     responses(
-        (status = 204),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The key is revoked."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, ApiKey(id): ApiKey) -> Result<StatusCode, ApiError> {
     api.service.revoke_key(&id).await?;

@@ -1,4 +1,4 @@
-//! A process's output as server-sent events, with a place to go on from after each.
+//! The output of a process as server-sent events, each with the position to continue from.
 
 use axum::extract::State;
 use axum::http::HeaderMap;
@@ -21,26 +21,31 @@ use crate::{convert, sse, wire};
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct OutputQuery {
-    /// From which byte of standard output on. Default 0; any place behind the end means the end.
+    /// Start at this byte of standard output. Default 0. A position past the end means the end.
     stdout: Option<u64>,
-    /// From which byte of standard error on. Default 0; any place behind the end means the end.
+    /// Start at this byte of standard error. Default 0. A position past the end means the end.
     stderr: Option<u64>,
-    /// Whether to go on until the process ends. Default: yes. If not, it ends with what is there now.
+    /// Stream until the process ends. If false, the stream ends with the output that exists now. Default: true.
     follow: Option<bool>,
 }
 
-/// A process's output from a place in it: the events `stdout` and `stderr`, `lost` for what is no longer kept, and
-/// `exit` at the end. The id of each is the place behind it, `STDOUT,STDERR`; `Last-Event-ID` goes on from there.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", tag = "processes",
+/// Stream the output of a process
+///
+/// A stream of server-sent events: `stdout` and `stderr` carry output, `lost` marks output that is no longer kept, and
+/// `exit` is the last event. The id of each event is the position after it, `STDOUT,STDERR` in bytes; send it back as
+/// `Last-Event-ID` to continue there.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", operation_id = "streamProcessOutput",
+    tag = "processes",
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
         OutputQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "the place behind the last event that was seen"),
+        ("Last-Event-ID" = Option<String>, Header, description = "ID of the last event received"),
     ),
     responses(
-        (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::OutputChunk),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The output as server-sent events.",
+            content_type = "text/event-stream", body = wire::OutputChunk),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn output(
     State(api): State<Api>,
@@ -72,7 +77,7 @@ fn place(id: &str) -> Result<Offsets, ApiError> {
         Some(Offsets { stdout: stdout.parse().ok()?, stderr: stderr.parse().ok()? })
     };
     read().ok_or_else(|| {
-        ApiError::invalid(format!("Last-Event-ID '{id}' is not a place in an output, STDOUT,STDERR"), "leave it out")
+        ApiError::invalid(format!("Last-Event-ID '{id}' is not an output position, STDOUT,STDERR"), "leave it out")
     })
 }
 

@@ -1,4 +1,4 @@
-//! How a port inside a sandbox is reached through the gateway.
+//! Addresses of ports inside a sandbox.
 
 use axum::extract::State;
 
@@ -9,16 +9,18 @@ use crate::gateway::OPEN_LINK;
 use crate::routes::Api;
 use crate::wire;
 
-/// How a port is reached: the first label of its host name, who may reach it, and the token that opens it. Whether a
-/// program listens there is not looked at.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", tag = "sandboxes",
+/// Get the address of a port
+///
+/// Returns the host name label, the access mode and the token of the port. Does not check whether a program listens on
+/// it.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "getPort", tag = "ports",
     params(
-        ("id" = String, Path, description = "the sandbox's id or name"),
-        ("port" = u16, Path, description = "the port inside"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("port" = u16, Path, description = "Port number inside the sandbox"),
     ),
     responses(
-        (status = 200, body = wire::Port),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "How to reach the port.", body = wire::Port),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Result<axum::Json<wire::Port>, ApiError> {
     let access = api.service.port_access(&id).await?.into();
@@ -26,17 +28,19 @@ pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Re
     Ok(axum::Json(wire::Port { sandbox: id.to_string(), port, label: format!("{port}-{id}"), access, token }))
 }
 
-/// A link for a browser, which can show no key: opened once, within a minute, it sets a cookie that opens this port for 12
-/// hours.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/link", tag = "sandboxes",
+/// Create a browser link to a port
+///
+/// A browser cannot send an API key. The link can be opened once within a minute, and sets a cookie that gives access
+/// to this port for 12 hours.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/link", operation_id = "createPortLink", tag = "ports",
     request_body = wire::LinkRequest,
     params(
-        ("id" = String, Path, description = "the sandbox's id or name"),
-        ("port" = u16, Path, description = "the port inside"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("port" = u16, Path, description = "Port number inside the sandbox"),
     ),
     responses(
-        (status = 200, body = wire::PortLink),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The link.", body = wire::PortLink),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn link(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Processes that go on by themselves.
+//! Background processes.
 
 use axum::body::Body;
 use axum::extract::State;
@@ -15,12 +15,13 @@ use crate::routes::Api;
 use crate::wire;
 use dorm_service::Use;
 
-/// Starts a process that goes on by itself.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", tag = "processes", request_body = wire::StartProcess,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Start a background process
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", operation_id = "startProcess", tag = "processes",
+    request_body = wire::StartProcess,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 201, body = wire::ProcessStarted),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The started process.", body = wire::ProcessStarted),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn start(
     State(api): State<Api>,
@@ -36,18 +37,21 @@ pub(crate) async fn start(
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct ListQuery {
-    /// Only those that come after the process with this handle.
+    /// Cursor: `next` of the previous page.
     after: Option<u64>,
-    /// At most so many, 1 to 1000. Default 1000.
+    /// Largest number of items to return, 1 to 1000. Default 1000.
     limit: Option<usize>,
 }
 
-/// The processes that were started here, oldest first, page by page: all that live, and some that ended.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", tag = "processes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), ListQuery),
+/// List processes
+///
+/// Processes that were started through this API, oldest first: all running ones, and ended ones that are still
+/// remembered.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", operation_id = "listProcesses", tag = "processes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ListQuery),
     responses(
-        (status = 200, body = wire::ProcessList),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "One page of processes.", body = wire::ProcessList),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -57,19 +61,19 @@ pub(crate) async fn list(
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     let page = agent.processes_after(query.after, limit).await?;
-    let next = page.items.last().filter(|_| page.more).map(|last| last.process);
+    let next = page.items.last().filter(|_| page.more).map(|last| last.process.to_string());
     Ok(axum::Json(wire::ProcessList { processes: page.items.into_iter().map(Into::into).collect(), next }))
 }
 
-/// A process.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}", tag = "processes",
+/// Get a process
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}", operation_id = "getProcess", tag = "processes",
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
     ),
     responses(
-        (status = 200, body = wire::Process),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The process.", body = wire::Process),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -84,16 +88,19 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
     Ok(agent.process(process).await?)
 }
 
-/// Writes the body to a process's input as it comes; answers when the sandbox's kernel has taken all of it.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", tag = "processes",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
+/// Write to the standard input of a process
+///
+/// The body is written as it arrives. Responds when the kernel of the sandbox has accepted all of it.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", operation_id = "writeProcessStdin",
+    tag = "processes",
+    request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
     ),
     responses(
-        (status = 200, body = wire::StdinWritten),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The number of bytes written.", body = wire::StdinWritten),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn stdin(
     State(api): State<Api>,
@@ -105,7 +112,7 @@ pub(crate) async fn stdin(
     let mut bytes = 0;
     while let Some(chunk) = body.next().await {
         let chunk = chunk.map_err(|error| {
-            let message = format!("the body broke off after {bytes} bytes, which were written: {error}");
+            let message = format!("the request body ended early after {bytes} bytes, which were written: {error}");
             ApiError::invalid(message, "send the rest")
         })?;
         let length = chunk.len() as u64;
@@ -115,15 +122,18 @@ pub(crate) async fn stdin(
     Ok(axum::Json(wire::StdinWritten { bytes }))
 }
 
-/// Closes a process's input behind what was written before; on a terminal, sends the end-of-file character.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin/close", tag = "processes",
+/// Close the standard input of a process
+///
+/// Input that was written earlier is delivered first. On a terminal, this sends the end-of-file character.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin/close", operation_id = "closeProcessStdin",
+    tag = "processes",
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
     ),
     responses(
-        (status = 204, description = "it is closed"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The input is closed."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Process) -> Result<StatusCode, ApiError> {
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
@@ -131,16 +141,17 @@ pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Pr
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Sends a signal to a process, or to its group.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/signal", tag = "processes",
+/// Send a signal to a process or its group
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/signal", operation_id = "signalProcess",
+    tag = "processes",
     request_body = wire::SignalRequest,
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
     ),
     responses(
-        (status = 204, description = "it is sent"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The signal was sent."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn signal(
     State(api): State<Api>,
@@ -157,16 +168,17 @@ pub(crate) async fn signal(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Changes the size of a process's terminal.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/resize", tag = "processes",
+/// Resize the terminal of a process
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/resize", operation_id = "resizeProcessTerminal",
+    tag = "processes",
     request_body = wire::TerminalSize,
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
     ),
     responses(
-        (status = 204, description = "it has the new size"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The terminal has the new size."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resize(
     State(api): State<Api>,
@@ -178,15 +190,18 @@ pub(crate) async fn resize(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Waits until a process has ended; answers at once when it has.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/wait", tag = "processes",
+/// Wait for a process to end
+///
+/// Responds at once if the process has already ended.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/wait", operation_id = "waitForProcess",
+    tag = "processes",
     params(
-        ("id" = String, Path, description = "id, or name of a living sandbox"),
-        ("process" = u64, Path, description = "the process's handle"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("process" = u64, Path, description = "Handle of the process"),
     ),
     responses(
-        (status = 200, body = wire::ExitStatus),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "How the process ended.", body = wire::ExitStatus),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn wait(
     State(api): State<Api>,

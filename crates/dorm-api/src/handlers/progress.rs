@@ -1,4 +1,4 @@
-//! Long work that ends with an answer, and how far it is for who wants to know.
+//! Long operations that can report progress.
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};

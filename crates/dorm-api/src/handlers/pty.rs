@@ -1,6 +1,6 @@
 //! A terminal over a WebSocket. Bytes are binary frames both ways; [`TerminalMessage`]s are text frames.
 //!
-//! The process belongs to the sandbox: when the caller goes away it goes on, and can be attached again.
+//! The process belongs to the sandbox: it continues when the client disconnects, and can be attached to again.
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -33,21 +33,21 @@ const TERM: &str = "xterm-256color";
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PtyQuery {
-    /// A line for `/bin/sh -c`. Default: the user's login shell.
+    /// Command line for `/bin/sh -c`. Default: the login shell of the user.
     cmd: Option<String>,
-    /// Lines. Default 24.
+    /// Rows of the terminal. Default 24.
     rows: Option<u16>,
-    /// Characters in a line. Default 80.
+    /// Columns of the terminal. Default 80.
     cols: Option<u16>,
-    /// As whom: a name, a number, or `UID:GID`. Default: whom the image names, else root.
+    /// User to run as: a name, a number, or `UID:GID`. Default: the user of the image, or root.
     user: Option<String>,
-    /// Where it starts. Default: where the image says, else the user's home.
+    /// Working directory. Default: that of the image, or the home directory of the user.
     cwd: Option<String>,
-    /// The value of `TERM`. Default `xterm-256color`.
+    /// Value of `TERM`. Default `xterm-256color`.
     term: Option<String>,
-    /// The handle of a process that has a terminal: nothing is started.
+    /// Attach to the terminal of the process with this handle instead of starting one.
     attach: Option<u64>,
-    /// With `attach`: from which byte of its output on. Default 0; what is no longer kept is skipped.
+    /// With `attach`: start at this byte of the output. Default 0. Output that is no longer kept is skipped.
     offset: Option<u64>,
 }
 
@@ -60,19 +60,23 @@ impl FromRequestParts<Api> for Upgrade {
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let upgrade = WebSocketUpgrade::from_request_parts(parts, api).await;
         upgrade.map(Self).map_err(|rejection: WebSocketUpgradeRejection| {
-            let message = format!("a terminal is a WebSocket, and this request is none: {}", rejection.body_text());
+            let message = format!("the request is not a WebSocket upgrade: {}", rejection.body_text());
             ApiError::invalid(message, "use a WebSocket client").with_status(StatusCode::UPGRADE_REQUIRED)
         })
     }
 }
 
-/// Opens a terminal over a WebSocket. Binary frames are the terminal's bytes. Text frames are JSON: from the daemon
-/// first `started` and last `exit` or `error`, from the caller `resize` and `eof`.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", tag = "processes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), PtyQuery),
+/// Open a terminal over a WebSocket
+///
+/// Binary frames carry the bytes of the terminal in both directions. Text frames are JSON: the server sends `started`
+/// first, `lost` for output that is no longer kept, and `exit` or `error` last; the client sends `resize` and `eof`.
+/// The process continues if the client disconnects, and can be attached to again.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", operation_id = "openTerminal", tag = "processes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), PtyQuery),
     responses(
-        (status = 101, description = "a WebSocket; its text frames", body = wire::TerminalMessage),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 101, description = "The connection is a WebSocket; the schema describes its text frames.",
+            body = wire::TerminalMessage),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pty(
     State(api): State<Api>,
@@ -162,8 +166,8 @@ impl Terminal {
             result = read(&agent, process, &mut from_caller) => result.err(),
         };
         if let Some(error) = error {
-            let wire::ErrorBody { code, message, next_step } = error.into_body();
-            let _ = say(&mut to_caller, &TerminalMessage::Error { code, message, next_step }).await;
+            let wire::Problem { status, code, detail, next_step, .. } = error.into_body();
+            let _ = say(&mut to_caller, &TerminalMessage::Error { status, code, detail, next_step }).await;
         }
         let _ = to_caller.close().await;
     }
@@ -204,11 +208,11 @@ async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSock
                 Ok(TerminalMessage::Resize { rows, cols }) => agent.resize(process, rows, cols).await,
                 Ok(TerminalMessage::Eof) => agent.close_stdin(process).await,
                 Ok(_) => {
-                    return Err(ApiError::invalid("this message is only sent by the daemon", "send resize or eof"));
+                    return Err(ApiError::invalid("only the server sends this message", "send resize or eof"));
                 }
                 Err(error) => {
-                    let message = format!("the text frame is not what is expected here: {error}");
-                    return Err(ApiError::invalid(message, "send bytes for the terminal as binary frames"));
+                    let message = format!("invalid text frame: {error}");
+                    return Err(ApiError::invalid(message, "send the bytes of the terminal as binary frames"));
                 }
             },
             Message::Close(_) => return Ok(()),

@@ -1,5 +1,5 @@
-//! Parts of a file by the `Range` header. One range of bytes is understood; whatever else is passed over, and the
-//! whole file is the answer, as HTTP allows.
+//! The `Range` header. A single range of bytes is supported; any other header is ignored and the whole file is
+//! returned, as HTTP allows.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -57,8 +57,9 @@ pub(crate) fn parse(header: &HeaderValue) -> Option<Range> {
 
 /// The answer when a file has no such part.
 pub(crate) fn unsatisfiable(path: &str, size: u64) -> Response {
-    let message = format!("'{path}' is {size} bytes long and has no such part");
-    let error = ApiError::invalid(message, "ask for a part within it").with_status(StatusCode::RANGE_NOT_SATISFIABLE);
+    let message = format!("'{path}' is {size} bytes long and has no such range");
+    let error =
+        ApiError::invalid(message, "request a range within the file").with_status(StatusCode::RANGE_NOT_SATISFIABLE);
     let mut response = error.into_response();
     let shown = HeaderValue::from_str(&format!("bytes */{size}")).ok();
     response.headers_mut().extend(shown.map(|value| (header::CONTENT_RANGE, value)));

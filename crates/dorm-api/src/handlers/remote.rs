@@ -11,16 +11,21 @@ use crate::extract::{self, Json, WantsEvents};
 use crate::routes::Api;
 use crate::{convert, wire};
 
-/// Sends a snapshot to a registry, as the file of an export in parts. Parts that are there already are not sent again, also
-/// after a push that did not come to its end. With `Accept: text/event-stream` it answers with the events `progress`, then
-/// `done` with what was sent, or `error`.
-#[utoipa::path(post, path = "/v1/snapshots/{id}/push", tag = "snapshots", request_body = wire::PushSnapshot,
-    params(("id" = String, Path, description = "snapshot id")),
+/// Push a snapshot to a registry
+///
+/// Sends the exported archive in parts. Parts that the registry already has are not sent again, also after an
+/// interrupted push.
+///
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
+/// runs, then `done` with what was pushed, or `error`.
+#[utoipa::path(post, path = "/v1/snapshots/{id}/push", operation_id = "pushSnapshot", tag = "snapshots",
+    request_body = wire::PushSnapshot,
+    params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 201, body = wire::PushedSnapshot),
-        (status = 200, description = "server-sent events", content_type = "text/event-stream",
-            body = wire::ImportProgress),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "What was pushed.", body = wire::PushedSnapshot),
+        (status = 200, description = "Progress as server-sent events.",
+            content_type = "text/event-stream", body = wire::ImportProgress),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn push(
     State(api): State<Api>,
@@ -42,14 +47,20 @@ pub(crate) async fn push(
     .await
 }
 
-/// Fetches a snapshot from a registry. It gets an id of its own; every byte is compared with what is said of it, and nothing
-/// is left of one that is refused. With `Accept: text/event-stream` it answers with the events `progress`, then `done` with
-/// the snapshot, or `error`.
-#[utoipa::path(post, path = "/v1/snapshots/pull", tag = "snapshots", request_body = wire::PullSnapshot, responses(
-    (status = 201, body = wire::Snapshot),
-    (status = 200, description = "server-sent events", content_type = "text/event-stream", body = wire::ImportProgress),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Pull a snapshot from a registry
+///
+/// The snapshot gets a new id. Every byte is verified; if the pull is refused, nothing is kept.
+///
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
+/// runs, then `done` with the snapshot, or `error`.
+#[utoipa::path(post, path = "/v1/snapshots/pull", operation_id = "pullSnapshot", tag = "snapshots",
+    request_body = wire::PullSnapshot,
+    responses(
+        (status = 201, description = "The pulled snapshot.", body = wire::Snapshot),
+        (status = 200, description = "Progress as server-sent events.",
+            content_type = "text/event-stream", body = wire::ImportProgress),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn pull(
     State(api): State<Api>,
     WantsEvents(events): WantsEvents,

@@ -1,4 +1,4 @@
-//! Going back: rewinds, restarts and promotions.
+//! Rewinds, restarts and promotions.
 
 use axum::extract::State;
 use axum::http::StatusCode;
@@ -10,14 +10,18 @@ use crate::extract::{Json, Sandbox, seconds};
 use crate::routes::Api;
 use crate::wire;
 
-/// Takes a running or suspended sandbox back to a snapshot, in place: it keeps its id, name, ports and settings, and runs
-/// with the files of the snapshot, and with its memory and processes if it is a memory snapshot; after a filesystem
-/// snapshot it boots. What it was until then is kept as a snapshot for a while. When that fails it is where it was.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", tag = "sandboxes", request_body = wire::RewindRequest,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Rewind a sandbox to a snapshot
+///
+/// Replaces the state of a running or suspended sandbox with that of a snapshot, in place: id, name, ports and settings
+/// stay the same. After a memory snapshot the sandbox continues with the snapshot's memory, processes and files; after
+/// a filesystem snapshot it boots from the snapshot's files. The state before the rewind is kept as a snapshot for a
+/// limited time. If the rewind fails, the sandbox keeps its previous state.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", operation_id = "rewindSandbox", tag = "sandboxes",
+    request_body = wire::RewindRequest,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Rewound),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The running sandbox.", body = wire::Rewound),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rewind(
     State(api): State<Api>,
@@ -34,12 +38,15 @@ pub(crate) async fn rewind(
     }))
 }
 
-/// Makes a new sandbox of a terminated one's newest snapshot, with its settings, variables, labels and name.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", tag = "sandboxes", request_body = wire::RestartRequest,
-    params(("id" = String, Path, description = "id")),
+/// Recreate a terminated sandbox
+///
+/// Creates a sandbox from the newest snapshot of a terminated one, with its settings, variables, labels and name.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", operation_id = "restartSandbox", tag = "sandboxes",
+    request_body = wire::RestartRequest,
+    params(("id" = String, Path, description = "ID of the terminated sandbox")),
     responses(
-        (status = 201, body = wire::Restarted),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Restarted),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn restart(
     State(api): State<Api>,
@@ -53,13 +60,17 @@ pub(crate) async fn restart(
     Ok((StatusCode::CREATED, axum::Json(restarted)))
 }
 
-/// Puts a child in the place of the sandbox it was made from, which goes on with the child's memory, processes and files
-/// under its own id, name, ports and settings. The child is terminated. When that fails both go on as they were.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", tag = "sandboxes", request_body = wire::PromoteRequest,
-    params(("id" = String, Path, description = "the child: id, or name of a living sandbox")),
+/// Replace a sandbox with its child
+///
+/// The parent, which is the sandbox that the child was created from, continues with the memory, processes and files of
+/// the child and keeps its own id, name, ports and settings. The child is terminated. If the promotion fails, both
+/// sandboxes continue unchanged.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", operation_id = "promoteSandbox", tag = "sandboxes",
+    request_body = wire::PromoteRequest,
+    params(("id" = String, Path, description = "ID of the child, or its name")),
     responses(
-        (status = 200, body = wire::Promoted),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The parent, running with the child's state.", body = wire::Promoted),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn promote(
     State(api): State<Api>,
@@ -81,7 +92,7 @@ fn keep(secs: Option<f64>, keep: Option<wire::Keep>) -> Result<KeepFuture, ApiEr
         (None, Some(wire::Keep::Forever)) => Ok(KeepFuture::UntilDeleted),
         (None, Some(wire::Keep::None)) => Ok(KeepFuture::Not),
         (Some(_), Some(_)) => {
-            let message = "either keep_secs or keep says how long the future is kept, not both";
+            let message = "give either keep_secs or keep, not both";
             Err(ApiError::invalid(message, "leave one out"))
         }
     }

@@ -15,16 +15,20 @@ use crate::wire;
 
 type Answer = Result<axum::Json<wire::Sandbox>, ApiError>;
 
-/// How many sandboxes a page has when it is not said.
+/// The default size of a page.
 const PAGE: usize = 100;
-/// How many sandboxes a page has at most.
+/// The largest size of a page.
 const PAGE_MAX: usize = 1000;
 
-/// Creates a sandbox from an image or a memory snapshot; answers when it runs.
-#[utoipa::path(post, path = "/v1/sandboxes", tag = "sandboxes", request_body = wire::CreateSandbox, responses(
-    (status = 201, body = wire::Sandbox),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Create a sandbox
+///
+/// Starts from an image or a snapshot. Responds when the sandbox is running.
+#[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
+    request_body = wire::CreateSandbox,
+    responses(
+        (status = 201, description = "The running sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateSandbox>,
@@ -35,8 +39,8 @@ pub(crate) async fn create(
             let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
             let found = api.service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
-                let message = format!("the image '{image}' says nothing about what to start");
-                return Err(ApiError::invalid(message, "create without start, and run a command in the sandbox"));
+                let message = format!("the image '{image}' has no entrypoint and no command");
+                return Err(ApiError::invalid(message, "create the sandbox without `start` and run a command in it"));
             }
             (CreateFrom::Image(found.digest.to_string()), dorm_lifecycle::Resources::default())
         }
@@ -46,8 +50,11 @@ pub(crate) async fn create(
             (CreateFrom::Snapshot(id), base)
         }
         _ => {
-            let message = "exactly one of image and snapshot says what the sandbox starts from";
-            return Err(ApiError::invalid(message, "list the images or the snapshots that are there"));
+            let message = "give exactly one of image and snapshot";
+            return Err(ApiError::invalid(
+                message,
+                "list images with GET /v1/images, snapshots with GET /v1/snapshots",
+            ));
         }
     };
     let asked = convert::create(asked, from, base)?;
@@ -58,25 +65,28 @@ pub(crate) async fn create(
 /// Which sandboxes to list.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
-#[allow(dead_code, reason = "describes the query, which is read pair by pair since keys may come twice")]
+#[allow(dead_code, reason = "only describes the query, which is parsed pair by pair because `label` may be repeated")]
 pub(crate) struct ListQuery {
-    /// Only in this state; several by commas. Default: every state, also `terminated`.
+    /// Only sandboxes in these states, separated by commas. Default: every state, including `terminated`.
     state: Option<String>,
-    /// Only with this name.
+    /// Only sandboxes with this name.
     name: Option<String>,
-    /// Only with this label, `KEY=VALUE`. May come several times.
+    /// Only sandboxes with this label, `KEY=VALUE`. Repeat to require several labels.
     label: Option<Vec<String>>,
-    /// Only those that come after this id.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// At most so many, 1 to 1000. Default 100.
+    /// Largest number of items to return, 1 to 1000. Default 100.
     limit: Option<usize>,
 }
 
-/// Lists sandboxes in the order of their ids, page by page.
-#[utoipa::path(get, path = "/v1/sandboxes", tag = "sandboxes", params(ListQuery), responses(
-    (status = 200, body = wire::SandboxPage),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// List sandboxes
+///
+/// Ordered by id. Terminated sandboxes are included unless `state` excludes them.
+#[utoipa::path(get, path = "/v1/sandboxes", operation_id = "listSandboxes", tag = "sandboxes", params(ListQuery),
+    responses(
+        (status = 200, description = "One page of sandboxes.", body = wire::SandboxPage),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn list(
     State(api): State<Api>,
     Query(query): Query<Vec<(String, String)>>,
@@ -110,7 +120,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
             "after" => filter.after = Some(value.parse().map_err(id_error)?),
             "label" => {
                 let (key, value) = value.split_once('=').ok_or_else(|| {
-                    ApiError::invalid(format!("label '{value}' has no '='"), "labels are asked for as KEY=VALUE")
+                    ApiError::invalid(format!("label '{value}' has no '='"), "write labels as KEY=VALUE")
                 })?;
                 filter.labels.push((key.to_owned(), value.to_owned()));
             }
@@ -122,7 +132,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
             }
             other => {
                 let message =
-                    format!("the query has an unknown key '{other}': known are state, name, label, after, limit");
+                    format!("unknown query parameter '{other}': known are state, name, label, after and limit");
                 return Err(ApiError::invalid(message, ""));
             }
         }
@@ -130,81 +140,98 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
     Ok(filter)
 }
 
-/// A sandbox, living or not.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Get a sandbox
+///
+/// Works in every state, including `terminated`.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.describe(&id).await?.into()))
 }
 
-/// Saves a sandbox and lets it sleep. When this answers, its memory and files are on disk, checked.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Suspend a sandbox
+///
+/// Saves the memory, processes and files of a running sandbox. When this call responds, they are on disk and verified.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", operation_id = "suspendSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The suspended sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.suspend(&id).await?.into()))
 }
 
-/// Lets a suspended sandbox go on where it was.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Resume a suspended sandbox
+///
+/// The sandbox continues with the memory, processes and files it was suspended with.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", operation_id = "resumeSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The running sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.resume(&id, Actor::User).await?.into()))
 }
 
-/// Gives back the memory that a suspended sandbox still holds. Does nothing to any other.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Release the memory of a suspended sandbox
+///
+/// A suspended sandbox may be parked: its memory is still held for a faster resume. This call releases that memory and
+/// leaves the sleep image on disk. It has no effect on a sandbox that is not parked.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", operation_id = "evictSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.evict(&id).await?.into()))
 }
 
-/// Ends a sandbox for ever.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Terminate a sandbox
+///
+/// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain. Terminating a terminated
+/// sandbox succeeds.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.terminate(&id).await?.into()))
 }
 
-/// Ends a sandbox for ever; the same as `terminate`.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Terminate a sandbox
+///
+/// The same as `POST /v1/sandboxes/{id}/terminate`.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
     Ok(axum::Json(api.service.terminate(&id).await?.into()))
 }
 
-/// Takes a snapshot. A running sandbox goes on; a suspended one does not wake. When this answers, the snapshot is on
-/// disk, checked; or, without waiting, it is being taken: ask for it until it is no longer `in_progress`.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", tag = "snapshots",
+/// Take a snapshot of a sandbox
+///
+/// A running sandbox continues to run, and a suspended sandbox stays suspended. By default the call responds when the
+/// snapshot is on disk and verified. With `"wait": false` it responds at once; poll the snapshot until its status is no
+/// longer `in_progress`.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
     request_body = wire::CheckpointRequest,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 201, body = wire::Snapshot),
-        (status = 202, body = wire::Snapshot, description = "it is being taken"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The completed snapshot.", body = wire::Snapshot),
+        (status = 202, description = "The snapshot in progress.", body = wire::Snapshot),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoint(
     State(api): State<Api>,
@@ -219,12 +246,16 @@ pub(crate) async fn checkpoint(
     }
 }
 
-/// Takes a memory snapshot, and creates a sandbox that goes on from it with the source's settings and variables.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", tag = "sandboxes", request_body = wire::CloneRequest,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Clone a sandbox
+///
+/// Takes a memory snapshot and creates a sandbox from it, with the settings and variables of the source. The snapshot
+/// is kept.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", operation_id = "cloneSandbox", tag = "sandboxes",
+    request_body = wire::CloneRequest,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 201, body = wire::Cloned),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Cloned),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn clone(
     State(api): State<Api>,
@@ -238,12 +269,15 @@ pub(crate) async fn clone(
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }
 
-/// Replaces the time limits; they count from now.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", tag = "sandboxes", request_body = wire::SetTimeouts,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Replace the time limits of a sandbox
+///
+/// The new limits count from now, except `max_run_secs`, which counts from the start of the run.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", operation_id = "setTimeouts", tag = "sandboxes",
+    request_body = wire::SetTimeouts,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox with its new limits.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn timeouts(
     State(api): State<Api>,
@@ -254,23 +288,25 @@ pub(crate) async fn timeouts(
     Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.into()))
 }
 
-/// Why a sandbox is where it is, what happens next and when, and what of it is on disk.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/why", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Explain the state of a sandbox
+///
+/// Why the sandbox is in its state, what happens next and when, and what is kept on disk for it.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/why", operation_id = "explainSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Why),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The explanation.", body = wire::Why),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Why>, ApiError> {
     Ok(axum::Json(convert::why(&id, api.service.why(&id).await?)))
 }
 
-/// What a sandbox uses on the host now.
-#[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", tag = "sandboxes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Get the resource usage of a sandbox
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Usage),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "What the sandbox uses on the host now.", body = wire::Usage),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {
     let usage = api.service.usage(&id).await?;

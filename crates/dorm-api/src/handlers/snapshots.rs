@@ -3,13 +3,14 @@
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
-use dorm_lifecycle::{IdError, SnapshotId, Timestamp};
+use dorm_lifecycle::{IdError, SnapshotId};
 use dorm_store::{SnapshotFilter, SnapshotRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::error::ApiError;
 use crate::extract::{Query, page_limit, parameter};
+use crate::page::{Dated, cursor};
 use crate::routes::Api;
 use crate::wire;
 
@@ -21,7 +22,7 @@ impl FromRequestParts<Api> for Snapshot {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let id = parameter(parts, api, "id").await?;
-        let hint = "list the snapshots that are there";
+        let hint = "list snapshots with GET /v1/snapshots";
         id.parse().map(Self).map_err(|error: IdError| ApiError::not_found(error.to_string(), hint))
     }
 }
@@ -31,43 +32,38 @@ impl FromRequestParts<Api> for Snapshot {
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Only those taken of this sandbox: its id.
+    /// Only snapshots taken from the sandbox with this ID.
     source: Option<String>,
-    /// Only those that come after this one: `next` of the page before.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// At most so many, 1 to 1000. Default 100.
+    /// Largest number of items to return, 1 to 1000. Default 100.
     limit: Option<usize>,
 }
 
-/// Lists snapshots in the order they were made, page by page.
-#[utoipa::path(get, path = "/v1/snapshots", tag = "snapshots", params(ListQuery), responses(
-    (status = 200, body = wire::SnapshotList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// List snapshots
+///
+/// Ordered by creation time.
+#[utoipa::path(get, path = "/v1/snapshots", operation_id = "listSnapshots", tag = "snapshots", params(ListQuery),
+    responses(
+        (status = 200, description = "One page of snapshots.", body = wire::SnapshotList),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn list(
     State(api): State<Api>,
     Query(query): Query<ListQuery>,
 ) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
     let source = query.source.map(|source| source.parse()).transpose();
     let source = source.map_err(|error: IdError| ApiError::invalid(format!("source: {error}"), ""))?;
-    let after = query.after.as_deref().map(cursor).transpose()?;
+    let after = query.after.as_deref().map(cursor::<Dated<SnapshotId>>).transpose()?;
+    let after = after.map(|Dated(created, id)| (created, id));
     let filter = SnapshotFilter { source, after, limit: page_limit(query.limit)?, ..SnapshotFilter::default() };
     let page = api.service.snapshot_page(&filter).await?;
     let mut snapshots = Vec::new();
     for snapshot in page.snapshots {
         snapshots.push(sized(&api, snapshot).await);
     }
-    let next = page.next.map(|(created, id)| format!("{}-{id}", created.as_millis()));
+    let next = page.next.map(|(created, id)| Dated(created, id).to_string());
     Ok(axum::Json(wire::SnapshotList { snapshots, next }))
-}
-
-fn cursor(text: &str) -> Result<(Timestamp, SnapshotId), ApiError> {
-    let parts = text.split_once('-');
-    let parsed = parts.and_then(|(created, id)| Some((created.parse().ok()?, id.parse().ok()?)));
-    let (created, id) = parsed.ok_or_else(|| {
-        ApiError::invalid(format!("after is '{text}', which is no cursor"), "use `next` of the page before")
-    })?;
-    Ok((Timestamp::from_millis(created), id))
 }
 
 async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
@@ -76,12 +72,12 @@ async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
     wire::Snapshot { alone_bytes, shared_bytes, ..snapshot.into() }
 }
 
-/// A snapshot.
-#[utoipa::path(get, path = "/v1/snapshots/{id}", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id")),
+/// Get a snapshot
+#[utoipa::path(get, path = "/v1/snapshots/{id}", operation_id = "getSnapshot", tag = "snapshots",
+    params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 200, body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The snapshot.", body = wire::Snapshot),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -97,18 +93,20 @@ pub(crate) async fn describe(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {
-    /// Whether it is kept while somebody uses it, and deleted afterwards. By default that is an error.
+    /// If the snapshot is in use, delete it when it no longer is, instead of returning an error. Default: false.
     #[serde(default)]
     when_free: bool,
 }
 
-/// Deletes a snapshot. Sandboxes that were made from a memory snapshot live on; what starts from it, or stands on the
-/// files of a filesystem snapshot, uses it.
-#[utoipa::path(delete, path = "/v1/snapshots/{id}", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id"), DeleteQuery),
+/// Delete a snapshot
+///
+/// Sandboxes that were created from a memory snapshot are not affected. A snapshot is in use, and deleting it is an
+/// error, while a sandbox starts from it or depends on its filesystem layer.
+#[utoipa::path(delete, path = "/v1/snapshots/{id}", operation_id = "deleteSnapshot", tag = "snapshots",
+    params(("id" = String, Path, description = "ID of the snapshot"), DeleteQuery),
     responses(
-        (status = 204, description = "it is gone, or goes as soon as it is free"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The snapshot is deleted, or will be when it is no longer in use."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(
     State(api): State<Api>,

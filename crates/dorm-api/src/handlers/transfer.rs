@@ -1,4 +1,4 @@
-//! Snapshots as files. Contents are passed on as they come, so that a snapshot of any size needs the same memory.
+//! Snapshots as files. Contents are streamed, so memory use does not depend on the size of a snapshot.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -18,13 +18,16 @@ use crate::extract::{self, Query};
 use crate::routes::Api;
 use crate::wire;
 
-/// A snapshot as one file, with all layers below it, to be imported on this host or another one. Its image is named in it,
-/// and not part of it. The answer breaks off when the rest cannot be read; memory of sandboxes with secrets is refused.
-#[utoipa::path(get, path = "/v1/snapshots/{id}/export", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id")),
+/// Export a snapshot as a file
+///
+/// One tar archive with the snapshot and all layers below it, which any Dormouse host can import. The archive names the
+/// image but does not contain it. Memory snapshots of sandboxes with secrets are refused. The response is cut off if
+/// the rest cannot be read.
+#[utoipa::path(get, path = "/v1/snapshots/{id}/export", operation_id = "exportSnapshot", tag = "snapshots",
+    params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 200, content_type = "application/x-tar", body = Vec<u8>),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn export(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
     let file = api.service.export_snapshot(&id).await?;
@@ -37,26 +40,28 @@ pub(crate) async fn export(State(api): State<Api>, Snapshot(id): Snapshot) -> Re
     Ok(response)
 }
 
-/// What an imported snapshot is to have.
+/// Settings of the imported snapshot.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ImportQuery {
-    /// Labels beside those in the file and before them: a JSON object of texts.
+    /// Labels to add to those in the archive: a JSON object of strings. They override labels of the same key.
     labels: Option<String>,
-    /// After how many seconds it goes by itself; by default never.
+    /// Delete the snapshot automatically after this many seconds. Default: never.
     expires_secs: Option<f64>,
 }
 
-/// Takes in the file of a snapshot, the body. It gets an id of its own. Every byte is compared with what the file says of
-/// it, and nothing is left of one that is refused. Memory of another build of the engine is taken in, too: its files can be
-/// used.
-#[utoipa::path(post, path = "/v1/snapshots/import", tag = "snapshots",
-    request_body(content = Vec<u8>, content_type = "application/x-tar"),
+/// Import a snapshot from a file
+///
+/// The body is an exported archive. The snapshot gets a new id. Every byte is verified against the archive's own
+/// digests; if the import is refused, nothing is kept. A memory snapshot of another build of the engine can be
+/// imported, but only its files can be used.
+#[utoipa::path(post, path = "/v1/snapshots/import", operation_id = "importSnapshot", tag = "snapshots",
+    request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(ImportQuery),
     responses(
-        (status = 201, body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The imported snapshot.", body = wire::Snapshot),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn import(
     State(api): State<Api>,
@@ -66,7 +71,7 @@ pub(crate) async fn import(
     let labels: BTreeMap<String, String> = match &query.labels {
         None => BTreeMap::new(),
         Some(text) => serde_json::from_str(text)
-            .map_err(|error| ApiError::invalid(format!("labels is no JSON object of texts: {error}"), ""))?,
+            .map_err(|error| ApiError::invalid(format!("labels is not a JSON object of strings: {error}"), ""))?,
     };
     let expires = query.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let body = body.into_data_stream().map_err(io::Error::other);
@@ -74,13 +79,15 @@ pub(crate) async fn import(
     Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::from(snapshot))).into_response())
 }
 
-/// Makes a filesystem snapshot of the files of a memory snapshot, which stays. Nothing runs, and memory of another build of
-/// the engine will do.
-#[utoipa::path(post, path = "/v1/snapshots/{id}/files", tag = "snapshots",
-    params(("id" = String, Path, description = "snapshot id")),
+/// Create a filesystem snapshot from a memory snapshot
+///
+/// Extracts the files and keeps the memory snapshot. No sandbox runs for this, and it works for memory snapshots of
+/// another build of the engine.
+#[utoipa::path(post, path = "/v1/snapshots/{id}/files", operation_id = "extractSnapshotFiles", tag = "snapshots",
+    params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 201, body = wire::Snapshot),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 201, description = "The filesystem snapshot.", body = wire::Snapshot),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn files(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
     let snapshot = api.service.snapshot_of_files(&id).await?;

@@ -10,22 +10,24 @@ use crate::extract::Query;
 use crate::routes::Api;
 use crate::wire;
 
-/// What is shown of it.
+/// Which part of the tree to show.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TreeQuery {
-    /// Only the tree to which this sandbox belongs, from its root: its id, or its name while it lives.
+    /// Only the tree that contains this sandbox, from its root: its ID, or the name of a living one.
     sandbox: Option<String>,
-    /// Also what is over and has nothing left below it. Default: no.
+    /// Also show terminated sandboxes and deleted snapshots that have no living descendants. Default: false.
     #[serde(default)]
     all: bool,
 }
 
-/// Who comes from whom: sandboxes that began from snapshots, and the sandboxes of which those were taken.
-#[utoipa::path(get, path = "/v1/tree", tag = "sandboxes", params(TreeQuery), responses(
-    (status = 200, body = wire::Tree),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// Get the lineage of sandboxes and snapshots
+///
+/// Which sandboxes were created from which snapshots, and which snapshots were taken from which sandboxes.
+#[utoipa::path(get, path = "/v1/tree", operation_id = "getTree", tag = "sandboxes", params(TreeQuery), responses(
+    (status = 200, description = "The lines of the tree.", body = wire::Tree),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn tree(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Volumes, and what is attached to sandboxes.
+//! Volumes and their attachments.
 
 use axum::body::Body;
 use axum::extract::{FromRequestParts, State};
@@ -6,6 +6,7 @@ use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_lifecycle::{IdError, PlaceError};
+use dorm_service::Code;
 use futures_util::StreamExt as _;
 use serde::Deserialize;
 use tokio::io::AsyncWriteExt as _;
@@ -18,7 +19,7 @@ use crate::extract::{Json, Query, Sandbox, page_limit, parameter};
 use crate::routes::Api;
 use crate::wire;
 
-/// What fits on a volume when nobody says.
+/// The default size of a volume.
 const SIZE_BYTES: u64 = 1 << 30;
 
 /// The `{volume}` of a path: a name or an id.
@@ -37,7 +38,7 @@ impl FromRequestParts<Api> for Reference {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct PathQuery {
-    /// From the top of the volume.
+    /// Path relative to the root of the volume.
     path: String,
 }
 
@@ -46,15 +47,19 @@ pub(crate) struct PathQuery {
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DetachQuery {
-    /// The path at which it appears.
+    /// Path in the sandbox at which the volume is attached.
     path: String,
 }
 
-/// Makes a volume: storage that outlives sandboxes.
-#[utoipa::path(post, path = "/v1/volumes", tag = "volumes", request_body = wire::CreateVolume, responses(
-    (status = 201, body = wire::Volume),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Create a volume
+///
+/// A volume is storage that outlives the sandboxes it is attached to.
+#[utoipa::path(post, path = "/v1/volumes", operation_id = "createVolume", tag = "volumes",
+    request_body = wire::CreateVolume,
+    responses(
+        (status = 201, description = "The volume.", body = wire::Volume),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateVolume>,
@@ -71,16 +76,18 @@ pub(crate) async fn create(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ListQuery {
-    /// Only those whose name comes after this one.
+    /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// At most so many, 1 to 1000. Default 100.
+    /// Largest number of items to return, 1 to 1000. Default 100.
     limit: Option<usize>,
 }
 
-/// Lists volumes in the order of names, page by page.
-#[utoipa::path(get, path = "/v1/volumes", tag = "volumes", params(ListQuery), responses(
-    (status = 200, body = wire::VolumeList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
+/// List volumes
+///
+/// Ordered by name.
+#[utoipa::path(get, path = "/v1/volumes", operation_id = "listVolumes", tag = "volumes", params(ListQuery), responses(
+    (status = 200, description = "One page of volumes.", body = wire::VolumeList),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn list(
     State(api): State<Api>,
@@ -93,12 +100,12 @@ pub(crate) async fn list(
     Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Into::into).collect(), next }))
 }
 
-/// One volume: how it is, and who has it.
-#[utoipa::path(get, path = "/v1/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path, description = "name or id")),
+/// Get a volume
+#[utoipa::path(get, path = "/v1/volumes/{volume}", operation_id = "getVolume", tag = "volumes",
+    params(("volume" = String, Path, description = "Name or ID of the volume")),
     responses(
-        (status = 200, body = wire::Volume),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The volume.", body = wire::Volume),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
     State(api): State<Api>,
@@ -107,24 +114,29 @@ pub(crate) async fn describe(
     Ok(axum::Json(api.service.volume(&volume).await?.into()))
 }
 
-/// Removes a volume that is attached to no living sandbox, with all that is on it.
-#[utoipa::path(delete, path = "/v1/volumes/{volume}", tag = "volumes",
-    params(("volume" = String, Path, description = "name or id")),
+/// Delete a volume and its contents
+///
+/// A volume cannot be deleted while it is attached to a living sandbox.
+#[utoipa::path(delete, path = "/v1/volumes/{volume}", operation_id = "deleteVolume", tag = "volumes",
+    params(("volume" = String, Path, description = "Name or ID of the volume")),
     responses(
-        (status = 204, description = "it is gone"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The volume is deleted."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference) -> Result<StatusCode, ApiError> {
     api.service.remove_volume(&volume).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Reads a file on a volume. Links are followed as long as they stay on it.
-#[utoipa::path(get, path = "/v1/volumes/{volume}/files", tag = "volumes",
-    params(("volume" = String, Path, description = "name or id"), PathQuery),
+/// Read a file on a volume
+///
+/// Follows symbolic links that stay on the volume.
+#[utoipa::path(get, path = "/v1/volumes/{volume}/files", operation_id = "readVolumeFile", tag = "volumes",
+    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
-        (status = 200, content_type = "application/octet-stream", body = Vec<u8>),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The contents of the file.",
+            content_type = "application/octet-stream", body = wire::Binary),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
     State(api): State<Api>,
@@ -144,14 +156,16 @@ pub(crate) async fn read(
     Ok(response)
 }
 
-/// Writes a file on a volume, with the body as its contents. Whoever reads it sees the old file or the new one; when the
-/// body breaks off, the old one stays.
-#[utoipa::path(put, path = "/v1/volumes/{volume}/files", tag = "volumes",
-    request_body(content = Vec<u8>, content_type = "application/octet-stream"),
-    params(("volume" = String, Path, description = "name or id"), PathQuery),
+/// Write a file on a volume
+///
+/// The body is the new contents. The file is replaced atomically: readers see the old or the new contents, and an
+/// incomplete request changes nothing.
+#[utoipa::path(put, path = "/v1/volumes/{volume}/files", operation_id = "writeVolumeFile", tag = "volumes",
+    request_body(content = wire::Binary, content_type = "application/octet-stream"),
+    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
-        (status = 204, description = "it is written"),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The file is written."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn write(
     State(api): State<Api>,
@@ -164,15 +178,15 @@ pub(crate) async fn write(
     let mut new = new;
     let told = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {
-            let message = format!("there is no room for '{path}' on volume '{volume}'");
-            ApiError::new(StatusCode::INSUFFICIENT_STORAGE, "no_room", message, "remove something from the volume")
+            let message = format!("no space left for '{path}' on volume '{volume}'");
+            ApiError::new(Code::NoRoom, message, "delete files on the volume")
         }
         _ => ApiError::invalid(format!("cannot write '{path}' on volume '{volume}': {error}"), ""),
     };
     let mut file = tokio::fs::File::from_std(new.take().map_err(|error| ApiError::invalid(error.to_string(), ""))?);
     let mut pieces = body.into_data_stream();
     while let Some(piece) = pieces.next().await {
-        let piece = piece.map_err(|error| ApiError::invalid(format!("the body broke off: {error}"), ""))?;
+        let piece = piece.map_err(|error| ApiError::invalid(format!("the request body ended early: {error}"), ""))?;
         file.write_all(&piece).await.map_err(told)?;
     }
     file.flush().await.map_err(told)?;
@@ -188,12 +202,12 @@ pub(crate) async fn write(
     }
 }
 
-/// What is in a directory on a volume.
-#[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", tag = "volumes",
-    params(("volume" = String, Path, description = "name or id"), PathQuery),
+/// List a directory on a volume
+#[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", operation_id = "listVolumeFiles", tag = "volumes",
+    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
     responses(
-        (status = 200, body = wire::VolumeFiles),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The entries of the directory.", body = wire::VolumeFiles),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn files(
     State(api): State<Api>,
@@ -204,12 +218,15 @@ pub(crate) async fn files(
     Ok(axum::Json(wire::VolumeFiles { entries: entries.into_iter().map(Into::into).collect() }))
 }
 
-/// Attaches a volume to a sandbox: at once where it runs, else from its next run on.
-#[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", tag = "volumes", request_body = wire::AttachVolume,
-    params(("id" = String, Path, description = "id, or name of a living sandbox")),
+/// Attach a volume to a sandbox
+///
+/// A running sandbox gets the volume at once, any other sandbox at its next run.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", operation_id = "attachVolume", tag = "volumes",
+    request_body = wire::AttachVolume,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn attach(
     State(api): State<Api>,
@@ -219,12 +236,14 @@ pub(crate) async fn attach(
     Ok(axum::Json(api.service.attach(&id, convert::attach(asked)?).await?.into()))
 }
 
-/// Detaches a volume from a sandbox. One that programs in it work on is left as it is.
-#[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", tag = "volumes",
-    params(("id" = String, Path, description = "id, or name of a living sandbox"), DetachQuery),
+/// Detach a volume from a sandbox
+///
+/// A volume that programs in the sandbox are using stays attached, and the call returns an error.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", operation_id = "detachVolume", tag = "volumes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), DetachQuery),
     responses(
-        (status = 200, body = wire::Sandbox),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn detach(
     State(api): State<Api>,

@@ -1,4 +1,4 @@
-//! Where events are sent to.
+//! Webhooks.
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
@@ -7,30 +7,33 @@ use dorm_store::WebhookRecord;
 
 use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Webhook};
+use crate::extract::{Json, Query, Webhook};
+use crate::page::PageQuery;
 use crate::routes::Api;
 use crate::{webhooks, wire};
 
-/// Makes a webhook: every event of these kinds is sent to it in order, signed, again and again until it is taken. The
-/// answer holds the secret, which is never shown again.
-#[utoipa::path(post, path = "/v1/webhooks", tag = "events", request_body = wire::CreateWebhook, responses(
-    (status = 201, body = wire::Webhook),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
+/// Create a webhook
+///
+/// Events of the selected kinds are sent to the URL in order, signed, and each is retried until it is accepted. The
+/// response contains the signing secret, which is not shown again.
+#[utoipa::path(post, path = "/v1/webhooks", operation_id = "createWebhook", tag = "webhooks",
+    request_body = wire::CreateWebhook,
+    responses(
+        (status = 201, description = "The webhook with its signing secret.", body = wire::Webhook),
+        (status = "default", response = ApiError),
+    ))]
 pub(crate) async fn create(
     State(api): State<Api>,
     Json(asked): Json<wire::CreateWebhook>,
 ) -> Result<(StatusCode, axum::Json<wire::Webhook>), ApiError> {
-    let url: Uri = asked
-        .url
-        .parse()
-        .map_err(|error| ApiError::invalid(format!("'{}' is not an address: {error}", asked.url), ""))?;
+    let url: Uri =
+        asked.url.parse().map_err(|error| ApiError::invalid(format!("'{}' is not a URL: {error}", asked.url), ""))?;
     if url.scheme_str() != Some("http") || url.host().is_none_or(str::is_empty) {
-        let message = format!("'{}' is not an address that begins with http://", asked.url);
-        return Err(ApiError::invalid(message, "put a relay before a receiver that only speaks TLS"));
+        let message = format!("'{}' is not a URL that begins with http://", asked.url);
+        return Err(ApiError::invalid(message, "use a relay for a receiver that requires TLS"));
     }
     webhooks::check(&asked.url, api.service.webhook_destinations()).map_err(|error| {
-        ApiError::invalid(format!("no webhook is sent to '{}': {error}", asked.url), webhooks::ALLOW)
+        ApiError::invalid(format!("a webhook cannot be sent to '{}': {error}", asked.url), webhooks::ALLOW)
     })?;
     let kinds: Result<Vec<_>, _> = asked.kinds.iter().map(|word| kind(word)).collect();
     let webhook = api.service.add_webhook(asked.url, kinds?, asked.after).await?;
@@ -41,26 +44,35 @@ pub(crate) async fn create(
 fn kind(word: &str) -> Result<EventKind, ApiError> {
     EventKind::ALL.iter().copied().find(|kind| kind.as_str() == word).ok_or_else(|| {
         let words: Vec<_> = EventKind::ALL.iter().map(|kind| kind.as_str()).collect();
-        ApiError::invalid(format!("'{word}' is not a kind of event: kinds are {}", words.join(", ")), "")
+        ApiError::invalid(format!("'{word}' is not a kind of event; kinds are {}", words.join(", ")), "")
     })
 }
 
-/// Every webhook.
-#[utoipa::path(get, path = "/v1/webhooks", tag = "events", responses(
-    (status = 200, body = wire::WebhookList),
-    (status = "default", body = wire::ErrorAnswer, description = "an error"),
-))]
-pub(crate) async fn list(State(api): State<Api>) -> Result<axum::Json<wire::WebhookList>, ApiError> {
-    let webhooks = api.service.webhooks().await?.into_iter().map(wire::Webhook::from).collect();
-    Ok(axum::Json(wire::WebhookList { webhooks }))
+/// List webhooks
+///
+/// Ordered by id.
+#[utoipa::path(get, path = "/v1/webhooks", operation_id = "listWebhooks", tag = "webhooks", params(PageQuery),
+    responses(
+        (status = 200, description = "One page of webhooks.", body = wire::WebhookList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<PageQuery>,
+) -> Result<axum::Json<wire::WebhookList>, ApiError> {
+    let (webhooks, next) = query.of(api.service.webhooks().await?, |webhook| webhook.id.clone())?;
+    Ok(axum::Json(wire::WebhookList { webhooks: webhooks.into_iter().map(Into::into).collect(), next }))
 }
 
-/// Sends a webhook everything after an event again.
-#[utoipa::path(post, path = "/v1/webhooks/{id}/replay", tag = "events", request_body = wire::ReplayWebhook,
-    params(("id" = String, Path, description = "the webhook")),
+/// Resend events to a webhook
+///
+/// Sends all events after a given one again.
+#[utoipa::path(post, path = "/v1/webhooks/{id}/replay", operation_id = "replayWebhook", tag = "webhooks",
+    request_body = wire::ReplayWebhook,
+    params(("id" = String, Path, description = "ID of the webhook")),
     responses(
-        (status = 200, body = wire::Webhook),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 200, description = "The webhook.", body = wire::Webhook),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn replay(
     State(api): State<Api>,
@@ -71,12 +83,14 @@ pub(crate) async fn replay(
     Ok(axum::Json(webhook.into()))
 }
 
-/// Removes a webhook. One that is not there is a success.
-#[utoipa::path(delete, path = "/v1/webhooks/{id}", tag = "events",
-    params(("id" = String, Path, description = "the webhook")),
+/// Delete a webhook
+///
+/// Deleting a webhook that does not exist succeeds.
+#[utoipa::path(delete, path = "/v1/webhooks/{id}", operation_id = "deleteWebhook", tag = "webhooks",
+    params(("id" = String, Path, description = "ID of the webhook")),
     responses(
-        (status = 204),
-        (status = "default", body = wire::ErrorAnswer, description = "an error"),
+        (status = 204, description = "The webhook is deleted."),
+        (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Webhook(id): Webhook) -> Result<StatusCode, ApiError> {
     api.service.remove_webhook(&id).await?;

@@ -1,58 +1,60 @@
-//! Snapshots that are taken by themselves.
+//! Automatic checkpoints.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::snapshot::SnapshotKind;
 
-/// Which snapshots are taken of a sandbox by themselves, while it runs and is used.
+/// The automatic checkpoint policy of a sandbox. Checkpoints are taken while the sandbox runs, if it was used since the
+/// last one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Checkpoints {
-    /// How many seconds are between two.
+    /// Seconds between two checkpoints.
     pub every_secs: f64,
-    /// What is in them.
+    /// Kind of the snapshots.
     pub kind: SnapshotKind,
-    /// Which of them are kept, such as `3,24x1h,7x1d`: the newest three, the newest of each of the last 24 hours, and of each
-    /// of the last 7 days.
+    /// Retention rule for automatic snapshots. `3,24x1h,7x1d` keeps the newest three, the newest of each of the last 24
+    /// hours, and the newest of each of the last 7 days.
     pub keep: String,
 }
 
-/// Asks for snapshots that are taken by themselves.
+/// An automatic checkpoint policy.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CheckpointsRequest {
-    /// How many seconds are between two, 10 to 31,536,000. There is no default.
+    /// Seconds between two checkpoints, 10 to 31,536,000. Required.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_secs: Option<f64>,
-    /// What is in them. By default files alone.
+    /// Kind of the snapshots. Default `filesystem`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<SnapshotKind>,
-    /// Which of them are kept: counts of intervals with their lengths, and a count of the newest. Default `3,24x1h,7x1d`.
+    /// Retention rule: a count of the newest snapshots, and counts of intervals with their length. Default
+    /// `3,24x1h,7x1d`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
 }
 
-/// Changes which snapshots are taken of a sandbox by themselves. What is left out stays as it is.
+/// Changes the automatic checkpoint policy. Fields that are left out do not change.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetCheckpoints {
-    /// How many seconds are between two, 10 to 31,536,000. Must be given where none were taken by themselves so far.
+    /// Seconds between two checkpoints, 10 to 31,536,000. Required if the sandbox has no policy yet.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub every_secs: Option<f64>,
-    /// What is in them.
+    /// Kind of the snapshots.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kind: Option<SnapshotKind>,
-    /// Which of them are kept.
+    /// Retention rule, as in the policy of a new sandbox.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<String>,
-    /// Whether no more are taken. Those that are there stay. Nothing else is given then.
+    /// Stop taking automatic checkpoints. Existing snapshots are kept. Cannot be combined with other fields.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub off: bool,
 }
 
-/// The snapshot that was taken before a command was run.
+/// The snapshot that was taken before a command ran. Data of the server-sent event `checkpoint`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CheckpointTaken {
-    /// Its id.
+    /// ID of the snapshot.
     pub snapshot: String,
 }

@@ -1,81 +1,81 @@
-//! The daemon's own affairs: what is on its disk, and where it sends events.
+//! Maintenance of the daemon, and webhooks.
 
 use serde::{Deserialize, Serialize};
 use utoipa::{IntoParams, ToSchema};
 
 use super::text::Time;
 
-/// What is collected.
+/// What to collect in addition to files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
 pub struct CollectOptions {
-    /// End the runs of this data directory that no record names.
+    /// End the runs of this data directory that no record names. Default: false.
     pub runs: bool,
 }
 
-/// A thing on the disk, or a run without a record, and what becomes of it.
+/// An object on disk or a run, and what garbage collection does with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Artefact {
-    /// `image`, `capture` (a sleep image or the content of a snapshot), `draft` (a capture that is not whole) or `run` (a
-    /// run on the host that no record of this data directory names).
+    /// `image`, `capture` (the saved state of a sleep image or snapshot), `draft` (an incomplete saved state) or `run`
+    /// (a run on the host that no record of this data directory names).
     pub kind: String,
-    /// Its name.
+    /// Name of the object.
     pub id: String,
-    /// Its size; 0 where that is not known.
+    /// Size of the object in bytes; 0 if it is not known.
     pub bytes: u64,
-    /// `kept`, `freed`, or `unknown`: no record knows it, and it is left alone.
+    /// `kept`, `freed`, or `unknown` if no record names the object. Unknown objects are never deleted.
     pub fate: String,
-    /// Why, one line for each record that says so.
+    /// The reasons, one entry for each record that refers to the object.
     pub why: Vec<String>,
 }
 
-/// What is on the disk.
+/// Objects on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ArtefactList {
-    /// The things.
+    /// The objects.
     pub artefacts: Vec<Artefact>,
 }
 
-/// One thing on the disk that can be compared with what was written.
+/// An object on disk that can be verified.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// `image`, `image_layer` (what images are made of; only imports read it) or `capture` (a sleep image or the content of
-    /// a snapshot).
+    /// `image`, `image_layer` (part of images, read only by imports) or `capture` (the saved state of a sleep image or
+    /// snapshot).
     pub kind: String,
-    /// Its digest or id.
+    /// Digest or ID of the object.
     pub id: String,
 }
 
-/// What is on the disk and can be compared with what was written.
+/// The objects on disk that can be verified.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StoredList {
-    /// The things.
+    /// The objects.
     pub stored: Vec<Stored>,
 }
 
-/// A file that is not what was written.
+/// A file whose contents are not what was written.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DamagedFile {
-    /// Which, relative to the directory of what it is part of.
+    /// Path relative to the directory of the object.
     pub file: String,
-    /// What is wrong with it, a phrase whose subject it is.
+    /// What is wrong with the file, as a phrase with the file as its subject.
     pub what: String,
 }
 
-/// What was found of one thing.
+/// The result of verifying an object.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Verified {
-    /// What kind of thing it is, as in `Stored`.
+    /// Kind of the object, as in `Stored`.
     pub kind: String,
-    /// Its digest or id.
+    /// Digest or ID of the object.
     pub id: String,
-    /// `sound`, `damaged`, or `gone`: it was removed meanwhile.
+    /// `sound`, `damaged`, or `gone` if the object was deleted in the meantime.
     pub verdict: String,
-    /// How long its files are together, as far as that is known.
+    /// Total size of its files in bytes, as far as it is known.
     pub bytes: u64,
-    /// Its damaged files, 20 at most of an image, and the first one of anything else.
+    /// Its damaged files: at most 20 of an image, the first one of any other object.
     pub files: Vec<DamagedFile>,
 }
 
@@ -84,76 +84,80 @@ pub struct Verified {
 pub struct QuarantinedRecord {
     /// `sandbox`, `operation`, `snapshot`, `discard`, `webhook` or `volume`.
     pub kind: String,
-    /// Its id.
+    /// ID of the record.
     pub id: String,
-    /// The name that it keeps others from taking, if that can be read.
+    /// The name that the record reserves, if it can be read.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Why it cannot be read.
+    /// Why the record cannot be read.
     pub reason: String,
 }
 
-/// A saved state or an image whose description cannot be read, or that was found damaged.
+/// A saved state or image that cannot be read or is damaged.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct QuarantinedFile {
-    /// What it is, with its id or digest.
+    /// Kind of the object, with its ID or digest.
     pub what: String,
     /// Why it cannot be read, or which file is damaged.
     pub reason: String,
 }
 
-/// What cannot be read. It is left as it is, with everything that it may need; `dorm repair` rebuilds records.
+/// Everything that cannot be read. Quarantined objects, and everything they may depend on, are never deleted. `dorm
+/// repair` rebuilds records.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Quarantine {
-    /// Records.
+    /// Unreadable records.
     pub records: Vec<QuarantinedRecord>,
-    /// Saved states and images.
+    /// Unreadable or damaged saved states and images.
     pub files: Vec<QuarantinedFile>,
 }
 
-/// Asks for a webhook.
+/// Creates a webhook.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateWebhook {
-    /// Where events are sent to: an `http://` address. Put a relay before what only speaks TLS.
+    /// URL that receives the events. It must start with `http://`; use a relay for a receiver that requires TLS.
     pub url: String,
-    /// Which kinds of events; all of them when it is empty.
+    /// Kinds of events to send. Empty for all kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub kinds: Vec<String>,
-    /// Begin after this event. Default: with what happens next.
+    /// Start after the event with this number. Default: only events that happen from now on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub after: Option<u64>,
 }
 
-/// Where events are sent to.
+/// A webhook: events are sent to its URL.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Webhook {
-    /// Its id.
+    /// ID of the webhook.
     pub id: String,
-    /// Where to.
+    /// URL that receives the events.
     pub url: String,
-    /// Which kinds; empty for all.
+    /// Kinds of events that are sent. Empty for all kinds.
     pub kinds: Vec<String>,
-    /// When it was made.
+    /// When the webhook was created.
     pub created_at: Time,
-    /// The last event that was delivered or passed over.
+    /// Number of the last event that was delivered or skipped.
     pub delivered: u64,
-    /// What signs the requests, as the Standard Webhooks write it. Only in the answer to its creation.
+    /// Signing secret in the format of Standard Webhooks. Only present in the response that creates the webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }
 
-/// Every webhook.
+/// A page of webhooks, ordered by id.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WebhookList {
     /// The webhooks.
     pub webhooks: Vec<Webhook>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
-/// Asks for events to be sent again.
+/// Resends events to a webhook.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ReplayWebhook {
-    /// Those after this one; 0 for all.
+    /// Resend all events after the one with this number. 0 resends all of them.
     pub after: u64,
 }

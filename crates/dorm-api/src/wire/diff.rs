@@ -1,14 +1,14 @@
-//! What differs between two moments of files.
+//! Comparison of files.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::text::Text;
 
-/// The paths that differ, in order.
+/// The paths that differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
-    /// Them.
+    /// The paths in order.
     pub changes: Vec<DiffEntry>,
 }
 
@@ -17,22 +17,22 @@ pub struct Diff {
 pub struct DiffEntry {
     /// The absolute path.
     pub path: Text,
-    /// What happened to it from the first moment to the second.
+    /// How the path changed from the first side to the second.
     pub change: DiffChange,
-    /// Its length at the first moment; only of a file.
+    /// Size on the first side. Only present for a file.
     pub before_bytes: Option<u64>,
-    /// Its length at the second moment; only of a file.
+    /// Size on the second side. Only present for a file.
     pub after_bytes: Option<u64>,
 }
 
-/// What happened to a path.
+/// How a path changed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffChange {
-    /// It is only there at the second moment.
+    /// The path exists only on the second side.
     Added,
-    /// It is only there at the first moment.
+    /// The path exists only on the first side.
     Removed,
-    /// Its kind, content, owner, mode or attributes are others. Times alone do not count.
+    /// Type, contents, owner, mode or attributes differ. Timestamps are ignored.
     Modified,
 }

@@ -1,4 +1,4 @@
-//! Events: what happened.
+//! Events.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -8,38 +8,38 @@ use super::text::Time;
 /// Something that happened to a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Event {
-    /// Rises with every event, so it serves as a cursor; gaps mean nothing.
+    /// Increases with every event, so it serves as a cursor. Numbers may have gaps.
     pub number: u64,
-    /// When.
+    /// When it happened.
     pub at: Time,
-    /// Of which project.
+    /// Project of the sandbox.
     pub project: String,
-    /// To which sandbox.
+    /// ID of the sandbox.
     pub sandbox: String,
-    /// What: `created`, `suspended`, `resume_failed`, …
+    /// Kind of the event, such as `created`, `suspended` or `resume_failed`.
     pub kind: String,
-    /// Who caused it: `user`, `timer`, `traffic`, `host` or `recovery`.
+    /// Who caused the event: `user`, `timer`, `traffic`, `host` or `recovery`.
     pub actor: String,
-    /// As part of which operation.
+    /// ID of the operation that the event belongs to.
     pub operation: Option<String>,
-    /// In which generation of the sandbox.
+    /// Generation of the sandbox at the time of the event.
     pub generation: u64,
-    /// A sentence, where there is more to say.
+    /// Details as a sentence, if there are any.
     pub detail: Option<String>,
-    /// How long the operation took that it ends, in milliseconds.
+    /// Duration of the operation that the event ends, in milliseconds.
     pub took_ms: Option<u64>,
-    /// How many bytes that wrote to the disk.
+    /// Number of bytes that the operation wrote to disk.
     pub bytes: Option<u64>,
 }
 
-/// Some events, in their order.
+/// A page of events, ordered by number.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EventPage {
     /// The events.
     pub events: Vec<Event>,
-    /// `after` for what follows them.
+    /// Cursor: `after` of the next page.
     pub next: u64,
-    /// The number of the oldest event that is kept: older ones were removed because of their age.
+    /// Number of the oldest event that is kept. Older events were removed because of their age.
     #[serde(default)]
     pub oldest: u64,
 }

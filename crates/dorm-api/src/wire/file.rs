@@ -5,36 +5,36 @@ use utoipa::ToSchema;
 
 use super::text::{Text, Time};
 
-/// What is known of a file without reading it.
+/// Metadata of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileStat {
-    /// Its whole path.
+    /// Absolute path.
     pub path: Text,
-    /// What it is. A link is reported as itself.
+    /// Type of the file. A symbolic link is reported as a link.
     pub kind: FileKind,
-    /// Its length.
+    /// Size in bytes.
     pub size_bytes: u64,
-    /// Its permission bits, in octal: `0644`.
+    /// Permission bits in octal, such as `0644`.
     pub mode: String,
-    /// Its owner's number.
+    /// User ID of the owner.
     pub uid: u32,
-    /// Its group's number.
+    /// Group ID of the group.
     pub gid: u32,
-    /// Its owner's name, where the sandbox has one.
+    /// Name of the owner, if the sandbox has one.
     pub owner: Option<String>,
-    /// Its group's name, where the sandbox has one.
+    /// Name of the group, if the sandbox has one.
     pub group: Option<String>,
-    /// When its contents last changed.
+    /// When the contents last changed.
     pub modified_at: Time,
-    /// Where it points, if it is a link.
+    /// Target of a symbolic link.
     pub link: Option<Text>,
 }
 
-/// What a path names.
+/// Type of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// A file with contents.
+    /// A regular file.
     File,
     /// A directory.
     Directory,
@@ -44,64 +44,65 @@ pub enum FileKind {
     Other,
 }
 
-/// A directory's entries, a directory before what is in it, by name.
+/// A page of directory entries, ordered by name. Each directory comes before its contents.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct FileList {
     /// The entries.
     pub entries: Vec<FileStat>,
-    /// `after` for the next page; none on the last one.
+    /// Cursor: `after` of the next page. Null on the last page.
     pub next: Option<String>,
 }
 
-/// Makes a directory.
+/// Creates a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct MakeDirectory {
-    /// Its absolute path.
+    /// Absolute path.
     pub path: Text,
-    /// Whether missing parents are made and an existing directory is a success. Default: yes.
+    /// Create missing parent directories, and succeed if the directory already exists. Default: true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<bool>,
-    /// Who owns it: a name, a number, or `UID:GID`. Default: root.
+    /// Owner: a name, a number, or `UID:GID`. Default: root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
 
-/// Renames, replacing a file that is there.
+/// Renames a file or directory. An existing file of the new name is replaced.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Rename {
-    /// Its absolute path now.
+    /// Current absolute path.
     pub from: Text,
-    /// Its absolute path then.
+    /// New absolute path.
     pub to: Text,
 }
 
-/// Something changed in a watched directory: data of the server-sent event `change`.
+/// A change in a watched directory. Data of the server-sent event `change`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WatchEvent {
     /// What happened.
     pub kind: WatchKind,
-    /// To what.
+    /// The path that changed.
     pub path: Text,
 }
 
-/// What can happen to a watched file.
+/// What happened to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchKind {
-    /// It is new.
+    /// It was created.
     Created,
     /// Its contents changed.
     Modified,
-    /// Its permissions, owner or times changed.
+    /// Its permissions, owner or timestamps changed.
     Attributes,
-    /// It is gone.
+    /// It was deleted.
     Removed,
-    /// It was renamed; this was its name.
+    /// It was renamed; the path is its old name.
     MovedFrom,
-    /// It was renamed; this is its name.
+    /// It was renamed; the path is its new name.
     MovedTo,
-    /// So much changed that some of it is not reported: look for yourself. The path is the watched one.
+    /// Too many changes happened at once and some were not reported. List the directory again. The path is the watched
+    /// directory.
     Overflow,
 }

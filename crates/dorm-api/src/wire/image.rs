@@ -1,28 +1,28 @@
-//! Images of registries, and what images say about themselves.
+//! Image configuration, pulls and exports.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// How programs of an image are run, unless somebody says otherwise.
+/// How programs of an image run by default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ImageConfig {
-    /// What starts it, before `command`. It is only started when that is asked for.
+    /// The program to start, before `command`. It is started only if the request asks for it.
     pub entrypoint: Vec<String>,
-    /// The arguments of the entrypoint, or the whole command where there is none.
+    /// Arguments of the entrypoint, or the whole command if there is no entrypoint.
     pub command: Vec<String>,
-    /// Variables of every process, as `NAME=VALUE`; those of the sandbox come before them.
+    /// Environment variables of every process, as `NAME=VALUE`. Variables of the sandbox override them.
     pub env: Vec<String>,
-    /// Where processes start.
+    /// Working directory.
     pub directory: Option<String>,
-    /// As whom they run.
+    /// User that processes run as.
     pub user: Option<String>,
-    /// Ports that something in it listens at, such as `8080/tcp`.
+    /// Ports that programs of the image listen on, such as `8080/tcp`.
     pub ports: Vec<String>,
-    /// A line for `/bin/sh` that ends with 0 as soon as what starts it can be used.
+    /// Command line for `/bin/sh` that exits with 0 once the started program is ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// The architecture its programs are for, such as `amd64`.
+    /// CPU architecture of the image, such as `amd64`.
     pub architecture: Option<String>,
 }
 
@@ -30,87 +30,87 @@ pub struct ImageConfig {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(default)]
 pub struct ImageSource {
-    /// What it is called there.
+    /// Name of the image in its registry.
     pub reference: Option<String>,
-    /// The digest of its manifest there.
+    /// Digest of the manifest in its registry.
     pub manifest: Option<String>,
-    /// What it was built from, as its builder says.
+    /// What the image was built from, as given by its builder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }
 
-/// Makes an image of a filesystem snapshot, or of another image, with settings of its own. Exactly one of `image` and
-/// `snapshot` is given.
+/// Creates an image from the files of a filesystem snapshot or another image. Exactly one of `image` and `snapshot` is
+/// required.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComposeImage {
-    /// The image whose files it gets: a tag, a digest, or the beginning of one.
+    /// Image whose files to use: a tag, a digest, or a digest prefix.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// The filesystem snapshot whose files it gets.
+    /// ID of the filesystem snapshot whose files to use.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// How its programs are run; nothing of it comes from what it is made of.
+    /// Configuration of the new image. Nothing is inherited from the source.
     pub config: ImageConfig,
-    /// The tag it gets. Another image may have had it before.
+    /// Tag for the image. An image that has this tag loses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// What it is built from, in the words of its builder. When an image with the same and a tag is here, that one gets
-    /// this tag, too, and is the answer.
+    /// Identifies what the image is built from. If a tagged image with the same value exists, that image also gets this
+    /// tag and is returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }
 
-/// Fetches an image from a registry.
+/// Pulls an image from a registry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullImage {
-    /// What it is called: `HOST/NAME`, with `:TAG` or `@sha256:DIGEST`. Without a host that of Docker.
+    /// Name of the image: `HOST/NAME` with `:TAG` or `@sha256:DIGEST`. Without a host, Docker Hub.
     pub reference: String,
-    /// For which architecture, such as `arm64`. Default: this host's.
+    /// CPU architecture, such as `arm64`. Default: that of the host.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
-    /// A tag it gets beside its whole name.
+    /// Additional tag for the image.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Whether a registry of another host may be asked without TLS. Default: no.
+    /// Allow a registry on another host to be contacted without TLS. Default: false.
     #[serde(default)]
     pub insecure: bool,
-    /// When the registry is asked. Default `always`.
+    /// When to contact the registry. Default `always`.
     #[serde(default)]
     pub pull: Pull,
 }
 
-/// When a registry is asked for an image.
+/// When a registry is contacted for an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Pull {
-    /// Also when it is here: its tag may mean another one by now.
+    /// Always: the tag may refer to another image by now.
     #[default]
     Always,
-    /// When it is not here.
+    /// Only if the image is not stored on this host.
     Missing,
     /// Never.
     Never,
 }
 
-/// Writes an image into a file of the daemon's own host.
+/// Exports an image to a path on the daemon's host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ExportImage {
-    /// The file, which must not be there yet: an absolute path.
+    /// Absolute path of the new file. It must not exist.
     pub path: String,
 }
 
-/// What was written.
+/// The exported archive.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExportedImage {
-    /// Which image.
+    /// Digest of the image.
     pub image: String,
-    /// The file.
+    /// Path of the archive.
     pub path: String,
-    /// Its length.
+    /// Size of the archive in bytes.
     pub bytes: u64,
-    /// The digest of the manifest in it.
+    /// Digest of the manifest in the archive.
     pub manifest: String,
 }

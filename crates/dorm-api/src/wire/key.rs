@@ -1,112 +1,116 @@
-//! Keys that open the API, and ports.
+//! API keys and ports.
 
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use super::Time;
 
-/// What a key opens.
+/// What an API key gives access to.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyScope {
     /// Everything.
     #[default]
     Full,
-    /// Whatever only shows: no request that changes something, and no port of a sandbox.
+    /// Requests that only read. No request that changes something, and no port of a sandbox.
     ReadOnly,
-    /// One sandbox: its commands, files, terminals, ports and states. Not what makes another sandbox of it or reads one:
-    /// clone, fork, rewind, restart, promote, volumes, retention and automatic checkpoints.
+    /// One sandbox: its commands, files, terminals, ports and lifecycle. Excluded is everything that creates another
+    /// sandbox from it or reads one: clone, fork, rewind, restart, promote, volumes, retention and automatic
+    /// checkpoints.
     Sandbox,
 }
 
-/// Asks for a key.
+/// Creates an API key.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateKey {
-    /// What you call it: up to 63 characters. Default: nothing.
+    /// Display name, up to 63 characters. Default: empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What it opens. Default `full`.
+    /// What the key gives access to. Default `full`.
     pub scope: KeyScope,
-    /// The sandbox, by id or name, when the scope is `sandbox`.
+    /// ID or name of the sandbox. Required if the scope is `sandbox`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sandbox: Option<String>,
-    /// After how many seconds it opens nothing any more. Default: never.
+    /// Seconds after which the key expires. Default: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime_secs: Option<f64>,
 }
 
-/// A key, without what opens anything.
+/// An API key without its secret part.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Key {
-    /// Its id, which opens nothing.
+    /// ID of the key. It is not secret.
     pub id: String,
-    /// What its owner calls it.
+    /// Display name.
     pub name: String,
-    /// What it opens.
+    /// What the key gives access to.
     pub scope: KeyScope,
-    /// The sandbox that it opens, when that is its scope.
+    /// ID of the sandbox, if the scope is `sandbox`.
     pub sandbox: Option<String>,
-    /// When it was made.
+    /// When the key was created.
     pub created_at: Time,
-    /// From when on it opens nothing, if ever.
+    /// When the key expires, if it does.
     pub expires_at: Option<Time>,
 }
 
-/// A key that was just made.
+/// A new API key.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct CreatedKey {
-    /// The key itself, which is shown this once.
+    /// The key itself. It is shown only once.
     pub key: String,
-    /// What is kept of it.
+    /// The stored part of the key.
     #[serde(flatten)]
     pub record: Key,
 }
 
-/// Every key.
+/// A page of API keys, oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct KeyList {
-    /// The keys, the oldest first.
+    /// The keys.
     pub keys: Vec<Key>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
-/// Who may reach the ports of a sandbox through the gateway.
+/// Who can reach the ports of a sandbox through the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum PortAccess {
-    /// Everyone who knows the sandbox's id.
+    /// Anyone who knows the ID of the sandbox.
     Public,
-    /// Those who show a key of the API, the port token, or the cookie of a link.
+    /// Requests with an API key, the port token, or the cookie of a browser link.
     Private,
 }
 
-/// How a port inside is reached.
+/// How to reach a port of a sandbox.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Port {
-    /// The sandbox.
+    /// ID of the sandbox.
     pub sandbox: String,
-    /// The port inside.
+    /// Port number inside the sandbox.
     pub port: u16,
-    /// The first label of its host name, such as `8080-ID`; `.localhost` and the daemon's port follow.
+    /// First label of the host name, such as `8080-ID`. It is followed by `.localhost` and the port of the daemon.
     pub label: String,
-    /// Who may reach it.
+    /// Who can reach the port.
     pub access: PortAccess,
-    /// Opens every port of this sandbox, as the header `X-Dormouse-Token`. A fork has another one.
+    /// Gives access to every port of this sandbox when sent as the header `X-Dormouse-Token`. A fork has its own token.
     pub token: String,
 }
 
-/// Asks for a link to a port.
+/// Creates a browser link to a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct LinkRequest {}
 
-/// A link to a port.
+/// A browser link to a port.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct PortLink {
-    /// The first label of its host name, such as `8080-ID`.
+    /// First label of the host name, such as `8080-ID`.
     pub label: String,
-    /// The path and query to open there. `&to=/PATH` behind it says where the browser goes from there; default `/`.
+    /// Path and query to open there. Append `&to=/PATH` to choose where the browser is redirected. Default `/`.
     pub path: String,
-    /// Until when it can be opened, once.
+    /// When the link expires. It can be opened once before that.
     pub expires_at: Time,
 }

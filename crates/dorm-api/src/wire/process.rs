@@ -8,292 +8,296 @@ use utoipa::ToSchema;
 use super::snapshot::SnapshotKind;
 use super::text::{Text, Time};
 
-/// Runs a command to its end. Exactly one of `argv` and `shell` is given.
+/// Runs a command and waits for it to end. Exactly one of `argv` and `shell` is required.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ExecRequest {
     /// The command and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<Text>>,
-    /// A line for `/bin/sh -c`.
+    /// Command line for `/bin/sh -c`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Variables on top of the sandbox's own.
+    /// Environment variables in addition to those of the sandbox.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where it starts. Default: the user's home, or `/`.
+    /// Working directory. Default: that of the image if the user is the image's, otherwise the home directory of the
+    /// user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Text>,
-    /// As whom: a name, a number, or `UID:GID`. Default: root.
+    /// User to run as: a name, a number, or `UID:GID`. Default: the user of the image, or root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Its standard input, whole. Default: empty.
+    /// The whole standard input. Default: empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Text>,
-    /// Seconds after which it and its process group are killed. Default: no limit.
+    /// Seconds after which the command and its process group are killed. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,
-    /// Takes a snapshot first. When that fails, the command is not run. Default: none is taken.
+    /// Take a snapshot of this kind first. If that fails, the command does not run. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<SnapshotKind>,
 }
 
-/// How a command went. Exactly one of `exit_code` and `signal` is there.
+/// The result of a command. Exactly one of `exit_code` and `signal` is set.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExecResult {
-    /// Its handle.
+    /// Handle of the process.
     pub process: u64,
-    /// Its process id inside.
+    /// Process ID inside the sandbox.
     pub pid: u32,
-    /// Its exit code, from 0 to 255.
+    /// Exit code, 0 to 255.
     pub exit_code: Option<i32>,
-    /// The number of the signal that ended it.
+    /// Number of the signal that ended the process.
     pub signal: Option<i32>,
-    /// Whether its time was up, so that it was killed.
+    /// Whether the command was killed because its time limit passed.
     pub timed_out: bool,
-    /// Its standard output from the beginning, 4 MiB at most.
+    /// Standard output from its start, at most 4 MiB.
     pub stdout: String,
-    /// How `stdout` is written.
+    /// Encoding of `stdout`.
     pub stdout_encoding: Encoding,
-    /// How many bytes of standard output are not in `stdout`.
+    /// Number of bytes of standard output that are not in `stdout`.
     pub stdout_truncated_bytes: u64,
-    /// Its standard error from the beginning, 4 MiB at most.
+    /// Standard error from its start, at most 4 MiB.
     pub stderr: String,
-    /// How `stderr` is written.
+    /// Encoding of `stderr`.
     pub stderr_encoding: Encoding,
-    /// How many bytes of standard error are not in `stderr`.
+    /// Number of bytes of standard error that are not in `stderr`.
     pub stderr_truncated_bytes: u64,
-    /// The snapshot that was taken before, if one was asked for.
+    /// ID of the snapshot that was taken before the command, if one was requested.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub checkpoint: Option<String>,
 }
 
-/// How bytes are written in JSON.
+/// How bytes are encoded in JSON.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Encoding {
-    /// As they are: they are UTF-8.
+    /// Plain text, because the bytes are valid UTF-8.
     Utf8,
-    /// As base64 (standard alphabet, padded).
+    /// Base64 with the standard alphabet and padding.
     Base64,
 }
 
-/// Starts a process that goes on by itself. Exactly one of `argv` and `shell` is given.
+/// Starts a background process. Exactly one of `argv` and `shell` is required.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct StartProcess {
     /// The command and its arguments.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<Text>>,
-    /// A line for `/bin/sh -c`.
+    /// Command line for `/bin/sh -c`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub shell: Option<String>,
-    /// Variables on top of the sandbox's own.
+    /// Environment variables in addition to those of the sandbox.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Where it starts. Default: the user's home, or `/`.
+    /// Working directory. Default: that of the image if the user is the image's, otherwise the home directory of the
+    /// user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Text>,
-    /// As whom: a name, a number, or `UID:GID`. Default: root.
+    /// User to run as: a name, a number, or `UID:GID`. Default: the user of the image, or root.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Its standard input. Default `empty`.
+    /// Standard input. Default `empty`.
     pub stdin: Stdin,
-    /// Gives it a terminal of that size, which is then its input and its only output.
+    /// Run the process in a terminal of this size. The terminal is its input and its only output.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub terminal: Option<TerminalSize>,
-    /// A word to find it by in the list.
+    /// Label to find the process by in the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
-    /// How many bytes of each output are kept for readers. Default 1 MiB.
+    /// How many bytes of each output stream are kept for readers. Default 1 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_kept_bytes: Option<u32>,
 }
 
-/// A process's standard input.
+/// Standard input of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Stdin {
-    /// Ends at once.
+    /// Empty: reading it returns end of file at once.
     #[default]
     Empty,
-    /// What is written to it, until it is closed.
+    /// A pipe that requests write to until it is closed.
     Pipe,
 }
 
-/// The size of a terminal.
+/// Size of a terminal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct TerminalSize {
-    /// Lines.
+    /// Number of rows.
     pub rows: u16,
-    /// Characters in a line.
+    /// Number of columns.
     pub cols: u16,
 }
 
-/// A started process; also data of the server-sent event `started`.
+/// A started process. Also the data of the server-sent event `started`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProcessStarted {
-    /// Its handle; never used again in this sandbox.
+    /// Handle of the process. Handles are never reused in a sandbox.
     pub process: u64,
-    /// Its process id inside.
+    /// Process ID inside the sandbox.
     pub pid: u32,
 }
 
-/// What is known of a process. Ended ones are kept for a while.
+/// A process. Ended processes are remembered for a while.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Process {
-    /// Its handle.
+    /// Handle of the process.
     pub process: u64,
-    /// Its process id inside; may belong to another one when it has ended.
+    /// Process ID inside the sandbox. After the process has ended, another one may use it.
     pub pid: u32,
-    /// What it was started with.
+    /// The command and its arguments.
     pub argv: Vec<Text>,
-    /// Where it started.
+    /// Working directory at the start.
     pub cwd: Text,
-    /// The names of the variables it was given on top of the sandbox's.
+    /// Names of the environment variables that the process got in addition to those of the sandbox.
     pub env: Vec<Text>,
-    /// As whom, if it was said.
+    /// User that was requested, if any.
     pub user: Option<String>,
-    /// The caller's word for it.
+    /// Label that was requested, if any.
     pub label: Option<String>,
-    /// Its terminal, if it has one.
+    /// Size of its terminal, if it has one.
     pub terminal: Option<TerminalSize>,
-    /// When it started, by the sandbox's clock.
+    /// When the process started, by the clock of the sandbox.
     pub started_at: Time,
-    /// How much standard output it has written.
+    /// Number of bytes written to standard output.
     pub stdout_bytes: u64,
-    /// How much standard error it has written.
+    /// Number of bytes written to standard error.
     pub stderr_bytes: u64,
-    /// How it ended; none while it lives.
+    /// How the process ended. Null while it runs.
     pub exit: Option<ExitStatus>,
 }
 
-/// The processes of a sandbox that were started by this API, oldest first.
+/// A page of processes that were started through this API, oldest first.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ProcessList {
     /// The processes.
     pub processes: Vec<Process>,
-    /// `after` for the next page; none on the last one.
-    pub next: Option<u64>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    pub next: Option<String>,
 }
 
-/// How a process ended; also data of the server-sent event `exit`. Exactly one of `exit_code` and `signal` is there.
+/// How a process ended. Exactly one of `exit_code` and `signal` is set. Also the data of the server-sent event `exit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExitStatus {
-    /// Its exit code, from 0 to 255.
+    /// Exit code, 0 to 255.
     pub exit_code: Option<i32>,
-    /// The number of the signal that ended it.
+    /// Number of the signal that ended the process.
     pub signal: Option<i32>,
-    /// Whether the time limit of an `exec` was up, so that it was killed.
+    /// Whether the process was killed because the time limit of `exec` passed.
     #[serde(default)]
     pub timed_out: bool,
 }
 
-/// A piece of output: data of the server-sent events `stdout` and `stderr`.
+/// A chunk of output. Data of the server-sent events `stdout` and `stderr`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct OutputChunk {
-    /// Where its first byte stands in that output, counted from the process's start.
+    /// Position of the first byte in this output stream, counted from the start of the process.
     pub offset: u64,
     /// The bytes.
     pub data: String,
-    /// How they are written.
+    /// Encoding of `data`.
     pub encoding: Encoding,
 }
 
 /// A gap in the output: bytes that are no longer kept. Data of the server-sent event `lost`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct LostOutput {
-    /// In which output.
+    /// The output stream with the gap.
     pub stream: OutputStream,
-    /// Where it begins.
+    /// Position where the gap starts.
     pub offset: u64,
-    /// How long it is.
+    /// Length of the gap in bytes.
     pub bytes: u64,
 }
 
-/// One of a process's outputs.
+/// An output stream of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputStream {
-    /// Standard output, or all that a terminal shows.
+    /// Standard output, or everything that a terminal shows.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-/// How much was written to a process's input.
+/// Result of writing to the standard input of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct StdinWritten {
-    /// The bytes of this request, all of which the sandbox's kernel has taken.
+    /// Number of bytes in this request. The kernel of the sandbox has accepted all of them.
     pub bytes: u64,
 }
 
-/// Sends a signal.
+/// Sends a signal to a process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct SignalRequest {
-    /// Its Linux number, from 1 to 31.
+    /// Linux signal number, 1 to 31.
     pub signal: i32,
-    /// Whom it goes to. Default `process`.
+    /// Receiver of the signal. Default `process`.
     #[serde(default)]
     pub target: SignalTarget,
 }
 
-/// Whom a signal goes to.
+/// Receiver of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SignalTarget {
-    /// The process alone.
+    /// Only the process.
     #[default]
     Process,
-    /// The process and what it started, unless that left its group.
+    /// The process group: the process and its descendants that did not leave the group.
     Group,
 }
 
-/// Changes the size of a process's terminal.
+/// Changes the size of the terminal of a process.
 pub type Resize = TerminalSize;
 
-/// A text frame of the terminal's WebSocket. Terminal bytes are binary frames.
+/// A text frame of the terminal WebSocket. Binary frames carry the bytes of the terminal.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(tag = "type", rename_all = "snake_case", deny_unknown_fields)]
 pub enum TerminalMessage {
-    /// From the daemon, first: the process, by which the terminal can be attached again.
+    /// First message of the server. The handle can be used to attach to the terminal again.
     Started {
-        /// Its handle.
+        /// Handle of the process.
         process: u64,
-        /// Its process id inside.
+        /// Process ID inside the sandbox.
         pid: u32,
     },
-    /// From the caller: the terminal has another size.
+    /// From the client: the terminal has a new size.
     Resize {
-        /// Lines.
+        /// Number of rows.
         rows: u16,
-        /// Characters in a line.
+        /// Number of columns.
         cols: u16,
     },
-    /// From the caller: end of its input.
+    /// From the client: end of input.
     Eof,
-    /// From the daemon: output that is no longer kept was skipped.
+    /// From the server: output that is no longer kept was skipped.
     Lost {
-        /// Where the gap begins.
+        /// Position where the gap starts.
         offset: u64,
-        /// How long it is.
+        /// Length of the gap in bytes.
         bytes: u64,
     },
-    /// From the daemon, last: the process has ended.
+    /// Last message of the server: the process has ended.
     Exit {
-        /// Its exit code.
+        /// Exit code, 0 to 255.
         exit_code: Option<i32>,
-        /// The number of the signal that ended it.
+        /// Number of the signal that ended the process.
         signal: Option<i32>,
     },
-    /// From the daemon, last: it does not go on.
+    /// Last message of the server: the terminal failed.
     Error {
-        /// A word for programs.
+        /// HTTP status that the error has in a response.
+        status: u16,
+        /// Error code.
         code: String,
-        /// A sentence for people.
-        message: String,
+        /// What failed and why.
+        detail: String,
         /// What the caller can do next.
         next_step: String,
     },

@@ -5,43 +5,43 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Sends a snapshot to a registry.
+/// Pushes a snapshot to a registry.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PushSnapshot {
-    /// What it is to be called there: `HOST/NAME:TAG`.
+    /// Name in the registry: `HOST/NAME:TAG`.
     pub reference: String,
-    /// Whether a registry of another host may be asked without TLS. Default: no.
+    /// Allow a registry on another host to be contacted without TLS. Default: false.
     #[serde(default)]
     pub insecure: bool,
 }
 
-/// What was sent.
+/// The pushed snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct PushedSnapshot {
-    /// What it is called there.
+    /// Name in the registry.
     pub reference: String,
-    /// The digest of its manifest there.
+    /// Digest of the manifest in the registry.
     pub manifest: String,
-    /// The length of its file.
+    /// Size of the archive in bytes.
     pub bytes: u64,
-    /// What of it had to be sent: the rest was there.
+    /// How many bytes were sent. The registry already had the others.
     pub sent_bytes: u64,
 }
 
-/// Fetches a snapshot from a registry.
+/// Pulls a snapshot from a registry.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct PullSnapshot {
-    /// What it is called there: `HOST/NAME`, with `:TAG` or `@sha256:DIGEST`.
+    /// Name in the registry: `HOST/NAME` with `:TAG` or `@sha256:DIGEST`.
     pub reference: String,
-    /// Whether a registry of another host may be asked without TLS. Default: no.
+    /// Allow a registry on another host to be contacted without TLS. Default: false.
     #[serde(default)]
     pub insecure: bool,
-    /// Labels beside those in its file and before them.
+    /// Labels to add to those in the archive. They override labels of the same key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// After how many seconds it goes by itself; by default never.
+    /// Delete the snapshot automatically after this many seconds. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_secs: Option<f64>,
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::ErrorBody;
+use super::Problem;
 use super::checkpoints::{Checkpoints, CheckpointsRequest};
 use super::image::Pull;
 use super::key::PortAccess;
@@ -13,109 +13,112 @@ use super::snapshot::Snapshot;
 use super::text::{NamedSecret, Secret, Time};
 use super::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
 
-/// Asks for a sandbox. Exactly one of `image` and `snapshot` is given; what is left out takes its default.
+/// Creates a sandbox. Exactly one of `image` and `snapshot` is required; every other field has a default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
-    /// The image it starts from, cold: a tag, a digest, or the first 8 or more digits of one, or the name of one in a
+    /// Image to boot from: a tag, a digest, a digest prefix of at least 8 digits, or the name of an image in a
     /// registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// When a registry is asked for the image. Default `missing`, which asks only the one that `image` names.
+    /// When to contact the registry for the image. Default `missing`, which contacts only the registry that `image`
+    /// names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
-    /// Whether to start what the image is made to run, as a process with the label `start`, and to wait until it can be
-    /// used, where the image says how to find that out. When that fails the sandbox is terminated. Default: no.
+    /// Start the entrypoint and command of the image as a process with the label `start`, and wait until it is ready if
+    /// the image has a readiness command. If that fails, the sandbox is terminated. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub start: bool,
-    /// The memory snapshot it goes on from. Image and resources come with it.
+    /// ID of the snapshot to start from. A memory snapshot continues with its memory, processes, files and limits; a
+    /// filesystem snapshot boots from its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Its name, unique among the living: 1 to 63 lower-case letters, digits and hyphens. Ephemeral without one.
+    /// Name, unique among living sandboxes: 1 to 63 lower-case letters, digits and hyphens. A sandbox without a name is
+    /// ephemeral.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its limits.
+    /// Resource limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesRequest>,
-    /// Where it may connect to. Default `public`.
+    /// Where the sandbox may connect to. Default `public`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Egress>,
-    /// Variables that every process in it gets. No answer shows their values.
+    /// Environment variables of every process. Their values are never returned.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Secrets, which every process gets as variables. No answer shows their values, and no other sandbox gets them
-    /// unless they are named.
+    /// Secrets that every process gets as environment variables. Their values are never returned, and clones and forks
+    /// get them only if the request names them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, Secret>,
-    /// What a passed deadline does. Default: `suspend` with a name, `terminate` without.
+    /// What happens at a deadline. Default: `suspend` for a named sandbox, `terminate` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
-    /// What becomes of it when a passed deadline cannot suspend it. Default `keep`.
+    /// What happens if the sandbox cannot be suspended at a deadline. Default `keep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_suspend_failure: Option<OnSuspendFailure>,
-    /// Whether it may be suspended. Default: whether it has a name.
+    /// Whether the sandbox can be suspended. Default: whether it has a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspendable: Option<bool>,
-    /// Whether traffic to its ports wakes it while it is suspended. Default: yes.
+    /// Whether traffic to a port resumes the sandbox when it is suspended. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_resume: Option<bool>,
-    /// Who may reach its ports. Default: as the daemon was started, `public` unless told otherwise.
+    /// Who can reach the ports of the sandbox. Default: the setting of the daemon, which is `public` unless changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_access: Option<PortAccess>,
-    /// Seconds from the start of a run to its deadline, whatever happens inside. Default: none.
+    /// Seconds from the start of a run to its deadline, independent of activity. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_secs: Option<f64>,
-    /// Seconds it may run without a break, whatever extends or holds it. Default: none.
+    /// Longest time in seconds that a run may last, even if it is extended or held. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_secs: Option<f64>,
-    /// How many sleep images are kept, 1 to 16: the newest, and those before it to fall back to. Default 1.
+    /// How many sleep images are kept, 1 to 16: the newest, and older ones to fall back to. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_generations: Option<u32>,
-    /// What happens when none of them can be restored. Default `fail`.
+    /// What happens if no sleep image can be restored. Default `fail`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unrestorable: Option<OnUnrestorable>,
-    /// Snapshots that are taken of it by themselves. Default: none.
+    /// Automatic checkpoint policy. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub checkpoints: Option<CheckpointsRequest>,
-    /// The volumes that are attached to it.
+    /// Volumes to attach.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub volumes: Vec<AttachVolume>,
-    /// Free text, by key.
+    /// Labels: arbitrary strings by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
 }
 
-/// Limits that are asked for; each one left out takes its default, or that of the snapshot.
+/// Requested resource limits. Fields that are left out use their default, or the limit of the snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResourcesRequest {
-    /// CPU time per second, in thousandths of one CPU. Default 1000.
+    /// CPU limit in thousandths of a CPU. Default 1000.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu_millis: Option<u32>,
-    /// Guest memory. Default 512 MiB.
+    /// Guest memory in bytes. Default 512 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// What may be written to the root filesystem. Default 4 GiB.
+    /// How much can be written to the root file system, in bytes. Default 4 GiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub disk_bytes: Option<u64>,
-    /// Processes and threads. Default 512.
+    /// Largest number of processes and threads. Default 512.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub processes: Option<u32>,
 }
 
-/// Limits that hold.
+/// Resource limits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Resources {
-    /// CPU time per second, in thousandths of one CPU.
+    /// CPU limit in thousandths of a CPU.
     pub cpu_millis: u32,
-    /// Guest memory.
+    /// Guest memory in bytes.
     pub memory_bytes: u64,
-    /// What may be written to the root filesystem.
+    /// How much can be written to the root file system, in bytes.
     pub disk_bytes: u64,
-    /// Processes and threads.
+    /// Largest number of processes and threads.
     pub processes: u32,
 }
 
@@ -123,301 +126,303 @@ pub struct Resources {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Egress {
-    /// The internet, never private or link-local addresses. Every name resolves.
+    /// Public internet addresses, never private or link-local ones. Every name resolves.
     Public,
     /// Nothing.
     None,
-    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host names, such as
-    /// `example.com`, `*.example.com` for every name below it, or `*` for every name. No other name resolves. A name does
-    /// not lead to a private address unless a network in the list contains it.
+    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host names: `example.com`
+    /// for one name, `*.example.com` for every name below it, or `*` for every name. No other name resolves. A name
+    /// resolves to a private address only if a network in the list contains that address.
     Allow(Vec<String>),
 }
 
-/// What a passed deadline of a running sandbox does.
+/// What happens to a running sandbox at a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
-    /// It ends.
+    /// It is terminated.
     Terminate,
     /// It is suspended.
     Suspend,
 }
 
-/// What becomes of a sandbox that cannot be suspended at its deadline. It is tried again later and later, every 10
-/// minutes in the end.
+/// What happens to a sandbox that cannot be suspended at its deadline. Attempts are repeated with increasing intervals,
+/// up to 10 minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnSuspendFailure {
-    /// It goes on running, and is suspended as soon as that works.
+    /// It continues to run until an attempt succeeds.
     #[default]
     Keep,
-    /// It is terminated after 11 failures in a row, about 17 minutes after the first.
+    /// It is terminated after 11 consecutive failures, about 17 minutes after the first.
     Terminate,
 }
 
-/// What a sandbox that cannot be brought back from any of its images becomes.
+/// What happens to a sandbox if none of its sleep images can be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnrestorable {
-    /// It stays suspended, and the answer says why.
+    /// It stays suspended, and the resume returns an error.
     Fail,
-    /// It comes back with its files, without memory and processes. No engine of this version can: it is refused.
+    /// It boots from its files, without memory and processes. No engine of this version supports this, and requests
+    /// with it are refused.
     Filesystem,
-    /// It boots afresh from its root image, without memory and files.
+    /// It boots from its root image, without memory and files.
     Fresh,
 }
 
-/// What the present or last run of a sandbox began with.
+/// What the current or last run of a sandbox started with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Restored {
     /// Memory, processes and files.
     Memory,
-    /// Files only.
+    /// Only files.
     Filesystem,
     /// Nothing: it booted from its root image.
     None,
 }
 
-/// Somebody's wish that a sandbox stays awake.
+/// Keeps a sandbox awake until it expires or is released.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Hold {
-    /// Its id.
+    /// ID of the hold.
     pub id: String,
-    /// Why, in its holder's words.
+    /// Reason given by the holder.
     pub reason: String,
-    /// When it ends by itself.
+    /// When the hold expires.
     pub until: Time,
 }
 
-/// Asks that a sandbox stays awake.
+/// Keeps a sandbox awake for a while.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct HoldRequest {
-    /// For how many seconds from now.
+    /// Seconds from now until the hold expires.
     pub ttl_secs: f64,
-    /// Why: shown to whoever asks why the sandbox is awake. 1 to 200 characters.
+    /// Reason, shown in explanations of the sandbox's state. 1 to 200 characters.
     pub reason: String,
-    /// A hold that is there already, which then lasts as long as this one says.
+    /// ID of an existing hold to renew: it then expires when this one would.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renew: Option<String>,
 }
 
-/// Changes what is kept to bring a sandbox back. What is left out stays as it is.
+/// Changes how many sleep images are kept. Fields that are left out do not change.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetKeeping {
     /// How many sleep images are kept, 1 to 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_generations: Option<u32>,
-    /// What happens when none of them can be restored.
+    /// What happens if no sleep image can be restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unrestorable: Option<OnUnrestorable>,
 }
 
-/// Where a sandbox is in its life.
+/// Lifecycle state of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum State {
-    /// Its first run is being started.
+    /// The first run is starting.
     Pending,
-    /// It runs.
+    /// Running.
     Running,
-    /// It is held still while a snapshot of it is taken.
+    /// Paused while a snapshot is taken.
     Snapshotting,
-    /// It is being saved; nothing has been given up yet.
+    /// Being saved. The run has not been given up yet.
     Suspending,
-    /// It is saved on disk and uses no CPU.
+    /// Saved on disk. Uses no CPU.
     Suspended,
-    /// It is being brought back.
+    /// A new run is starting from the sleep image.
     Resuming,
-    /// What it holds is being given back.
+    /// Its resources are being released.
     Terminating,
-    /// It is over.
+    /// Terminated. This is final.
     Terminated,
 }
 
-/// Where the memory of a sandbox is. A fact, not a state.
+/// Where the memory of a sandbox is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Residence {
-    /// It runs, or is on its way there.
+    /// In a run, or about to be.
     Running,
-    /// Suspended, and still held in memory without any CPU: resume is a thaw.
+    /// Suspended, with the memory still held. Resuming is a thaw.
     Parked,
-    /// Suspended, and only on disk: resume is a restore.
+    /// Suspended, and only on disk. Resuming is a restore.
     Evicted,
-    /// It is over, or has not begun.
+    /// Nowhere: the sandbox is terminated or has not started.
     None,
 }
 
 /// A sandbox.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Sandbox {
-    /// Its id, for ever.
+    /// ID of the sandbox. It never changes and is never reused.
     pub id: String,
-    /// Its name, if it has one.
+    /// Name, if the sandbox has one.
     pub name: Option<String>,
-    /// Whose it is.
+    /// Project that the sandbox belongs to.
     pub project: String,
-    /// Where it is in its life.
+    /// Lifecycle state.
     pub state: State,
-    /// Where its memory is.
+    /// Where the memory of the sandbox is.
     pub residence: Residence,
-    /// Whether it is paused until there is room on the host's disk.
+    /// Whether the sandbox is paused because the disk of the host is almost full.
     pub paused_for_disk: bool,
-    /// That its run lives and does not answer, if so. It is asked again until it does.
+    /// Set if the run is alive but does not respond. The daemon keeps trying.
     #[serde(default)]
     pub unreachable: Option<Unreachable>,
-    /// The suspends that have failed in a row, if the last one has.
+    /// Set if the last attempt to suspend failed.
     #[serde(default)]
     pub suspend_failures: Option<SuspendFailures>,
-    /// Counts its runs from 1; one more with every resume.
+    /// Generation: starts at 1 and increases with every resume.
     pub generation: u64,
-    /// What its present or last run began with.
+    /// What the current or last run started with.
     pub restored: Restored,
-    /// Which of its generations it came back at; none when it booted, or went on from a snapshot.
+    /// Generation of the sleep image that the run started from. Null if it booted or started from a snapshot.
     pub restored_generation: Option<u64>,
-    /// The digest of its image.
+    /// Digest of the image.
     pub image: String,
-    /// The snapshot its first run went on from; none for one that was started cold.
+    /// ID of the snapshot that the first run started from. Null if it booted from an image.
     pub snapshot: Option<String>,
-    /// The sandbox of which that snapshot was taken.
+    /// ID of the sandbox that this snapshot was taken from.
     pub source: Option<String>,
-    /// The snapshot it was last taken back to.
+    /// ID of the snapshot that the sandbox was last rewound to.
     pub rewound_to: Option<String>,
-    /// Its limits.
+    /// Resource limits.
     pub resources: Resources,
-    /// Where it may connect to.
+    /// Where the sandbox may connect to.
     pub egress: Egress,
-    /// The names of its variables; their values are never shown.
+    /// Names of the environment variables. Their values are never returned.
     pub env: Vec<String>,
-    /// The names of its secrets; their values are never shown.
+    /// Names of the secrets. Their values are never returned.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// What a passed deadline does.
+    /// What happens at a deadline.
     pub on_timeout: OnTimeout,
-    /// What becomes of it when a passed deadline cannot suspend it.
+    /// What happens if the sandbox cannot be suspended at a deadline.
     #[serde(default)]
     pub on_suspend_failure: OnSuspendFailure,
-    /// Whether it may be suspended.
+    /// Whether the sandbox can be suspended.
     pub suspendable: bool,
-    /// Whether traffic wakes it.
+    /// Whether traffic to a port resumes the sandbox when it is suspended.
     pub auto_resume: bool,
-    /// Who may reach its ports.
+    /// Who can reach the ports of the sandbox.
     pub port_access: PortAccess,
     /// Seconds from the start of a run to its deadline.
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.
     pub idle_timeout_secs: Option<f64>,
-    /// How long it may run without a break.
+    /// Longest time in seconds that a run may last.
     pub max_run_secs: Option<f64>,
-    /// Who wants it to stay awake.
+    /// Holds that keep the sandbox awake.
     pub holds: Vec<Hold>,
     /// How many sleep images are kept.
     pub keep_generations: u32,
-    /// What happens when none of them can be restored.
+    /// What happens if no sleep image can be restored.
     pub on_unrestorable: OnUnrestorable,
-    /// Images before `sleep_image`, the newest first.
+    /// Sleep images older than `sleep_image`, newest first.
     pub older_images: Vec<SleepImage>,
-    /// Which snapshots are taken of it by themselves, if any.
+    /// Automatic checkpoint policy, if there is one.
     pub checkpoints: Option<Checkpoints>,
-    /// The volumes that are attached to it.
+    /// Attached volumes.
     #[serde(default)]
     pub volumes: Vec<AttachedVolume>,
-    /// Free text, by key.
+    /// Labels: arbitrary strings by key.
     pub labels: BTreeMap<String, String>,
-    /// When its time is over, as things stand; only while it runs.
+    /// The current deadline. Only set while the sandbox runs.
     pub expires_at: Option<Time>,
-    /// When it was created.
+    /// When the sandbox was created.
     pub created_at: Time,
-    /// When something last used it.
+    /// When the sandbox was last used.
     pub last_active_at: Time,
-    /// Since when its present run goes on; only while it runs.
+    /// When the current run started. Only set while the sandbox runs.
     pub running_since: Option<Time>,
-    /// The saved state that is kept for it: what it wakes up from, or falls back to when its run is lost.
+    /// The newest sleep image: the sandbox resumes from it, or falls back to it if its run is lost.
     pub sleep_image: Option<SleepImage>,
-    /// The operation that is at work on it, if one is.
-    pub operation: Option<Operation>,
-    /// Why it is over, or about to be.
+    /// The operation in progress, if there is one.
+    pub operation: Option<CurrentOperation>,
+    /// Why the sandbox is terminated or being terminated.
     pub cause: Option<Cause>,
-    /// When it was over.
+    /// When the sandbox was terminated.
     pub terminated_at: Option<Time>,
 }
 
-/// A run that does not answer, although its process lives.
+/// A run that is alive but does not respond.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Unreachable {
-    /// Since when, as far as it was noticed.
+    /// When this was first noticed.
     pub since: Time,
     /// What was tried and how it failed.
     pub reason: String,
 }
 
-/// Suspends that have failed in a row.
+/// Consecutive failed attempts to suspend a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SuspendFailures {
-    /// How many.
+    /// Number of failures.
     pub count: u32,
-    /// When the first of them failed.
+    /// When the first of them happened.
     pub since: Time,
     /// Why the last one failed.
     pub reason: String,
-    /// Before this moment a passed deadline does not suspend it again.
+    /// Earliest time of the next automatic attempt.
     pub next_attempt_at: Time,
 }
 
-/// The saved state of a sandbox.
+/// The saved state of a suspended sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SleepImage {
-    /// The generation that was saved.
+    /// Generation that was saved.
     pub generation: u64,
-    /// Its size on disk.
+    /// Size on disk in bytes.
     pub bytes: u64,
-    /// When the sandbox stood still for it.
+    /// When the sandbox was paused for the save.
     pub taken_at: Time,
 }
 
-/// One command in progress.
+/// The operation in progress. `GET /v1/operations/{id}` has more about it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Operation {
-    /// Its id; the events it causes carry it.
+pub struct CurrentOperation {
+    /// ID of the operation. Its events carry it.
     pub id: String,
-    /// When it is given up.
+    /// When the operation is aborted.
     pub deadline: Time,
 }
 
-/// Why a sandbox is over.
+/// Why a sandbox was terminated.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Cause {
-    /// The kind of reason.
+    /// Kind of the cause.
     pub kind: CauseKind,
-    /// What happened, for `failed`.
+    /// What happened, if the kind is `failed`.
     pub reason: Option<String>,
 }
 
-/// The kind of reason for which a sandbox is over.
+/// Kind of the cause for which a sandbox was terminated.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum CauseKind {
-    /// Somebody asked for it.
+    /// A request.
     Requested,
-    /// Its time was over.
+    /// A deadline.
     Timeout,
-    /// There was nothing left to return to, or it could not be suspended and was not to be kept then.
+    /// A failure: there was no saved state to return to, or the sandbox could not be suspended and its settings said to
+    /// terminate it.
     Failed,
 }
 
-/// Some sandboxes, in the order of their ids.
+/// A page of sandboxes, ordered by id.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SandboxPage {
     /// The sandboxes.
     pub sandboxes: Vec<Sandbox>,
-    /// `after` for the next page; none on the last one.
+    /// Cursor: `after` of the next page. Null on the last page.
     pub next: Option<String>,
 }
 
-/// Replaces the time limits, which then count from now. One that is left out or null is no limit.
+/// Replaces the time limits. A limit that is left out or null is removed.
 #[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SetTimeouts {
@@ -425,25 +430,26 @@ pub struct SetTimeouts {
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.
     pub idle_timeout_secs: Option<f64>,
-    /// Seconds it may run without a break, counted from the beginning of its run.
+    /// Longest time in seconds that a run may last, from the start of the run.
     pub max_run_secs: Option<f64>,
 }
 
-/// Asks for a clone.
+/// Clones a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CloneRequest {
-    /// The clone's name; ephemeral without one.
+    /// Name of the clone. A clone without a name is ephemeral.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// The secrets it gets: null for the source's own value. No other one follows.
+    /// Secrets of the clone: null for the value of the source, or another value. Other secrets of the source are not
+    /// copied.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, NamedSecret>,
-    /// What becomes of the source's volumes in it. Default `same`.
+    /// How the volumes of the source are attached to the clone. Default `same`.
     pub volumes: FollowingVolumes,
 }
 
-/// A clone, and the snapshot it was made through, which stays.
+/// A clone and the snapshot it was created from. The snapshot is kept.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Cloned {
     /// The new sandbox.
@@ -452,172 +458,173 @@ pub struct Cloned {
     pub snapshot: Snapshot,
 }
 
-/// Asks for a sandbox to be taken back to a snapshot.
+/// Rewinds a sandbox to a snapshot.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct RewindRequest {
-    /// The snapshot.
+    /// ID of the snapshot to rewind to.
     pub to: String,
-    /// After how many seconds the snapshot goes by itself of what the sandbox was until then. Default: 7 days.
+    /// Seconds after which the snapshot of the state before the rewind is deleted automatically. Default: 7 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_secs: Option<f64>,
-    /// Something else than a time for it.
+    /// Keep that snapshot until it is deleted, or not at all. Cannot be combined with `keep_secs`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep: Option<Keep>,
 }
 
-/// Asks for a child to take the place of the sandbox it was made from.
+/// Replaces a sandbox with its child.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PromoteRequest {
-    /// After how many seconds the snapshot goes by itself of what that sandbox was until then. Default: 7 days.
+    /// Seconds after which the snapshot of the parent's previous state is deleted automatically. Default: 7 days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_secs: Option<f64>,
-    /// Something else than a time for it.
+    /// Keep that snapshot until it is deleted, or not at all. Cannot be combined with `keep_secs`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep: Option<Keep>,
 }
 
-/// How long a snapshot is kept, if not for a time.
+/// How long a snapshot is kept, other than for a number of seconds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Keep {
-    /// Until somebody deletes it.
+    /// Until it is deleted by a request.
     Forever,
     /// Not at all.
     None,
 }
 
-/// A sandbox that was taken back.
+/// A sandbox that was rewound.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Rewound {
-    /// It, running.
+    /// The running sandbox.
     pub sandbox: Sandbox,
-    /// The snapshot it was taken back to.
+    /// ID of the snapshot it was rewound to.
     pub to: String,
-    /// The snapshot of what it was before, if that is kept.
+    /// ID of the snapshot of its state before the rewind, if that is kept.
     pub future: Option<String>,
 }
 
-/// Asks for a terminated sandbox to be made anew.
+/// Recreates a terminated sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct RestartRequest {
-    /// Another name than it had.
+    /// Name of the new sandbox. Default: the name of the terminated one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
 }
 
-/// A sandbox that goes on where a terminated one was.
+/// A sandbox that replaces a terminated one.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Restarted {
     /// The new sandbox.
     pub sandbox: Sandbox,
-    /// The snapshot it was made from.
+    /// ID of the snapshot it was created from.
     pub snapshot: String,
 }
 
-/// A sandbox whose place a child of it has taken.
+/// A sandbox that was replaced with its child.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Promoted {
-    /// It, running with the child's memory and files.
+    /// The parent, running with the memory and files of the child.
     pub sandbox: Sandbox,
-    /// The child, which is terminated.
+    /// ID of the child, which is terminated.
     pub child: String,
-    /// The snapshot of what it was before, if that is kept.
+    /// ID of the snapshot of the parent's previous state, if that is kept.
     pub future: Option<String>,
 }
 
-/// Asks for a fork: as many children as `count` says, or those that `children` describes.
+/// Forks a sandbox: either `count` equal children, or those listed in `children`.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForkRequest {
-    /// How many ephemeral children, with the source's variables and labels; 1 to 256.
+    /// Number of ephemeral children with the variables and labels of the source, 1 to 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
-    /// What each child is to be, instead of a count.
+    /// Settings of each child, instead of a count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ForkChild>,
-    /// Whether none is to stay when one cannot be made. Default: the others stay.
+    /// If one child cannot be created, keep none. Default: false, the others are kept.
     pub all_or_none: bool,
-    /// What becomes of the source's volumes in them. Default `same`.
+    /// How the volumes of the source are attached to the children. Default `same`.
     pub volumes: FollowingVolumes,
 }
 
-/// One child of a fork.
+/// Settings of one child of a fork.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForkChild {
-    /// Its name; ephemeral without one.
+    /// Name of the child. A child without a name is ephemeral.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Variables for its processes, over those of the source.
+    /// Environment variables that override those of the source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Labels, over those of the source.
+    /// Labels that override those of the source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// The secrets it gets: null for the source's own value. No other one follows.
+    /// Secrets of the child: null for the value of the source, or another value. Other secrets of the source are not
+    /// copied.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, NamedSecret>,
 }
 
-/// What a fork has made.
+/// The result of a fork.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Forked {
-    /// The children, in the order they were asked for.
+    /// The children, in the order of the request.
     pub children: Vec<ForkedChild>,
 }
 
-/// What became of one child: exactly one of the two is there.
+/// The result for one child: exactly one of `sandbox` and `error` is set.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ForkedChild {
     /// The new sandbox.
     pub sandbox: Option<Sandbox>,
-    /// Why it could not be made.
-    pub error: Option<ErrorBody>,
+    /// Why the child could not be created.
+    pub error: Option<Problem>,
 }
 
-/// What a sandbox uses on the host now; nothing of one that is only on disk.
+/// Resource usage of a sandbox on the host. All values are zero or null while it is only on disk.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
-    /// CPU time since its present run began.
+    /// CPU time in seconds since the current run started.
     pub cpu_secs: f64,
     /// Host memory in use.
     pub memory_bytes: u64,
-    /// Host processes.
+    /// Number of processes on the host.
     pub processes: u64,
-    /// What of its disk is taken; none where its disk has no size of its own on this host.
+    /// Disk space in use. Null if the disk of the sandbox has no size limit of its own on this host.
     pub disk_bytes: Option<u64>,
-    /// Its traffic; none without a network.
+    /// Network traffic. Null without a network.
     pub network: Option<NetworkUsage>,
-    /// What it has read from its disk and written to it. Left out where that is not counted.
+    /// Disk reads and writes. Left out if the host does not count them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub disk_io: Option<DiskIo>,
 }
 
-/// The traffic of a sandbox with other hosts since its present run was prepared.
+/// Network traffic of a sandbox with other hosts since its current run was prepared.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct NetworkUsage {
-    /// What it has sent.
+    /// Bytes sent.
     pub sent_bytes: u64,
-    /// What it has received.
+    /// Bytes received.
     pub received_bytes: u64,
-    /// How many bytes a second it may send, and receive; none for any number.
+    /// Limit in bytes per second, separately for sending and receiving. Null for no limit.
     pub limit_bytes_per_second: Option<u64>,
 }
 
-/// How a sandbox uses its disk since its present run began, and how fast it may.
+/// Disk reads and writes of a sandbox since its current run started, and their limits.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct DiskIo {
     /// Bytes read.
     pub read_bytes: u64,
-    /// Bytes written. A host with control groups of version 1 does not count what is written back later.
+    /// Bytes written. On a host with control groups version 1, delayed writes are not counted.
     pub written_bytes: u64,
-    /// Bytes that may be read a second; none for any number.
+    /// Read limit in bytes per second. Null for no limit.
     pub read_limit: Option<u64>,
-    /// Bytes that may be written a second; none for any number.
+    /// Write limit in bytes per second. Null for no limit.
     pub write_limit: Option<u64>,
-    /// Reads a second, and writes a second; none for any number.
+    /// Limit of reads per second, and of writes per second. Null for no limit.
     pub operations_limit: Option<u64>,
 }

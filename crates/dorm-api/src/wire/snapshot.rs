@@ -12,78 +12,78 @@ use super::text::Time;
 /// A snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Snapshot {
-    /// Its id.
+    /// ID of the snapshot.
     pub id: String,
-    /// What is in it.
+    /// What the snapshot contains.
     pub kind: SnapshotKind,
-    /// Whose it is.
+    /// Project that the snapshot belongs to.
     pub project: String,
-    /// The sandbox it was taken of.
+    /// ID of the sandbox that the snapshot was taken from.
     pub source: String,
-    /// That sandbox's generation.
+    /// Generation of that sandbox.
     pub generation: u64,
-    /// The snapshot that sandbox itself came from.
+    /// ID of the snapshot that that sandbox was created from.
     pub parent: Option<String>,
-    /// The digest of the image of its root filesystem.
+    /// Digest of the image that its root file system is based on.
     pub image: String,
-    /// The limits of whatever starts from it.
+    /// Resource limits of sandboxes that start from the snapshot.
     pub resources: Resources,
-    /// When it was asked for.
+    /// When the snapshot was requested.
     pub created_at: Time,
-    /// Its size on disk; 0 until it is completed.
+    /// Size on disk in bytes. 0 until the snapshot is completed.
     pub bytes: u64,
-    /// What of the disk is free again when it is deleted. Only told where snapshots are listed or described, of one that
-    /// is completed.
+    /// Disk space that deleting the snapshot frees. Only present for completed snapshots in lists and in `GET
+    /// /v1/snapshots/{id}`.
     pub alone_bytes: Option<u64>,
-    /// What it needs and shares with others: layers below it, files it has in common with them. Told with `alone_bytes`.
+    /// Disk space that the snapshot needs and shares with others: layers below it and common files. Present together
+    /// with `alone_bytes`.
     pub shared_bytes: Option<u64>,
-    /// Whether its files and those of the sleep image it was made of were one copy on the disk when it was made, since the
-    /// file system cannot share blocks between files: damage to one is damage to the other.
+    /// Whether the snapshot and the sleep image it was made from were one copy on disk when it was made, because the
+    /// file system cannot share blocks between files. Damage to one is damage to the other.
     pub shares_data: bool,
-    /// Who needs it, so that it cannot be deleted. Only told where it is described.
+    /// What uses the snapshot, so that it cannot be deleted. Only present in `GET /v1/snapshots/{id}`.
     pub held_by: Option<Vec<String>>,
-    /// Its state.
+    /// Status of the snapshot.
     pub status: SnapshotStatus,
-    /// Why it failed, if it did.
+    /// Why the snapshot failed, if it did.
     pub reason: Option<String>,
-    /// The kind of that failure, a code of errors; null where it is not known.
+    /// Error code of that failure.
     #[serde(default)]
     pub code: Option<String>,
-    /// Free text, by key.
+    /// Labels: arbitrary strings by key.
     pub labels: BTreeMap<String, String>,
-    /// When it goes by itself, if it does.
+    /// When the snapshot is deleted automatically, if it is.
     pub expires_at: Option<Time>,
-    /// Whether it goes as soon as nobody uses it. Nothing can be created from it any more.
+    /// Whether the snapshot is deleted as soon as nothing uses it. Nothing can be created from it any more.
     pub goes_when_free: bool,
-    /// On whose behalf it was made.
+    /// Why the snapshot was made.
     pub made_by: Maker,
 }
 
-/// On whose behalf a snapshot was made.
+/// Why a snapshot was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Maker {
-    /// Somebody asked for it.
+    /// A request asked for it.
     Request,
-    /// The policy of its source, or a command that was to be run only after it was taken. It goes when the ladder of that
-    /// policy does not keep it any more.
+    /// An automatic checkpoint, or the checkpoint before a command. It is deleted by the retention rule of the policy.
     Policy,
-    /// Nobody here: it came in a file.
+    /// It was imported or pulled.
     Import,
 }
 
-/// Asks for a snapshot.
+/// Takes a snapshot.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointRequest {
-    /// What is to be in it. By default files alone.
+    /// What the snapshot contains. Default `filesystem`.
     pub kind: SnapshotKind,
-    /// Whether to answer when it is complete, which is the default, or as soon as it is being taken.
+    /// Respond when the snapshot is completed. If false, respond as soon as it is in progress. Default: true.
     pub wait: bool,
-    /// Free text, by key.
+    /// Labels: arbitrary strings by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// After how many seconds it goes by itself; by default never.
+    /// Delete the snapshot automatically after this many seconds. Default: never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_secs: Option<f64>,
 }
@@ -94,149 +94,152 @@ impl Default for CheckpointRequest {
     }
 }
 
-/// What is in a snapshot.
+/// What a snapshot contains.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotKind {
-    /// Files: what starts from it boots.
+    /// Files. A sandbox that starts from it boots.
     #[default]
     Filesystem,
-    /// Memory, processes and files: what starts from it goes on.
+    /// Memory, processes and files. A sandbox that starts from it continues running.
     Memory,
 }
 
-/// The state of a snapshot.
+/// Status of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotStatus {
-    /// It is being made.
+    /// Being made.
     InProgress,
-    /// It is durable and can be used.
+    /// Durable and ready to use.
     Completed,
-    /// It could not be made.
+    /// Could not be made.
     Failed,
-    /// It is being deleted.
+    /// Being deleted.
     Deleting,
 }
 
-/// Some snapshots, in the order they were made.
+/// A page of snapshots, ordered by creation time.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct SnapshotList {
     /// The snapshots.
     pub snapshots: Vec<Snapshot>,
-    /// `after` for the next page; none on the last one.
+    /// Cursor: `after` of the next page. Null on the last page.
     #[serde(default)]
     pub next: Option<String>,
 }
 
-/// An image that sandboxes start from.
+/// An image that sandboxes boot from.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Image {
-    /// Its name by its content: 64 hexadecimal digits.
+    /// Digest of the contents: 64 hexadecimal digits.
     pub digest: String,
-    /// Its tags.
+    /// Tags of the image.
     pub tags: Vec<String>,
-    /// The length of all its files together.
+    /// Total size of its files in bytes.
     pub bytes: u64,
-    /// How many files, directories and links it has.
+    /// Number of files, directories and links.
     pub files: u64,
-    /// When it was imported.
+    /// When the image was imported.
     pub created_at: Time,
-    /// How programs in it are run, where it says so.
+    /// How programs of the image run by default.
     #[serde(default)]
     pub config: ImageConfig,
-    /// Where it came from, where that is known.
+    /// Where the image came from, if it is known.
     #[serde(default)]
     pub source: ImageSource,
-    /// The layers it is made of, the lowest first, by the SHA-256 of each.
+    /// SHA-256 digests of its layers, lowest first.
     #[serde(default)]
     pub layers: Vec<String>,
 }
 
-/// All images, ordered by digest.
+/// A page of images, ordered by digest.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ImageList {
     /// The images.
     pub images: Vec<Image>,
+    /// Cursor: `after` of the next page. Null on the last page.
+    #[serde(default)]
+    pub next: Option<String>,
 }
 
-/// Imports an image from the daemon's own host.
+/// Imports an image from a path on the daemon's host.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportImage {
-    /// A root filesystem, an OCI layout or a docker archive, as a directory or a tar archive, plain or compressed by
-    /// gzip or zstd: an absolute path on the daemon's host. What it is is told by what is in it.
+    /// Absolute path of a directory or a tar archive, plain or compressed with gzip or zstd, with a root file system,
+    /// an OCI layout or a Docker archive. The format is detected from the contents.
     pub path: String,
-    /// The tag it gets. Another image may have had it before.
+    /// Tag for the image. An image that has this tag loses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
 }
 
-/// How far an import is: data of the server-sent event `progress`.
+/// Progress of a long operation. Data of the server-sent event `progress`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ImportProgress {
-    /// What it does.
+    /// Current stage.
     pub stage: ImportStage,
-    /// Entries written so far.
+    /// Number of entries written so far.
     pub entries: u64,
-    /// Bytes read so far.
+    /// Number of bytes read so far.
     pub bytes: u64,
-    /// Bytes there are to read; not known of a directory.
+    /// Total number of bytes. Null if the source is a directory.
     pub bytes_total: Option<u64>,
 }
 
-/// What an import does.
+/// Stage of a long operation.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum ImportStage {
-    /// Somebody else fetches the same.
+    /// Another request is fetching the same data.
     Waiting,
-    /// Blobs are fetched from a registry.
+    /// Fetching data from a registry.
     Fetching,
-    /// Entries are read and written.
+    /// Reading and writing entries.
     Unpacking,
-    /// The digest is computed.
+    /// Computing the digest.
     Hashing,
-    /// The image is made durable.
+    /// Making the data durable.
     Syncing,
-    /// A sandbox of it is suspended and resumed.
+    /// Suspending and resuming a sandbox of the image.
     Trying,
 }
 
-/// What answers here.
+/// Version and engine of the daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Info {
-    /// The daemon's version.
+    /// Version of the daemon.
     pub version: String,
-    /// The project that the key belongs to.
+    /// Project of the API key.
     pub project: String,
     /// The engine.
     pub engine: Engine,
 }
 
-/// What an engine is and can do.
+/// An engine and its capabilities.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Engine {
-    /// Its name, such as `gvisor`.
+    /// Name, such as `gvisor`.
     pub name: String,
-    /// Its exact build: memory snapshots are only good for the same one.
+    /// Exact build. Memory snapshots can be restored only by the same build.
     pub build: String,
-    /// Other builds whose memory snapshots can be used on this host.
+    /// Other builds whose memory snapshots can be restored on this host.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
-    /// The day on which that build was released, such as `2024-07-29`. Left out when it is not known.
+    /// Release date of the build, such as `2024-07-29`. Left out if it is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub released: Option<String>,
-    /// The CPU features that memory snapshots of this host depend on, as a digest.
+    /// Digest of the CPU features that memory snapshots of this host depend on.
     pub cpu: String,
-    /// Whether user code is held back after a resume until the sandbox knows its new generation. If not, there is a
-    /// window of some milliseconds.
+    /// Whether user code is paused after a resume until the sandbox knows its new generation. If not, it may run for
+    /// some milliseconds before.
     pub holds_after_restore: bool,
 }
 
-/// That the daemon answers.
+/// Health of the daemon.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Health {
-    /// `ok`.
+    /// Always `ok`.
     pub status: String,
 }

@@ -1,11 +1,11 @@
-//! Moments, and text from inside a sandbox.
+//! Times, secrets, and text from inside a sandbox.
 
 use std::fmt;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error as _};
 use utoipa::ToSchema;
 
-/// A moment, as RFC 3339 text in UTC such as `2026-11-22T09:30:00.125Z`.
+/// A time in UTC in RFC 3339 format, such as `2026-11-22T09:30:00.125Z`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, ToSchema)]
 #[schema(value_type = String, format = DateTime)]
 pub struct Time(pub jiff::Timestamp);
@@ -37,7 +37,12 @@ impl<'de> Deserialize<'de> for Time {
     }
 }
 
-/// The value of a secret. It is only ever sent to the daemon, and does not print.
+/// Raw bytes: the body of requests and responses that are not JSON.
+#[derive(Clone, PartialEq, Eq, Debug, ToSchema)]
+#[schema(value_type = String, format = Binary)]
+pub struct Binary(pub Vec<u8>);
+
+/// Value of a secret. It is never returned.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 pub struct Secret(pub String);
@@ -48,22 +53,22 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// A secret that follows to a clone or a child: null for the source's own value, or another one.
+/// A secret for a clone or child: null for the value of the source, or another value.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(transparent)]
 #[schema(value_type = Option<String>)]
 pub struct NamedSecret(pub Option<Secret>);
 
-/// Bytes from or for the inside of a sandbox: a plain string where they are UTF-8, `{"base64": "…"}` where they are
-/// not. A caller may use either form.
+/// Bytes from inside a sandbox: a string if they are valid UTF-8, otherwise `{"base64": "…"}`. Requests can use either
+/// form.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Text {
-    /// As it is.
+    /// The text itself.
     Plain(String),
-    /// As base64 (standard alphabet, padded).
+    /// Base64 with the standard alphabet and padding.
     Base64 {
-        /// The bytes.
+        /// The bytes in base64.
         base64: String,
     },
 }

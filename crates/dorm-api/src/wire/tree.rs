@@ -7,40 +7,41 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 
-/// Who comes from whom, line by line as it is drawn: each after its parent, the oldest first. Flat, since a chain may be
-/// longer than readers of nested JSON allow.
+/// Lineage of sandboxes and snapshots as a flat list in drawing order: each node after its parent, oldest first. It is
+/// flat because a chain can be deeper than JSON parsers allow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Tree {
-    /// The lines.
+    /// The nodes.
     pub nodes: Vec<TreeNode>,
 }
 
-/// A sandbox or a snapshot in a tree.
+/// A sandbox or snapshot in the tree.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TreeNode {
-    /// Which of the two.
+    /// Whether the node is a sandbox or a snapshot.
     pub kind: TreeKind,
-    /// Its id.
+    /// ID of the sandbox or snapshot.
     pub id: String,
-    /// A sandbox's name, if it has one.
+    /// Name of the sandbox, if it has one.
     pub name: Option<String>,
-    /// A sandbox's state, a snapshot's status, or `deleted` for a snapshot that is gone, but from which somebody began.
+    /// State of the sandbox or status of the snapshot; `deleted` for a deleted snapshot that sandboxes were created
+    /// from.
     pub state: String,
-    /// A sandbox's generation, or that of the sandbox of which a snapshot was taken.
+    /// Generation of the sandbox, or of the sandbox that the snapshot was taken from.
     pub generation: Option<u64>,
-    /// Since when it is there; not known of every deleted snapshot.
+    /// When it was created. Not known for every deleted snapshot.
     pub created_at: Option<Time>,
-    /// What it occupies on disk for itself: a snapshot, or the sleep images of a sandbox.
+    /// Disk space used by the snapshot, or by the sleep images of the sandbox, in bytes.
     pub bytes: u64,
-    /// Free text, by key.
+    /// Labels: arbitrary strings by key.
     pub labels: BTreeMap<String, String>,
-    /// The id of what it comes from: a sandbox began from a snapshot, a snapshot was taken of a sandbox.
+    /// ID of the parent: the snapshot that a sandbox was created from, or the sandbox that a snapshot was taken from.
     pub parent: Option<String>,
-    /// How many are above it.
+    /// Number of ancestors.
     pub depth: usize,
 }
 
-/// What a line of a tree is.
+/// Kind of a node.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum TreeKind {

@@ -5,91 +5,92 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 
-/// Asks for a volume.
+/// Creates a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateVolume {
-    /// Its name, unique: 1 to 63 lower-case letters, digits and hyphens.
+    /// Unique name: 1 to 63 lower-case letters, digits and hyphens.
     pub name: String,
-    /// What fits on it. Default 1 GiB.
+    /// Size in bytes. Default 1 GiB.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size_bytes: Option<u64>,
-    /// How many sandboxes may write to it at a time. Default `one`.
+    /// How many sandboxes may write to the volume at the same time. Default `one`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub writers: Option<Writers>,
 }
 
-/// How many sandboxes may write to a volume at a time.
+/// How many sandboxes may write to a volume at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Writers {
-    /// One; others may read meanwhile.
+    /// One. Others may read at the same time.
     One,
     /// Any number.
     Many,
 }
 
-/// How a volume is.
+/// Health of a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeHealth {
-    /// It is being made.
+    /// Being created.
     Creating,
-    /// It is whole, and nobody has it mounted.
+    /// Ready and not mounted.
     Idle,
-    /// It is mounted.
+    /// Mounted.
     Mounted,
-    /// Its files are gone or cannot be used.
+    /// Its files are missing or unusable.
     Broken,
-    /// It is being removed.
+    /// Being deleted.
     Deleting,
 }
 
 /// A volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Volume {
-    /// Its id.
+    /// ID of the volume.
     pub id: String,
-    /// Its name.
+    /// Name of the volume.
     pub name: String,
-    /// What fits on it, the file system's own needs included.
+    /// Size in bytes, including the overhead of the file system.
     pub size_bytes: u64,
-    /// What is used of it; only while it is mounted.
+    /// Used space in bytes. Only known while the volume is mounted.
     pub used_bytes: Option<u64>,
-    /// How many sandboxes may write to it at a time.
+    /// How many sandboxes may write to the volume at the same time.
     pub writers: Writers,
-    /// How it is.
+    /// Health of the volume.
     pub health: VolumeHealth,
-    /// What is wrong with it, if anything is.
+    /// What is wrong with the volume, if anything.
     pub problem: Option<String>,
-    /// The sandboxes it is attached to, each with its state.
+    /// Sandboxes that the volume is attached to, each with its state.
     pub attached_to: Vec<String>,
-    /// When it was made.
+    /// When the volume was created.
     pub created_at: Time,
 }
 
-/// Some volumes, in the order of names.
+/// A page of volumes, ordered by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeList {
     /// The volumes.
     pub volumes: Vec<Volume>,
-    /// `after` for the next page; none on the last one.
+    /// Cursor: `after` of the next page. Null on the last page.
     #[serde(default)]
     pub next: Option<String>,
 }
 
-/// Asks for a volume in a sandbox.
+/// Attaches a volume to a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct AttachVolume {
-    /// Its name or id.
+    /// Name or ID of the volume.
     pub volume: String,
-    /// Where it appears: an absolute path.
+    /// Absolute path in the sandbox at which the volume appears.
     pub path: String,
-    /// Whether it can only be read. Default: no.
+    /// Attach the volume read-only. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// Which directory of it appears; made where it is missing, unless it can only be read. Default: all of it.
+    /// Directory of the volume to attach. It is created if it is missing, unless the volume is attached read-only.
+    /// Default: the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subpath: Option<String>,
 }
@@ -97,34 +98,34 @@ pub struct AttachVolume {
 /// A volume that is attached to a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct AttachedVolume {
-    /// Its id.
+    /// ID of the volume.
     pub volume: String,
-    /// Where it appears.
+    /// Path in the sandbox at which the volume appears.
     pub path: String,
-    /// Whether it can only be read.
+    /// Whether the volume is attached read-only.
     pub read_only: bool,
-    /// Which directory of it appears; none for all of it.
+    /// Attached directory of the volume. Null for the whole volume.
     pub subpath: Option<String>,
 }
 
-/// What becomes of the volumes of a sandbox in those that are made of it.
+/// How the volumes of a sandbox are attached to its clones and forks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowingVolumes {
-    /// They are attached as to the source. One that takes a single writer, and to which the source writes, cannot be.
+    /// As in the source. A volume with a single writer to which the source writes cannot be attached.
     #[default]
     Same,
-    /// They are attached to be read.
+    /// Read-only.
     ReadOnly,
-    /// None is attached.
+    /// Not at all.
     None,
 }
 
-/// What an entry of a directory on a volume is.
+/// Type of a file on a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum VolumeFileKind {
-    /// A plain file.
+    /// A regular file.
     File,
     /// A directory.
     Directory,
@@ -137,15 +138,15 @@ pub enum VolumeFileKind {
 /// An entry of a directory on a volume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeFile {
-    /// Its name; bytes that are not UTF-8 are shown as `�`.
+    /// Name of the entry. Bytes that are not UTF-8 are shown as `�`.
     pub name: String,
-    /// What it is.
+    /// Type of the file.
     pub kind: VolumeFileKind,
-    /// How long it is.
+    /// Size in bytes.
     pub bytes: u64,
 }
 
-/// What is in a directory on a volume, in the order of names.
+/// Entries of a directory on a volume, ordered by name.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct VolumeFiles {
     /// The entries.

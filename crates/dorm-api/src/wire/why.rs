@@ -5,30 +5,30 @@ use utoipa::ToSchema;
 
 use super::text::Time;
 
-/// Why a sandbox is where it is, and what happens next.
+/// Explains the state of a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Why {
-    /// The sandbox.
+    /// ID of the sandbox.
     pub sandbox: String,
-    /// Where it is, as a sentence.
+    /// The state as a sentence.
     pub summary: String,
-    /// Why it is there, the strongest reason first.
+    /// Reasons for the state, most important first.
     pub because: Vec<Reason>,
-    /// What failed or was refused last, if nothing has succeeded since.
+    /// The last failure or refusal, if nothing has succeeded since.
     pub refused: Option<Reason>,
-    /// What happens next, the soonest first.
+    /// What happens next, soonest first.
     pub next: Vec<Reason>,
-    /// What of it is on disk, and why it is kept.
+    /// What is kept on disk for the sandbox, and why.
     pub on_disk: Vec<Reason>,
 }
 
-/// One thing that can be said, and what it is based on.
+/// A statement and what it is based on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Reason {
-    /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory` or `snapshot`.
+    /// Kind of the evidence: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory` or `snapshot`.
     pub signal: String,
-    /// What it says.
+    /// The statement.
     pub says: String,
-    /// When it was, or will be.
+    /// When it happened or will happen.
     pub at: Option<Time>,
 }

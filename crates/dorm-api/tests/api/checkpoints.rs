@@ -46,7 +46,7 @@ async fn a_command_is_run_after_the_snapshot_that_it_asks_for_and_not_without_it
     let body = json!({"shell": "echo ran > /ran", "checkpoint": "filesystem"});
     let (status, refused) = world.call("POST", &path, body).await;
     assert_eq!(status, 500, "{refused}");
-    assert!(refused["error"]["message"].as_str().unwrap().contains("snapshot"), "{refused}");
+    assert!(refused["detail"].as_str().unwrap().contains("snapshot"), "{refused}");
     let there = world.post(&path, json!({"argv": ["cat", "/ran"]})).await;
     assert_ne!(there["exit_code"], 0, "the command was not run");
     assert!(world.post(&path, json!({"argv": ["true"]})).await.get("checkpoint").is_none());

@@ -50,7 +50,7 @@ async fn lists_come_page_by_page() {
         let whole = world.get(&format!("{sandbox}/{list}")).await;
         assert_eq!((whole[what].as_array().map(Vec::len), &whole["next"]), (Some(3), &Value::Null));
         let first = world.get(&format!("{sandbox}/{list}&limit=2")).await;
-        let next = first["next"].as_str().map_or_else(|| first["next"].to_string(), str::to_owned);
+        let next = first["next"].as_str().unwrap();
         let rest = world.get(&format!("{sandbox}/{list}&limit=2&after={next}")).await;
         let pages = [&first, &rest].into_iter().flat_map(|page| page[what].as_array().unwrap().clone());
         assert_eq!(json!(pages.collect::<Vec<_>>()), whole[what]);

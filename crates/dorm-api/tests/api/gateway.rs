@@ -38,7 +38,7 @@ async fn what_cannot_be_reached_is_told_in_json() {
     world.start(&id, json!({"argv": ["mirror", "9090"]})).await;
     let closed = format!("8081-{id}.localhost");
     let mirror = format!("9090-{id}.localhost");
-    eventually("it listens", async || visit(&world, &mirror).await.1["error"]["code"] != "port_closed").await;
+    eventually("it listens", async || visit(&world, &mirror).await.1["code"] != "port_closed").await;
     for (host, status, code) in [
         ("8080-abcdefghij2345678901.localhost".to_owned(), 404, "not_found"),
         (closed, 502, "port_closed"),
@@ -46,7 +46,7 @@ async fn what_cannot_be_reached_is_told_in_json() {
         (format!("8080-{over}.localhost"), 410, "gone"),
     ] {
         let (found, answer) = visit(&world, &host).await;
-        assert_eq!((found, &answer["error"]["code"]), (status, &json!(code)), "{host}: {answer}");
+        assert_eq!((found, &answer["code"]), (status, &json!(code)), "{host}: {answer}");
     }
     for (sandbox, port, status) in
         [(id.as_str(), "0", 400), (id.as_str(), "", 400), ("web", "80", 404), ("", "80", 404)]
@@ -80,7 +80,7 @@ async fn traffic_to_a_sandbox_that_may_not_or_cannot_wake_is_refused() {
     let id = serving(&world, json!({"image": "base", "name": "fast", "auto_resume": false})).await;
     world.post("/v1/sandboxes/fast/suspend", Value::Null).await;
     let (status, answer) = visit(&world, &format!("8080-{id}.localhost")).await;
-    assert_eq!((status, &answer["error"]["code"]), (409, &json!("conflict")), "{answer}");
+    assert_eq!((status, &answer["code"]), (409, &json!("conflict")), "{answer}");
     assert_eq!(world.get("/v1/sandboxes/fast").await["state"], "suspended");
 
     let id = serving(&world, json!({"image": "base", "name": "ill"})).await;
@@ -92,7 +92,7 @@ async fn traffic_to_a_sandbox_that_may_not_or_cannot_wake_is_refused() {
     let response = request.timeout(PATIENCE).send().await.unwrap();
     assert_eq!(response.headers()["retry-after"], "1");
     let (status, answer) = read(response).await;
-    assert_eq!((status, &answer["error"]["code"]), (503, &json!("failed")), "{answer}");
+    assert_eq!((status, &answer["code"]), (503, &json!("failed")), "{answer}");
     world.host.faults().clear();
     assert_eq!(visit(&world, &format!("8080-{id}.localhost")).await.0, 200);
 }

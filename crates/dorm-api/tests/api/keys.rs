@@ -51,8 +51,8 @@ async fn a_read_only_key_changes_nothing() {
     }
     assert_eq!(with(&world, &key, "GET", "/v1/sandboxes/web").await.1["state"], "running");
     let (status, answer) = with(&world, &key, "POST", "/v1/sandboxes/web/terminate").await;
-    assert_eq!((status, &answer["error"]["code"]), (403, &json!("forbidden")));
-    assert_eq!(answer["error"]["message"], "this key may only look");
+    assert_eq!((status, &answer["code"]), (403, &json!("forbidden")));
+    assert_eq!(answer["detail"], "this key is read-only");
 }
 
 #[tokio::test]
@@ -66,8 +66,8 @@ async fn a_key_for_one_sandbox_learns_nothing_of_another() {
             match path.as_str() {
                 "/v1/health" => assert_eq!(status, 200),
                 _ => {
-                    let message = format!("this key is for sandbox {own}, and not for this");
-                    assert_eq!((status, &answer["error"]["message"]), (403, &json!(message)), "{method} {path}");
+                    let message = format!("this key gives access to sandbox {own} only");
+                    assert_eq!((status, &answer["detail"]), (403, &json!(message)), "{method} {path}");
                 }
             }
         }

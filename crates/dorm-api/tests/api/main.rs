@@ -10,6 +10,7 @@ mod gateway;
 mod images;
 mod keys;
 mod lists;
+mod operations;
 mod ports;
 mod processes;
 mod pty;

@@ -4,7 +4,7 @@ use crate::world::{World, read};
 
 async fn check(world: &World, method: &str, path: &str, body: Value, expected: (u16, &str, &str)) {
     let (status, answer) = world.call(method, path, body.clone()).await;
-    let (code, message) = (&answer["error"]["code"], answer["error"]["message"].as_str().unwrap_or_default());
+    let (code, message) = (&answer["code"], answer["detail"].as_str().unwrap_or_default());
     let (expected_status, expected_code, part) = expected;
     assert_eq!(
         (status, code.as_str().unwrap_or_default()),
@@ -12,7 +12,24 @@ async fn check(world: &World, method: &str, path: &str, body: Value, expected: (
         "{method} {path} {body}: {answer}"
     );
     assert!(message.contains(part), "{method} {path} {body}: '{message}' does not hold '{part}'");
-    assert!(answer["error"]["next_step"].is_string(), "{answer}");
+    assert!(answer["next_step"].is_string(), "{answer}");
+    assert_eq!((&answer["status"], &answer["type"]), (&json!(status), &json!(format!("/errors/{expected_code}"))));
+}
+
+#[tokio::test]
+async fn an_error_is_a_problem_of_rfc_9457() {
+    let world = World::new().await;
+    let response = world.request("GET", "/v1/sandboxes/nobody").send().await.unwrap();
+    assert_eq!(response.headers()["content-type"], "application/problem+json");
+    let expected = json!({
+        "type": "/errors/not_found",
+        "title": "Not found",
+        "status": 404,
+        "detail": "there is no sandbox 'nobody'",
+        "code": "not_found",
+        "next_step": "list the sandboxes that are there",
+    });
+    assert_eq!(read(response).await, (404, expected));
 }
 
 #[tokio::test]
@@ -29,9 +46,9 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         (json!({"image": "base", "egress": "private"}), invalid("private")),
         (
             json!({"image": "base", "egress": {"allow": ["10.0.0.0/8", "exa mple.org"]}}),
-            invalid("'exa mple.org' is no entry"),
+            invalid("'exa mple.org' is not a valid egress entry"),
         ),
-        (json!({"image": "base", "on_timeout": "suspend"}), invalid("unnamed")),
+        (json!({"image": "base", "on_timeout": "suspend"}), invalid("not suspendable")),
         (json!({"image": "base", "timeout_secs": 0}), invalid("timeout_secs is 0")),
         (json!({"image": "base", "idle_timeout_secs": -1.5}), invalid("idle_timeout_secs is -1.5")),
         (json!({"image": "base", "timeout_secs": 1e300}), invalid("timeout_secs")),
@@ -82,9 +99,9 @@ async fn what_is_not_there_or_does_not_fit_is_refused() {
         ("POST", of("/holds"), json!({"ttl_secs": 5, "reason": "x", "renew": "y"}), invalid("'y' is not an id")),
         ("DELETE", of("/holds/nonsense"), null.clone(), invalid("'nonsense' is not an id")),
         ("POST", of("/keeping"), json!({"keep_generations": 17}), invalid("keep_generations is 17")),
-        ("POST", of("/checkpoints"), json!({}), invalid("nothing is said")),
+        ("POST", of("/checkpoints"), json!({}), invalid("the policy is empty")),
         ("POST", of("/checkpoints"), json!({"keep": "3"}), invalid("every_secs of checkpoints is missing")),
-        ("POST", of("/checkpoints"), json!({"off": true, "keep": "3"}), invalid("off is given together")),
+        ("POST", of("/checkpoints"), json!({"off": true, "keep": "3"}), invalid("off cannot be combined")),
         ("POST", of("/checkpoints"), json!({"every_secs": -1}), invalid("every_secs of checkpoints is -1")),
         ("POST", of("/checkpoints"), json!({"every_secs": 60, "keep": "9x5y"}), invalid("'9x5y' is neither")),
         ("POST", format!("{nobody}/checkpoints"), json!({"off": true}), missing("nobody")),
@@ -163,7 +180,7 @@ async fn a_body_that_is_no_json_says_where_and_one_too_long_is_refused() {
     let send = async |body: String| read(world.request("POST", "/v1/sandboxes").body(body).send().await.unwrap()).await;
     let (status, answer) = send("{\"image\": \"base\",\n \"name\": }".to_owned()).await;
     assert_eq!(status, 400);
-    assert!(answer["error"]["message"].as_str().unwrap().contains("line 2 column 10"), "{answer}");
+    assert!(answer["detail"].as_str().unwrap().contains("line 2 column 10"), "{answer}");
     let (status, answer) = send(format!("{{\"image\": \"{}\"}}", "x".repeat(1 << 20))).await;
-    assert_eq!((status, &answer["error"]["code"]), (413, &json!("invalid_argument")), "{answer}");
+    assert_eq!((status, &answer["code"]), (413, &json!("invalid_argument")), "{answer}");
 }

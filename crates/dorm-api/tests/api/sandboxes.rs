@@ -54,7 +54,7 @@ async fn a_sandbox_is_told_as_it_is_from_create_to_terminate() {
     assert_eq!(world.get(&format!("/v1/sandboxes/{id}")).await["state"], "terminated");
     assert_eq!(world.ok("DELETE", &format!("/v1/sandboxes/{id}"), Value::Null).await["state"], "terminated");
     let (status, gone) = world.call("POST", &format!("/v1/sandboxes/{id}/resume"), Value::Null).await;
-    assert_eq!((status, &gone["error"]["code"]), (410, &json!("gone")), "{gone}");
+    assert_eq!((status, &gone["code"]), (410, &json!("gone")), "{gone}");
     world.end().await;
 }
 
@@ -161,7 +161,7 @@ async fn a_checkpoint_is_of_files_unless_asked_otherwise_and_can_be_polled() {
     let view = world.get(&format!("/v1/sandboxes/{child}")).await;
     assert_eq!((&view["restored"], &view["resources"]["memory_bytes"]), (&json!("filesystem"), &json!(1 << 30)));
     let (status, refused) = world.call("DELETE", &path, Value::Null).await;
-    assert_eq!((status, &refused["error"]["code"]), (409, &json!("conflict")), "{refused}");
+    assert_eq!((status, &refused["code"]), (409, &json!("conflict")), "{refused}");
     let asked = json!({"snapshot": begun["id"], "resources": {"disk_bytes": 1 << 30}});
     assert_eq!(world.call("POST", "/v1/sandboxes", asked).await.0, 400);
     let (status, refused) = world.call("POST", "/v1/sandboxes/source/checkpoint", json!({"kind": "disk"})).await;

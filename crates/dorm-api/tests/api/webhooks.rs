@@ -83,7 +83,7 @@ async fn every_event_comes_once_in_order_and_signed_however_often_it_is_refused_
     assert_eq!(receiver.next(&secret).await["number"], 4);
     let gone = world.call("DELETE", &format!("/v1/webhooks/{id}"), Value::Null).await;
     assert_eq!(gone.0, 204);
-    assert_eq!(world.get("/v1/webhooks").await, json!({"webhooks": []}));
+    assert_eq!(world.get("/v1/webhooks").await, json!({"webhooks": [], "next": null}));
 }
 
 /// A webhook that is sent what happens, also after the store has failed, first for a list of webhooks, then for events.
@@ -193,8 +193,8 @@ async fn a_webhook_reaches_no_address_that_is_not_public_unless_it_is_allowed() 
     ];
     for url in &addresses {
         let (status, answer) = world.call("POST", "/v1/webhooks", json!({ "url": url })).await;
-        assert_eq!((status, &answer["error"]["code"]), (400, &json!("invalid_argument")), "{url}: {answer}");
-        assert!(answer["error"]["next_step"].as_str().unwrap().contains("--allow-network"), "{answer}");
+        assert_eq!((status, &answer["code"]), (400, &json!("invalid_argument")), "{url}: {answer}");
+        assert!(answer["next_step"].as_str().unwrap().contains("--allow-network"), "{answer}");
     }
     // A name is looked up when something is sent, and one that was recorded before is looked at again.
     let named = world.post("/v1/webhooks", json!({ "url": format!("http://localhost:{port}/hook"), "after": 0 })).await;

@@ -70,8 +70,8 @@ fn everything_else_is_refused_with_its_line() {
         ("FROM scratch\n", 1, "scratch"),
         ("FROM a\nRUN <<E\ntrue\nE\n", 2, "here-document"),
         ("FROM a\nENV NAME value\n", 2, "NAME=VALUE"),
-        ("FROM a\nRUN \\\n  true\nENV X='\n", 4, "not closed"),
-        ("FROM a\nUSER a b\n", 2, "not a user"),
+        ("FROM a\nRUN \\\n  true\nENV X='\n", 4, "missing closing"),
+        ("FROM a\nUSER a b\n", 2, "invalid user"),
         ("FROM a\nNONSENSE x\n", 2, ""),
     ] {
         match plan(text) {

@@ -1,4 +1,4 @@
-//! What can go wrong with a control group.
+//! Errors of control group operations.
 
 use std::io;
 use std::path::PathBuf;
@@ -16,46 +16,46 @@ pub enum CgroupError {
     File {
         /// `read`, `write`, `create`, …
         operation: &'static str,
-        /// Which.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// What the host said.
+        /// The error of the operating system.
         #[source]
         source: io::Error,
     },
-    /// A file says something that no known kernel says.
-    #[error("{} says '{text}', which is not understood: please report it with your kernel's version", path.display())]
+    /// A file has content that no known kernel writes.
+    #[error("unexpected content in {}: '{text}'; report it together with the kernel version", path.display())]
     Unexpected {
-        /// Which.
+        /// The path of the file.
         path: PathBuf,
-        /// What it says.
+        /// The unexpected content.
         text: String,
     },
-    /// The host lacks a controller that is needed.
+    /// The host lacks a required controller.
     #[error(
-        "this host offers no {} controller, so that {}: mount it (see /proc/cgroups), or run where it is delegated",
+        "this host has no {} cgroup controller, so {}: mount it (see /proc/cgroups), or run where it is delegated",
         controller.name(), controller.loss()
     )]
     Missing {
-        /// Which.
+        /// The controller.
         controller: Controller,
     },
-    /// The name is not one for a group.
-    #[error("'{0}' is not a name for a control group: use parts of letters, digits, '-', '_' and '.' between '/'")]
+    /// The name is not a valid group name.
+    #[error("invalid control group name '{0}': use parts of letters, digits, '-', '_' and '.', separated by '/'")]
     Name(String),
-    /// There is a group of that name with processes in it.
-    #[error("control group {name} has processes already: end them and remove it first")]
+    /// The group already contains processes.
+    #[error("control group {name} already contains processes: end them and remove the group first")]
     Occupied {
-        /// Which.
+        /// The name of the group.
         name: String,
     },
-    /// The processes did not do in time what was asked of them.
-    #[error("cannot {operation} control group {name}: not done after {} s; a process may hang in the kernel", limit.as_secs())]
+    /// The processes did not reach the requested state in time.
+    #[error("cannot {operation} control group {name}: timed out after {} s; a process may hang in the kernel", limit.as_secs())]
     Late {
         /// `freeze`, `thaw`, `remove`, …
         operation: &'static str,
-        /// Which group.
+        /// The name of the group.
         name: String,
-        /// How long was waited.
+        /// How long the call waited.
         limit: Duration,
     },
 }
@@ -72,12 +72,12 @@ impl CgroupError {
         }
     }
 
-    /// The kind of the host's error, if it is one.
+    /// Returns the kind of the operating system's error, if there is one.
     pub fn io_kind(&self) -> Option<io::ErrorKind> {
         self.io().map(io::Error::kind)
     }
 
-    /// Whether the group, or what it was asked for, is not there (any more).
+    /// Returns whether the group, or a file of it, does not exist (any more).
     pub fn is_gone(&self) -> bool {
         let code = self.io().and_then(io::Error::raw_os_error);
         self.io_kind() == Some(io::ErrorKind::NotFound) || code == Some(libc::ENODEV)
@@ -87,7 +87,7 @@ impl CgroupError {
         self.io().and_then(io::Error::raw_os_error) == Some(libc::ESRCH)
     }
 
-    /// The error and its cause in one line.
+    /// Returns the error and its cause in one line.
     pub(super) fn chain(&self) -> String {
         match self.io() {
             Some(cause) => format!("{self}: {cause}"),

@@ -1,6 +1,6 @@
-//! The small files that control groups are made of: reading, writing, and waiting for one to say something.
+//! The files of control groups: reading, writing, and waiting for a value.
 //!
-//! Knows nothing of what the files mean.
+//! This module does not know what the files mean.
 
 use std::fs;
 use std::io;
@@ -9,13 +9,13 @@ use std::time::{Duration, Instant};
 
 use super::CgroupError;
 
-/// The whole text of `dir/name`.
+/// Returns the whole text of `dir/name`.
 pub(super) fn read(dir: &Path, name: &str) -> Result<String, CgroupError> {
     let path = dir.join(name);
     fs::read_to_string(&path).map_err(|source| CgroupError::file("read", path, source))
 }
 
-/// Writes `text` to `dir/name` in one system call, as the kernel wants it; never creates the file.
+/// Writes `text` to `dir/name` in one system call, as the kernel requires. Never creates the file.
 pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<(), CgroupError> {
     use std::io::Write as _;
     let path = dir.join(name);
@@ -27,7 +27,7 @@ pub(super) fn write(dir: &Path, name: &str, text: &str) -> Result<(), CgroupErro
         .map_err(|source| CgroupError::file("write", path, source))
 }
 
-/// Like [`write`], but a file that this kernel does not have is `Ok(false)`.
+/// Like [`write`], but returns `Ok(false)` for a file that this kernel does not have.
 pub(super) fn write_if_there(dir: &Path, name: &str, text: &str) -> Result<bool, CgroupError> {
     match write(dir, name, text) {
         Ok(()) => Ok(true),
@@ -36,25 +36,25 @@ pub(super) fn write_if_there(dir: &Path, name: &str, text: &str) -> Result<bool,
     }
 }
 
-/// The number that `dir/name` consists of.
+/// Parses the whole text of `dir/name` as a number.
 pub(super) fn number(dir: &Path, name: &str) -> Result<u64, CgroupError> {
     let text = read(dir, name)?;
     text.trim().parse().map_err(|_| CgroupError::Unexpected { path: dir.join(name), text: text.trim().to_owned() })
 }
 
-/// The number after `key` in the lines `key number` of `dir/name`.
+/// Returns the number after `key` in the lines `key number` of `dir/name`.
 pub(super) fn field(dir: &Path, name: &str, key: &str) -> Result<u64, CgroupError> {
     let text = read(dir, name)?;
     find(&text, key).ok_or_else(|| CgroupError::Unexpected { path: dir.join(name), text: format!("no {key}") })
 }
 
-/// The number after `key` in lines of `key number`.
+/// Returns the number after `key` in lines of the form `key number`.
 pub(super) fn find(text: &str, key: &str) -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix(key)?.strip_prefix(' ')?.trim().parse().ok())
 }
 
-/// The process ids in `dir/cgroup.procs`. Ids that this process cannot see (they read as 0) are left out, since
-/// signalling 0 would signal ourselves.
+/// Returns the process IDs in `dir/cgroup.procs`. IDs that are not visible to this process read as
+/// 0 and are omitted, since a signal to 0 would be sent to our own process group.
 pub(super) fn pids(dir: &Path) -> Result<Vec<u32>, CgroupError> {
     let mut pids: Vec<u32> =
         read(dir, "cgroup.procs")?.lines().filter_map(|line| line.trim().parse().ok()).filter(|pid| *pid > 1).collect();
@@ -63,8 +63,8 @@ pub(super) fn pids(dir: &Path) -> Result<Vec<u32>, CgroupError> {
     Ok(pids)
 }
 
-/// Asks `done` again and again until it answers true or `limit` is over, at first after fractions of a millisecond.
-/// Answers whether it did.
+/// Calls `done` repeatedly until it returns true or `limit` has passed, at first after fractions of
+/// a millisecond. Returns whether it returned true.
 pub(super) fn wait_until(
     limit: Duration,
     mut done: impl FnMut() -> Result<bool, CgroupError>,

@@ -1,6 +1,6 @@
-//! Which controller this host offers where: version 1, version 2, or some of each.
+//! Which controllers this host offers, and where: version 1, version 2, or some of each.
 //!
-//! Reads `/proc/self/mountinfo` and `/proc/self/cgroup`; makes and changes nothing.
+//! Reads `/proc/self/mountinfo` and `/proc/self/cgroup`; changes nothing.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,10 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use super::{CgroupError, v2};
 
-/// What a group is used for, each by one controller of the kernel.
+/// The uses of a control group, each provided by one controller of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Controller {
-    /// Stops every process at once.
+    /// Freezes all processes at once.
     Freezer,
     /// Counts and limits memory.
     Memory,
@@ -21,15 +21,15 @@ pub enum Controller {
     CpuAccounting,
     /// Limits processes and threads.
     Pids,
-    /// Limits and counts reads and writes of disks.
+    /// Limits and counts disk I/O.
     Io,
 }
 
 impl Controller {
-    /// All of them.
+    /// All controllers.
     pub const ALL: [Self; 6] = [Self::Freezer, Self::Memory, Self::Cpu, Self::CpuAccounting, Self::Pids, Self::Io];
 
-    /// The kernel's name for it.
+    /// Returns the kernel's name of the controller.
     pub fn name(self) -> &'static str {
         match self {
             Self::Freezer => "freezer",
@@ -37,12 +37,12 @@ impl Controller {
             Self::Cpu => "cpu",
             Self::CpuAccounting => "cpuacct",
             Self::Pids => "pids",
-            // Of version 1; see `v2_name`.
+            // The name in version 1; for version 2 see `v2_name`.
             Self::Io => "blkio",
         }
     }
 
-    /// What does not work without it.
+    /// Returns what does not work without the controller.
     pub fn loss(self) -> &'static str {
         match self {
             Self::Freezer => "sandboxes cannot be parked",
@@ -50,16 +50,17 @@ impl Controller {
             Self::Cpu => "CPU time is not limited",
             Self::CpuAccounting => "CPU time is not counted",
             Self::Pids => "host threads are not limited",
-            Self::Io => "reads and writes of disks are not limited",
+            Self::Io => "disk I/O is not limited",
         }
     }
 
-    /// Whether sandboxes cannot run without it.
+    /// Returns whether sandboxes cannot run without the controller.
     pub fn is_needed(self) -> bool {
         matches!(self, Self::Freezer | Self::Memory)
     }
 
-    /// The word that hands it down in version 2; `None` for what every group of that version has.
+    /// Returns the word that delegates the controller in version 2; `None` for features that every
+    /// group of that version has.
     pub(super) fn v2_name(self) -> Option<&'static str> {
         match self {
             Self::Memory => Some("memory"),
@@ -88,14 +89,14 @@ pub(super) struct Place {
     pub(super) dir: PathBuf,
 }
 
-/// Where groups are made, for every controller that there is.
+/// The parent directories of groups, for every available controller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Layout {
     pub(super) bases: Vec<Place>,
 }
 
 impl Layout {
-    /// The layout of this host.
+    /// Returns the layout of this host.
     pub(super) fn of_this_host() -> Result<Self, CgroupError> {
         let read = |path: &str| {
             fs::read_to_string(path).map_err(|source| CgroupError::file("read", PathBuf::from(path), source))
@@ -103,8 +104,8 @@ impl Layout {
         Self::from_proc(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
     }
 
-    /// The layout that these texts of `/proc` describe. A controller mounted as version 1 is used there, since the
-    /// kernel gives it to one hierarchy only.
+    /// Returns the layout that these texts of `/proc` describe. A controller that is mounted as
+    /// version 1 is used there, since the kernel assigns it to one hierarchy only.
     pub(super) fn from_proc(mountinfo: &str, own: &str) -> Result<Self, CgroupError> {
         let mounts = parse_mounts(mountinfo);
         let mut bases = Vec::new();
@@ -133,7 +134,7 @@ impl Layout {
         Ok(Self { bases })
     }
 
-    /// Where `controller` is.
+    /// Returns the version with which `controller` is available.
     pub(super) fn version(&self, controller: Controller) -> Option<Version> {
         self.bases.iter().find(|place| place.controller == controller).map(|place| place.version)
     }
@@ -142,14 +143,14 @@ impl Layout {
 /// What this host offers, for `dorm doctor`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Support {
-    /// Each controller with the version it is offered by, or `None` where it is missing.
+    /// Each controller with its version, or `None` if it is missing.
     pub controllers: Vec<(Controller, Option<Version>)>,
-    /// Whether groups can be made: tried with an empty one.
+    /// Whether groups can be created, tested with an empty one.
     pub can_create: Result<(), String>,
 }
 
 impl Support {
-    /// Looks at this host. Makes an empty group and removes it.
+    /// Probes this host. Creates an empty group and removes it.
     ///
     /// # Errors
     /// When `/proc` cannot be read.
@@ -171,12 +172,13 @@ impl Support {
         Ok(Self { controllers, can_create })
     }
 
-    /// Whether sandboxes can run: what is needed is there, and groups can be made.
+    /// Returns whether sandboxes can run: the required controllers exist, and groups can be
+    /// created.
     pub fn is_enough(&self) -> bool {
         self.can_create.is_ok() && self.missing().all(|controller| !controller.is_needed())
     }
 
-    /// The controllers that this host does not offer.
+    /// Returns the controllers that this host does not offer.
     pub fn missing(&self) -> impl Iterator<Item = Controller> {
         self.controllers.iter().filter(|(_, version)| version.is_none()).map(|(controller, _)| *controller)
     }
@@ -193,7 +195,7 @@ fn parse_mounts(mountinfo: &str) -> Vec<Mount> {
     mountinfo.lines().filter_map(parse_mount).collect()
 }
 
-/// `36 35 98:0 /root /mount/point rw,… optional… - type source super,options`
+/// Parses `36 35 98:0 /root /mount/point rw,… optional… - type source super,options`.
 fn parse_mount(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(3);
@@ -211,14 +213,16 @@ fn parse_mount(line: &str) -> Option<Mount> {
     Some(Mount { version, root: unescape(root), at: PathBuf::from(unescape(at)), words })
 }
 
-/// The kernel writes blank, tab, line feed and backslash as `\040` and the like.
+/// Decodes the kernel's escapes: it writes space, tab, line feed and backslash as `\040` and the
+/// like.
 fn unescape(text: &str) -> String {
     [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")]
         .iter()
         .fold(text.to_owned(), |text, (code, plain)| text.replace(code, plain))
 }
 
-/// The path of our own group below the mount point, when only the part below `root` is mounted.
+/// Returns the path of our own group below the mount point, if only the part below `root` is
+/// mounted.
 fn relative_to_root(own: &str, root: &str) -> PathBuf {
     let own = Path::new(own);
     let below = own.strip_prefix(root).unwrap_or(own);

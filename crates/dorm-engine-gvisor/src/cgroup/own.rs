@@ -1,8 +1,8 @@
-//! A control group for the calling process itself: what it takes of the host's memory and threads has an end, at which
-//! nothing outside the group is harmed.
+//! A control group for the calling process itself. It limits the memory and threads of the process;
+//! nothing outside the group is affected when a limit is reached.
 //!
-//! It lies beside the groups of others, never around them, and has a place in the hierarchies of memory and of processes
-//! alone. One that a dead process has left behind is used again.
+//! The group is a sibling of other groups, never their parent, and only exists in the memory and
+//! pids hierarchies. A group left by a dead process is reused.
 
 use std::fs;
 use std::io;
@@ -11,19 +11,19 @@ use std::path::{Path, PathBuf};
 use super::layout::Layout;
 use super::{CgroupError, Controller, Version, check_name, file, remove_dir, v1, v2};
 
-/// The group that this process is in. Dropping it moves the process out, for the rest of its life, and removes the group.
+/// The group of this process. Dropping it moves the process out permanently and removes the group.
 #[derive(Debug)]
 pub struct OwnGroup {
-    /// Directories of the group, each with the one around it.
+    /// The directories of the group, each with its parent.
     places: Vec<(PathBuf, PathBuf)>,
 }
 
 impl OwnGroup {
-    /// Moves the process, with all its threads, into the group `name`. Memory that it has already stays counted where it
-    /// was.
+    /// Moves the process, with all its threads, into the group `name`. Its present memory stays
+    /// charged to its old group.
     ///
     /// # Errors
-    /// When the host does not limit memory, or refuses.
+    /// When the host does not limit memory, or the kernel refuses.
     pub fn enter(name: &str, memory_bytes: u64, threads: u64) -> Result<Self, CgroupError> {
         check_name(name)?;
         let layout = Layout::of_this_host()?;
@@ -78,12 +78,13 @@ impl Drop for OwnGroup {
     fn drop(&mut self) {
         for (dir, around) in &self.places {
             if let Err(error) = file::write(around, "cgroup.procs", "0") {
-                // Version 2 lets no process into a delegated group that has groups. The next start uses this one again.
-                tracing::debug!(%error, "the process stays in its own control group");
+                // Version 2 accepts no process in a delegated group that has child groups. The next
+                // start reuses this group.
+                tracing::debug!(%error, "cannot move the daemon out of its own control group");
                 continue;
             }
             if let Err(error) = remove_dir(dir) {
-                tracing::debug!(%error, "the process's own control group stays");
+                tracing::debug!(%error, "cannot remove the daemon's own control group");
             }
         }
     }

@@ -1,8 +1,8 @@
-//! How fast a group may read and write one block device.
+//! I/O limits of a group on one block device.
 //!
-//! Version 2 counts what is written back later for its writer. Version 1 counts it for the top of the hierarchy, so there
-//! the device is limited in that group, too: the device must be used by one group alone, and be released with
-//! [`unlimit_device`] before it becomes another's.
+//! Version 2 charges delayed write-back to the writer. Version 1 charges it to the root of the
+//! hierarchy, so the device is limited there, too: only one group may use the device, and it must
+//! be released with [`unlimit_device`] before another group uses it.
 
 use std::path::{Path, PathBuf};
 
@@ -10,19 +10,19 @@ use super::file;
 use super::layout::{Layout, Place};
 use super::{Cgroup, CgroupError, Controller, Version};
 
-/// Bytes and operations a second, for reads and writes each; 0 for any number.
+/// Bytes and operations per second, each for reads and for writes; 0 means unlimited.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IoLimits {
-    /// Bytes read a second.
+    /// Bytes read per second.
     pub read_bytes: u64,
-    /// Bytes written a second.
+    /// Bytes written per second.
     pub write_bytes: u64,
-    /// Reads a second, and writes a second.
+    /// Reads per second, and writes per second.
     pub operations: u64,
 }
 
 impl IoLimits {
-    /// No limit at all.
+    /// No limits.
     pub const NONE: Self = Self { read_bytes: 0, write_bytes: 0, operations: 0 };
 }
 
@@ -32,7 +32,7 @@ impl Default for IoLimits {
     }
 }
 
-/// What a group has read and written. Version 1 does not count what is written back later.
+/// The I/O of a group. Version 1 does not count delayed write-back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct IoUsage {
     /// Bytes read.
@@ -41,12 +41,12 @@ pub struct IoUsage {
     pub written_bytes: u64,
 }
 
-/// A block device by its numbers.
+/// A block device, identified by its numbers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Device {
-    /// The kind of device.
+    /// The major number.
     pub major: u32,
-    /// Which of them.
+    /// The minor number.
     pub minor: u32,
 }
 
@@ -57,15 +57,16 @@ impl std::fmt::Display for Device {
 }
 
 impl Cgroup {
-    /// Limits how fast the group, which has `device` alone, uses it. `false` where the host cannot.
+    /// Limits the I/O of the group on `device`, which no other group uses. Returns `false` if the
+    /// host does not support it.
     ///
     /// # Errors
-    /// When the group or the device is gone.
+    /// When the group or the device does not exist.
     pub fn limit_io(&self, device: Device, limits: &IoLimits) -> Result<bool, CgroupError> {
         let Ok(place) = self.place(Controller::Io) else { return Ok(false) };
         match place.version {
             Version::V1 => {
-                // Both: each counts for itself what its own processes do.
+                // Both: each limit applies only to the I/O that is charged to its own group.
                 let own = limit_v1(&place.dir, device, limits)?;
                 Ok(own & limit_v1(&self.top(place), device, limits)?)
             }
@@ -78,10 +79,11 @@ impl Cgroup {
         }
     }
 
-    /// What the group has read from the device and written to it; `None` where that is not counted.
+    /// Returns the bytes the group has read from and written to the device; `None` if the host does
+    /// not count them.
     ///
     /// # Errors
-    /// When the group is gone.
+    /// When the group does not exist.
     pub fn io_usage(&self, device: Device) -> Result<Option<IoUsage>, CgroupError> {
         let Ok(place) = self.place(Controller::Io) else { return Ok(None) };
         let device = device.to_string();
@@ -101,17 +103,17 @@ impl Cgroup {
         Ok(Some(IoUsage { read_bytes: number(read), written_bytes: number(written) }))
     }
 
-    /// The top of the hierarchy that `place` is in.
+    /// Returns the root of the hierarchy that contains `place`.
     fn top(&self, place: &Place) -> PathBuf {
         let levels = self.name().split('/').count();
         place.dir.ancestors().nth(levels).unwrap_or(&place.dir).to_owned()
     }
 }
 
-/// Takes off the limits that version 1 keeps for a device at the top of its hierarchy.
+/// Removes the limits that version 1 keeps for a device at the root of its hierarchy.
 ///
 /// # Errors
-/// When the kernel refuses. A device that is gone has no limits.
+/// When the kernel refuses. A missing device has no limits.
 pub fn unlimit_device(device: Device) -> Result<(), CgroupError> {
     let layout = Layout::of_this_host()?;
     let top = layout.bases.iter().find(|place| place.controller == Controller::Io && place.version == Version::V1);

@@ -1,5 +1,5 @@
-//! Version 2 on a made-up tree of files, and what both versions share. Version 1 is tested for real in
-//! `tests/limits.rs`.
+//! Tests version 2 on a simulated tree of files, and the code that both versions share.
+//! `tests/limits.rs` tests version 1 on the real kernel.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,7 +9,7 @@ use super::*;
 
 const LIMITS: Limits = Limits { cpu_millis: 1500, precedence: Precedence::Fair, memory_bytes: 128 << 20, threads: 264 };
 
-/// An empty directory of one's own, removed at the end, also when the test fails.
+/// A new empty directory, removed at the end even if the test fails.
 pub(crate) struct Scratch(PathBuf);
 
 pub(crate) fn scratch(topic: &str) -> Scratch {
@@ -35,7 +35,7 @@ impl Drop for Scratch {
     }
 }
 
-/// A tree with the files that the kernel would make, for the group `dormouse/a` and those above it.
+/// A tree with the files that the kernel would create, for the group `dormouse/a` and its parents.
 struct Tree {
     root: Scratch,
     layout: Layout,
@@ -222,8 +222,8 @@ fn a_name_cannot_lead_out_of_the_hierarchy() {
     check_name("dormouse-ab12/abc-1").unwrap();
 }
 
-/// A child in a group whose freezer is that of version 2, on a host where the other controllers are in version 1:
-/// the real kernel. `None` where there is no such host.
+/// A child in a group with the freezer of version 2, on a host with the other controllers in
+/// version 1: the real kernel. `None` on other hosts.
 struct Hybrid {
     layout: Layout,
     parent: String,

@@ -1,11 +1,12 @@
-//! Being told that a group's memory runs short before the kernel kills for it.
+//! Notification that a group is short of memory, before the kernel kills a process.
 //!
-//! File cache does not count: the kernel drops it when memory is needed, and a guest that only writes files must not
-//! lose a process for it. But the kernel watches the sum of both. So while the sum is below the level its event is
-//! enough, and while cache keeps the sum above it we look ourselves, the more often the less is left. (Dropping the
-//! cache instead was tried: it throws out the sandbox's own program with it, and the guest stands still.)
+//! File cache does not count: the kernel drops it when memory is needed, and a guest that only
+//! writes files must not lose a process for it. But the kernel watches the sum of both. While the
+//! sum is below the level, the kernel's event suffices; while cache keeps the sum above the level,
+//! this module polls, the more often the less memory is left. (Dropping the cache instead was
+//! tried: it also evicts the sandbox's own program, and the guest stalls.)
 //!
-//! Does not know what is done about it.
+//! This module does not know how a shortage is handled.
 
 use std::fs;
 use std::mem::MaybeUninit;
@@ -20,16 +21,16 @@ use tokio::io::unix::AsyncFd;
 
 use super::{Cgroup, CgroupError, Controller, MARGIN_BYTES, Place, Version, file, memory};
 
-/// The fastest growth reckoned with while the kernel's event does not help, in bytes per millisecond. Guests were
-/// seen to grow by a quarter of it.
+/// The fastest expected growth while the kernel's event does not help, in bytes per millisecond.
+/// Guests were observed to grow at a quarter of this rate.
 const GROWTH_PER_MS: u64 = 1 << 20;
-/// The least is less than what such growth needs from the level to the hard limit.
+/// The minimum is less than the time in which such growth gets from the level to the hard limit.
 const LOOK_AGAIN_MS: std::ops::RangeInclusive<u64> = 20..=200;
-/// Above the level looking is about the fall below it, which nobody waits for.
+/// Above the level, polling only detects that usage has fallen below it, which is not urgent.
 const LOOK_AGAIN_ABOVE: Duration = Duration::from_millis(50);
 
-/// Where the soft threshold lies below a hard limit, both in bytes: of what is left without the margin at 80 %, or
-/// 64 MiB below, whichever is more.
+/// Returns the soft threshold for a hard limit, both in bytes: 80 % of the limit without the
+/// margin, or 64 MiB below that limit, whichever is more.
 pub fn soft_threshold(limit: u64) -> u64 {
     let limit = limit.saturating_sub(MARGIN_BYTES);
     (limit - limit / 5).max(limit.saturating_sub(64 << 20))
@@ -44,11 +45,11 @@ pub struct Threshold {
 }
 
 impl Threshold {
-    /// Watches `group` for `bytes` of memory in use. Must be called inside a tokio runtime. One watch per group at
-    /// a time: under version 2 the level is a setting of the group.
+    /// Watches for `group` to use `bytes` of memory. Must be called inside a Tokio runtime. A group
+    /// can have only one watch at a time: under version 2 the level is a setting of the group.
     ///
     /// # Errors
-    /// When the group is gone or the kernel refuses.
+    /// When the group does not exist or the kernel refuses.
     pub fn arm(group: &Cgroup, bytes: u64) -> Result<Self, CgroupError> {
         let place = group.place(Controller::Memory)?.clone();
         let gate = Gate::new(bytes, group.memory_limit()?, place.version);
@@ -56,17 +57,20 @@ impl Threshold {
             Version::V1 => ring_at(&place, &gate.levels())?,
             Version::V2 => ring_above_high(&place, bytes)?,
         };
-        // SAFETY: the descriptor is owned by what is registered, and neither replaced nor closed before it.
+        // SAFETY: the registered value owns the descriptor, which is neither replaced nor closed before
+        // that value is dropped.
         #[allow(unsafe_code)]
         let bell = unsafe { AsyncFd::register_with_interest(bell, Interest::READABLE) };
         let bell = bell.map_err(|error| CgroupError::file("watch", place.dir.clone(), error.into()))?;
         Ok(Self { place, gate, bell })
     }
 
-    /// Waits until the memory in use, without file cache, has reached the level, and answers how much it is, in bytes.
+    /// Waits until the memory in use, without file cache, has reached the level. Returns the use in
+    /// bytes.
     ///
-    /// Called again it waits for the next time: until the use has fallen below the level and come back, or has
-    /// gone up by a further quarter of what is left to the hard limit. Dropping the future loses nothing.
+    /// A further call waits for the next time: until the use has fallen below the level and reached
+    /// it again, or has grown by another quarter of what remained to the hard limit. Dropping the
+    /// future loses nothing.
     ///
     /// # Errors
     /// When the group is removed.
@@ -84,7 +88,7 @@ impl Threshold {
         }
     }
 
-    /// Waits for the kernel's event and takes it off.
+    /// Waits for the kernel's event and consumes it.
     async fn ring(&self) -> Result<(), CgroupError> {
         let wrong = |source| CgroupError::file("watch", self.place.dir.clone(), source);
         loop {
@@ -99,7 +103,8 @@ impl Threshold {
     }
 }
 
-/// An event counter that rings whenever memory passes one of the levels, up or down, and when the group goes.
+/// Creates an event counter that signals whenever memory crosses one of the levels, up or down, and
+/// when the group is removed.
 fn ring_at(place: &Place, levels: &[u64]) -> Result<OwnedFd, CgroupError> {
     let path = place.dir.join("memory.usage_in_bytes");
     let usage = fs::File::open(&path).map_err(|source| CgroupError::file("open", path.clone(), source))?;
@@ -112,7 +117,8 @@ fn ring_at(place: &Place, levels: &[u64]) -> Result<OwnedFd, CgroupError> {
     Ok(bell)
 }
 
-/// Sets the level above which the kernel reclaims, and a watch on the file in which it counts each time.
+/// Sets the level above which the kernel reclaims memory, and watches the file that counts such
+/// events.
 fn ring_above_high(place: &Place, bytes: u64) -> Result<OwnedFd, CgroupError> {
     let path: PathBuf = place.dir.join("memory.events");
     let wrong = |source: rustix::io::Errno| CgroupError::file("watch", path.clone(), source.into());
@@ -123,7 +129,7 @@ fn ring_above_high(place: &Place, bytes: u64) -> Result<OwnedFd, CgroupError> {
     Ok(bell)
 }
 
-/// Decides which readings count as reaching the level, so that one shortage is told once.
+/// Decides which readings count as reaching the level, so that one shortage is reported once.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct Gate {
     level: u64,
@@ -135,7 +141,8 @@ impl Gate {
     fn new(bytes: u64, limit: u64, version: Version) -> Self {
         let level = match version {
             Version::V1 => bytes,
-            // There the kernel holds the sum at `bytes`, and never gets rid of the last bit of cache.
+            // Under version 2 the kernel holds the sum at `bytes` and never reclaims the last bit
+            // of cache.
             Version::V2 => bytes - bytes / 16,
         };
         let step = (limit.saturating_sub(bytes) / 4).max(1 << 20);
@@ -146,7 +153,7 @@ impl Gate {
         [0, 1, 2, 3].map(|times| self.level.saturating_add(self.step.saturating_mul(times)))
     }
 
-    /// How long to wait before looking again when only looking tells.
+    /// Returns how long to wait until the next poll.
     fn look_again(&self, used: u64) -> Duration {
         match self.level.checked_sub(used) {
             None | Some(0) => LOOK_AGAIN_ABOVE,

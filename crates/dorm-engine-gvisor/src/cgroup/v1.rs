@@ -1,13 +1,14 @@
-//! The files of cgroup version 1: one hierarchy per controller.
+//! The files of cgroup version 1, which has one hierarchy per controller.
 //!
-//! Knows what to write where; does not know which hierarchies there are nor when to do what.
+//! This module knows what to write where. It does not know which hierarchies exist, nor when to
+//! write.
 
 use std::path::Path;
 
 use super::file;
 use super::{CPU_PERIOD_MICROS, CgroupError, MemoryUse};
 
-/// CPU time per period, and the weight among groups that all want to run.
+/// Limits the CPU time per period, and sets the weight relative to other runnable groups.
 pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32, weight_millis: u32) -> Result<(), CgroupError> {
     let shares = (u64::from(weight_millis) * 1024 / 1000).clamp(2, 262_144);
     file::write(dir, "cpu.shares", &shares.to_string())?;
@@ -16,8 +17,9 @@ pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32, weight_millis: u32) -> Resu
     file::write_if_there(dir, "cpu.cfs_quota_us", &quota.to_string()).map(drop)
 }
 
-/// Memory, and the same for memory and swap together, so that a guest cannot fill the host's swap but can be paged
-/// out whole. The two must never cross, so which goes first depends on the direction.
+/// Limits memory, and memory and swap together to the same value, so that a guest can be swapped
+/// out completely but cannot fill the host's swap. The memory limit must never exceed the other, so
+/// the order of the writes depends on the direction of the change.
 pub(super) fn limit_memory(dir: &Path, bytes: u64) -> Result<(), CgroupError> {
     const MEMORY: &str = "memory.limit_in_bytes";
     const WITH_SWAP: &str = "memory.memsw.limit_in_bytes";
@@ -31,12 +33,12 @@ pub(super) fn limit_memory(dir: &Path, bytes: u64) -> Result<(), CgroupError> {
     }
 }
 
-/// The hard memory limit.
+/// Returns the hard memory limit.
 pub(super) fn memory_limit(dir: &Path) -> Result<u64, CgroupError> {
     file::number(dir, "memory.limit_in_bytes")
 }
 
-/// Asks the kernel to freeze or thaw.
+/// Asks the kernel to freeze or thaw the group.
 pub(super) fn ask_freezer(dir: &Path, wanted: super::Motion) -> Result<(), CgroupError> {
     let word = match wanted {
         super::Motion::Frozen => "FROZEN",
@@ -45,7 +47,7 @@ pub(super) fn ask_freezer(dir: &Path, wanted: super::Motion) -> Result<(), Cgrou
     file::write(dir, "freezer.state", word)
 }
 
-/// Whether every process stands still, or `None` while some do and some do not.
+/// Returns whether every process is frozen, or `None` while only some are.
 pub(super) fn motion(dir: &Path) -> Result<Option<super::Motion>, CgroupError> {
     Ok(match file::read(dir, "freezer.state")?.trim() {
         "FROZEN" => Some(super::Motion::Frozen),
@@ -54,12 +56,12 @@ pub(super) fn motion(dir: &Path) -> Result<Option<super::Motion>, CgroupError> {
     })
 }
 
-/// CPU time used, in microseconds.
+/// Returns the CPU time used, in microseconds.
 pub(super) fn cpu_micros(dir: &Path) -> Result<u64, CgroupError> {
     Ok(file::number(dir, "cpuacct.usage")? / 1000)
 }
 
-/// Memory in use, and what of it is file cache.
+/// Returns the memory in use, and how much of it is file cache.
 pub(super) fn memory(dir: &Path) -> Result<MemoryUse, CgroupError> {
     let stat = file::read(dir, "memory.stat")?;
     let charged = file::number(dir, "memory.usage_in_bytes")?;
@@ -67,7 +69,7 @@ pub(super) fn memory(dir: &Path) -> Result<MemoryUse, CgroupError> {
     Ok(MemoryUse { charged, cache: part("total_inactive_file") + part("total_active_file") })
 }
 
-/// Processes killed because memory ran out.
+/// Returns the number of processes killed because memory ran out.
 pub(super) fn oom_kills(dir: &Path) -> Result<u64, CgroupError> {
     file::field(dir, "memory.oom_control", "oom_kill")
 }

@@ -1,6 +1,7 @@
-//! The files of cgroup version 2: one hierarchy, in which a controller must be handed down level by level.
+//! The files of cgroup version 2, which has one hierarchy in which controllers are delegated level
+//! by level.
 //!
-//! Knows what to write where; does not know when.
+//! This module knows what to write where. It does not know when to write.
 
 use std::fs;
 use std::io;
@@ -9,12 +10,13 @@ use std::path::{Path, PathBuf};
 use super::file;
 use super::{CPU_PERIOD_MICROS, CgroupError, Controller, MemoryUse, Motion};
 
-/// Where we put ourselves when the group we were started in has to become an inner one.
+/// The group that this process moves to when the group it was started in must become an inner one.
 pub(super) const ASIDE: &str = "dormouse-self";
 const ROUNDS: u32 = 10;
 
-/// The group under which ours are made: the nearest one around `own` that the service manager has delegated, else
-/// the top. It must be the same after a restart of the daemon, which `own` itself is not.
+/// Returns the group below which all others are created: the nearest ancestor of `own` that the
+/// service manager has delegated, otherwise the root. It must be the same after a restart of the
+/// daemon; `own` is not.
 pub(super) fn base(mount: &Path, own: &Path) -> PathBuf {
     let start = mount.join(own.strip_prefix("/").unwrap_or(own));
     for dir in start.ancestors().take_while(|dir| dir.starts_with(mount) && *dir != mount) {
@@ -30,13 +32,14 @@ fn has_xattr(dir: &Path, name: &str) -> bool {
     rustix::fs::getxattr(dir, name, &mut value[..]).is_ok_and(|length| value.get(..length) == Some(b"1"))
 }
 
-/// The controllers that can be handed down from `dir`, by the kernel's names.
+/// Returns the controllers that `dir` can delegate, by the kernel's names.
 pub(super) fn available(dir: &Path) -> Result<Vec<String>, CgroupError> {
     Ok(file::read(dir, "cgroup.controllers")?.split_whitespace().map(str::to_owned).collect())
 }
 
-/// Hands `controllers` down from `base` to the parent of the group `name`, making the groups between. One that the
-/// kernel refuses is left out where it only limits; the caller sees it by the missing files.
+/// Delegates `controllers` from `base` to the parent of the group `name`, and creates the groups
+/// between them. A controller that the kernel refuses is skipped if it is optional; its files are
+/// then missing.
 pub(super) fn hand_down(base: &Path, name: &str, controllers: &[Controller]) -> Result<(), CgroupError> {
     let mut dir = base.to_owned();
     let mut inner: Vec<&str> = name.split('/').collect();
@@ -80,12 +83,12 @@ fn enable(dir: &Path, controllers: &[Controller]) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// A group that hands controllers down may hold no processes itself, so those in `dir` (the daemon, and whatever
-/// was started with it) move into a group of their own beside ours.
+/// Moves all processes in `dir` (the daemon and everything started with it) into a group beside
+/// ours. A group that delegates controllers may not contain processes.
 pub(super) fn step_aside(dir: &Path) -> Result<(), CgroupError> {
     let aside = dir.join(ASIDE);
     make(&aside)?;
-    // What forks meanwhile is caught by the next round.
+    // The next round catches processes that fork meanwhile.
     for _ in 0..ROUNDS {
         let pids = file::pids(dir)?;
         if pids.is_empty() {
@@ -101,7 +104,7 @@ pub(super) fn step_aside(dir: &Path) -> Result<(), CgroupError> {
     Ok(())
 }
 
-/// CPU time per period, and the weight among groups that all want to run.
+/// Limits the CPU time per period, and sets the weight relative to other runnable groups.
 pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32, weight_millis: u32) -> Result<(), CgroupError> {
     let quota = u64::from(cpu_millis) * CPU_PERIOD_MICROS / 1000;
     file::write(dir, "cpu.max", &format!("{quota} {CPU_PERIOD_MICROS}"))?;
@@ -109,15 +112,17 @@ pub(super) fn limit_cpu(dir: &Path, cpu_millis: u32, weight_millis: u32) -> Resu
     file::write_if_there(dir, "cpu.weight", &weight.to_string()).map(drop)
 }
 
-/// Memory, and as much swap: a guest can be paged out whole and cannot fill the host's swap.
+/// Limits memory, and swap to the same value, so that a guest can be swapped out completely but
+/// cannot fill the host's swap.
 pub(super) fn limit_memory(dir: &Path, bytes: u64) -> Result<(), CgroupError> {
     file::write(dir, "memory.max", &bytes.to_string())?;
     file::write_if_there(dir, "memory.swap.max", &bytes.to_string())?;
-    // One process of a sandbox is no use without the others; the engine then learns of one death, not of several.
+    // A sandbox cannot continue with one of its processes killed. This way the engine sees one
+    // death instead of several.
     file::write_if_there(dir, "memory.oom.group", "1").map(drop)
 }
 
-/// The hard memory limit; without one, all there could be.
+/// Returns the hard memory limit, or the maximum value if there is none.
 pub(super) fn memory_limit(dir: &Path) -> Result<u64, CgroupError> {
     match file::read(dir, "memory.max")?.trim() {
         "max" => Ok(u64::MAX),
@@ -125,7 +130,7 @@ pub(super) fn memory_limit(dir: &Path) -> Result<u64, CgroupError> {
     }
 }
 
-/// Asks the kernel to freeze or thaw.
+/// Asks the kernel to freeze or thaw the group.
 pub(super) fn ask_freezer(dir: &Path, wanted: Motion) -> Result<(), CgroupError> {
     let digit = match wanted {
         Motion::Frozen => "1",
@@ -134,7 +139,7 @@ pub(super) fn ask_freezer(dir: &Path, wanted: Motion) -> Result<(), CgroupError>
     file::write(dir, "cgroup.freeze", digit)
 }
 
-/// Whether every process stands still, or `None` while some do and some do not.
+/// Returns whether every process is frozen, or `None` while only some are.
 pub(super) fn motion(dir: &Path) -> Result<Option<Motion>, CgroupError> {
     if file::field(dir, "cgroup.events", "frozen")? == 1 {
         return Ok(Some(Motion::Frozen));
@@ -142,12 +147,12 @@ pub(super) fn motion(dir: &Path) -> Result<Option<Motion>, CgroupError> {
     Ok((file::number(dir, "cgroup.freeze")? == 0).then_some(Motion::Moving))
 }
 
-/// CPU time used, in microseconds.
+/// Returns the CPU time used, in microseconds.
 pub(super) fn cpu_micros(dir: &Path) -> Result<u64, CgroupError> {
     file::field(dir, "cpu.stat", "usage_usec")
 }
 
-/// Memory in use, and what of it is file cache.
+/// Returns the memory in use, and how much of it is file cache.
 pub(super) fn memory(dir: &Path) -> Result<MemoryUse, CgroupError> {
     let stat = file::read(dir, "memory.stat")?;
     let charged = file::number(dir, "memory.current")?;
@@ -155,12 +160,12 @@ pub(super) fn memory(dir: &Path) -> Result<MemoryUse, CgroupError> {
     Ok(MemoryUse { charged, cache: part("inactive_file") + part("active_file") })
 }
 
-/// Processes killed because memory ran out.
+/// Returns the number of processes killed because memory ran out.
 pub(super) fn oom_kills(dir: &Path) -> Result<u64, CgroupError> {
     file::field(dir, "memory.events", "oom_kill")
 }
 
-/// Kills every process at once. `false` on a kernel before 5.14, which cannot.
+/// Kills every process at once. Returns `false` on kernels before 5.14, which do not support it.
 pub(super) fn kill(dir: &Path) -> Result<bool, CgroupError> {
     file::write_if_there(dir, "cgroup.kill", "1")
 }

@@ -1,23 +1,23 @@
-//! How much memory the reading of an image may take, and how many files may come out of it. Both are the choice of the
-//! guest, which makes as many files, and names as long, as it likes.
+//! Limits on the memory that reading an image takes, and on the number of files read out of it. The
+//! guest controls both: it can create as many files, and as long names, as it likes.
 
 use std::cell::Cell;
 
 use super::error::FilesError;
 
-/// What a name takes on average at most, with the path before it.
+/// The maximum average length of a path.
 const NAME_BYTES: u64 = 256;
-/// An image that takes more than so many times its own length to be read was made up.
+/// Reading an image may take at most this many times its size. An image that needs more is forged.
 const FACTOR: u64 = 4;
-/// What the smallest image may take.
+/// The memory that the smallest image may take.
 const LEAST: u64 = 16 << 20;
 
-/// The limits for reading the files out of memory images.
+/// The limits for reading files out of memory images.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FilesLimits {
     /// How many files, directories and links a guest may have changed.
     pub entries: u64,
-    /// How much of the host's memory all readings together may take, in bytes.
+    /// The memory in bytes that all concurrent readings together may take.
     pub memory_bytes: u64,
 }
 
@@ -28,13 +28,13 @@ impl Default for FilesLimits {
 }
 
 impl FilesLimits {
-    /// What reading an image may take whose state is in files of `bytes` bytes.
+    /// Returns the memory that reading an image with `bytes` bytes of state may take.
     pub(crate) fn share_of(&self, bytes: u64) -> u64 {
         bytes.saturating_mul(FACTOR).max(LEAST).min(self.memory_bytes)
     }
 }
 
-/// What is left of the limits for one reading.
+/// The rest of the limits, for one reading.
 pub(super) struct Budget {
     limits: FilesLimits,
     memory: Cell<u64>,
@@ -44,7 +44,7 @@ pub(super) struct Budget {
 }
 
 impl Budget {
-    /// For an image whose state is in files of `bytes` bytes.
+    /// Creates the budget for an image with `bytes` bytes of state.
     pub(super) fn new(limits: FilesLimits, bytes: u64) -> Self {
         Self {
             limits,
@@ -55,7 +55,7 @@ impl Budget {
         }
     }
 
-    /// Takes `bytes` of memory, if there are as many left.
+    /// Takes `bytes` of memory. Returns `false` if they exceed what is left.
     pub(super) fn has_memory(&self, bytes: u64) -> bool {
         match self.memory.get().checked_sub(bytes) {
             Some(left) => self.memory.set(left),
@@ -64,12 +64,12 @@ impl Budget {
         !self.is_exceeded.get()
     }
 
-    /// The same, or the error that says so.
+    /// Takes `bytes` of memory.
     pub(super) fn take_memory(&self, bytes: u64) -> Result<(), FilesError> {
         if self.has_memory(bytes) { Ok(()) } else { Err(self.exceeded()) }
     }
 
-    /// The error, after more memory was asked for than there is.
+    /// Returns the error if more memory was requested than allowed.
     pub(super) fn memory_error(&self) -> Option<FilesError> {
         self.is_exceeded.get().then(|| self.exceeded())
     }
@@ -77,11 +77,11 @@ impl Budget {
     fn exceeded(&self) -> FilesError {
         let limit = self.limits.memory_bytes >> 20;
         FilesError::TooMuch {
-            what: format!("its files take more memory to be read than --snapshot-memory-mib {limit} allows"),
+            what: format!("reading its files takes more memory than --snapshot-memory-mib {limit} allows"),
         }
     }
 
-    /// Counts an entry with its path.
+    /// Counts an entry and its path.
     pub(super) fn take_entry(&self, path: &[u8]) -> Result<(), FilesError> {
         let left = (self.entries.get().checked_sub(1), self.names.get().checked_sub(path.len() as u64));
         let (Some(entries), Some(names)) = left else {
@@ -89,7 +89,7 @@ impl Budget {
             let what = match left.0 {
                 None => format!("it has changed more files than --snapshot-files {limit} allows"),
                 Some(_) => format!(
-                    "the paths of its files are longer than --snapshot-files {limit} allows: {NAME_BYTES} bytes for each"
+                    "the paths of its files are longer than --snapshot-files {limit} allows ({NAME_BYTES} bytes a file)"
                 ),
             };
             return Err(FilesError::TooMuch { what });

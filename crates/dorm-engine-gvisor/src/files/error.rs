@@ -1,23 +1,24 @@
-//! Why the files could not be read out of a memory image.
+//! Why files could not be read out of a memory image.
 
 use std::io;
 
 use dorm_worker::WorkerError;
 use thiserror::Error;
 
-/// The release of the engine whose images are known; what others write is believed only as far as it looks the same.
+/// The release of gVisor whose images are known. Images of other releases are read only as far as
+/// they look the same.
 const KNOWN: &str = "release 20240729.0";
 
 /// What is wrong, without the name of the image.
 #[derive(Debug, Error)]
 pub(crate) enum FilesError {
-    #[error("{file} is damaged: {what}, at byte {at} of its content")]
+    #[error("{file} is damaged at byte {at} of its content: {what}")]
     Damaged { file: &'static str, what: &'static str, at: usize },
-    #[error("{what}: this build of the engine writes its images differently from {KNOWN}; use the one that is known")]
+    #[error("{what}: this runsc build writes memory images in another format than {KNOWN}; use {KNOWN}")]
     Different { what: String },
-    #[error("the image's files do not make a tree: {what}")]
+    #[error("the file system in the memory image is inconsistent: {what}")]
     Unsound { what: String },
-    #[error("{what}; delete files inside, or start the daemon with a larger number")]
+    #[error("{what}; delete files in the sandbox, or start the daemon with a larger limit")]
     TooMuch { what: String },
     #[error("cannot {operation} {file}")]
     File {
@@ -28,9 +29,9 @@ pub(crate) enum FilesError {
     },
     #[error("{what}")]
     Told { what: String },
-    #[error("a worker failed while it read the image")]
+    #[error("the worker that reads the image failed")]
     Worker(#[source] WorkerError),
-    #[error("the entry '{path}' was not taken")]
+    #[error("cannot store the entry '{path}'")]
     Sink {
         path: String,
         #[source]
@@ -51,7 +52,7 @@ impl FilesError {
         move |source| Self::File { operation: "read", file, source }
     }
 
-    /// The host's own error behind this one, if there is one.
+    /// Returns the operating system's error behind this one, if there is one.
     pub(crate) fn host_error(&self) -> Option<&io::Error> {
         match self {
             Self::File { source, .. } | Self::Sink { source, .. } => Some(source),

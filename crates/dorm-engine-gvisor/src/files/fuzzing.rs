@@ -1,5 +1,5 @@
-//! What fuzzers are let at: a memory image that a taken-over sandbox has written, and what a taken-over worker says of one.
-//! Not built into anything that is shipped.
+//! The entry points of the fuzzers: a memory image written by a compromised sandbox, and the
+//! messages of a compromised worker about one. Not part of any release build.
 
 use std::fs::File;
 use std::io;
@@ -13,17 +13,17 @@ use super::told::Stopped;
 use super::walk::Walk;
 use super::{kernel, told, tree, unframe};
 
-/// What the first byte asks for: the state comes in frames.
+/// The flag in the first byte that says that the state is framed.
 const FRAMED: u8 = 1;
 const PAGES_MAX: u64 = 16 << 20;
-/// What the files of an image can come to: each page belongs to one of them at most.
+/// The maximum total content of an image's files: each page belongs to at most one of them.
 const CONTENT_MAX: u64 = PAGES_MAX + (1 << 20);
 
-/// Reads an image: a byte that says how it comes, two bytes of how long `pages_meta.img` is, that, and the saved state.
-/// Its pages are zeros.
+/// Reads an image: a byte that says whether it is framed, two bytes with the length of
+/// `pages_meta.img`, that file, and the saved state. Its pages are zeros.
 ///
 /// # Panics
-/// When what comes out leads out of the root, or is more than there is.
+/// When an entry leads out of the root, or the content exceeds the pages.
 pub fn image(data: &[u8]) {
     let Some((head, rest)) = data.split_first_chunk::<3>() else { return };
     let [how, low, high] = *head;
@@ -49,7 +49,7 @@ pub fn image(data: &[u8]) {
     let _ = Walk::new(&graph, Source::new(pages, memory.bytes), &mut sink, &budget).run(&upper, tmp.as_ref());
 }
 
-/// Takes what a worker says of a memory image.
+/// Reads the messages of a worker about a memory image.
 ///
 /// # Panics
 /// When a path leads out of the root, there are more entries than allowed, or the error is long.

@@ -1,8 +1,9 @@
-//! One saved object with everything it leads to: types by name, objects by number, fields by name.
+//! One saved object with everything reachable from it: types by name, objects by number, fields by
+//! name.
 //!
-//! The stream says of itself what its types and fields are called, so nothing here goes by position. A name that is not
-//! there is an error that says which. Looking for a field means passing over the others, so the whole search is limited:
-//! nobody can have a long object searched again and again.
+//! The stream itself names its types and fields, so nothing here depends on positions. A missing
+//! name is an error that states the name. Finding a field means skipping others, so the total
+//! search is limited: a forged image cannot make a long object be searched over and over.
 
 use std::cell::Cell;
 
@@ -10,36 +11,36 @@ use super::budget::Budget;
 use super::error::FilesError;
 use super::wire::{Fault, Items, Pairs, Ref, Step, Struct, Value, Wire};
 
-/// The bit of a header that says that objects follow, and not bytes.
+/// The bit of a header that says that objects follow instead of bytes.
 const OBJECTS: u64 = 1 << 63;
-/// How deep a pointer may lead into an object.
+/// The maximum number of steps of a pointer into an object.
 const STEPS_MAX: usize = 16;
-/// How often everything may be passed over in search of fields; real images need less than a tenth.
+/// How often all bytes may be skipped in search of fields. Real images need less than a tenth.
 const SEARCH_FACTOR: u64 = 100;
-/// What an object takes: here, and in what a walk notes of each.
+/// The memory of an object: here, and in the bookkeeping of a walk.
 const OBJECT_BYTES: u64 = (size_of::<Object>() + size_of::<usize>() + 1) as u64;
-/// What a type takes, and each of its fields at most.
+/// The memory of a type, and the maximum memory of each of its fields.
 const TYPE_BYTES: u64 = size_of::<Type<'_>>() as u64;
-const TOO_MUCH: &str = "it takes too much memory";
-/// Numbers that may be changed by several at once are structs of one field.
+const TOO_MUCH: &str = "parsing it takes too much memory";
+/// The types of atomic numbers, which are structs of one field.
 const ATOMIC: &str = "pkg/atomicbitops.";
 
-/// What stands next in a stream.
+/// The next part of a stream.
 pub(super) enum Part<'a> {
-    /// An object and all it leads to.
+    /// An object and everything reachable from it.
     Graph(Graph<'a>),
-    /// So many bytes, which are in another file.
+    /// A number of bytes, which are in another file.
     Bytes(u64),
 }
 
-/// An object and all it leads to.
+/// An object and everything reachable from it.
 pub(super) struct Graph<'a> {
     file: &'static str,
     start: Wire<'a>,
     types: Vec<Type<'a>>,
-    /// By number, ascending.
+    /// Sorted by number.
     objects: Vec<Object>,
-    /// How many bytes may still be passed over.
+    /// The number of bytes that may still be skipped.
     search: Cell<u64>,
 }
 
@@ -51,19 +52,19 @@ struct Type<'a> {
 struct Object {
     number: u64,
     position: usize,
-    /// The number of its type if it is a struct, else 0.
+    /// The number of its type if it is a struct, otherwise 0.
     kind: u32,
 }
 
-/// Where a pointer leads.
+/// The target of a pointer.
 #[derive(Clone, Copy)]
 pub(super) struct Place<'a> {
-    /// Which of the graph's objects it is, or is in: below [`Graph::len`].
+    /// The index of the object that is the target, or contains it; less than [`Graph::len`].
     pub(super) object: usize,
     pub(super) value: Value<'a>,
 }
 
-/// A field's value, with its names for whoever has to complain.
+/// The value of a field, with its names for errors.
 #[derive(Clone, Copy)]
 pub(super) struct Field<'a> {
     at: Wire<'a>,
@@ -85,16 +86,16 @@ pub(super) fn next<'a>(file: &'static str, wire: &mut Wire<'a>, budget: &Budget)
 }
 
 impl<'a> Graph<'a> {
-    /// Notes where each object is.
+    /// Records the position of each object.
     fn index(&mut self, count: u64, wire: &mut Wire<'a>, budget: &Budget) -> Result<(), Fault> {
-        // Two bytes of number and one of value are the least.
+        // An object takes at least two bytes of number and one of value.
         if count == 0 || count > wire.left() / 3 {
-            return wire.fault("it ends before the objects it announces");
+            return wire.fault("it ends before the announced number of objects");
         }
         if !budget.has_memory(count.saturating_mul(OBJECT_BYTES)) {
             return wire.fault(TOO_MUCH);
         }
-        // All at once, since a vector that grows takes twice what it needs.
+        // Reserved at once, since a growing vector takes twice what it needs.
         self.objects.reserve_exact(usize::try_from(count).unwrap_or(0));
         while (self.objects.len() as u64) < count {
             if wire.is_type()? {
@@ -107,10 +108,10 @@ impl<'a> Graph<'a> {
                 self.types.push(Type { name, fields });
                 continue;
             }
-            let Value::Uint(number) = wire.value()? else { return wire.fault("an object has no number") };
+            let Value::Uint(number) = wire.value()? else { return wire.fault("an object has no ID") };
             wire.skip()?;
             if number == 0 || self.objects.last().is_some_and(|last| last.number >= number) {
-                return wire.fault("the objects are out of order");
+                return wire.fault("the object IDs are not in ascending order");
             }
             let position = wire.position();
             let kind = match wire.value()? {
@@ -129,7 +130,7 @@ impl<'a> Graph<'a> {
         FilesError::Damaged { file: self.file, what: fault.what, at: fault.at }
     }
 
-    /// How many objects there are.
+    /// Returns the number of objects.
     pub(super) fn len(&self) -> usize {
         self.objects.len()
     }
@@ -139,18 +140,18 @@ impl<'a> Graph<'a> {
         self.types.get(index)
     }
 
-    /// The name of the type of object `index`, if it is a struct.
+    /// Returns the name of the type of object `index`, if it is a struct.
     pub(super) fn kind_of(&self, index: usize) -> Option<&'a [u8]> {
         let object = self.objects.get(index)?;
         self.kind(object.kind.into()).map(|kind| kind.name)
     }
 
-    /// The object that was saved.
+    /// Returns the object that was saved.
     pub(super) fn root(&self) -> Result<Place<'a>, FilesError> {
         self.object(0)
     }
 
-    /// Object `index`, if there is one.
+    /// Returns object `index`, if it exists.
     pub(super) fn place(&self, index: usize) -> Result<Option<Place<'a>>, FilesError> {
         if index < self.objects.len() { self.object(index).map(Some) } else { Ok(None) }
     }
@@ -161,7 +162,7 @@ impl<'a> Graph<'a> {
         Ok(Place { object: index, value })
     }
 
-    /// All objects of the type `name`.
+    /// Returns all objects of the type `name`.
     pub(super) fn all(&self, name: &str) -> impl Iterator<Item = Result<Place<'a>, FilesError>> {
         let kinds: Vec<bool> = self.types.iter().map(|kind| kind.name == name.as_bytes()).collect();
         let is_one = move |object: &Object| {
@@ -173,14 +174,17 @@ impl<'a> Graph<'a> {
             .map(|i| self.object(i))
     }
 
-    /// Where `reference` leads, unless nowhere.
+    /// Returns the target of `reference`, or `None` for a null pointer.
     pub(super) fn follow(&self, reference: &Ref<'a>) -> Result<Option<Place<'a>>, FilesError> {
         if reference.root == 0 {
             return Ok(None);
         }
         let found = self.objects.binary_search_by_key(&reference.root, |object| object.number);
         let Ok(index) = found else {
-            return Err(FilesError::unsound(format!("object {} is pointed to and not there", reference.root)));
+            return Err(FilesError::unsound(format!(
+                "a pointer refers to object {}, which is missing",
+                reference.root
+            )));
         };
         let mut place = self.object(index)?;
         let (steps, count) = reference.steps::<STEPS_MAX>().map_err(|fault| self.damaged(fault))?;
@@ -196,7 +200,7 @@ impl<'a> Graph<'a> {
                 let at = self.find_fields(&inside, &[name])?;
                 let [Some(at)] = at else {
                     return Err(FilesError::different(format!(
-                        "a pointer leads to the field {} of {}, which is not there",
+                        "a pointer refers to the field {} of {}, which does not exist",
                         name.escape_ascii(),
                         self.name_of(&inside)
                     )));
@@ -208,14 +212,14 @@ impl<'a> Graph<'a> {
                 self.pass(passed)?;
                 Ok(value)
             }
-            _ => Err(FilesError::unsound("a pointer leads into something that has no inside")),
+            _ => Err(FilesError::unsound("a pointer refers to a part of a value that has no parts")),
         }
     }
 
     fn name_of(&self, inside: &Struct<'a>) -> String {
         match self.kind(inside.kind) {
             Some(kind) => kind.name.escape_ascii().to_string(),
-            None => "a struct without a name".to_owned(),
+            None => "an unnamed struct".to_owned(),
         }
     }
 
@@ -247,11 +251,11 @@ impl<'a> Graph<'a> {
 
     fn pass(&self, bytes: usize) -> Result<(), FilesError> {
         let left = self.search.get().checked_sub(bytes as u64);
-        self.search.set(left.ok_or_else(|| FilesError::unsound("the same is searched again and again"))?);
+        self.search.set(left.ok_or_else(|| FilesError::unsound("too many searches of the same objects"))?);
         Ok(())
     }
 
-    /// The fields `names` of `value`, which must be a struct of the type `of`.
+    /// Returns the fields `names` of `value`, which must be a struct of the type `of`.
     pub(super) fn fields<const N: usize>(
         &self,
         value: Value<'a>,
@@ -259,10 +263,10 @@ impl<'a> Graph<'a> {
         names: [&'static str; N],
     ) -> Result<[Field<'a>; N], FilesError> {
         let Value::Struct(inside) = value else {
-            return Err(FilesError::different(format!("something else is where {of} should be")));
+            return Err(FilesError::different(format!("expected {of}, found a value that is not a struct")));
         };
         if self.kind(inside.kind).is_none_or(|kind| kind.name != of.as_bytes()) {
-            return Err(FilesError::different(format!("{} is where {of} should be", self.name_of(&inside))));
+            return Err(FilesError::different(format!("expected {of}, found {}", self.name_of(&inside))));
         }
         let found = self.find_fields(&inside, &names.map(str::as_bytes))?;
         let mut fields = [Field { at: inside.fields, of, name: "" }; N];
@@ -273,7 +277,7 @@ impl<'a> Graph<'a> {
         Ok(fields)
     }
 
-    /// What is in `field`.
+    /// Returns the value of `field`.
     pub(super) fn value(&self, field: Field<'a>) -> Result<Value<'a>, FilesError> {
         field.at.value().map_err(|fault| self.damaged(fault))
     }
@@ -282,7 +286,7 @@ impl<'a> Graph<'a> {
         FilesError::different(format!("the field {} of {} is not {wanted}", field.name, field.of))
     }
 
-    /// A number that is not negative.
+    /// Returns a non-negative number.
     pub(super) fn unsigned(&self, field: Field<'a>) -> Result<u64, FilesError> {
         match self.number(self.value(field)?)? {
             Value::Nil => Ok(0),
@@ -292,12 +296,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// A number of 32 bits that is not negative.
+    /// Returns a non-negative 32-bit number.
     pub(super) fn unsigned_32(&self, field: Field<'a>) -> Result<u32, FilesError> {
-        u32::try_from(self.unsigned(field)?).map_err(|_| Self::odd(field, "a number of 32 bits"))
+        u32::try_from(self.unsigned(field)?).map_err(|_| Self::odd(field, "a 32-bit number"))
     }
 
-    /// Any whole number.
+    /// Returns an integer.
     pub(super) fn signed(&self, field: Field<'a>) -> Result<i64, FilesError> {
         match self.number(self.value(field)?)? {
             Value::Nil => Ok(0),
@@ -306,7 +310,7 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// What stands in an atomic number; other values as they are.
+    /// Returns the number in an atomic number, and other values unchanged.
     fn number(&self, value: Value<'a>) -> Result<Value<'a>, FilesError> {
         let Value::Struct(inside) = value else { return Ok(value) };
         let is_atomic = self.kind(inside.kind).is_some_and(|kind| kind.name.starts_with(ATOMIC.as_bytes()));
@@ -319,12 +323,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Yes or no.
+    /// Returns a boolean.
     pub(super) fn truth(&self, field: Field<'a>) -> Result<bool, FilesError> {
         match self.value(field)? {
             Value::Nil => Ok(false),
             Value::Bool(truth) => Ok(truth),
-            _ => Err(Self::odd(field, "yes or no")),
+            _ => Err(Self::odd(field, "a boolean")),
         }
     }
 
@@ -332,11 +336,11 @@ impl<'a> Graph<'a> {
         match self.value(field)? {
             Value::Nil => Ok(b""),
             Value::Text(text) => Ok(text),
-            _ => Err(Self::odd(field, "a text")),
+            _ => Err(Self::odd(field, "a string")),
         }
     }
 
-    /// Where the pointer in `field` leads, unless nowhere.
+    /// Returns the target of the pointer in `field`, or `None` for a null pointer.
     pub(super) fn target(&self, field: Field<'a>) -> Result<Option<Place<'a>>, FilesError> {
         match self.value(field)? {
             Value::Nil => Ok(None),
@@ -345,13 +349,14 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// Where the pointer in `field` leads.
+    /// Returns the target of the pointer in `field`, which must not be null.
     pub(super) fn must(&self, field: Field<'a>) -> Result<Place<'a>, FilesError> {
-        let nowhere = || FilesError::unsound(format!("the field {} of {} leads nowhere", field.name, field.of));
+        let nowhere = || FilesError::unsound(format!("the field {} of {} is a null pointer", field.name, field.of));
         self.target(field)?.ok_or_else(nowhere)
     }
 
-    /// The elements of the slice in `field`, and the number of the object they are in.
+    /// Returns the elements of the slice in `field`, and the number of the object that contains
+    /// them.
     pub(super) fn items(&self, field: Field<'a>) -> Result<Option<(usize, Items<'a>)>, FilesError> {
         let (length, array) = match self.value(field)? {
             Value::Nil => return Ok(None),
@@ -361,16 +366,17 @@ impl<'a> Graph<'a> {
         match self.follow(&array)? {
             None if length == 0 => Ok(None),
             Some(Place { object, value: Value::Array(items) }) if items.left() == length => Ok(Some((object, items))),
-            _ => Err(Self::odd(field, "a slice of a whole array")),
+            _ => Err(Self::odd(field, "a slice of an array")),
         }
     }
 
-    /// The next element.
+    /// Returns the next element.
     pub(super) fn item(&self, items: &mut Items<'a>) -> Result<Option<Value<'a>>, FilesError> {
         items.next().map_err(|fault| self.damaged(fault))
     }
 
-    /// The pairs of the map that the pointer in `field` leads to, and the number of the object.
+    /// Returns the pairs of the map that the pointer in `field` refers to, and the number of its
+    /// object.
     pub(super) fn pairs(&self, field: Field<'a>) -> Result<Option<(usize, Pairs<'a>)>, FilesError> {
         match self.target(field)? {
             None => Ok(None),
@@ -379,12 +385,12 @@ impl<'a> Graph<'a> {
         }
     }
 
-    /// The next pair, whose key must be a text.
+    /// Returns the next pair, whose key must be a string.
     pub(super) fn pair(&self, pairs: &mut Pairs<'a>) -> Result<Option<(&'a [u8], Value<'a>)>, FilesError> {
         match pairs.next().map_err(|fault| self.damaged(fault))? {
             None => Ok(None),
             Some((Value::Text(key), value)) => Ok(Some((key, value))),
-            Some(_) => Err(FilesError::different("a map's keys are not texts")),
+            Some(_) => Err(FilesError::different("a map has keys that are not strings")),
         }
     }
 }

@@ -1,8 +1,10 @@
-//! Where the pages of the memory files are, and the content of a file that is kept in such pages.
+//! The positions of the pages of memory files, and the content of a file that is stored in such
+//! pages.
 //!
-//! `pages_meta.img` has, for each memory file, sets that tell which parts of it are in use, and then the lengths of the
-//! parts that were written to `pages.img`, one after the other. The first memory file is the guest's memory; after it
-//! come the names of the others, and then they themselves.
+//! For each memory file, `pages_meta.img` has sets that describe which ranges of it are in use,
+//! followed by the lengths of the ranges that were written to `pages.img` one after the other. The
+//! first memory file is the guest's memory; then come the names of the others, and then these
+//! themselves.
 
 use std::fs::File;
 use std::io;
@@ -21,19 +23,19 @@ const SEGMENT: &str = "pkg/sentry/pgalloc.memAcctFlatSegment";
 const INFO: &str = "pkg/sentry/pgalloc.memAcctInfo";
 const OWNERS: &str = "pkg/sentry/kernel.privateMemoryFileMetadata";
 const FILE_SEGMENT: &str = "pkg/sentry/fsutil.FileRangeFlatSegment";
-/// A sandbox has a few of them.
+/// The maximum number of memory files. A sandbox has a few of them.
 const FILES_MAX: usize = 1024;
-/// The biggest piece that is handed out at once.
+/// The maximum size of a piece of content.
 const PIECE_BYTES: u64 = 1 << 20;
 
 /// The memory files of an image, by name.
 pub(super) struct MemoryFiles {
     files: Vec<(Vec<u8>, MemoryFile)>,
-    /// How many bytes of pages there are altogether.
+    /// The total number of bytes of pages.
     pub(super) bytes: u64,
 }
 
-/// The parts of one memory file that are in `pages.img`, in order.
+/// The ranges of one memory file that are in `pages.img`, in order.
 #[derive(Default)]
 pub(super) struct MemoryFile {
     parts: Vec<PagePart>,
@@ -43,7 +45,7 @@ pub(super) struct MemoryFile {
 struct PagePart {
     start: u64,
     end: u64,
-    /// Where in `pages.img`.
+    /// The position in `pages.img`.
     offset: u64,
 }
 
@@ -60,7 +62,7 @@ impl MemoryFiles {
             match graph::next(FILE, &mut wire, budget)? {
                 Part::Bytes(length) => {
                     let at = wire.position();
-                    let wrong = FilesError::Damaged { file: FILE, what: "a part of the pages is not where it was", at };
+                    let wrong = FilesError::Damaged { file: FILE, what: "the pages are not where the index says", at };
                     let current = files.get_mut(sets - usize::from(sets > 0));
                     let part = current.and_then(|(_, file)| file.parts.get_mut(written)).filter(|_| sets > 0);
                     match part {
@@ -73,20 +75,22 @@ impl MemoryFiles {
                 Part::Graph(graph) if graph.kind_of(0) == Some(SET.as_bytes()) => {
                     Self::is_written(&files, sets, written)?;
                     let Some((_, file)) = files.get_mut(sets) else {
-                        return Err(FilesError::different("there are more memory files than names of them"));
+                        return Err(FilesError::different("there are more memory files than names"));
                     };
                     file.parts = committed(&graph, budget)?;
                     (sets, written) = (sets + 1, 0);
                 }
                 Part::Graph(graph) if graph.kind_of(0) == Some(OWNERS.as_bytes()) => {
                     if owners_seen || sets != 1 {
-                        return Err(FilesError::different("the names of the memory files are not after the first one"));
+                        return Err(FilesError::different(
+                            "the names of the memory files do not follow the first memory file",
+                        ));
                     }
                     owners_seen = true;
                     let names = owners(&graph)?;
                     files.extend(names.into_iter().map(|name| (name, MemoryFile::default())));
                 }
-                // How the memory was divided up does not matter here.
+                // The allocator's division of the memory does not matter here.
                 Part::Graph(_) => {}
             }
         }
@@ -97,29 +101,29 @@ impl MemoryFiles {
         if sets != files.len() {
             return Err(FilesError::Damaged {
                 file: FILE,
-                what: "memory files that it names are missing",
+                what: "it names memory files that are missing",
                 at: bytes.len(),
             });
         }
         Ok(Self { files, bytes: offset })
     }
 
-    /// Whether all parts of the memory file before have come.
+    /// Checks that all ranges of the previous memory file have been read.
     fn is_written(files: &[(Vec<u8>, MemoryFile)], sets: usize, written: usize) -> Result<(), FilesError> {
         let expected = sets.checked_sub(1).and_then(|last| files.get(last)).map_or(0, |(_, file)| file.parts.len());
         if expected == written {
             return Ok(());
         }
-        Err(FilesError::Damaged { file: FILE, what: "parts of the pages are missing", at: 0 })
+        Err(FilesError::Damaged { file: FILE, what: "some of the pages are missing", at: 0 })
     }
 
-    /// The memory file `name`; the one without a name is the guest's memory.
+    /// Returns the memory file `name`; the guest's memory has the empty name.
     pub(super) fn find(&self, name: &[u8]) -> Option<&MemoryFile> {
         self.files.iter().find(|(found, _)| found == name).map(|(_, file)| file)
     }
 }
 
-/// The parts whose pages were written, without knowing yet where.
+/// Returns the ranges whose pages were written, with their positions not yet set.
 fn committed(graph: &Graph<'_>, budget: &Budget) -> Result<Vec<PagePart>, FilesError> {
     let [root] = graph.fields(graph.root()?.value, SET, ["root"])?;
     let mut parts: Vec<PagePart> = Vec::new();
@@ -130,7 +134,7 @@ fn committed(graph: &Graph<'_>, budget: &Budget) -> Result<Vec<PagePart>, FilesE
         let [is_committed] = graph.fields(graph.value(value)?, INFO, ["knownCommitted"])?;
         let (start, end) = (graph.unsigned(start)?, graph.unsigned(end)?);
         if start < last || end <= start {
-            return Err(FilesError::unsound("the parts of a memory file overlap"));
+            return Err(FilesError::unsound("ranges of a memory file overlap"));
         }
         last = end;
         if graph.truth(is_committed)? {
@@ -148,7 +152,9 @@ fn owners(graph: &Graph<'_>) -> Result<Vec<Vec<u8>>, FilesError> {
     let Some((_, mut items)) = graph.items(owners)? else { return Ok(names) };
     while let Some(name) = graph.item(&mut items)? {
         let super::wire::Value::Text(name) = name else {
-            return Err(FilesError::different(format!("the field owners of {OWNERS} holds something that is no text")));
+            return Err(FilesError::different(format!(
+                "the field owners of {OWNERS} contains a value that is not a string"
+            )));
         };
         if name.is_empty() || names.iter().any(|other| other == name) {
             return Err(FilesError::unsound("two memory files have the same name"));
@@ -162,14 +168,15 @@ fn owners(graph: &Graph<'_>) -> Result<Vec<Vec<u8>>, FilesError> {
 }
 
 impl MemoryFile {
-    /// The first part that ends behind `offset`.
+    /// Returns the first range that ends after `offset`.
     fn part_behind(&self, offset: u64) -> Option<PagePart> {
         let index = self.parts.partition_point(|part| part.end <= offset);
         self.parts.get(index).copied()
     }
 }
 
-/// What is needed to read contents: the file of pages, a buffer for one piece, and how much may still come.
+/// The state for reading contents: the file of pages, a buffer for one piece, and how much may
+/// still be read.
 pub(super) struct Source {
     pages: File,
     buffer: Vec<u8>,
@@ -188,13 +195,13 @@ pub(super) struct FileContent<'a, 's> {
     pub(super) graph: &'s Graph<'a>,
     pub(super) memory: &'s MemoryFile,
     pub(super) source: &'s mut Source,
-    /// The file's parts, which say where they are in the memory file.
+    /// The ranges of the file, with their positions in the memory file.
     pub(super) segments: Option<Items<'a>>,
     pub(super) bytes: u64,
     span: Span,
 }
 
-/// What is left of the segment that is being handed out.
+/// The rest of the segment that is being returned.
 #[derive(Clone, Copy, Default)]
 struct Span {
     at: u64,
@@ -213,7 +220,7 @@ impl<'a, 's> FileContent<'a, 's> {
         Self { graph, memory, source, segments, bytes, span: Span::default() }
     }
 
-    /// Goes to the next segment; `false` when there is none, or none within the file.
+    /// Advances to the next segment; returns `false` if there is none within the file.
     fn advance(&mut self) -> Result<bool, FilesError> {
         let Some(segments) = &mut self.segments else { return Ok(false) };
         let Some(segment) = self.graph.item(segments)? else { return Ok(false) };
@@ -221,7 +228,7 @@ impl<'a, 's> FileContent<'a, 's> {
         let [start, end, memory] = [start, end, value].map(|field| self.graph.unsigned(field));
         let (start, end, memory) = (start?, end?, memory?);
         if start < self.span.end || end <= start || memory.checked_add(end - start).is_none() {
-            return Err(FilesError::unsound("the parts of a file overlap"));
+            return Err(FilesError::unsound("ranges of a file overlap"));
         }
         if start >= self.bytes {
             return Ok(false);
@@ -230,7 +237,8 @@ impl<'a, 's> FileContent<'a, 's> {
         Ok(true)
     }
 
-    /// Where the next piece is: its place in the file, in `pages.img`, and its length.
+    /// Returns the next piece: its position in the file, its position in `pages.img`, and its
+    /// length.
     fn find(&mut self) -> Result<Option<(u64, u64, u64)>, FilesError> {
         loop {
             let left = self.span.end - self.span.at;
@@ -245,7 +253,7 @@ impl<'a, 's> FileContent<'a, 's> {
             self.pass(hole);
             let Some(part) = part.filter(|_| hole < left) else { continue };
             let length = (part.end - self.span.memory).min(left - hole).min(PIECE_BYTES);
-            // No overflow: the parts were added up when they were read.
+            // Cannot overflow: the sum of the ranges was checked when they were read.
             let offset = part.offset + (self.span.memory - part.start);
             let found = (self.span.at, offset, length);
             self.pass(length);
@@ -264,7 +272,7 @@ impl Content for FileContent<'_, '_> {
         let Some((at, offset, length)) = self.find().map_err(io::Error::other)? else { return Ok(None) };
         let source = &mut *self.source;
         let Some(left) = source.left.checked_sub(length) else {
-            return Err(io::Error::other(FilesError::unsound("files share their pages")));
+            return Err(io::Error::other(FilesError::unsound("several files share pages")));
         };
         source.left = left;
         let length = usize::try_from(length).map_err(io::Error::other)?;

@@ -1,6 +1,6 @@
-//! Saved state made by hand, for tests.
+//! Handmade saved state, for tests.
 
-/// Values as they stand in the stream.
+/// Encodes values as in the stream.
 pub(super) fn number(mut value: u64) -> Vec<u8> {
     let mut bytes = Vec::new();
     while value >= 0x80 {
@@ -43,7 +43,7 @@ fn pointer(root: u64, field: &str) -> Vec<u8> {
     if field.is_empty() {
         return [number(root), number(0)].concat();
     }
-    // The type is not looked at.
+    // The type is ignored.
     [number(root), number(1), zigzag(-(field.len() as i64)), field.as_bytes().to_vec(), vec![0, 1]].concat()
 }
 
@@ -76,7 +76,7 @@ pub(super) fn map(pairs: &[(Vec<u8>, Vec<u8>)]) -> Vec<u8> {
     tagged(10, body)
 }
 
-/// One saved object, with all it leads to.
+/// One saved object with everything reachable from it.
 #[derive(Default)]
 pub(super) struct Saved {
     types: Vec<(String, Vec<String>)>,
@@ -84,7 +84,7 @@ pub(super) struct Saved {
 }
 
 impl Saved {
-    /// A struct. All of one type must be given the same fields.
+    /// Adds a struct. All structs of one type must have the same fields.
     pub(super) fn make(&mut self, name: &str, fields: &[(&str, Vec<u8>)]) -> Vec<u8> {
         let names: Vec<_> = fields.iter().map(|(name, _)| (*name).to_owned()).collect();
         let known = self.types.iter().position(|(known, _)| known == name);
@@ -102,7 +102,7 @@ impl Saved {
         tagged(11, [number(kind as u64 + 1), inside].concat())
     }
 
-    /// Makes room for an object, and answers its number.
+    /// Reserves an object and returns its number.
     pub(super) fn room(&mut self) -> u64 {
         self.objects.push(nil());
         self.objects.len() as u64

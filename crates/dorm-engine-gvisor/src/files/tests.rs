@@ -1,4 +1,4 @@
-//! Whole images made by hand: what a taken-over sandbox might write.
+//! Whole handmade images, as a compromised sandbox might write them.
 
 use std::io::Write;
 
@@ -7,7 +7,7 @@ use dorm_engine::{Content, Entry, EntryKind};
 use super::sample::{self, Saved, int, map, nil, reference, slice, text, truth, uint};
 use super::*;
 
-/// A made-up image: an overlay whose upper layer has the entries that were added to it.
+/// A handmade image: an overlay whose upper layer contains the added entries.
 struct Image {
     saved: Saved,
     tmpfs: u64,
@@ -65,7 +65,7 @@ impl Image {
         self.saved.put(number, value);
     }
 
-    /// Adds a file's inode whose parts are at (start, end, memory).
+    /// Adds a file's inode whose segments are at (start, end, memory).
     fn file(&mut self, bytes: u64, segments: &[(u64, u64, u64)], attributes: u64) -> u64 {
         let segment = |&(start, end, value): &(u64, u64, u64)| {
             let fields = [("Start", uint(start)), ("End", uint(end)), ("Value", uint(value))];
@@ -116,7 +116,7 @@ impl FileSink for Collected {
     }
 }
 
-/// One part of a memory file: from, to, and whether it was written.
+/// One range of a memory file: from, to, and whether it was written.
 type PartOf = (u64, u64, bool);
 
 fn memory_file(parts: &[PartOf]) -> Vec<u8> {
@@ -156,7 +156,8 @@ fn file_of(bytes: &[u8]) -> (fs::File, u64) {
     (file, bytes.len() as u64)
 }
 
-/// Reads an image whose root file system's memory file has `parts`; each page of it is full of its own number.
+/// Reads an image whose root file system's memory file has the ranges `parts`; each page is filled
+/// with its own number.
 fn read_image(state: &[u8], parts: &[PartOf]) -> Result<Vec<(Entry, Vec<Piece>)>, FilesError> {
     read_within(state, parts, FilesLimits::default())
 }
@@ -172,7 +173,8 @@ fn read_within(state: &[u8], parts: &[PartOf], limits: FilesLimits) -> Result<Ve
     Ok(sink.0)
 }
 
-/// Hands the entries of an image with two files to `sink`: one has a hole and attributes, one has two names.
+/// Passes the entries of an image with two files to `sink`: one has a hole and attributes, one has
+/// two names.
 pub(super) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     let mut image = Image::new();
     let attributes = map(&[(text(b"user.a"), text(b"1"))]);
@@ -189,7 +191,7 @@ pub(super) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, FilesError> {
     read_open([file_of(&checkpoint), file_of(&meta), file_of(&pages)], FilesLimits::default(), sink)
 }
 
-/// The files of an image of which nobody reads the files.
+/// The files of an image whose content is not parsed.
 pub(super) fn image_files() -> [Vec<u8>; 3] {
     image_of(b"state", &[(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)])
 }
@@ -238,7 +240,7 @@ fn pages_that_were_never_written_are_holes() {
     image.enter(b"a", file);
     let entries = image.read().unwrap();
     let page = |number| vec![number; 4096];
-    // The second page of the first part is not in the image.
+    // The second page of the first range is not in the image.
     assert_eq!(entries[1].1, [(4096, page(1)), (12_288, page(3)), (1 << 30, page(0))]);
 }
 
@@ -262,7 +264,7 @@ fn a_name_that_would_lead_elsewhere_is_refused() {
         let mut image = Image::new();
         let file = image.file(0, &[], 0);
         image.enter(name, file);
-        assert!(refused(image).contains("is no name"), "{name:?}");
+        assert!(refused(image).contains("is not a valid file name"), "{name:?}");
     }
 }
 
@@ -283,7 +285,7 @@ fn a_directory_within_itself_is_refused() {
     let children = image.saved.add(map(&[(text(b"a"), reference(directory, "dentry"))]));
     image.directory(directory, b"a", children);
     image.root_entries.push((text(b"a"), reference(directory, "dentry")));
-    assert!(refused(image).contains("something is in two places"));
+    assert!(refused(image).contains("an object is used in two places"));
 }
 
 #[test]
@@ -295,7 +297,7 @@ fn directories_may_not_share_their_entries() {
         image.directory(directory, name, children);
         image.root_entries.push((text(name), reference(directory, "dentry")));
     }
-    assert!(refused(image).contains("something is in two places"));
+    assert!(refused(image).contains("an object is used in two places"));
 }
 
 #[test]
@@ -306,7 +308,7 @@ fn files_may_not_share_pages_to_become_more_than_the_image() {
         image.enter(name, file);
     }
     let error = image.read().unwrap_err();
-    assert!(crate::error::chain(&error).contains("files share their pages"), "{}", crate::error::chain(&error));
+    assert!(crate::error::chain(&error).contains("several files share pages"), "{}", crate::error::chain(&error));
 }
 
 #[test]
@@ -338,7 +340,7 @@ fn a_long_object_that_is_searched_for_each_entry_is_refused() {
     for number in 0..1000 {
         image.enter(format!("{number}").as_bytes(), pipe);
     }
-    assert!(refused(image).contains("again and again"));
+    assert!(refused(image).contains("too many searches"));
 }
 
 #[test]
@@ -346,7 +348,7 @@ fn an_absurd_length_is_refused() {
     let mut image = Image::new();
     let file = image.file(u64::MAX, &[], 0);
     image.enter(b"a", file);
-    assert!(refused(image).contains("longer than files can be"));
+    assert!(refused(image).contains("larger than the maximum file size"));
 }
 
 #[test]
@@ -378,7 +380,7 @@ fn a_very_deep_tree_is_read_to_where_paths_end_without_running_out_of_stack() {
     let (pages, length) = file_of(b"");
     let read = Walk::new(&graph, Source::new(pages, length), &mut sink, &plenty()).run(&upper, tmp.as_ref());
     let error = read.unwrap_err();
-    assert!(error.to_string().contains("longer than paths can be"), "{error}");
+    assert!(error.to_string().contains("longer than the maximum path length"), "{error}");
     assert_eq!(sink.0, 4095);
 }
 
@@ -401,7 +403,7 @@ fn pages_that_are_not_where_they_should_be_are_an_error() {
     }
 }
 
-/// Where inputs for fuzzers are kept; written anew when `DORM_REWRITE` is set.
+/// The directory of the fuzzers' seeds, which are rewritten if `DORM_REWRITE` is set.
 const SEEDS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/memory");
 
 #[test]
@@ -426,7 +428,7 @@ fn images_that_fuzzers_begin_with_pass() {
     }
 }
 
-/// An image with so many empty files.
+/// Returns an image with this many empty files.
 fn files(count: usize) -> Image {
     let mut image = Image::new();
     for number in 0..count {
@@ -478,7 +480,7 @@ fn directories_in_directories_end_where_paths_do() {
     }
     image.directory(image.root, b"", inner);
     let error = read_image(&image.saved.bytes(), &[(0, 4096, true)]).unwrap_err();
-    assert!(error.to_string().contains("longer than paths can be"), "{error}");
+    assert!(error.to_string().contains("longer than the maximum path length"), "{error}");
 }
 
 #[test]

@@ -1,6 +1,7 @@
-//! The files of a memory image as a worker tells them: what was written by a guest is parsed in a process that holds the
-//! image's three files and a pipe. What it says is believed as little as the image: every path is checked again, and
-//! there can be no more entries than the image has room for.
+//! The files of a memory image as reported by a worker: content written by a guest is parsed in a
+//! process that holds only the image's three files and a pipe. The worker's messages are trusted as
+//! little as the image: every path is checked again, and there can be no more entries than the
+//! image can hold.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,13 +18,13 @@ use super::walk::is_component;
 use crate::boot::IMAGE_FILES;
 
 const NAME: &str = "memory-image";
-/// What a worker does that reads memory images.
+/// The roles of the workers that read memory images.
 pub const READERS: &[Role] = &[Role { name: NAME, open, run }];
 
 const ENTRY: u8 = 1;
-/// Where a piece of the content of the entry before begins, and its bytes.
+/// The position of a piece of the previous entry's content, and its bytes.
 const PIECE: u8 = 2;
-/// The content of the entry before is whole.
+/// The content of the previous entry is complete.
 const WHOLE: u8 = 3;
 const WRONG: u8 = 4;
 const DONE: u8 = 5;
@@ -37,15 +38,15 @@ const FIFO: u64 = 5;
 const REMOVED: u64 = 6;
 
 const PATH_MAX: usize = 4095;
-/// An entry takes more than this of an image: a directory's entry, its inode, and their attributes.
+/// The minimum size of an entry in an image: a directory entry, an inode, and their attributes.
 const ENTRY_BYTES_MIN: u64 = 64;
 const MIB: u64 = 1 << 20;
-/// The program itself, and what reading takes of the smallest image.
+/// The memory of the program itself and of reading the smallest image.
 const MEMORY: u64 = 384 * MIB;
-/// However large an image is, reading it takes no more than this.
+/// The maximum memory for reading an image of any size.
 const MEMORY_MAX: u64 = 4096 * MIB;
 
-/// Hands every change in the image `directory` to `sink`, as a worker tells it. Blocks.
+/// Passes every change in the image `directory` to `sink`, as reported by a worker. Blocks.
 pub(super) fn read(
     program: &Program,
     directory: &Path,
@@ -56,14 +57,15 @@ pub(super) fn read(
         |name: &'static str| directory.join(name).metadata().map(|facts| facts.len()).map_err(FilesError::read(name));
     let [checkpoint, meta, _] = IMAGE_FILES;
     let (checkpoint, meta) = (bytes(checkpoint)?, bytes(meta)?);
-    // What is in the frames is a quarter of them; what is made of it is less than three times as much.
+    // The content of the frames is a quarter of their size, and what is built from it is less than
+    // three times as large as the content.
     let memory_bytes = MEMORY.saturating_add(checkpoint).saturating_add(meta.saturating_mul(4)).min(MEMORY_MAX);
     let bounds = Limits { memory_bytes, cpu_seconds: 3600, silence_seconds: 300 };
     let (entries, memory) = (limits.entries.to_string(), limits.memory_bytes.to_string());
-    let place = directory.to_str().ok_or_else(|| FilesError::unsound("the path of the image is no text"))?;
+    let place = directory.to_str().ok_or_else(|| FilesError::unsound("the path of the image is not UTF-8"))?;
     let mut worker = program.spawn(NAME, &[place, &entries, &memory], bounds, (Stdio::null(), Stdio::piped()))?;
-    let output = worker.output().ok_or_else(|| worker.refused("it has no pipe"))?;
-    // The root is an entry, too, and not counted as one.
+    let output = worker.output().ok_or_else(|| worker.refused("it has no output pipe"))?;
+    // The root is an entry, too, and not counted against the limit.
     let most = (checkpoint / ENTRY_BYTES_MIN).min(limits.entries.saturating_add(1));
     match take(&mut Frames::new(output), most, sink) {
         Err(Stopped::Files(error)) => Err(error),
@@ -72,7 +74,7 @@ pub(super) fn read(
     }
 }
 
-/// Why reading came to an end.
+/// Why reading stopped.
 pub(super) enum Stopped {
     Files(FilesError),
     Worker(io::Error),
@@ -92,7 +94,7 @@ fn ended() -> io::Error {
     io::ErrorKind::UnexpectedEof.into()
 }
 
-/// Gives `sink` what is in `frames`, `most` entries at most.
+/// Passes the entries in `frames` to `sink`, at most `most` of them.
 pub(super) fn take(frames: &mut Frames<impl Read>, most: u64, sink: &mut dyn FileSink) -> Result<LeftOut, Stopped> {
     let mut count = 0;
     loop {
@@ -100,7 +102,7 @@ pub(super) fn take(frames: &mut Frames<impl Read>, most: u64, sink: &mut dyn Fil
             (ENTRY, _) => {
                 count += 1;
                 if count > most {
-                    return Err(invalid("it has more entries than its image").into());
+                    return Err(invalid("it has more entries than its image can hold").into());
                 }
                 let entry = entry(&mut Fields::of(frames.content()?))?;
                 give(frames, &entry, sink)?;
@@ -115,7 +117,7 @@ pub(super) fn take(frames: &mut Frames<impl Read>, most: u64, sink: &mut dyn Fil
                 fields.end()?;
                 return Ok(left);
             }
-            _ => return Err(invalid("it is about no entry").into()),
+            _ => return Err(invalid("its type is unexpected").into()),
         }
     }
 }
@@ -136,12 +138,13 @@ fn give(frames: &mut Frames<impl Read>, entry: &Entry, sink: &mut dyn FileSink) 
     }
 }
 
-/// The content of a file, as it comes.
+/// The content of a file, as it arrives.
 struct Told<'a, R: Read> {
     frames: &'a mut Frames<R>,
     piece: Vec<u8>,
     is_whole: bool,
-    /// Why it ended early: an error of input and output would not say whose fault it is.
+    /// Why it ended early. The I/O error alone would not tell whether the worker or the image is at
+    /// fault.
     failed: Option<Stopped>,
 }
 
@@ -154,7 +157,7 @@ impl<R: Read> Told<'_, R> {
             (PIECE, length) => {
                 let mut at = [0; 8];
                 if length <= at.len() {
-                    return Err(invalid("a piece of a file has no bytes").into());
+                    return Err(invalid("a piece of a file is empty").into());
                 }
                 for byte in &mut at {
                     self.frames.read_some(std::slice::from_mut(byte))?;
@@ -170,7 +173,7 @@ impl<R: Read> Told<'_, R> {
                 let what = legible(&self.frames.content()?);
                 Err(Stopped::Files(FilesError::Told { what }))
             }
-            _ => Err(invalid("it is no content of its file").into()),
+            _ => Err(invalid("it is not content of the current file").into()),
         }
     }
 }
@@ -198,7 +201,7 @@ fn entry(fields: &mut Fields) -> io::Result<Entry> {
         HARD_LINK => EntryKind::HardLink(self::path(text)?),
         FIFO => EntryKind::Fifo,
         REMOVED => EntryKind::Removed,
-        _ => return Err(invalid("an entry is of no kind")),
+        _ => return Err(invalid("an entry has an unknown kind")),
     };
     let (mode, user, group) = (fields.small()?, fields.small()?, fields.small()?);
     let modified = (fields.number()?.cast_signed(), fields.small()?);
@@ -210,26 +213,26 @@ fn entry(fields: &mut Fields) -> io::Result<Entry> {
     Ok(Entry { path, kind, mode, user, group, modified, attributes })
 }
 
-/// A path below the root and nowhere else.
+/// Checks that a path stays below the root.
 fn path(path: Vec<u8>) -> io::Result<Vec<u8>> {
     let is_path = path.is_empty() || path.split(|byte| *byte == b'/').all(is_component);
-    if is_path && path.len() <= PATH_MAX { Ok(path) } else { Err(invalid("an entry has no path in a sandbox")) }
+    if is_path && path.len() <= PATH_MAX { Ok(path) } else { Err(invalid("an entry has an invalid path")) }
 }
 
 fn open(arguments: &[String]) -> io::Result<Vec<File>> {
-    let [directory, _, _] = arguments else { return Err(io::Error::other("an image is to be named")) };
+    let [directory, _, _] = arguments else { return Err(io::Error::other("the image argument is missing")) };
     IMAGE_FILES.iter().map(|name| File::open(Path::new(directory).join(name))).collect()
 }
 
 fn run(work: Work) -> io::Result<()> {
     let number = |at: usize| work.arguments.get(at).and_then(|number| number.parse().ok());
     let (Some(entries), Some(memory_bytes)) = (number(1), number(2)) else {
-        return Err(io::Error::other("the limits of an image are to be named"));
+        return Err(io::Error::other("the limit arguments are missing or invalid"));
     };
     let limits = FilesLimits { entries, memory_bytes };
     let files = work.files.into_iter().map(|file| file.metadata().map(|facts| (file, facts.len())));
     let files: Vec<_> = files.collect::<io::Result<_>>()?;
-    let files = files.try_into().map_err(|_| io::Error::other("an image has three files"))?;
+    let files = files.try_into().map_err(|_| io::Error::other("expected three image files"))?;
     let mut telling = Telling { sender: Sender::new(work.output), fields: Fields::default() };
     match super::read_open(files, limits, &mut telling) {
         Ok(left) => {
@@ -243,7 +246,7 @@ fn run(work: Work) -> io::Result<()> {
     telling.sender.flush()
 }
 
-/// Tells the daemon what is in an image.
+/// Reports the content of an image to the daemon.
 struct Telling<W: Write + Send> {
     sender: Sender<W>,
     fields: Fields,
@@ -298,7 +301,7 @@ mod tests {
     use super::super::tests::{Collected, an_image};
     use super::*;
 
-    /// What a worker would tell of the image that the tests of this module's parent read.
+    /// The messages of a worker about the image that the parent module's tests read.
     fn told(sink: &mut dyn FnMut(&mut dyn FileSink)) -> Vec<u8> {
         let mut sent = Vec::new();
         let mut telling = Telling { sender: Sender::new(&mut sent), fields: Fields::default() };
@@ -366,7 +369,7 @@ mod tests {
         });
         for entry in entries {
             let sent = told(&mut |sink| sink.take(&entry, &mut NoContent).unwrap());
-            assert!(taken(&sent, 9).unwrap_err().contains("no path in a sandbox"), "{entry:?}");
+            assert!(taken(&sent, 9).unwrap_err().contains("an invalid path"), "{entry:?}");
         }
     }
 

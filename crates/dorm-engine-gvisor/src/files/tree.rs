@@ -1,7 +1,8 @@
-//! The file systems in the engine's saved state: which ones are wanted, and what their entries are.
+//! The file systems in gVisor's saved state: which ones are needed, and their entries.
 //!
-//! The root file system is an overlay whose upper layer is a tmpfs with a memory file of its own. Only the engine makes
-//! such a tmpfs, and only one, so it is found by that and not by following mounts, which the guest may rearrange.
+//! The root file system is an overlay whose upper layer is a tmpfs with a memory file of its own.
+//! Only gVisor creates such a tmpfs, and only one, so it is identified by that instead of following
+//! mounts, which the guest may rearrange.
 
 use dorm_engine::EntryKind;
 
@@ -28,9 +29,10 @@ const ATTRIBUTES: &str = "pkg/sentry/vfs/memxattr.SimpleExtendedAttributes";
 const MOUNT: &str = "pkg/sentry/vfs.Mount";
 const VIRTUAL_DENTRY: &str = "pkg/sentry/vfs.VirtualDentry";
 
-/// How the memory file of a container's root file system is called: by the container, and then this.
+/// The suffix of the name of the memory file of a container's root file system; the container's
+/// name precedes it.
 const ROOT_MEMORY: &[u8] = b":/";
-/// The overlay's own attributes, which mean nothing outside of it.
+/// The prefix of the overlay's own attributes, which mean nothing outside of it.
 const OVERLAY_ATTRIBUTES: &[u8] = b"trusted.overlay.";
 const OPAQUE: &[u8] = b"trusted.overlay.opaque";
 const TARGET_MAX: usize = 4096;
@@ -44,11 +46,11 @@ pub(super) struct Tree<'a, 's> {
     filesystem: usize,
     pub(super) root: Place<'a>,
     pub(super) memory: &'s MemoryFile,
-    /// Whether it lies over another file system.
+    /// Whether it is the upper layer of an overlay.
     pub(super) is_layer: bool,
 }
 
-/// What an inode is.
+/// The kind of an inode.
 pub(super) enum Kind<'a> {
     Directory { children: Field<'a>, replaces: bool },
     File { segments: Field<'a>, bytes: u64 },
@@ -59,9 +61,9 @@ pub(super) enum Kind<'a> {
     Device,
 }
 
-/// What is known of an inode.
+/// The properties of an inode.
 pub(super) struct Facts<'a> {
-    /// The object that it is, which hard links have in common.
+    /// The object of the inode, which hard links share.
     pub(super) object: usize,
     pub(super) kind: Kind<'a>,
     pub(super) mode: u32,
@@ -71,7 +73,8 @@ pub(super) struct Facts<'a> {
     attributes: Field<'a>,
 }
 
-/// The upper layer of the root file system, and what the engine has mounted at `/tmp`, if it has.
+/// Returns the upper layer of the root file system, and the tmpfs that the bundle mounts at `/tmp`,
+/// if any.
 pub(super) fn find<'a, 's>(
     graph: &Graph<'a>,
     memory: &'s MemoryFiles,
@@ -81,7 +84,7 @@ pub(super) fn find<'a, 's>(
         let overlay = overlay?;
         let Some(upper) = upper_layer(graph, memory, overlay)? else { continue };
         if found.replace((overlay.object, upper)).is_some() {
-            return Err(FilesError::different("there are two root file systems"));
+            return Err(FilesError::different("there is more than one root file system"));
         }
     }
     let Some((overlay, upper)) = found else {
@@ -91,7 +94,7 @@ pub(super) fn find<'a, 's>(
     Ok((upper, tmp))
 }
 
-/// The upper layer of `overlay`, if it is the root file system's.
+/// Returns the upper layer of `overlay`, if that is the root file system.
 fn upper_layer<'a, 's>(
     graph: &Graph<'a>,
     memory: &'s MemoryFiles,
@@ -110,7 +113,7 @@ fn upper_layer<'a, 's>(
     Ok(name.ends_with(ROOT_MEMORY).then_some(tree))
 }
 
-/// The tmpfs that is object `object`, with the name of its memory file.
+/// Returns the tmpfs that is object `object`, and the name of its memory file.
 fn tmpfs<'a, 's>(
     graph: &Graph<'a>,
     memory: &'s MemoryFiles,
@@ -121,12 +124,13 @@ fn tmpfs<'a, 's>(
     let [root, file] = graph.fields(filesystem.value, TMPFS, ["root", "mf"])?;
     let name = graph.text(file)?;
     let Some(memory) = memory.find(name) else {
-        return Err(FilesError::unsound(format!("the memory file '{}' is not there", name.escape_ascii())));
+        return Err(FilesError::unsound(format!("the memory file '{}' is missing", name.escape_ascii())));
     };
     Ok(Some((name, Tree { filesystem: object, root: graph.must(root)?, memory, is_layer })))
 }
 
-/// The tmpfs of the bundle at `/tmp` of `overlay`: what the guest has mounted there does not count.
+/// Returns the tmpfs that the bundle mounts at `/tmp` of `overlay`. File systems that the guest has
+/// mounted there do not count.
 fn find_tmp<'a, 's>(
     graph: &Graph<'a>,
     memory: &'s MemoryFiles,
@@ -156,7 +160,7 @@ fn find_tmp<'a, 's>(
     Ok(tmpfs(graph, memory, object, false)?.map(|(_, tree)| tree))
 }
 
-/// Whether `key`, the place of a mount, is `/tmp` of `overlay`.
+/// Returns whether `key`, the location of a mount, is `/tmp` of `overlay`.
 fn is_tmp_of<'a>(graph: &Graph<'a>, key: Value<'a>, overlay: usize) -> Result<bool, FilesError> {
     let [dentry] = graph.fields(key, VIRTUAL_DENTRY, ["dentry"])?;
     let Some(dentry) = graph.target(dentry)? else { return Ok(false) };
@@ -173,20 +177,20 @@ fn is_tmp_of<'a>(graph: &Graph<'a>, key: Value<'a>, overlay: usize) -> Result<bo
     Ok(graph.target(above)?.is_none())
 }
 
-/// The dentry that `reference` leads to, if `name` is the one it has.
+/// Returns the dentry that `reference` refers to, if its name is `name`.
 pub(super) fn child<'a>(graph: &Graph<'a>, reference: &Ref<'a>, name: &[u8]) -> Result<Place<'a>, FilesError> {
     let Some(dentry) = graph.follow(reference)? else {
-        return Err(FilesError::unsound(format!("the entry '{}' leads nowhere", name.escape_ascii())));
+        return Err(FilesError::unsound(format!("the entry '{}' has no target", name.escape_ascii())));
     };
     let [own] = graph.fields(dentry.value, DENTRY, ["name"])?;
     if graph.text(own)? != name {
-        return Err(FilesError::unsound(format!("the entry '{}' has another name", name.escape_ascii())));
+        return Err(FilesError::unsound(format!("the name of the entry '{}' does not match", name.escape_ascii())));
     }
     Ok(dentry)
 }
 
 impl<'a> Tree<'a, '_> {
-    /// What is known of the inode of `dentry`.
+    /// Returns the properties of the inode of `dentry`.
     pub(super) fn facts(&self, graph: &Graph<'a>, dentry: Place<'a>) -> Result<Facts<'a>, FilesError> {
         let [inode] = graph.fields(dentry.value, DENTRY, ["inode"])?;
         let inode = graph.must(inode)?;
@@ -226,7 +230,7 @@ impl<'a> Tree<'a, '_> {
                 let [segments] = graph.fields(graph.value(data)?, RANGES, ["root"])?;
                 let bytes = graph.unsigned(size)?;
                 if i64::try_from(bytes).is_err() {
-                    return Err(FilesError::unsound("a file is longer than files can be"));
+                    return Err(FilesError::unsound("a file is larger than the maximum file size"));
                 }
                 (Kind::File { segments, bytes }, 0o100_000)
             }
@@ -234,7 +238,7 @@ impl<'a> Tree<'a, '_> {
                 let [target] = graph.fields(place.value, SYMLINK, ["target"])?;
                 let target = graph.text(target)?;
                 if target.is_empty() || target.len() > TARGET_MAX || target.contains(&0) {
-                    return Err(FilesError::unsound("a symbolic link leads to what no path can be"));
+                    return Err(FilesError::unsound("the target of a symbolic link is not a valid path"));
                 }
                 (Kind::Symlink(target), 0o120_000)
             }
@@ -247,11 +251,11 @@ impl<'a> Tree<'a, '_> {
                 let is_whiteout = self.is_layer && is_character && major == 0 && minor == 0;
                 (if is_whiteout { Kind::Whiteout } else { Kind::Device }, mode & TYPE_BITS & 0o060_000)
             }
-            "" => return Err(FilesError::unsound("an inode is something that is no file")),
-            other => return Err(FilesError::different(format!("there are files of the type {other}"))),
+            "" => return Err(FilesError::unsound("an inode has an invalid file type")),
+            other => return Err(FilesError::different(format!("unknown file type {other}"))),
         };
         if mode & TYPE_BITS != bits {
-            return Err(FilesError::unsound(format!("the mode of a {name} is that of something else")));
+            return Err(FilesError::unsound(format!("the mode of a {name} has another file type")));
         }
         Ok(kind)
     }
@@ -268,7 +272,8 @@ fn is_opaque<'a>(graph: &Graph<'a>, attributes: Field<'a>) -> Result<bool, Files
 }
 
 impl<'a> Facts<'a> {
-    /// Puts the extended attributes into `into`, except the overlay's own. Answers the object that they are in.
+    /// Copies the extended attributes, except the overlay's own, into `into`. Returns the object
+    /// that contains them.
     pub(super) fn attributes(
         &self,
         graph: &Graph<'a>,
@@ -277,11 +282,11 @@ impl<'a> Facts<'a> {
         let Some((object, mut pairs)) = graph.pairs(self.attributes)? else { return Ok(None) };
         while let Some((name, value)) = graph.pair(&mut pairs)? {
             let Value::Text(value) = value else {
-                return Err(FilesError::different(format!("a value in {ATTRIBUTES} is not a text")));
+                return Err(FilesError::different(format!("a value in {ATTRIBUTES} is not a string")));
             };
             let is_name = !name.is_empty() && name.len() <= ATTRIBUTE_NAME_MAX && !name.contains(&0);
             if !is_name || value.len() > ATTRIBUTE_BYTES_MAX {
-                return Err(FilesError::unsound("an extended attribute is not what one can be"));
+                return Err(FilesError::unsound("an extended attribute is invalid"));
             }
             if !name.starts_with(OVERLAY_ATTRIBUTES) {
                 into.insert(name.to_owned(), value.to_owned());
@@ -290,7 +295,7 @@ impl<'a> Facts<'a> {
         Ok(Some(object))
     }
 
-    /// The entry's kind, for what is given on.
+    /// Returns the kind of the entry for the sink.
     pub(super) fn entry_kind(&self) -> Option<EntryKind> {
         Some(match self.kind {
             Kind::Directory { replaces, .. } => EntryKind::Directory { replaces },
@@ -302,7 +307,7 @@ impl<'a> Facts<'a> {
         })
     }
 
-    /// The parts of a file's content.
+    /// Returns the segments of a file's content.
     pub(super) fn segments(&self, graph: &Graph<'a>) -> Result<Option<(usize, Items<'a>)>, FilesError> {
         match self.kind {
             Kind::File { segments, .. } => graph.items(segments),

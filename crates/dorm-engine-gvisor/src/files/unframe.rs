@@ -1,10 +1,11 @@
-//! The head and the frames of `checkpoint.img`.
+//! The header and the frames of `checkpoint.img`.
 //!
 //! ```text
 //! magic (8)  length (8)  text of that length  digest (32)  { length (4)  bytes }…
 //! ```
 //!
-//! Lengths are big-endian. A frame is mostly a single byte, so what is inside takes about a quarter of the room.
+//! Lengths are big-endian. Most frames contain a single byte, so the content is about a quarter of
+//! the size.
 
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -14,12 +15,12 @@ use super::error::FilesError;
 
 const FILE: &str = "checkpoint.img";
 const MAGIC: &[u8; 8] = b"gVisorSF";
-/// The digest of the head, which has no key and so proves nothing.
+/// The digest of the header. It uses no key and therefore proves nothing.
 const DIGEST_BYTES: usize = 32;
 const HEAD_MAX: u64 = 1 << 20;
 const BUFFER_BYTES: usize = 1 << 20;
 
-/// What stands in the frames of an image of `length` bytes.
+/// Returns the content of the frames of an image of `length` bytes.
 pub(super) fn unframe(input: &mut impl Read, length: u64, budget: &Budget) -> Result<Vec<u8>, FilesError> {
     budget.take_memory(length / 4)?;
     let mut content = Vec::with_capacity(usize::try_from(length / 4).unwrap_or(0));
@@ -35,12 +36,12 @@ pub(super) fn unframe(input: &mut impl Read, length: u64, budget: &Budget) -> Re
     Ok(content)
 }
 
-/// Whether the image ends with a frame: what is in the frames is not kept.
+/// Checks that the image ends at the end of a frame. Discards the content of the frames.
 pub(super) fn ends_whole(input: &mut impl Read) -> Result<(), FilesError> {
     frames(input, |_| Ok(()))
 }
 
-/// Gives what stands in the frames to `take`, piece by piece.
+/// Passes the content of the frames to `take`, piece by piece.
 fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8]) -> Result<(), FilesError>) -> Result<(), FilesError> {
     read_head(input)?;
     let mut length = 0;
@@ -67,7 +68,7 @@ fn frames(input: &mut impl Read, mut take: impl FnMut(&[u8]) -> Result<(), Files
         let kept = rest.len();
         if read == 0 {
             let whole = kept == 0 && left_of_frame == 0;
-            return if whole { Ok(()) } else { Err(damaged("it ends within a frame", length)) };
+            return if whole { Ok(()) } else { Err(damaged("it ends in the middle of a frame", length)) };
         }
         buffer.copy_within(filled - kept..filled, 0);
         filled = kept;
@@ -89,22 +90,22 @@ fn read_head(input: &mut impl Read) -> Result<(), FilesError> {
     input.read_exact(&mut magic).map_err(FilesError::read(FILE))?;
     input.read_exact(&mut length).map_err(FilesError::read(FILE))?;
     if &magic != MAGIC {
-        return Err(FilesError::different("checkpoint.img does not begin as it should"));
+        return Err(FilesError::different("checkpoint.img has an unknown file header"));
     }
     let length = u64::from_be_bytes(length);
     if length > HEAD_MAX {
-        return Err(damaged("its head is too long", 0));
+        return Err(damaged("its header is too long", 0));
     }
     let mut text = Vec::new();
     input.take(length).read_to_end(&mut text).map_err(FilesError::read(FILE))?;
     let mut digest = [0; DIGEST_BYTES];
     input.read_exact(&mut digest).map_err(FilesError::read(FILE))?;
     let Ok(head) = serde_json::from_slice::<BTreeMap<String, String>>(&text) else {
-        return Err(damaged("its head cannot be read", 0));
+        return Err(damaged("its header cannot be parsed", 0));
     };
     match head.get("compression").map(String::as_str) {
         Some("none") => Ok(()),
-        other => Err(FilesError::different(format!("checkpoint.img is compressed as {other:?}"))),
+        other => Err(FilesError::different(format!("checkpoint.img has the compression {other:?}"))),
     }
 }
 
@@ -131,7 +132,7 @@ mod tests {
         unframe(input, 0, &Budget::new(FilesLimits::default(), 0))
     }
 
-    /// Gives one byte at a time.
+    /// Returns one byte at a time.
     struct Slow<'a>(&'a [u8]);
 
     impl Read for Slow<'_> {
@@ -174,6 +175,6 @@ mod tests {
         let mut other = image(b"");
         other[0] ^= 1;
         let error = unframe_all(&mut other.as_slice()).unwrap_err();
-        assert!(error.to_string().contains("this build of the engine"), "{error}");
+        assert!(error.to_string().contains("this runsc build"), "{error}");
     }
 }

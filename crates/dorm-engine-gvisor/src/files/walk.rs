@@ -1,7 +1,7 @@
-//! Goes through the trees and hands out one entry after the other.
+//! Walks the trees and emits one entry after the other.
 //!
-//! It goes without recursion, and every object of the image is used once: whoever wrote the image cannot have it turn
-//! in a circle, or make much of little.
+//! The walk is iterative, and uses every object of the image once: a forged image cannot make it
+//! loop, or turn a small image into a large result.
 
 use std::collections::BTreeMap;
 
@@ -16,22 +16,23 @@ use super::wire::Value;
 
 const NAME_MAX: usize = 255;
 const PATH_MAX: usize = 4095;
-/// What an entry takes: in the list of its directory and in the list of names, which grow to twice their lengths.
+/// The memory of an entry: in the list of its directory and in the list of names, which grow to
+/// twice their lengths.
 const CHILD_BYTES: u64 = 2 * (size_of::<(&[u8], Place<'_>)>() + size_of::<Name<'_>>()) as u64;
-/// Where the second tree belongs.
+/// The location of the second tree.
 const TMP: &[u8] = b"tmp";
 
-/// A name that was given, and the directory it is in: paths are made of these again when hard links ask for them.
+/// The name of an emitted entry, and its directory. The paths of hard links are built from these.
 #[derive(Clone, Copy)]
 struct Name<'a> {
     parent: usize,
     name: &'a [u8],
 }
 
-/// A directory whose entries are being handed out.
+/// A directory whose entries are being emitted.
 struct Level<'a, 's> {
     tree: &'s Tree<'a, 's>,
-    /// What is left of them; the next one last.
+    /// The remaining entries; the next one is last.
     children: Vec<(&'a [u8], Place<'a>)>,
     name: usize,
     path_length: usize,
@@ -47,7 +48,7 @@ pub(super) struct Walk<'a, 's> {
     names: Vec<Name<'a>>,
     /// For each object of the graph: whether it was used.
     used: Vec<bool>,
-    /// For each object of the graph: the first name of the inode it is, plus one.
+    /// For each object of the graph: the index of the inode's first name, plus one.
     first: Vec<usize>,
     left: LeftOut,
 }
@@ -76,7 +77,7 @@ impl<'a, 's> Walk<'a, 's> {
         }
     }
 
-    /// Hands out all of `upper`, and `tmp` in place of the entry of that name.
+    /// Emits all of `upper`, with `tmp` in place of the entry of that name.
     pub(super) fn run(mut self, upper: &'s Tree<'a, 's>, tmp: Option<&'s Tree<'a, 's>>) -> Result<LeftOut, FilesError> {
         self.names.push(Name { parent: 0, name: b"" });
         let mut levels = Vec::new();
@@ -85,7 +86,7 @@ impl<'a, 's> Walk<'a, 's> {
         while let Some(level) = levels.last_mut() {
             self.entry.path.truncate(level.path_length);
             let is_top = level.name == 0;
-            // The second tree comes where its name would come.
+            // The second tree comes at the position of its name.
             let is_tmp_next = is_top && level.children.last().is_none_or(|(name, _)| *name >= TMP);
             let (tree, name, dentry) = match tmp.filter(|_| is_tmp_next) {
                 Some(other) => {
@@ -107,7 +108,7 @@ impl<'a, 's> Walk<'a, 's> {
             }
             self.entry.path.extend_from_slice(name);
             if self.entry.path.len() > PATH_MAX {
-                return Err(FilesError::unsound("a path is longer than paths can be"));
+                return Err(FilesError::unsound("a path is longer than the maximum path length"));
             }
             self.budget.take_entry(&self.entry.path)?;
             self.names.push(Name { parent, name });
@@ -117,7 +118,7 @@ impl<'a, 's> Walk<'a, 's> {
         Ok(self.left)
     }
 
-    /// Hands out one entry, and answers what is in it if it is a directory.
+    /// Emits one entry, and returns its children if it is a directory.
     fn visit(
         &mut self,
         tree: &'s Tree<'a, 's>,
@@ -136,7 +137,7 @@ impl<'a, 's> Walk<'a, 's> {
                 return self.give_nothing(&facts).map(|()| None);
             }
             Kind::Directory { .. } if facts.object != dentry.object => {
-                return Err(FilesError::unsound("a directory has two names"));
+                return Err(FilesError::unsound("a directory has more than one parent"));
             }
             _ => {}
         }
@@ -162,7 +163,8 @@ impl<'a, 's> Walk<'a, 's> {
         self.children(tree, &facts, name)
     }
 
-    /// Of what is left out it is still said that whatever the image had there is not there any more.
+    /// Emits a removal for an omitted entry: what the image had at its path does not exist any
+    /// more.
     fn give_nothing(&mut self, facts: &Facts<'a>) -> Result<(), FilesError> {
         self.describe(facts, EntryKind::Removed);
         (self.entry.mode, self.entry.modified) = (0, (0, 0));
@@ -178,7 +180,7 @@ impl<'a, 's> Walk<'a, 's> {
         self.entry.attributes.clear();
     }
 
-    /// Gives the entry to the sink, with its content if it is a file that has one.
+    /// Passes the entry to the sink, with its content if it is a non-empty file.
     fn give(&mut self, of: Option<(&'s Tree<'a, 's>, &Facts<'a>)>) -> Result<(), FilesError> {
         let mut file;
         let mut content: &mut dyn Content = &mut NoContent;
@@ -196,18 +198,19 @@ impl<'a, 's> Walk<'a, 's> {
             .map_err(|source| FilesError::Sink { path: self.entry.path.escape_ascii().to_string(), source })
     }
 
-    /// Makes sure that nothing is used twice.
+    /// Checks that the object has not been used before.
     fn use_up(&mut self, object: usize) -> Result<(), FilesError> {
         match self.used.get_mut(object) {
             Some(used @ false) => {
                 *used = true;
                 Ok(())
             }
-            _ => Err(FilesError::unsound("something is in two places")),
+            _ => Err(FilesError::unsound("an object is used in two places")),
         }
     }
 
-    /// The path under which the inode was given before; else `name` is its first.
+    /// Returns the path under which the inode was emitted first; if there is none, `name` becomes
+    /// its first.
     fn first_name(&mut self, object: usize, name: usize) -> Option<Vec<u8>> {
         let first = self.first.get_mut(object)?;
         match first.checked_sub(1) {
@@ -222,7 +225,7 @@ impl<'a, 's> Walk<'a, 's> {
     fn path_of(&self, name: usize) -> Vec<u8> {
         let mut path = Vec::new();
         let mut next = name;
-        // Parents always come before what is in them, so this ends at the root, which is 0.
+        // Parents always precede their children, so this ends at the root, which is 0.
         while next != 0 {
             let Some(Name { parent, name }) = self.names.get(next) else { break };
             if !path.is_empty() {
@@ -250,7 +253,7 @@ impl<'a, 's> Walk<'a, 's> {
                     return Err(FilesError::different("an entry of a directory is not a pointer"));
                 };
                 if !is_component(name) {
-                    return Err(FilesError::unsound(format!("'{}' is no name", name.escape_ascii())));
+                    return Err(FilesError::unsound(format!("'{}' is not a valid file name", name.escape_ascii())));
                 }
                 self.budget.take_memory(CHILD_BYTES)?;
                 children.push((name, tree::child(self.graph, &reference, name)?));
@@ -264,7 +267,7 @@ impl<'a, 's> Walk<'a, 's> {
     }
 }
 
-/// Whether `name` is a component of a path, and nothing that leads anywhere else.
+/// Returns whether `name` is a normal path component that does not lead elsewhere.
 pub(super) fn is_component(name: &[u8]) -> bool {
     let is_special = matches!(name, b"" | b"." | b"..");
     !is_special && name.len() <= NAME_MAX && !name.iter().any(|&byte| byte == b'/' || byte == 0)

@@ -1,8 +1,9 @@
-//! Whether a memory image that was just written is as long as its own account of it says.
+//! Checks that a memory image that was just written has the size that it records.
 //!
-//! `runsc` reports an error of a write, but a write that comes back short leaves no error anywhere. The image tells how
-//! long it has to be: `checkpoint.img` is made of frames and ends with one, and `pages_meta.img` lists the length of each
-//! part of `pages.img`. A build whose account cannot be read is taken at the lengths that are there.
+//! `runsc` reports write errors, but a short write leaves no error anywhere. The image determines
+//! its own size: `checkpoint.img` consists of frames and ends with one, and `pages_meta.img` lists
+//! the length of each part of `pages.img`. For a build whose metadata cannot be read, the sizes of
+//! the files are used.
 
 use std::fs;
 use std::io::{BufReader, Read};
@@ -17,11 +18,12 @@ use super::unframe;
 use crate::boot::IMAGE_FILES;
 use crate::error::GvisorError;
 
-/// The longest account that is read, since the guest stands still meanwhile. That of a guest of many gigabytes has a few
-/// megabytes.
+/// The maximum size of metadata that is read, since the guest is paused meanwhile. For a guest of
+/// many gigabytes it takes a few megabytes.
 const ACCOUNT_MAX: u64 = 64 << 20;
 
-/// The files of the image in `image`, with the lengths that were to be written. Blocks.
+/// Returns the files of the image in `image`, with the lengths that should have been written.
+/// Blocks.
 pub(crate) fn written(image: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
     let [checkpoint, meta, pages] = IMAGE_FILES;
     let read = || Ok::<_, GvisorError>((open(image, checkpoint)?, open(image, meta)?, open(image, pages)?));
@@ -46,14 +48,14 @@ pub(crate) fn written(image: &Path) -> Result<Vec<CapturedFile>, GvisorError> {
 fn open(image: &Path, name: &str) -> Result<(fs::File, u64), GvisorError> {
     let path = image.join(name);
     let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-    let facts = file.metadata().map_err(|source| GvisorError::file("look at", &path, source))?;
+    let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
     Ok((file, facts.len()))
 }
 
-/// How long `pages.img` is, as `pages_meta.img` says.
+/// Returns the length of `pages.img` according to `pages_meta.img`.
 fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
     if bytes > ACCOUNT_MAX {
-        return Err(FilesError::different("pages_meta.img is too long to be read here"));
+        return Err(FilesError::different("pages_meta.img is too large to be read here"));
     }
     if bytes == 0 {
         return Err(FilesError::Damaged { file: "pages_meta.img", what: "it is empty", at: 0 });
@@ -63,7 +65,7 @@ fn account(mut meta: &fs::File, bytes: u64) -> Result<u64, FilesError> {
     Ok(MemoryFiles::read(&text, &Budget::new(FilesLimits::default(), bytes))?.bytes)
 }
 
-/// Another build may keep other accounts; one that ends early was cut.
+/// Another build may use other metadata. An image that ends early was truncated.
 fn believed(error: FilesError, found: u64) -> Result<u64, FilesError> {
     match error {
         FilesError::Damaged { .. } | FilesError::File { .. } => Err(error),
@@ -73,7 +75,7 @@ fn believed(error: FilesError, found: u64) -> Result<u64, FilesError> {
         | FilesError::Worker(_)
         | FilesError::TooMuch { .. }
         | FilesError::Sink { .. } => {
-            tracing::debug!(%error, "the lengths of a memory image are taken from its files");
+            tracing::debug!(%error, "cannot read the expected sizes of a memory image; using the sizes of its files");
             Ok(found)
         }
     }
@@ -85,7 +87,8 @@ mod tests {
     use super::super::tests::image_files;
     use super::*;
 
-    /// An image on disk: the guest's own memory of one page, and three pages of another memory file.
+    /// An image on disk: one page of the guest's own memory, and three pages of another memory
+    /// file.
     fn image() -> tempfile::TempDir {
         let directory = tempfile::tempdir().unwrap();
         for (name, content) in IMAGE_FILES.iter().zip(image_files()) {

@@ -1,8 +1,8 @@
-//! The values of the engine's saved state, one by one, as they stand in the stream.
+//! The values of gVisor's saved state, one by one, as encoded in the stream.
 //!
-//! A value is a tag and a body; a composite body holds more values, and a pointer is the number of another object. What
-//! is read here was written by a process that its guest may have taken over: every length is held against what is left,
-//! nothing is allocated, and nesting has an end.
+//! A value is a tag and a body; a composite body contains more values, and a pointer is the number
+//! of another object. The stream was written by a process that its guest may have taken over: every
+//! length is checked against the remaining bytes, nothing is allocated, and nesting is limited.
 
 mod skip;
 
@@ -17,7 +17,7 @@ pub(super) struct Fault {
 
 type Result<T> = std::result::Result<T, Fault>;
 
-/// The kinds of values, as numbered in the stream.
+/// The tags of values in the stream.
 mod tag {
     pub(super) const BOOL: u64 = 0;
     pub(super) const INT: u64 = 1;
@@ -39,14 +39,14 @@ mod tag {
     pub(super) const TYPE: u64 = 17;
 }
 
-/// A place in the stream.
+/// A position in the stream.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Wire<'a> {
     bytes: &'a [u8],
     at: usize,
 }
 
-/// A value; what is inside a composite one is read when asked for.
+/// A value. The content of a composite value is read on demand.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Value<'a> {
     /// The zero value of any type.
@@ -63,14 +63,14 @@ pub(super) enum Value<'a> {
     Array(Items<'a>),
     Map(Pairs<'a>),
     Struct(Struct<'a>),
-    /// What nobody has asked for yet: interfaces, floating and complex numbers.
+    /// Values that are never needed: interfaces, floating-point and complex numbers.
     Other,
 }
 
 /// A pointer: to an object, or to a field or an element within it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ref<'a> {
-    /// The number of the object; 0 is nowhere.
+    /// The number of the object; 0 is the null pointer.
     pub(super) root: u64,
     steps: u64,
     dots: Wire<'a>,
@@ -83,7 +83,7 @@ pub(super) enum Step<'a> {
     Field(&'a [u8]),
 }
 
-/// A struct's type, by number, and where its fields begin.
+/// The number of a struct's type, and the position of its fields.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Struct<'a> {
     pub(super) kind: u64,
@@ -123,7 +123,7 @@ impl<'a> Wire<'a> {
         self.at >= self.bytes.len()
     }
 
-    /// How many bytes are left.
+    /// Returns the number of remaining bytes.
     pub(super) fn left(&self) -> u64 {
         self.bytes.len().saturating_sub(self.at) as u64
     }
@@ -136,9 +136,9 @@ impl<'a> Wire<'a> {
     pub(super) fn uint(&mut self) -> Result<u64> {
         let mut number = 0_u64;
         for step in 0..10 {
-            let Some(&byte) = self.bytes.get(self.at) else { return self.fault("it ends within a number") };
+            let Some(&byte) = self.bytes.get(self.at) else { return self.fault("it ends in the middle of a number") };
             if step == 9 && byte > 1 {
-                return self.fault("a number is too big");
+                return self.fault("a number is too large");
             }
             self.at += 1;
             number |= u64::from(byte & 0x7f) << (7 * step);
@@ -146,7 +146,7 @@ impl<'a> Wire<'a> {
                 return Ok(number);
             }
         }
-        self.fault("a number does not end")
+        self.fault("a number has no last byte")
     }
 
     fn int(&mut self) -> Result<i64> {
@@ -155,10 +155,10 @@ impl<'a> Wire<'a> {
         Ok(if number & 1 == 0 { half } else { !half })
     }
 
-    /// A number of things that take at least a byte each.
+    /// Reads a number of items that take at least a byte each.
     pub(super) fn count(&mut self) -> Result<u64> {
         let count = self.uint()?;
-        if count > self.left() { self.fault("it ends before what it announces") } else { Ok(count) }
+        if count > self.left() { self.fault("it ends before the announced length") } else { Ok(count) }
     }
 
     fn take(&mut self, length: u64) -> Result<&'a [u8]> {
@@ -168,7 +168,7 @@ impl<'a> Wire<'a> {
                 self.at = end;
                 Ok(taken)
             }
-            None => self.fault("it ends within a text"),
+            None => self.fault("it ends in the middle of a string"),
         }
     }
 
@@ -177,7 +177,7 @@ impl<'a> Wire<'a> {
         self.take(length)
     }
 
-    /// Whether the next value describes a type; if so, that is behind it now.
+    /// Returns whether the next value describes a type. If so, moves past its tag.
     pub(super) fn is_type(&mut self) -> Result<bool> {
         let mut ahead = *self;
         let is_type = ahead.uint()? == tag::TYPE;
@@ -187,24 +187,25 @@ impl<'a> Wire<'a> {
         Ok(is_type)
     }
 
-    /// The value here; this place stays.
+    /// Returns the value at this position, without moving.
     pub(super) fn value(mut self) -> Result<Value<'a>> {
         let tag = self.uint()?;
         self.body(tag)
     }
 
-    /// The number of fields of a struct whose type has `known` of them; then comes the first.
+    /// Reads the number of fields of a struct whose type has `known` of them. The first field
+    /// follows.
     pub(super) fn enter_fields(&mut self, known: usize) -> Result<()> {
         match known {
             0 => Ok(()),
-            // A single field stands alone.
+            // A single field has no count.
             1 => Ok(()),
             _ => {
                 if self.uint()? != tag::FIELDS {
                     return self.fault("a struct has no fields");
                 }
                 if self.count()? != known as u64 {
-                    return self.fault("a struct has a wrong number of fields");
+                    return self.fault("a struct has the wrong number of fields");
                 }
                 Ok(())
             }
@@ -232,7 +233,7 @@ impl<'a> Wire<'a> {
             tag::MAP => Value::Map(Pairs { left: self.uint()?, tags: None, at: self }),
             tag::STRUCT => Value::Struct(Struct { kind: self.uint()?, fields: self }),
             tag::INTERFACE | tag::FLOAT_32 | tag::FLOAT_64 | tag::COMPLEX_64 | tag::COMPLEX_128 => Value::Other,
-            _ => return self.fault("there is no such kind of value"),
+            _ => return self.fault("unknown kind of value"),
         })
     }
 
@@ -259,13 +260,15 @@ impl<'a> Wire<'a> {
 }
 
 impl<'a> Ref<'a> {
-    /// The steps from the object to what is meant, in the order in which they are to be taken.
+    /// Returns the steps from the object to the target, in the order to take them.
     pub(super) fn steps<const MAX: usize>(&self) -> Result<([Step<'a>; MAX], usize)> {
         let mut steps = [Step::Element(0); MAX];
         let count = usize::try_from(self.steps).unwrap_or(usize::MAX);
         let mut dots = self.dots;
-        // The last step is written first.
-        let Some(filled) = steps.get_mut(..count) else { return dots.fault("a pointer leads too deep into an object") };
+        // The last step is encoded first.
+        let Some(filled) = steps.get_mut(..count) else {
+            return dots.fault("a pointer refers too deep into an object");
+        };
         for step in filled.iter_mut().rev() {
             *step = dots.step()?;
         }
@@ -274,7 +277,7 @@ impl<'a> Ref<'a> {
 }
 
 impl<'a> Items<'a> {
-    /// How many elements are left.
+    /// Returns the number of remaining elements.
     pub(super) fn left(&self) -> u64 {
         self.left
     }
@@ -283,9 +286,9 @@ impl<'a> Items<'a> {
         if self.left == 0 {
             return Ok(None);
         }
-        // Elements that take no byte could be announced without end.
+        // Elements that take no bytes could be announced in any number.
         if is_empty(self.tag) {
-            return self.at.fault("an array's elements are empty");
+            return self.at.fault("the elements of an array take no bytes");
         }
         self.left -= 1;
         let value = self.at.body(self.tag)?;
@@ -293,7 +296,7 @@ impl<'a> Items<'a> {
         Ok(Some(value))
     }
 
-    /// Element `index`, and how many bytes were passed over to find it.
+    /// Returns element `index`, and the number of bytes skipped to find it.
     pub(super) fn nth(&self, index: u64) -> Result<(Value<'a>, usize)> {
         let mut items = *self;
         for _ in 0..index {
@@ -303,7 +306,7 @@ impl<'a> Items<'a> {
         }
         match items.next()? {
             Some(value) => Ok((value, items.at.position().saturating_sub(self.at.position()))),
-            None => self.at.fault("a pointer leads behind the end of an array"),
+            None => self.at.fault("a pointer refers past the end of an array"),
         }
     }
 }
@@ -323,7 +326,7 @@ impl<'a> Pairs<'a> {
         at.skip_body(key_tag, 0)?;
         let value_tag = if self.tags.is_some() { value_tag } else { at.uint()? };
         if is_empty(key_tag) {
-            return at.fault("a map's keys are empty");
+            return at.fault("the keys of a map take no bytes");
         }
         let value = at.body(value_tag)?;
         at.skip_body(value_tag, 0)?;

@@ -1,4 +1,4 @@
-//! A run that does not answer goes on, and a suspend that fails is tried again later and later.
+//! A run that does not answer is kept, and a failed suspend is retried with growing delays.
 
 use super::*;
 use crate::event::{Actor, EventKind};
@@ -63,7 +63,8 @@ fn kinds(step: &Step) -> Vec<EventKind> {
     step.events.iter().map(|(kind, _)| *kind).collect()
 }
 
-/// Lets the deadline pass and the suspend fail, until `times` have failed. Answers what was recorded as well.
+/// Lets the deadline pass and the suspend fail until `times` have failed. Also returns the recorded
+/// events.
 fn failed(mut sandbox: Sandbox, times: u32) -> (Sandbox, Vec<EventKind>) {
     let mut events = Vec::new();
     for _ in 0..times {
@@ -150,7 +151,7 @@ fn what_was_saved_without_being_quiesced_says_so() {
     let (_, saving) = sandboxes(true).into_iter().find(|(name, _)| name == "suspending").expect("suspending");
     let silent = seen(&saving, Observation::Unreachable("no answer in 10 s".to_owned()), now()).next;
     let asleep = seen(&silent, Observation::Saved(image()), now());
-    let detail = "it was saved without being quiesced, since its agent does not answer: no answer in 10 s";
+    let detail = "it was saved without being quiesced, because its agent does not answer: no answer in 10 s";
     assert_eq!(asleep.events, [(EventKind::Suspended, Some(detail.to_owned()))]);
     assert_eq!(asleep.next.unreachable, None, "it is a fact of a run");
 }
@@ -172,14 +173,14 @@ fn why_says_that_it_does_not_answer_and_when_it_is_suspended_again() {
         max_unreachable: None,
     };
     let told = why(&silent, &facts);
-    assert_eq!(told.because[0].says, "its run lives and does not answer: no answer");
-    assert_eq!(told.refused.expect("what failed").says, "suspending it has failed 3 times in a row: no room");
+    assert_eq!(told.because[0].says, "its run is alive but does not answer: no answer");
+    assert_eq!(told.refused.expect("what failed").says, "suspending it failed 3 times in a row: no room");
     let next: Vec<_> = told.next.iter().map(|next| (next.says.as_str(), next.at)).collect();
     assert_eq!(
         next,
         [
-            ("it is asked again until it answers; nothing ends it for being silent", None),
-            ("its deadline has passed; attempt 4 to suspend it is made then", silent.expires()),
+            ("the daemon retries until it answers; the run is not ended for being silent", None),
+            ("its deadline has passed; attempt 4 to suspend it starts then", silent.expires()),
         ]
     );
     facts.max_unreachable = Some(Duration::from_secs(3600));

@@ -1,8 +1,8 @@
-//! Runs that live although the record of their sandbox does not count on it: the record is older than the run, or the
-//! sleep image it names is gone.
+//! Runs that are alive although the record of their sandbox does not expect them: the record is
+//! older than the run, or the sleep image it names is gone.
 //!
-//! Both come from outside: a database that was restored from a backup, files that were lost. A living run then holds
-//! what nothing else holds, and it is preferred to what the record says.
+//! Both have an external cause: a database restored from a backup, or lost files. Such a run holds
+//! state that exists nowhere else, so it takes precedence over the record.
 
 use super::RunCondition;
 use crate::event::EventKind;
@@ -11,8 +11,8 @@ use crate::sandbox::{Sandbox, SleepImage, State};
 use crate::step::Step;
 use crate::time::Timestamp;
 
-/// The living run that is to be preferred to the record of `sandbox`, whose runs on this host are `found`. `is_gone` tells
-/// whether the files of a saved state are gone.
+/// Returns the live run that takes precedence over the record of `sandbox`, whose runs on this host
+/// are `found`. `is_gone` returns whether the files of a saved state are gone.
 pub fn preferred_run(
     sandbox: &Sandbox,
     found: &[(RunId, RunCondition)],
@@ -22,13 +22,14 @@ pub fn preferred_run(
         RunCondition::Running | RunCondition::Silent | RunCondition::Paused | RunCondition::Parked => true,
         RunCondition::Broken => false,
     };
-    // A generation is on record before its run begins, so that the record of a later run is missing.
+    // A generation is recorded before its run starts, so a later run means that its record is
+    // missing.
     let newest = found.iter().filter(alive).max_by_key(|(run, _)| run.generation);
     let newer = newest.filter(|(run, _)| run.generation > sandbox.generation).map(|(run, _)| run.clone());
     let own = sandbox.run_id();
     let condition = found.iter().filter(alive).find(|(run, _)| *run == own).map(|(_, condition)| *condition);
     match (&sandbox.state, condition) {
-        // Its end was asked for, and that is final.
+        // Termination was requested, and that is final.
         (State::Terminating { .. } | State::Terminated { .. }, _) => None,
         _ if newer.is_some() => newer,
         (State::Suspended { image, .. } | State::Resuming { image, rewind: None, .. }, Some(_))
@@ -36,7 +37,7 @@ pub fn preferred_run(
         {
             Some(own)
         }
-        // No wake was attempted since the image was saved, so that a later record is missing that says who woke it.
+        // No wake was recorded since the image was saved, so the later record of a wake is missing.
         (State::Suspended { image, .. }, Some(RunCondition::Running)) if image.generation == sandbox.generation => {
             Some(own)
         }
@@ -52,19 +53,20 @@ pub fn preferred_run(
     }
 }
 
-/// The change by which `sandbox` becomes the one whose run is `run`. Saved states whose files are gone are forgotten.
+/// Returns the change that makes `sandbox` continue with `run`. Saved states whose files are gone
+/// are dropped.
 pub fn prefer_run(sandbox: &Sandbox, run: &RunId, is_gone: impl Fn(&CaptureId) -> bool, now: Timestamp) -> Step {
     let mut images: Vec<SleepImage> = sandbox.images().filter(|image| !is_gone(&image.capture)).cloned().collect();
     let image = if images.is_empty() { None } else { Some(images.remove(0)) };
     let detail = format!(
-        "its record says that it is {}, but run {run} lives; it continues with that run. The database may be older than the run",
+        "its record says that it is {}, but run {run} is alive; it continues with that run. The database may be older than the run",
         sandbox.state.name()
     );
     let next = Sandbox {
         state: State::Running { since: now, image, background: None },
         older: images,
         run: run.generation,
-        // Whatever the run was told last, the next one is told another.
+        // The next generation must differ from any that the run was told.
         generation: sandbox.generation.max(run.generation) + 1,
         ..sandbox.clone()
     };

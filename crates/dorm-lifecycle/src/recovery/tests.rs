@@ -1,4 +1,4 @@
-//! Every state with every condition of its run: nothing that was acknowledged is given up.
+//! Every state with every condition of its run: no acknowledged state is lost.
 
 use super::*;
 use crate::table::{image, sandboxes};

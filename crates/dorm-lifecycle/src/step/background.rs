@@ -1,4 +1,4 @@
-//! Operations in the background: how they begin, and what is left of them when they are over.
+//! Operations in the background: how they begin and how they end.
 
 use std::time::Duration;
 
@@ -27,8 +27,8 @@ fn late(sandbox: &Sandbox) -> Step {
     Step::stays(sandbox, Outcome::Already)
 }
 
-/// Changes the attachments of a sandbox that runs. Of one that is suspended only a parked run has to go, which has the
-/// volumes from before.
+/// Changes the attachments of a running sandbox. For a suspended sandbox, only a parked run has to
+/// be stopped, because it has the previous volumes mounted.
 pub(super) fn attach(sandbox: &Sandbox, after: &[Attachment], context: &Context) -> Step {
     let effect = match &sandbox.state {
         State::Suspended { .. } => Effect::Evict { run: sandbox.run_id() },
@@ -64,7 +64,8 @@ pub(super) fn not_attached(sandbox: &Sandbox, reason: &str) -> Step {
     over(sandbox).event_because(EventKind::AttachFailed, reason)
 }
 
-/// Prepares a rewind to a memory snapshot. The sandbox goes on as it is until its copy of the saved state is made.
+/// Prepares a rewind to a memory snapshot. The sandbox is unchanged until its copy of the saved
+/// state is made.
 pub(super) fn prepare_rewind(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
     let target = wanted.target.as_ref()?.capture.clone();
     let work = BackgroundWork::PrepareRewind(wanted.clone());
@@ -78,7 +79,7 @@ pub(super) fn rewind_prepared(sandbox: &Sandbox, context: &Context) -> Step {
     else {
         return late(sandbox);
     };
-    // It is one operation from the command to the guest that answers from the past.
+    // The rewind is one operation, from the command to the guest that answers from the snapshot.
     let context = Context { operation: operation.clone(), ..context.clone() };
     rewind::leave_present(sandbox, rewind, &context).unwrap_or_else(|| late(sandbox))
 }
@@ -106,7 +107,7 @@ pub(super) fn snapshot_over(sandbox: &Sandbox, result: Result<(), &str>) -> Step
     }
 }
 
-/// What is recorded of a background operation that ends with its run.
+/// Returns the event for a background operation that ends with its run.
 pub(super) fn failed_with_run(background: &Background, reason: &str) -> (EventKind, Option<String>) {
     match &background.work {
         BackgroundWork::Attach { .. } => (EventKind::AttachFailed, Some(reason.to_owned())),

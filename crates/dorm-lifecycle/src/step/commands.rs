@@ -1,4 +1,4 @@
-//! What a command leads to in each state.
+//! The result of each command in each state.
 
 use super::{Command, Context, Effect, Outcome, Step, background, rewind, terminating};
 use crate::checkpoints::Checkpoints;
@@ -39,7 +39,7 @@ fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
         _ if !sandbox.spec.suspendable => Err(Denied::NotSuspendable),
         State::Running { since, image, background: None } => {
             let mut step = suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending);
-            // Whoever asks is told of the first failure, whatever failed before.
+            // An explicit request reports its first failure, whatever failed before.
             step.next.suspend_failures = None;
             Ok(step)
         }
@@ -103,7 +103,8 @@ fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) ->
             let effect = Effect::Snapshot { run: sandbox.run_id(), snapshot: snapshot.clone() };
             Ok(Step::to(sandbox, state).event_because(EventKind::Snapshotting, snapshot.as_str()).effect(effect))
         }
-        // A suspended sandbox stays as it is: its snapshot is taken from the sleep image, without any run.
+        // A suspended sandbox is unchanged: its snapshot is taken from the sleep image, without any
+        // run.
         State::Suspended { background: None, .. } => Ok(background::snapshot(sandbox, snapshot, context)),
         State::Running { background: Some(_), .. }
         | State::Suspended { background: Some(_), .. }
@@ -151,7 +152,7 @@ fn set_checkpoints(sandbox: &Sandbox, checkpoints: Option<&Checkpoints>) -> Resu
     Ok(step)
 }
 
-/// Waits for an operation at work, which may mount or save what is attached.
+/// Waits for an operation in progress, which may mount or save the attached volumes.
 fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment], context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
         State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
@@ -170,7 +171,7 @@ fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment], context: &Cont
     }
 }
 
-/// How many holds one sandbox may have at a time.
+/// The maximum number of holds on one sandbox.
 const HOLDS: usize = 64;
 
 fn hold_awake(sandbox: &Sandbox, hold: &Hold, context: &Context) -> Result<Step, Denied> {
@@ -224,7 +225,7 @@ fn expire(sandbox: &Sandbox, context: &Context) -> Step {
             let reason = format!("{passed} and it could not be suspended: {}", failed.detail());
             (terminating(sandbox, Cause::Failed { reason: reason.clone() }, context), reason)
         }
-        // The events of the first attempt stand for those that follow it.
+        // The events of the first attempt also cover the attempts that follow it.
         (OnTimeout::Suspend, Some(_)) => return suspending(sandbox, *since, image.as_ref(), context),
         (OnTimeout::Suspend, None) => {
             (suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending), passed)

@@ -1,17 +1,18 @@
-//! How long operations may take: a time for each kind, and for what has to be written or read the time that the slowest
-//! acceptable disk takes.
+//! Time limits of operations: a fixed time per kind, plus the time that the slowest acceptable disk
+//! needs for the bytes to write or read.
 
 use std::time::Duration;
 
 use crate::rewind::Rewind;
 use crate::sandbox::{FirstProgram, Sandbox, SleepImage};
 
-/// How long each operation may take before it is given up, whatever its size, and how fast it has to be beyond that.
+/// The time limit of each kind of operation, independent of its size, and the throughput assumed
+/// for the bytes it writes or reads.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// Starting a first run. Default 60 s.
     pub start: Duration,
-    /// What an image starts with, until it can be used. Default 300 s.
+    /// The image's program, until it is ready. Default 300 s.
     pub ready: Duration,
     /// Suspending. Default 300 s.
     pub suspend: Duration,
@@ -21,10 +22,10 @@ pub struct Limits {
     pub snapshot: Duration,
     /// Attaching or detaching a volume. Default 60 s.
     pub attach: Duration,
-    /// Terminating; it is then reported as late and tried again. Default 60 s.
+    /// Terminating. A late termination is reported and retried. Default 60 s.
     pub terminate: Duration,
-    /// How many bytes a second are written or read at least; each operation has the more time the more it has to write
-    /// or read. Default 20 MiB.
+    /// The lowest acceptable throughput in bytes per second. The limit of each operation grows with
+    /// the bytes it writes or reads. Default 20 MiB.
     pub bytes_per_second: u64,
 }
 
@@ -45,17 +46,18 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// How long it may take to write or read as many bytes, beside the rest of the operation.
+    /// Returns the time that writing or reading `bytes` may take, beyond the rest of the operation.
     pub fn time_for(&self, bytes: u64) -> Duration {
         Duration::from_secs(bytes / self.bytes_per_second.max(1))
     }
 
-    /// How long a first run may take to start from a memory snapshot of as many bytes; 0 for one that boots.
+    /// Returns the limit for starting a first run from a memory snapshot of `bytes`, which is
+    /// 0 for a run that boots.
     pub fn start_of(&self, bytes: u64) -> Duration {
         self.start + self.time_for(bytes)
     }
 
-    /// How long what a first run starts may take on top of that.
+    /// Returns the additional limit for `program`.
     pub fn program(&self, program: FirstProgram) -> Duration {
         match program {
             FirstProgram::None => Duration::ZERO,
@@ -63,36 +65,37 @@ impl Limits {
         }
     }
 
-    /// How long `sandbox` may take to be suspended.
+    /// Returns the limit for suspending `sandbox`.
     pub fn suspend_of(&self, sandbox: &Sandbox) -> Duration {
         self.suspend + self.time_for(content(sandbox))
     }
 
-    /// How long a snapshot of `sandbox` may take.
+    /// Returns the limit for a snapshot of `sandbox`.
     pub fn snapshot_of(&self, sandbox: &Sandbox) -> Duration {
         self.snapshot + self.time_for(content(sandbox))
     }
 
-    /// How long `sandbox` may take to be resumed: it may have to try each image that is kept.
+    /// Returns the limit for resuming `sandbox`. It covers an attempt with each image that is kept.
     pub fn resume_of(&self, sandbox: &Sandbox) -> Duration {
         let kept = sandbox.state.image().into_iter().chain(&sandbox.older);
         self.resume + self.time_for(sum(kept))
     }
 
-    /// How long it may take to copy `images`, or to read the files in them.
+    /// Returns the limit for copying `images`, or for reading the files in them.
     pub fn copy_of<'a>(&self, images: impl Iterator<Item = &'a SleepImage>) -> Duration {
         self.snapshot + self.time_for(sum(images))
     }
 
-    /// How long `sandbox` may take to run as `rewind` wants it.
+    /// Returns the limit for carrying out `rewind` on `sandbox`.
     pub fn rewind_of(&self, sandbox: &Sandbox, rewind: &Rewind) -> Duration {
         let target = sum(rewind.target.iter());
-        // When that fails it may have to come back.
+        // If the rewind fails, the sandbox has to return to its present state.
         self.resume_of(sandbox) + self.time_for(target)
     }
 }
 
-/// The most that a memory image of `sandbox` may hold: its memory, and the files it has written.
+/// Returns the largest possible size of a memory image of `sandbox`: its memory, and its written
+/// files.
 fn content(sandbox: &Sandbox) -> u64 {
     let resources = sandbox.spec.resources;
     resources.memory_bytes.saturating_add(resources.disk_bytes)
@@ -119,7 +122,7 @@ mod tests {
         Sandbox { state, ..made.expect("create").next }
     }
 
-    /// How long the operation has that `command` begins.
+    /// Returns the time limit of the operation that `command` begins.
     fn allowed(sandbox: &Sandbox, command: Command) -> Duration {
         let made = step(sandbox, &Input::Command(command), &context()).expect("a step");
         match made.next.state {

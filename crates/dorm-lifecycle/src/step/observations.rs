@@ -1,4 +1,5 @@
-//! What an observation leads to in each state. What does not fit the state came late or twice and changes nothing.
+//! The result of each observation in each state. One that does not fit the state is late or a
+//! duplicate and changes nothing.
 
 use super::{Context, Observation, Outcome, Step, background, rewind};
 use crate::event::EventKind;
@@ -81,7 +82,7 @@ fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
                 Some(rewind) => rewind::saved(sandbox, operation, image, rewind, context),
             };
             let older = before.iter().chain(&sandbox.older).cloned();
-            // The newest is one of those that are kept.
+            // The newest image counts as one of those to keep.
             step.next.older = older.take(sandbox.spec.keeping.generations.saturating_sub(1) as usize).collect();
             step
         }
@@ -95,16 +96,17 @@ fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     }
 }
 
-/// Which operation on a running guest is over, while the guest goes on.
+/// An operation on a running guest that ended while the guest continues.
 #[derive(Clone, Copy)]
 enum Over<'a> {
     Save(&'a str),
     Snapshot(Result<(), &'a String>),
 }
 
-/// What is told of a guest that could not be asked to make itself quiet before it was held still.
+/// Returns the detail of an event about a guest that could not be asked to quiesce before it was
+/// paused.
 fn unquiesced(done: &str, silent: &Unreachable) -> String {
-    format!("it was {done} without being quiesced, since its agent does not answer: {}", silent.reason)
+    format!("it was {done} without being quiesced, because its agent does not answer: {}", silent.reason)
 }
 
 fn goes_on(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
@@ -152,7 +154,7 @@ fn goes_on(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
     }
 }
 
-/// What is told when a guest could not be saved.
+/// Returns the kind of event for a guest that could not be saved.
 fn not_saved(rewind: Option<&Rewind>) -> EventKind {
     if rewind.is_some() { EventKind::RewindFailed } else { EventKind::SuspendFailed }
 }
@@ -185,8 +187,9 @@ fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>,
     }
 }
 
-/// Which image a woken sandbox falls back to now, and which others it keeps. One that could not be restored is kept
-/// until a newer one is saved: it may be all that is left of what it held.
+/// Returns the image that a woken sandbox now falls back to, and the other images that it keeps. An
+/// image that could not be restored is kept until a newer one is saved: it may be the only copy of
+/// its content.
 fn left(image: &SleepImage, older: &[SleepImage], restored: Restored) -> (Option<SleepImage>, Vec<SleepImage>) {
     let all: Vec<_> = std::iter::once(image).chain(older).cloned().collect();
     let used = match restored {
@@ -242,9 +245,9 @@ fn run_lost(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
             step.events.insert(0, (not_saved(rewind.as_deref()), Some(reason.to_owned())));
             step
         }
-        // What was parked was only a cache of the image.
+        // The parked run was only a cache of the image.
         State::Suspended { .. } => Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Evicted, reason),
-        // Whoever starts, wakes or stops a run answers for it.
+        // The operation that starts, wakes or stops the run reports its end.
         State::Pending { .. } | State::Resuming { .. } | State::Terminating { .. } | State::Terminated { .. } => {
             late(sandbox)
         }
@@ -256,7 +259,7 @@ fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason:
         Some(image) => {
             let gone = context.now.since(image.taken).as_secs();
             let detail = format!(
-                "{reason}; it is back at its image of generation {}, what happened in the {gone} s since then is lost",
+                "{reason}; it is back at its sleep image of generation {}, and the {gone} s since then are lost",
                 image.generation
             );
             let mut step = Step::to(sandbox, State::Suspended { image: image.clone(), background: None })
@@ -266,7 +269,7 @@ fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason:
         }
         None => {
             let ran = context.now.since(since).as_secs();
-            let reason = format!("{reason}; it ran for {ran} s and had no image to go back to");
+            let reason = format!("{reason}; it ran for {ran} s and had no sleep image to return to");
             failed(sandbox, EventKind::RunLost, &reason, context)
         }
     }

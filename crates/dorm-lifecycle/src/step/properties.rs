@@ -1,4 +1,4 @@
-//! Whatever comes in whatever order, the invariants hold.
+//! The invariants hold for every sequence of inputs.
 
 use proptest::prelude::*;
 
@@ -71,7 +71,7 @@ proptest! {
                 prop_assert_eq!(Some(&abandoned.image), sandbox.state.image(), "the present becomes the snapshot");
             }
             prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.captures().count() <= 3);
-            // One operation in each transitional state, and an effect for whoever owns it.
+            // Each transitional state has one operation, and an effect for its owner.
             let began = made.next.state.operation().is_some() && sandbox.state.operation().is_none();
             if began || (made.next.state.name().is_transitional() && made.next.state.name() != sandbox.state.name()) {
                 prop_assert!(made.effect.is_some());
@@ -170,7 +170,7 @@ fn moments_that_are_replaced_move_every_limit_with_them() {
     }
 }
 
-/// Suspends it and lets it resume; answers it running again.
+/// Suspends and resumes it; returns the running sandbox.
 fn slept(sandbox: &Sandbox, seed: u8, restored: Restored, because: Option<&str>) -> Sandbox {
     let suspending = given(sandbox, Command::Suspend, 1_000_000);
     let capture = CaptureId::from_random([seed; 20]);

@@ -1,4 +1,5 @@
-//! The whole state × input relation, as text that a change must be seen to change.
+//! The complete relation of states and inputs as text, so that every change of it is visible in a
+//! diff.
 
 use std::path::Path;
 
@@ -11,7 +12,7 @@ fn compare(path: &str, made: &str) {
         std::fs::write(&path, made).expect("write");
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == made, "{} is not what step() does: run with DORM_UPDATE=1 and look at the change", path.display());
+    assert!(kept == made, "{} is not what step() does: run with DORM_UPDATE=1 and check the change", path.display());
 }
 
 #[test]

@@ -1,4 +1,5 @@
-//! Taking a sandbox back to a snapshot: how it begins, how the present becomes the past's future, and the way back.
+//! Rewinds: how they begin, how the present state becomes an abandoned future, and what happens on
+//! failure.
 
 use super::commands::{over, resuming, suspending};
 use super::{Context, Effect, Outcome, Step, background};
@@ -8,7 +9,7 @@ use crate::ids::{OperationId, RunId};
 use crate::rewind::{Abandoned, Rewind, RewindFrom, Rewinding, Rewound};
 use crate::sandbox::{Restored, Sandbox, SleepImage, State};
 
-/// A memory snapshot is copied for the sandbox first.
+/// The saved state of a memory snapshot is copied for the sandbox first.
 pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Result<Step, Denied> {
     let mut step = match &sandbox.state {
         State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
@@ -32,7 +33,8 @@ pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Re
     Ok(step)
 }
 
-/// A running sandbox is saved first, even if it may not be suspended: it does not stay so. A suspended one is saved already.
+/// A running sandbox is saved first, even if it is not suspendable, since it does not stay
+/// suspended. A suspended one is saved already.
 pub(super) fn leave_present(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
     match &sandbox.state {
         State::Running { since, image, background: _ } => {
@@ -55,7 +57,7 @@ pub(super) fn leave_present(sandbox: &Sandbox, wanted: &Rewind, context: &Contex
     }
 }
 
-/// The present is saved, in the same operation.
+/// The present state is saved, in the same operation.
 pub(super) fn saved(
     sandbox: &Sandbox,
     operation: &OperationId,
@@ -86,7 +88,7 @@ fn goes_back(
     step
 }
 
-/// What is done in a sandbox that is being taken back, in its generation `generation`.
+/// Returns the effect of a rewind of `sandbox` that starts its generation `generation`.
 pub(crate) fn effect(sandbox: &Sandbox, generation: u64, rewind: &Rewind) -> Effect {
     Effect::Rewind {
         parked: sandbox.run_id(),
@@ -97,7 +99,7 @@ pub(crate) fn effect(sandbox: &Sandbox, generation: u64, rewind: &Rewind) -> Eff
     }
 }
 
-/// A guest answers from the past: what it was taken back from is its abandoned future.
+/// A guest answers from the snapshot: the state before the rewind becomes the abandoned future.
 pub(super) fn arrived(
     sandbox: &Sandbox,
     present: &SleepImage,
@@ -106,11 +108,11 @@ pub(super) fn arrived(
     restored: Restored,
     context: &Context,
 ) -> Step {
-    // One that may not be suspended has nothing to fall back to, as before.
+    // A sandbox that is not suspendable has no image to fall back to, as before.
     let image = rewind.target.clone().filter(|_| sandbox.spec.suspendable);
     let kept = match &rewind.future {
-        Some(future) => format!("what it was is snapshot {} now", future.snapshot),
-        None => "what it was is not kept".to_owned(),
+        Some(future) => format!("its previous state is now snapshot {}", future.snapshot),
+        None => "its previous state is not kept".to_owned(),
     };
     let detail = format!("from generation {} to snapshot {}; {kept}", present.generation, rewind.to);
     let mut step = Step::to(sandbox, State::Running { since: context.now, image, background: None })
@@ -130,7 +132,8 @@ pub(super) fn arrived(
     step
 }
 
-/// The snapshot could not be restored: whoever ran goes on in the present, whoever slept sleeps on.
+/// The snapshot could not be restored: a sandbox that was running continues from the present state,
+/// a suspended one stays suspended.
 pub(super) fn failed(
     sandbox: &Sandbox,
     present: &SleepImage,

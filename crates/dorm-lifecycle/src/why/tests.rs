@@ -66,7 +66,7 @@ fn what_keeps_it_awake_is_told_with_what_ends_it() {
             ("hold", "it is held awake: the model thinks"),
         ]
     );
-    assert_eq!(says(&told.next), [("limit", "it is suspended when its idle_timeout passes, which waits for a hold")]);
+    assert_eq!(says(&told.next), [("limit", "it is suspended when its idle_timeout passes, which a hold postpones")]);
     assert_eq!(told.next[0].at, Some(until));
     let open = why(&sandbox, &Facts { open: vec![("terminal", 2), ("exec", 1)], ..facts(&[]) });
     assert_eq!(open.because[0].says, "it is in use now: 2 terminal, 1 exec");
@@ -113,10 +113,10 @@ fn each_image_on_disk_is_told_with_its_reason() {
     assert_eq!(
         said,
         [
-            "it wakes up from it",
-            "it could not be restored, and is kept until a newer one is saved",
-            "to fall back to, as many as keep_generations says",
-            "kept until it is removed",
+            "it wakes from this one",
+            "it could not be restored; it is kept until a newer one is saved",
+            "a fallback, kept because of keep_generations",
+            "kept until it is deleted",
         ]
     );
 }

@@ -4,15 +4,16 @@ use dorm_lifecycle::EgressRule;
 
 use super::message::{ADDRESSES_MAX, HEADER, Question, Refusal};
 
-/// Reads what a sandbox sends as a question.
+/// Parses a sandbox's query.
 ///
 /// # Panics
-/// When more than a permitted name would leave the host, or an answer is not as long as the question.
+/// When the host would send more than a permitted name, or a refusal has another length than the
+/// query.
 pub fn question(bytes: &[u8]) {
     assert_eq!(Refusal::Refused.answer(bytes).len(), bytes.len());
     let Ok(question) = Question::read(bytes) else { return };
     let Ok(rewritten) = question.rewritten() else { return };
-    // A header, a name of 255 bytes with its type and class, and the size that is asked for.
+    // A header, a name of 255 bytes with its type and class, and the requested size.
     assert!(rewritten.len() <= HEADER + 255 + 4 + 11, "{}", rewritten.len());
     let again = Question::read(&rewritten);
     let listed = |text: &str| match text.parse() {
@@ -29,10 +30,10 @@ pub fn question(bytes: &[u8]) {
     }
 }
 
-/// Reads what a server sends as an answer, to a question for the addresses of `www.example.com`.
+/// Parses a server's reply to a query for the addresses of `www.example.com`.
 ///
 /// # Panics
-/// When more is learned than may be, or the sandbox would get more than the server sent.
+/// When more is learned than allowed, or the sandbox would get more than the server sent.
 pub fn answer(bytes: &[u8]) {
     const QUESTION: &[u8] = b"\x12\x34\x01\0\0\x01\0\0\0\0\0\0\x03WWW\x07example\x03com\0\0\x01\0\x01";
     let Ok(question) = Question::read(QUESTION) else { return };
@@ -55,7 +56,7 @@ mod tests {
         PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
     }
 
-    /// The seed as it is committed; written anew with `DORM_REWRITE`.
+    /// Checks that the committed seed is up to date; `DORM_REWRITE` updates it.
     fn seed(target: &str, name: &str, bytes: &[u8]) {
         let path = seeds(target).join(name);
         if std::env::var_os("DORM_REWRITE").is_some() {

@@ -1,7 +1,8 @@
-//! Permits the addresses that permitted names lead to, in the gateway of one sandbox.
+//! Permits the addresses of permitted names in the gateway of one sandbox.
 //!
-//! An address is permitted before the sandbox reads it in its answer, and for a while after the answer has run out,
-//! since programs keep addresses. Private addresses never are: a name may lead anywhere its owner likes.
+//! An address is permitted before the sandbox gets the reply that contains it, and for a while
+//! after the reply has expired, since programs cache addresses. Private addresses are never
+//! permitted: the owner of a name can point it anywhere.
 
 use std::collections::HashMap;
 use std::net::Ipv4Addr;
@@ -17,18 +18,19 @@ use crate::lease::Leases;
 use crate::policy::Policy;
 use crate::ruleset;
 
-/// An address is permitted at least this long, whatever the answer says: many names change theirs every few seconds.
+/// The minimum time for which an address is permitted, whatever its TTL: many names change their
+/// addresses every few seconds.
 const LEAST: Duration = Duration::from_secs(300);
-/// And at most this long.
+/// The maximum time for which an address is permitted.
 const MOST: Duration = Duration::from_secs(24 * 3600);
-/// How long programs may use an answer beyond its time.
+/// How long programs may use a reply after it has expired.
 const GRACE: Duration = Duration::from_secs(60);
-/// Addresses of one sandbox that are known to be permitted. This only saves commands.
+/// How many permitted addresses of one sandbox are remembered. This only saves commands.
 const KNOWN_MAX: usize = 1024;
-/// A sandbox that learns one address after the other waits this long between them.
+/// The pause between two commands of a sandbox that learns many addresses.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// What holds for the names of one sandbox, until its egress changes.
+/// The rules for the names of one sandbox, until its egress changes.
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) policy: Policy,
@@ -40,7 +42,8 @@ impl Rules {
         Arc::new(Self { policy, known: Mutex::default() })
     }
 
-    /// The addresses of an answer that are to be permitted and for how long, without those that already are.
+    /// Returns the addresses of a reply that must be permitted and for how long, without those that
+    /// already are.
     fn unknown(&self, addresses: &[Address]) -> Vec<(Ipv4Addr, Duration)> {
         let now = Instant::now();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
@@ -48,7 +51,7 @@ impl Rules {
             let time = Duration::from_secs(found.ttl.into()).clamp(LEAST, MOST) + GRACE;
             (found.address, time)
         });
-        // Renewed when half of the time is over.
+        // Renewed when half of the time has passed.
         let is_known =
             |address: &Ipv4Addr, time: Duration| known.get(address).is_some_and(|until| *until > now + time / 2);
         let mut unknown: Vec<_> = times.filter(|(address, time)| !is_known(address, *time)).collect();
@@ -73,7 +76,7 @@ pub(crate) struct Learner {
     leases: Arc<Leases>,
     lease: LeaseId,
     turn: Turn<()>,
-    /// Commands of all sandboxes that may run at once.
+    /// How many commands may run at once, for all sandboxes together.
     commands: Arc<Semaphore>,
 }
 
@@ -82,7 +85,8 @@ impl Learner {
         Self { leases, lease, turn: Turn::default(), commands }
     }
 
-    /// Permits the addresses. The guard is held until that is done, so that a changed egress comes after it.
+    /// Permits the addresses. The guard is held until that is done, so that a change of the egress
+    /// comes after it.
     pub(crate) async fn learn(
         &self,
         rules: OwnedRwLockReadGuard<Arc<Rules>>,
@@ -92,7 +96,7 @@ impl Learner {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
-        // Another question may have had the same answer meanwhile.
+        // Another query may have had the same reply meanwhile.
         let unknown = rules.unknown(addresses);
         if unknown.is_empty() {
             return Ok(());

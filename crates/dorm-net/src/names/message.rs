@@ -1,7 +1,8 @@
-//! DNS messages, as far as a filter must understand them. The only module that knows the DNS library.
+//! DNS messages, as far as a filter must understand them. This is the only module that uses the DNS
+//! library.
 //!
-//! Nothing that a sandbox writes is passed on: a permitted question is written anew, in lower case and with a number of
-//! our own, so that only the name itself leaves the host.
+//! No bytes of a sandbox are forwarded: a permitted query is encoded anew, in lower case and with
+//! our own ID, so that only the name itself leaves the host.
 
 use std::net::Ipv4Addr;
 
@@ -10,20 +11,21 @@ use hickory_proto::op::{Edns, Message, MessageType, OpCode, Query, ResponseCode}
 use hickory_proto::rr::{DNSClass, Name, RData, RecordType};
 
 pub(crate) const HEADER: usize = 12;
-/// The longest question that is read: a name, and options that are thrown away.
+/// The maximum length of a query: a name, and options that are dropped.
 const QUESTION_MAX: usize = 4096;
-/// Aliases that are followed within one answer.
+/// The maximum number of aliases followed within one reply.
 const CHAIN_MAX: usize = 16;
-/// Addresses that are learned from one answer.
+/// The maximum number of addresses learned from one reply.
 pub(crate) const ADDRESSES_MAX: usize = 64;
-/// What a server may send over UDP at most: no datagram of this size is split on usual networks.
+/// The maximum UDP reply requested from a server: datagrams of this size are not fragmented on
+/// usual networks.
 const DATAGRAM_MAX: u16 = 1232;
 const DATAGRAM_LEAST: u16 = 512;
 
-/// Why a question gets no answer from a server.
+/// Why a query is not answered by a server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Refusal {
-    /// It cannot be read.
+    /// The query is malformed.
     Malformed,
     /// No server answered.
     Failed,
@@ -32,7 +34,7 @@ pub(crate) enum Refusal {
 }
 
 impl Refusal {
-    /// The answer that says so: the question with other flags.
+    /// Returns the reply with this error: the query with other flags.
     pub(crate) fn answer(self, question: &[u8]) -> Vec<u8> {
         const RESPONSE: u8 = 0x80;
         const RECURSION_AVAILABLE: u8 = 0x80;
@@ -50,21 +52,22 @@ impl Refusal {
     }
 }
 
-/// A question that could be read.
+/// A parsed query.
 #[derive(Clone, Debug)]
 pub(crate) struct Question {
-    /// Its name in lower case.
+    /// Its name is in lower case.
     query: Query,
-    /// The bytes of its name, as the sandbox wrote them.
+    /// The bytes of its name as the sandbox sent them.
     written: Vec<u8>,
     id: [u8; 2],
-    /// What its sender takes over UDP, and whether it wants signatures, if it says so.
+    /// The maximum UDP reply that the sender accepts, and whether it wants signatures, if it uses
+    /// EDNS.
     edns: Option<(u16, bool)>,
     checking_disabled: bool,
 }
 
 impl Question {
-    /// Reads a message with exactly one question, of the class for the internet.
+    /// Parses a message with exactly one question, of class IN.
     pub(crate) fn read(message: &[u8]) -> Result<Self, Refusal> {
         let id = message.first_chunk::<2>().filter(|_| message.len() <= QUESTION_MAX).ok_or(Refusal::Malformed)?;
         let read = Message::from_vec(message).map_err(|_| Refusal::Malformed)?;
@@ -74,7 +77,7 @@ impl Question {
             return Err(Refusal::Malformed);
         }
         let is_plain = metadata.op_code == OpCode::Query && query.query_class == DNSClass::IN;
-        // Whole zones, "anything there is" and pseudo-types are not asked for by programs that look for a host.
+        // Programs that look up a host do not query whole zones, `ANY` or pseudo-types.
         let pseudo = [RecordType::ANY, RecordType::AXFR, RecordType::IXFR, RecordType::OPT, RecordType::ZERO];
         if !is_plain || pseudo.contains(&query.query_type) {
             return Err(Refusal::Refused);
@@ -86,12 +89,12 @@ impl Question {
         Ok(Self { query: lower, written, id: *id, edns, checking_disabled: metadata.checking_disabled })
     }
 
-    /// Whether one of the patterns permits its name.
+    /// Returns whether one of the patterns permits its name.
     pub(crate) fn is_permitted(&self, patterns: &[HostPattern]) -> bool {
         patterns.iter().any(|pattern| pattern.permits(self.query.name.iter()))
     }
 
-    /// The same question in words of our own.
+    /// Encodes the same query anew.
     pub(crate) fn rewritten(&self) -> Result<Vec<u8>, Refusal> {
         let mut message = Message::query();
         message.metadata.recursion_desired = true;
@@ -105,7 +108,7 @@ impl Question {
         message.to_vec().map_err(|_| Refusal::Failed)
     }
 
-    /// What the sandbox gets for a server's answer, and the addresses that are in it.
+    /// Returns the reply for the sandbox, given a server's reply, and the addresses in it.
     pub(crate) fn answered(&self, answer: &[u8]) -> Result<Answer, Refusal> {
         let read = Message::from_vec(answer).map_err(|_| Refusal::Failed)?;
         let is_ours = matches!(read.queries.as_slice(), [query] if query.query_type == self.query.query_type
@@ -118,7 +121,7 @@ impl Question {
         if let Some(id) = bytes.first_chunk_mut() {
             *id = self.id;
         }
-        // Some resolvers compare their question with that of the answer to the letter.
+        // Some resolvers compare the question in the reply with their own byte by byte.
         if let Some(name) = bytes.get_mut(HEADER..HEADER + self.written.len())
             && name.eq_ignore_ascii_case(&self.written)
         {
@@ -127,7 +130,7 @@ impl Question {
         Ok(Answer { bytes, addresses: self.addresses(&read) })
     }
 
-    /// The addresses of the name that was asked for, by way of aliases in the same answer.
+    /// Returns the addresses of the queried name, following aliases in the same reply.
     fn addresses(&self, answer: &Message) -> Vec<Address> {
         let metadata = &answer.metadata;
         if self.query.query_type != RecordType::A
@@ -162,24 +165,24 @@ impl Question {
     }
 }
 
-/// A server's answer to a question of a sandbox.
+/// A server's reply to a query of a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Answer {
-    /// What the sandbox gets.
+    /// The reply for the sandbox.
     pub(crate) bytes: Vec<u8>,
     /// The addresses of the name.
     pub(crate) addresses: Vec<Address>,
 }
 
-/// An address that a name has.
+/// An address of a name.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Address {
     pub(crate) address: Ipv4Addr,
-    /// How many seconds the answer holds, as the server says.
+    /// The TTL in seconds, as sent by the server.
     pub(crate) ttl: u32,
 }
 
-/// How long a name is in a message that does not abbreviate it.
+/// Returns the length of a name in a message that does not compress it.
 fn wire_length(name: &Name) -> usize {
     name.iter().map(|label| label.len() + 1).sum::<usize>() + 1
 }

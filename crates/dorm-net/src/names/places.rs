@@ -1,21 +1,23 @@
-//! How many look-ups may be under way, so that the names of sandboxes cannot use up the daemon's descriptors.
+//! Limits on concurrent DNS queries, so that sandboxes cannot exhaust the daemon's file
+//! descriptors.
 //!
-//! A look-up takes places, one for each descriptor that it opens: first the few that belong to its sandbox, then those
-//! that all sandboxes of the daemon share. So a sandbox that takes all it can get leaves every other its own.
+//! A query takes one place for each descriptor that it opens: first from the few that belong to its
+//! sandbox, then from those that all sandboxes of the daemon share. So a sandbox that takes all it
+//! can get leaves every other sandbox its own.
 
 use std::sync::Arc;
 
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Descriptors that the look-ups of all sandboxes share.
+/// The descriptors that the queries of all sandboxes share.
 pub(crate) const SHARED_MAX: usize = 256;
-/// Descriptors that belong to each sandbox alone.
+/// The descriptors that are reserved for each sandbox.
 pub(crate) const OWN: usize = 4;
-/// Questions of one sandbox over UDP that may be under way at once.
+/// The maximum number of concurrent UDP queries of one sandbox.
 pub(crate) const QUESTIONS_MAX: usize = 64;
-/// Connections of one sandbox that may be open at once.
+/// The maximum number of open connections of one sandbox.
 pub(crate) const CONNECTIONS_MAX: usize = 8;
-/// A question over UDP opens one socket, a connection is one and opens another.
+/// A UDP query opens one socket; a connection is one and opens another.
 const PER_QUESTION: u32 = 1;
 const PER_CONNECTION: u32 = 2;
 
@@ -28,7 +30,7 @@ pub(crate) struct Places {
     shared: Arc<Semaphore>,
 }
 
-/// A place taken, free again when dropped.
+/// A taken place, which is freed when dropped.
 #[derive(Debug)]
 pub(crate) struct Place {
     _counted: OwnedSemaphorePermit,
@@ -36,7 +38,7 @@ pub(crate) struct Place {
 }
 
 impl Places {
-    /// Those of a sandbox, beside what all share.
+    /// Creates the places of a sandbox, in addition to the shared ones.
     pub(crate) fn new(shared: &Arc<Semaphore>) -> Self {
         let places = |count| Arc::new(Semaphore::new(count));
         Self {
@@ -47,12 +49,12 @@ impl Places {
         }
     }
 
-    /// A place for a question over UDP, if there is one.
+    /// Takes a place for a UDP query, if there is one.
     pub(crate) fn question(&self) -> Option<Place> {
         self.take(&self.questions, PER_QUESTION)
     }
 
-    /// A place for a connection, if there is one.
+    /// Takes a place for a connection, if there is one.
     pub(crate) fn connection(&self) -> Option<Place> {
         self.take(&self.connections, PER_CONNECTION)
     }

@@ -1,4 +1,4 @@
-//! Asks the host's name servers, one after the other. Knows nothing of what is asked.
+//! Queries the host's name servers, one after the other. This module does not know what is queried.
 
 use std::io;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -11,19 +11,20 @@ use tokio::time::timeout;
 use super::message::HEADER;
 use crate::config::NameServers;
 
-/// How long all servers together may take, each an equal part. Programs ask again after five seconds, as a rule: with
-/// two servers, the second still answers in time when the first is dead.
+/// The time limit for all servers together, of which each gets an equal part. Programs usually
+/// repeat a query after five seconds: with two servers, the second still answers in time if the
+/// first is dead.
 const ANSWER_LIMIT: Duration = Duration::from_secs(8);
 pub(crate) const MESSAGE_MAX: usize = 65_535;
 
-/// How a question came, and so how it is passed on.
+/// How a query arrived, and so how it is forwarded.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Transport {
     Udp,
     Tcp,
 }
 
-/// The first answer that one of the servers gives.
+/// Returns the first reply from one of the servers.
 pub(crate) async fn ask(question: &[u8], servers: &NameServers, transport: Transport) -> Option<Vec<u8>> {
     if question.len() < HEADER {
         return None;
@@ -44,7 +45,7 @@ pub(crate) async fn ask(question: &[u8], servers: &NameServers, transport: Trans
     None
 }
 
-/// A new socket, and so a new port, for each question makes forged answers hard.
+/// A new socket, and so a new port, for each query makes it hard to forge replies.
 async fn ask_by_datagram(question: &[u8], server: SocketAddr) -> io::Result<Vec<u8>> {
     let any: SocketAddr = match server {
         SocketAddr::V4(_) => (Ipv4Addr::UNSPECIFIED, 0).into(),
@@ -74,14 +75,14 @@ fn answers(question: &[u8], answer: &[u8]) -> bool {
     answer.len() >= HEADER && answer[..2] == question[..2]
 }
 
-/// The next message of a stream, behind its length.
+/// Reads the next message of a stream, which follows its length.
 pub(crate) async fn read_message(stream: &mut (impl AsyncRead + Unpin)) -> io::Result<Vec<u8>> {
     let mut message = vec![0; usize::from(stream.read_u16().await?)];
     stream.read_exact(&mut message).await?;
     Ok(message)
 }
 
-/// Writes a message behind its length.
+/// Writes a message after its length.
 pub(crate) async fn write_message(stream: &mut (impl AsyncWrite + Unpin), message: &[u8]) -> io::Result<()> {
     let length = u16::try_from(message.len()).map_err(|_| io::ErrorKind::InvalidInput)?;
     let framed = [&length.to_be_bytes(), message].concat();

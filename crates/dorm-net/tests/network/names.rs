@@ -174,25 +174,6 @@ fn names_and_what_they_led_to_outlive_the_daemon() {
 }
 
 #[test]
-fn a_lease_of_a_daemon_that_noted_no_egress_resolves_as_it_did() {
-    on_a_host(async |host| {
-        let (server, _) = start().await;
-        let network = open(&host, vec![server]).await;
-        let lease = lease(&network, only(&["198.51.100.0/24"])).await;
-        network.close().await;
-        drop(network);
-        let note = host.directory("a").join(format!("{}.json", lease.id.0));
-        std::fs::write(&note, r#"{"stage":"made","owner":""}"#).unwrap();
-        let network = open(&host, vec![server]).await;
-        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, one());
-        // Its gateway lacks what a newer one has.
-        run(&format!("ip netns exec {} nft delete set ip dorm named", gateway_name(&lease.namespace)));
-        network.allow(lease.id, &only(&["two.test"])).await.unwrap();
-        assert_eq!(look_up(&lease.namespace, lease.gateway, "one.test.").await, Found::Refused);
-    });
-}
-
-#[test]
 fn a_question_that_no_server_answers_gets_a_failure() {
     on_a_host(async |host| {
         let network = open(&host, vec![]).await;

@@ -91,7 +91,7 @@ fn a_lease_that_cannot_be_made_leaves_nothing_and_does_not_stop_the_next() {
         std::fs::create_dir_all("/run/netns").unwrap();
         std::fs::write("/run/netns/dorm-a-0-gw", "").unwrap();
         let error = network.lease().await.unwrap_err();
-        assert!(error.to_string().contains("make network lease 0"), "{error}");
+        assert!(error.to_string().contains("create network lease 0"), "{error}");
         assert_eq!(host.traces(), Vec::<String>::new());
         assert_eq!(network.lease().await.unwrap().id.0, 0);
     });

@@ -1,4 +1,4 @@
-//! Sending blobs and manifests.
+//! Uploads of blobs and manifests.
 
 use bytes::Bytes;
 use dorm_pool::BlobDigest;
@@ -10,7 +10,7 @@ use super::RegistryClient;
 use crate::sending::{Failed, Tries};
 
 impl RegistryClient<'_> {
-    /// Whether a blob is there already.
+    /// Returns whether the registry has a blob.
     pub(crate) async fn has_blob(&self, digest: &BlobDigest) -> Result<bool, RegistryError> {
         let url = format!("{}/blobs/{digest}", self.base);
         let mut tries = Tries::new(self.config);
@@ -23,7 +23,7 @@ impl RegistryClient<'_> {
         }
     }
 
-    /// Sends a blob.
+    /// Uploads a blob.
     pub(crate) async fn upload(&self, digest: &BlobDigest, content: Bytes) -> Result<(), RegistryError> {
         let mut tries = Tries::new(self.config);
         loop {
@@ -45,7 +45,8 @@ impl RegistryClient<'_> {
         self.ask(put).await.map(drop)
     }
 
-    /// Where the registry wants a blob. What we are known by goes nowhere else.
+    /// Returns the URL for uploading a blob. Credentials are sent to no other host than the
+    /// registry.
     fn upload_url(&self, response: &Response, digest: &BlobDigest) -> Result<Url, RegistryError> {
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok());
         let base = Url::parse(&self.base).ok();
@@ -55,11 +56,11 @@ impl RegistryClient<'_> {
                 url.query_pairs_mut().append_pair("digest", &digest.to_string());
                 Ok(url)
             }
-            _ => Err(self.whom.lies("no place on itself to send a blob to")),
+            _ => Err(self.whom.lies("no upload URL of its own for a blob")),
         }
     }
 
-    /// Lets `tag` mean a manifest.
+    /// Assigns `tag` to a manifest.
     pub(crate) async fn put_manifest(&self, tag: &str, kind: &str, text: Bytes) -> Result<(), RegistryError> {
         let url = format!("{}/manifests/{tag}", self.base);
         let mut tries = Tries::new(self.config);

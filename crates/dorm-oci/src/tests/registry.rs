@@ -1,4 +1,4 @@
-//! A registry in this process, whose next answers can be made to be wrong.
+//! A registry in this process, with faults in its next responses.
 
 use std::collections::{HashMap, VecDeque};
 use std::io::Write as _;
@@ -14,29 +14,29 @@ use dorm_pool::BlobDigest;
 use futures_util::{StreamExt as _, stream};
 use sha2::{Digest as _, Sha256};
 
-/// What is wrong with one answer.
+/// The fault of one response.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
     None,
-    /// The connection ends after so many bytes.
+    /// The connection ends after this many bytes.
     Cut(usize),
-    /// Nothing more comes after so many bytes.
+    /// Nothing more arrives after this many bytes.
     Stall(usize),
-    /// It comes in small pieces.
+    /// It arrives in small pieces.
     Slow,
     Status(u16, Option<u64>),
-    /// It is said to be there.
+    /// It is a redirect to this URL.
     Elsewhere(String),
-    /// Another content of the same length.
+    /// It has other content of the same length.
     Spoilt,
-    /// More than there is.
+    /// It is longer than announced.
     More,
     Content(Vec<u8>),
     WithoutRanges,
     WrongDigest,
 }
 
-/// How one has to introduce oneself.
+/// The required authentication.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Login {
     Basic,
@@ -50,7 +50,7 @@ struct Shelf {
     layers: Vec<BlobDigest>,
     faults: VecDeque<(&'static str, Fault)>,
     login: Option<Login>,
-    /// Where tokens are said to be given.
+    /// The advertised URL of the token service.
     realm: Option<String>,
     asked: usize,
     ranges: Vec<String>,
@@ -64,7 +64,7 @@ pub(super) struct Server {
     shelf: Arc<Mutex<Shelf>>,
 }
 
-/// What is in the file of a layer: hard to compress, and the same each time.
+/// Returns the content of the file in a layer: hard to compress, and the same each time.
 pub(super) fn content(name: &str) -> String {
     let mut sum = Sha256::digest(name.as_bytes());
     let mut text = String::new();
@@ -116,7 +116,7 @@ impl Server {
         described
     }
 
-    /// Puts an image there with one layer for each name, in which there is a file of that name.
+    /// Adds an image with one layer for each name, which contains a file of that name.
     pub(super) fn image(&self, tag: &str, layers: &[&str]) -> BlobDigest {
         self.image_of(tag, layers.iter().map(|name| layer(name)).collect())
     }
@@ -164,7 +164,7 @@ impl Server {
         digest
     }
 
-    /// The next answer to a path with `part` in it that has no fault yet has this one.
+    /// Adds a fault to the next response without one for a path that contains `part`.
     pub(super) fn fault(&self, part: &'static str, fault: Fault) {
         self.shelf().faults.push_back((part, fault));
     }
@@ -185,7 +185,7 @@ impl Server {
         self.shelf().realm = Some(url);
     }
 
-    /// How often it was asked anything.
+    /// Returns the number of requests.
     pub(super) fn asked(&self) -> usize {
         self.shelf().asked
     }
@@ -295,7 +295,7 @@ fn body(content: Vec<u8>, fault: &Fault) -> Body {
     let part = |bytes: usize| Ok::<_, std::io::Error>(Bytes::copy_from_slice(&content[..bytes.min(content.len())]));
     match fault {
         Fault::Cut(bytes) => {
-            // What was written before goes out first.
+            // Earlier bytes are sent first.
             let end = stream::once(async {
                 tokio::time::sleep(Duration::from_millis(20)).await;
                 Err(std::io::Error::other("cut"))
@@ -310,7 +310,7 @@ fn body(content: Vec<u8>, fault: &Fault) -> Body {
                 Ok::<_, std::io::Error>(chunk)
             }))
         }
-        // Without a length, so that only what comes tells.
+        // Without a length, so that only the content shows it.
         Fault::More => Body::from_stream(stream::iter([part(usize::MAX)])),
         _ => Body::from(content),
     }

@@ -1,8 +1,7 @@
 //! `manifest.json`: what a capture is, in a form that every later version must be able to read.
 //!
-//! The body is covered by a hash of its own, so that a changed fact is found like a changed file. Formats 1 and 2 are
-//! frozen: golden files guard them. Format 2, which knows trees of files and what stands on them, is written only for
-//! captures that need it. Whatever has to be added makes a format 3.
+//! The body is covered by a hash of its own, so that a changed fact is found like a changed file. Format 1 is frozen:
+//! golden files guard it. Whatever has to be added makes a format 2.
 
 use std::fs;
 use std::io;
@@ -14,8 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::{Capture, CaptureFacts, CaptureFile, Captures, MANIFEST, TreeFacts};
 use crate::error::{PoolError, failed};
 
-const PLAIN: u32 = 1;
-const LAYERED: u32 = 2;
+const FORMAT: u32 = 1;
 
 /// The part that is the same in every format.
 #[derive(Deserialize)]
@@ -42,6 +40,7 @@ struct BodyV1 {
     image: String,
     sandbox: String,
     generation: u64,
+    #[serde(deserialize_with = "Option::deserialize")]
     parent: Option<String>,
     cpu_millis: u32,
     memory_bytes: u64,
@@ -49,21 +48,15 @@ struct BodyV1 {
     processes: u32,
     taken_ms: u64,
     files: Vec<FileV1>,
-    /// Only in format 2.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    layered: Option<LayeredV2>,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
-struct LayeredV2 {
+    #[serde(deserialize_with = "Option::deserialize")]
     layer: Option<String>,
-    tree: Option<TreeV2>,
+    #[serde(deserialize_with = "Option::deserialize")]
+    tree: Option<TreeV1>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct TreeV2 {
+struct TreeV1 {
     entries: u64,
     bytes: u64,
 }
@@ -83,7 +76,6 @@ pub(super) fn text(
     files: &[CaptureFile],
     tree: Option<TreeFacts>,
 ) -> Result<Vec<u8>, serde_json::Error> {
-    let is_layered = tree.is_some() || facts.layer.is_some();
     let body = BodyV1 {
         capture: id.to_string(),
         engine: facts.engine.clone(),
@@ -106,13 +98,10 @@ pub(super) fn text(
                 blake3: file.blake3.clone(),
             })
             .collect(),
-        layered: is_layered.then(|| LayeredV2 {
-            layer: facts.layer.as_ref().map(CaptureId::to_string),
-            tree: tree.map(|TreeFacts { entries, bytes }| TreeV2 { entries, bytes }),
-        }),
+        layer: facts.layer.as_ref().map(CaptureId::to_string),
+        tree: tree.map(|TreeFacts { entries, bytes }| TreeV1 { entries, bytes }),
     };
-    let format = if is_layered { LAYERED } else { PLAIN };
-    let mut text = serde_json::to_vec_pretty(&ManifestV1 { format, blake3: seal(&body)?, body })?;
+    let mut text = serde_json::to_vec_pretty(&ManifestV1 { format: FORMAT, blake3: seal(&body)?, body })?;
     text.push(b'\n');
     Ok(text)
 }
@@ -143,8 +132,8 @@ impl Captures {
         };
         let unreadable = |error: serde_json::Error| damaged(format!("cannot be understood ({error})"));
         let head: Head = serde_json::from_slice(&text).map_err(unreadable)?;
-        if !(PLAIN..=LAYERED).contains(&head.format) {
-            return Err(PoolError::Format { path, found: head.format, known: LAYERED });
+        if head.format != FORMAT {
+            return Err(PoolError::Format { path, found: head.format, known: FORMAT });
         }
         let manifest: ManifestV1 = serde_json::from_slice(&text).map_err(unreadable)?;
         if manifest.blake3 != seal(&manifest.body).map_err(unreadable)? {
@@ -159,14 +148,13 @@ impl Captures {
 }
 
 fn understand(body: BodyV1) -> Result<(CaptureFacts, Vec<CaptureFile>, Option<TreeFacts>), String> {
-    let (layer, tree) = body.layered.map_or((None, None), |layered| (layered.layer, layered.tree));
     let wrong = |error: dorm_lifecycle::IdError| format!("cannot be understood ({error})");
     let facts = CaptureFacts {
         engine: body.engine,
         build: body.build,
         cpu: body.cpu,
         image: body.image.parse().map_err(wrong)?,
-        layer: layer.map(|layer| layer.parse()).transpose().map_err(wrong)?,
+        layer: body.layer.map(|layer| layer.parse()).transpose().map_err(wrong)?,
         sandbox: body.sandbox.parse().map_err(wrong)?,
         generation: body.generation,
         parent: body.parent.map(|parent| parent.parse()).transpose().map_err(wrong)?,
@@ -185,15 +173,14 @@ fn understand(body: BodyV1) -> Result<(CaptureFacts, Vec<CaptureFile>, Option<Tr
         }
         files.push(CaptureFile { name: file.name.into(), bytes: file.bytes, blake3: file.blake3 });
     }
-    Ok((facts, files, tree.map(|TreeV2 { entries, bytes }| TreeFacts { entries, bytes })))
+    Ok((facts, files, body.tree.map(|TreeV1 { entries, bytes }| TreeFacts { entries, bytes })))
 }
 
 /// The manifest that has this body.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn sealed(body: &[u8]) -> Option<Vec<u8>> {
     let body: BodyV1 = serde_json::from_slice(body).ok()?;
-    let format = if body.layered.is_some() { LAYERED } else { PLAIN };
-    serde_json::to_vec_pretty(&ManifestV1 { format, blake3: seal(&body).ok()?, body }).ok()
+    serde_json::to_vec_pretty(&ManifestV1 { format: FORMAT, blake3: seal(&body).ok()?, body }).ok()
 }
 
 /// Whether a relative path stays below the directory it is relative to.

@@ -1,6 +1,6 @@
 use std::fs;
 use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dorm_lifecycle::{CaptureId, Resources, SandboxId, Timestamp};
 use dorm_steps::{AnySteps, pass};
@@ -11,8 +11,6 @@ use crate::error::PoolError;
 use crate::pool::Pool;
 use crate::steps::Step;
 use crate::steps::armed::{Armed, Ending};
-
-const GOLDEN: &str = include_str!("tests/manifest-v1.json");
 
 pub(super) fn id(seed: u8) -> CaptureId {
     CaptureId::from_random([seed; 20])
@@ -57,7 +55,10 @@ pub(super) fn open(home: &Path, steps: AnySteps) -> Pool {
     // A captured image has to be there; what is in it does not matter here.
     let image = home.join("images").join(facts().image.as_str());
     fs::create_dir_all(image.join("rootfs")).unwrap();
-    let about = format!(r#"{{"format":1,"digest":"{}","bytes":0,"files":1,"created_ms":1}}"#, facts().image);
+    let about = format!(
+        r#"{{"format":1,"digest":"{}","bytes":0,"files":1,"created_ms":1,"config":null,"source":null,"layers":[]}}"#,
+        facts().image
+    );
     fs::write(image.join("image.json"), about).unwrap();
     pool
 }
@@ -429,18 +430,33 @@ async fn an_image_below_a_capture_is_not_removed() {
     assert_eq!(pool.images().await.unwrap(), []);
 }
 
+/// Compares a text with its golden file, which `DORM_UPDATE=1` writes when it is not there.
+pub(super) fn is_golden(text: &str, name: &str) {
+    let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/captures/tests").join(name);
+    if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
+        fs::write(&path, text).unwrap();
+    }
+    assert_eq!(text, fs::read_to_string(&path).unwrap(), "{name}");
+}
+
 /// Manifests of format 1 must load for ever: neither this file nor what it means may change.
 #[tokio::test]
 async fn the_first_format_loads_and_is_still_written_the_same() {
     let (home, pool) = home();
     let made = make(&pool, &id(1)).await.unwrap();
     let written = fs::read_to_string(made.directory.join("manifest.json")).unwrap();
-    assert_eq!(written, GOLDEN);
-    let directory = home.path().join("data/captures").join(id(1).as_str());
-    fs::write(directory.join("manifest.json"), GOLDEN).unwrap();
+    is_golden(&written, "manifest-v1.json");
     assert_eq!(pool.verify(&id(1), &expected()).await.unwrap(), made);
-    fs::write(directory.join("manifest.json"), GOLDEN.replacen("\"format\": 1", "\"format\": 3", 1)).unwrap();
-    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Format { found: 3, known: 2, .. })));
+    let manifest = home.path().join("data/captures").join(id(1).as_str()).join("manifest.json");
+    let whole: serde_json::Value = serde_json::from_str(&written).unwrap();
+    for field in whole["body"].as_object().unwrap().keys() {
+        let mut less = whole.clone();
+        less["body"].as_object_mut().unwrap().remove(field);
+        fs::write(&manifest, less.to_string()).unwrap();
+        assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Damaged { .. })), "without {field}");
+    }
+    fs::write(&manifest, written.replacen("\"format\": 1", "\"format\": 2", 1)).unwrap();
+    assert!(matches!(pool.capture(&id(1)).await, Err(PoolError::Format { found: 2, known: 1, .. })));
 }
 
 /// Tells on which threads it is asked whether the process lives.

@@ -11,11 +11,8 @@ use dorm_engine::{Content, Entry, EntryKind, FileSink, NoContent};
 
 use dorm_steps::pass;
 
-use super::tests::{facts, id, open};
+use super::tests::{facts, id, is_golden, open};
 use crate::{Below, Capture, Pool, PoolError, TreeFacts};
-
-const MANIFEST_V2: &str = include_str!("tests/manifest-v2.json");
-const LISTING: &str = include_str!("tests/listing-v1.txt");
 
 /// Pieces with holes between them.
 pub(super) struct Pieces(Vec<(u64, Vec<u8>)>, usize);
@@ -112,13 +109,13 @@ async fn everything_of_a_tree_is_kept() {
 }
 
 #[tokio::test]
-async fn trees_are_still_written_as_in_the_second_format() {
+async fn trees_are_still_written_as_in_the_first_format() {
     let directory = tempfile::tempdir().unwrap();
     let pool = open(directory.path(), pass());
     written(&pool, 1, None).await;
     let capture = written(&pool, 2, Some(1)).await;
-    for (name, golden) in [("manifest.json", MANIFEST_V2), ("listing", LISTING)] {
-        assert_eq!(fs::read_to_string(capture.directory.join(name)).unwrap(), golden, "{name}");
+    for (name, golden) in [("manifest.json", "manifest-of-tree-v1.json"), ("listing", "listing-v1.txt")] {
+        is_golden(&fs::read_to_string(capture.directory.join(name)).unwrap(), golden);
     }
 }
 

@@ -1,5 +1,5 @@
-//! Reads a tar archive, plain or compressed by gzip or zstd. The archive may be hostile: what is parsed is never trusted, memory
-//! is bounded, and an archive that ends early is refused.
+//! Reads a tar archive, which may be compressed with gzip or zstd. The archive may be hostile:
+//! parsed values are never trusted, memory is limited, and a truncated archive is an error.
 
 use std::cell::Cell;
 use std::fs::File;
@@ -17,59 +17,59 @@ use super::node::{GuestPath, Kind, Node, Refusal};
 use super::reader::{self, Reader};
 use crate::error::PoolError;
 
-/// What the headers of one entry may take, long names and extended attributes included.
+/// The maximum size of one entry's headers, including long names and extended attributes.
 const HEADERS_MAX: u64 = 4 << 20;
 const PADDING_MAX: u64 = 16 << 20;
-/// What a frame of zstd may want of memory, 128 MiB: as much as its own program takes.
+/// The maximum window of a zstd frame, 128 MiB, as in the zstd program.
 const WINDOW_LOG_MAX: u32 = 27;
 const BUFFER: usize = 256 << 10;
 const CAPABILITY: &str = "SCHILY.xattr.security.capability";
 
-/// Compressions that are known to be used for archives, but not read here.
+/// Compressions that are used for archives but not supported here.
 const OTHERS: [(&[u8], &str); 2] = [
     (&[0xfd, b'7', b'z', b'X', b'Z'], "it is compressed with xz: unpack it with `xz -d` first"),
     (b"BZh", "it is compressed with bzip2: unpack it with `bzip2 -d` first"),
 ];
 
-/// Takes what is in an archive, in its order.
+/// Receives the entries of an archive, in order.
 pub(super) trait Entries {
-    /// Why no more is taken.
+    /// Why no more entries are accepted.
     type Error;
 
     /// Takes an entry, which is called `name` in messages.
     fn entry(&mut self, name: &str, node: Node, content: &mut dyn Read) -> Result<(), Self::Error>;
 
-    /// An entry that images do not have, with so many bytes of content.
+    /// Skips an entry that images do not contain, with this many bytes of content.
     fn left_out(&mut self, name: &str, bytes: u64) -> Result<(), Self::Error>;
 }
 
-/// Why an archive was not read to its end.
+/// Why reading an archive stopped.
 #[derive(Debug)]
 pub(super) enum Wrong<E> {
-    /// It is none, or not a sound one.
+    /// It is not a valid archive.
     Archive { what: String, source: Option<io::Error> },
-    /// An entry cannot be in an image.
+    /// An entry cannot be part of an image.
     Entry { name: String, refusal: Refusal },
-    /// The entries were not taken.
+    /// The receiver failed.
     Taker(E),
 }
 
 impl<E> Wrong<E> {
     fn not_tar(error: io::Error) -> Self {
-        Self::Archive { what: "it is not a sound tar archive".to_owned(), source: Some(error) }
+        Self::Archive { what: "it is not a valid tar archive".to_owned(), source: Some(error) }
     }
 }
 
-/// Whether an archive has to say where it ends.
+/// Whether an archive needs an end-of-archive marker.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
-    /// It has, or it is cut short.
+    /// It must have one, otherwise it is truncated.
     IsMarked,
-    /// Something else says that it is whole.
+    /// Its completeness is checked in another way.
     MayBeMissing,
 }
 
-/// Reads the archive of a root filesystem.
+/// Reads the archive of a root file system.
 pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     let cannot = |sink: &Sink<'_, '_>, error| sink.refused("cannot be read", Some(error));
     let mut file = File::open(sink.job.source).map_err(|error| cannot(sink, error))?;
@@ -89,7 +89,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     read_tar(sink, unpacked, End::IsMarked).map_err(|wrong| sink.wrong(wrong))
 }
 
-/// What is in a compressed source. It asks for 256 KiB at once.
+/// Returns a reader of the decompressed content. It reads 256 KiB at a time.
 pub(super) fn decompress<'a>(packing: Packing, from: impl Read + 'a) -> io::Result<Box<dyn Read + 'a>> {
     let from = BufReader::with_capacity(BUFFER, from);
     Ok(match packing {
@@ -103,7 +103,7 @@ pub(super) fn decompress<'a>(packing: Packing, from: impl Read + 'a) -> io::Resu
     })
 }
 
-/// Hands all entries of an archive that is not compressed to `to`.
+/// Passes all entries of an uncompressed archive to `to`.
 pub(super) fn read_tar<T: Entries>(to: &mut T, inner: impl Read, end: End) -> Result<(), Wrong<T::Error>> {
     let gauge = Rc::new(Gauge { allowance: Cell::new(HEADERS_MAX), ended: Cell::new(false) });
     let mut archive = Archive::new(Metered { inner, gauge: gauge.clone() });
@@ -111,17 +111,17 @@ pub(super) fn read_tar<T: Entries>(to: &mut T, inner: impl Read, end: End) -> Re
         let mut entry = entry.map_err(Wrong::not_tar)?;
         gauge.allowance.set(u64::MAX);
         add(to, &mut entry)?;
-        // The rest of an entry that was left out is skipped with its padding before the next headers.
+        // The unread rest of an entry is skipped with its padding before the next headers.
         io::copy(&mut entry, &mut io::sink()).map_err(Wrong::not_tar)?;
         gauge.allowance.set(HEADERS_MAX);
     }
     if end == End::IsMarked && gauge.ended.get() {
         return Err(Wrong::Archive {
-            what: "it is cut short: the mark at its end is missing".to_owned(),
+            what: "it is truncated: the end-of-archive marker is missing".to_owned(),
             source: None,
         });
     }
-    // What follows the mark is padding. Reading it lets the decompressor check its sum.
+    // Padding follows the marker. Reading it lets the decompressor check its checksum.
     gauge.allowance.set(PADDING_MAX);
     io::copy(&mut archive.into_inner(), &mut io::sink()).map_err(Wrong::not_tar)?;
     Ok(())
@@ -136,7 +136,7 @@ fn add<T: Entries>(to: &mut T, entry: &mut Entry<'_, impl Read>) -> Result<(), W
     }
 }
 
-/// `None` for what is left out on purpose.
+/// Parses an entry. `None` for an entry that is skipped on purpose.
 fn understand(entry: &mut Entry<'_, impl Read>) -> Result<Option<Node>, Refusal> {
     let unreadable = |error: io::Error| Refusal::system("has a header that cannot be read", error);
     let capability = extensions(entry)?;
@@ -144,7 +144,7 @@ fn understand(entry: &mut Entry<'_, impl Read>) -> Result<Option<Node>, Refusal>
     let link = || entry.link_name_bytes().map(|link| link.into_owned()).unwrap_or_default();
     let kind = match entry.header().entry_type() {
         EntryType::Directory => Kind::Directory,
-        // An old archive marks a directory by its name only.
+        // An old archive marks a directory only by its name.
         EntryType::Regular if entry.path_bytes().ends_with(b"/") => Kind::Directory,
         EntryType::Regular | EntryType::Continuous | EntryType::GNUSparse => Kind::File(entry.size()),
         EntryType::Symlink => Kind::Symlink(link_target(link())?),
@@ -153,10 +153,10 @@ fn understand(entry: &mut Entry<'_, impl Read>) -> Result<Option<Node>, Refusal>
         // Every sandbox has its own /dev.
         EntryType::Char | EntryType::Block if path.is_below("dev") => return Ok(None),
         EntryType::Char | EntryType::Block => {
-            return Err(Refusal::because("is a device outside of /dev: leave it out of the archive"));
+            return Err(Refusal::because("is a device outside of /dev: remove it from the archive"));
         }
         EntryType::XGlobalHeader => return Ok(None),
-        other => return Err(Refusal::because(format!("is of an unknown kind ({:#04x})", other.as_byte()))),
+        other => return Err(Refusal::because(format!("has an unknown type ({:#04x})", other.as_byte()))),
     };
     let header = entry.header();
     let id = |id: io::Result<u64>| Ok(u32::try_from(id.map_err(unreadable)?).unwrap_or(u32::MAX));
@@ -171,7 +171,7 @@ fn understand(entry: &mut Entry<'_, impl Read>) -> Result<Option<Node>, Refusal>
     }))
 }
 
-/// The capabilities of a file. Refuses what the parser would read wrongly.
+/// Returns the capabilities of a file. Rejects extensions that the parser misinterprets.
 fn extensions(entry: &mut Entry<'_, impl Read>) -> Result<Option<Vec<u8>>, Refusal> {
     let unreadable = |error: io::Error| Refusal::system("has an extended header that cannot be read", error);
     let Some(extensions) = entry.pax_extensions().map_err(unreadable)? else { return Ok(None) };
@@ -179,7 +179,7 @@ fn extensions(entry: &mut Entry<'_, impl Read>) -> Result<Option<Vec<u8>>, Refus
     for extension in extensions {
         let extension = extension.map_err(unreadable)?;
         if extension.key_bytes().starts_with(b"GNU.sparse.") {
-            return Err(Refusal::because("is sparse in the PAX way: make the archive with `tar --format=gnu`"));
+            return Err(Refusal::because("is sparse in the PAX format: create the archive with `tar --format=gnu`"));
         }
         if extension.key_bytes() == CAPABILITY.as_bytes() {
             capability = Some(extension.value_bytes().to_vec());
@@ -190,18 +190,18 @@ fn extensions(entry: &mut Entry<'_, impl Read>) -> Result<Option<Vec<u8>>, Refus
 
 pub(super) fn link_target(target: Vec<u8>) -> Result<Vec<u8>, Refusal> {
     if target.is_empty() || target.len() > 4095 || target.contains(&0) {
-        return Err(Refusal::because("is a link whose target is empty, too long or has a NUL in it"));
+        return Err(Refusal::because("is a link whose target is empty, too long or contains a NUL"));
     }
     Ok(target)
 }
 
-/// How much may still be read, and whether the end was met.
+/// How much may still be read, and whether the end was reached.
 struct Gauge {
     allowance: Cell<u64>,
     ended: Cell<bool>,
 }
 
-/// The parser takes headers into memory as long as they say they are: here they come to an end.
+/// Limits the size of headers, which the parser reads into memory without a limit.
 struct Metered<R> {
     inner: R,
     gauge: Rc<Gauge>,
@@ -214,7 +214,7 @@ impl<R: Read> Read for Metered<R> {
         }
         let allowance = self.gauge.allowance.get();
         if allowance == 0 {
-            return Err(io::Error::other("it has headers of several megabytes, or too much after its end"));
+            return Err(io::Error::other("it has headers of several megabytes, or too much data after its end"));
         }
         let want = usize::try_from(allowance).unwrap_or(usize::MAX).min(buffer.len());
         let read = self.inner.read(&mut buffer[..want])?;
@@ -224,7 +224,7 @@ impl<R: Read> Read for Metered<R> {
     }
 }
 
-/// Counts what is read of the file itself.
+/// Counts the bytes read from the file itself.
 struct Counted {
     inner: File,
     read: Arc<AtomicU64>,

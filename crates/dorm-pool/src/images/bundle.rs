@@ -1,5 +1,6 @@
-//! Images in the forms that other tools write: OCI layouts, as directories and archives, and docker archives. What a
-//! source is is told by what is in it. Nothing of it is unpacked here: this finds the documents and the blobs.
+//! Images in the formats of other tools: OCI layouts, as directories and archives, and docker
+//! archives. The content of a source determines its format. Nothing is unpacked here: this module
+//! finds the documents and the blobs.
 
 mod docker;
 pub(super) mod index;
@@ -24,25 +25,25 @@ use crate::room;
 use crate::sparse::{SparseFile, read_full};
 use index::Index;
 
-/// How deep an index may lie in others.
+/// The maximum nesting of indexes.
 const INDEXES_MAX: usize = 3;
 const LAYOUT: &str = "oci-layout";
 const INDEX: &str = "index.json";
 
-/// An image as its documents have it.
+/// An image as described by its documents.
 pub(super) struct Bundle {
     pub(super) config: ImageConfig,
     pub(super) source: ImageSource,
     pub(super) layers: Vec<LayerBlob>,
 }
 
-/// What a source is.
+/// The kind of a source.
 pub(super) enum Found<'a> {
-    /// A root filesystem, as a directory or an archive.
+    /// A root file system, as a directory or an archive.
     Rootfs,
-    /// The archive of one, decompressed.
+    /// The archive of a root file system, decompressed.
     Spooled(Spooled<'a>),
-    /// An image. What was decompressed for it stays as long as this.
+    /// An image. Its decompressed archive exists as long as this value.
     Image(Box<Bundle>, Option<Spooled<'a>>),
 }
 
@@ -58,13 +59,13 @@ impl Spooled<'_> {
     }
 }
 
-/// Where blobs are.
+/// A source of blobs.
 trait Blobs {
-    /// The file of that name; `None` when there is none.
+    /// Opens the file with that name; `None` if it does not exist.
     fn open(&self, name: &str) -> io::Result<Option<Blob>>;
 }
 
-/// Below a directory.
+/// The files below a directory.
 struct In<'a>(&'a Path);
 
 impl Blobs for In<'_> {
@@ -82,7 +83,7 @@ impl Blobs for In<'_> {
     }
 }
 
-/// Finds out what a source is.
+/// Determines the kind of a source.
 pub(super) fn open<'i>(job: &mut Job<'_>, architecture: &str, images: &'i Images) -> Result<Found<'i>, PoolError> {
     let source = job.source;
     let image = |bundle| Found::Image(Box::new(bundle), None);
@@ -121,7 +122,7 @@ pub(super) fn open<'i>(job: &mut Job<'_>, architecture: &str, images: &'i Images
     }
 }
 
-/// The image of a manifest in `directory`, in which blobs have their places in an OCI layout.
+/// Returns the image of a manifest in `directory`, which contains blobs as in an OCI layout.
 pub(super) fn of_manifest(
     job: &Job<'_>,
     manifest: &BlobDigest,
@@ -161,7 +162,7 @@ fn unpacked<'a>(file: &'a File, packing: Packing) -> io::Result<Box<dyn Read + '
     archive::decompress(packing, source.reader())
 }
 
-/// Decompresses an archive of an image, whose parts are not read in their order.
+/// Decompresses the archive of an image, whose parts are not read in order.
 fn spool<'i>(job: &mut Job<'_>, file: &File, packing: Packing, images: &'i Images) -> Result<Spooled<'i>, PoolError> {
     let staging = images.stage()?;
     let spooled = Spooled { path: staging.path().join("archive.tar"), _staging: staging };
@@ -188,7 +189,7 @@ fn spool<'i>(job: &mut Job<'_>, file: &File, packing: Packing, images: &'i Image
             break;
         }
         let counted = brought.content(read as u64, &job.limits);
-        counted.map_err(|refusal| job.refused(&format!("decompressed it {}", refusal.what), None))?;
+        counted.map_err(|refusal| job.refused(&format!("decompressed, it {}", refusal.what), None))?;
         let added = sparse.add(&buffer[..read], &mut meter);
         added.map_err(|error| not_written(&spooled.path, error))?;
     }
@@ -228,16 +229,17 @@ fn of_layout(job: &mut Job<'_>, blobs: &dyn Blobs, architecture: &str, images: &
             }
         }
     }
-    Err(refused("its indexes lie too deep in each other"))
+    Err(refused("its indexes are nested too deeply"))
 }
 
-/// Refuses a layout that holds several images, which are not one for several architectures.
+/// Rejects a layout that contains several images, unless they are one image for several
+/// architectures.
 fn only_one(list: &[Descriptor]) -> Result<(), String> {
     let unnamed = list.iter().filter(|entry| entry.platform.is_none()).count();
     if list.len() > 1 && unnamed > 1 {
         let names: Vec<_> = list.iter().filter_map(|entry| entry.name.as_deref()).take(20).collect();
         let names = names.join(", ").escape_debug().to_string();
-        return Err(format!("it holds several images ({names}): copy the one that is meant, as `skopeo copy` can"));
+        return Err(format!("it contains several images ({names}): copy one of them, for example with `skopeo copy`"));
     }
     Ok(())
 }
@@ -254,7 +256,7 @@ fn assemble(
     let configuration = Configuration::parse(&text).map_err(|what| refused(&what))?;
     if configuration.diff_ids.len() != manifest.layers.len() {
         let (layers, known) = (manifest.layers.len(), configuration.diff_ids.len());
-        return Err(refused(&format!("its manifest has {layers} layers, its configuration {known}")));
+        return Err(refused(&format!("its manifest has {layers} layers, but its configuration {known}")));
     }
     let mut layers = Vec::new();
     for (descriptor, diff_id) in manifest.layers.iter().zip(configuration.diff_ids) {
@@ -275,7 +277,7 @@ fn assemble(
     Ok(Bundle { config: configuration.settings, source, layers })
 }
 
-/// The text of a document, which is what its digest says.
+/// Returns the text of a document, after checking its digest.
 fn document(job: &Job<'_>, blobs: &dyn Blobs, digest: &BlobDigest, bytes: Option<u64>) -> Result<Vec<u8>, PoolError> {
     use sha2::{Digest as _, Sha256};
     let Some(blob) = blob(job, blobs, digest)? else {
@@ -284,7 +286,7 @@ fn document(job: &Job<'_>, blobs: &dyn Blobs, digest: &BlobDigest, bytes: Option
     let text = read_document(job, &blob)?;
     let found = BlobDigest::from_bytes(&Sha256::digest(&text));
     if found != *digest || bytes.is_some_and(|bytes| bytes != blob.bytes) {
-        return Err(job.refused(&format!("its document {digest} is not what it should be: it is {found}"), None));
+        return Err(job.refused(&format!("its document {digest} does not match: its digest is {found}"), None));
     }
     Ok(text)
 }
@@ -299,7 +301,7 @@ fn named(job: &Job<'_>, blobs: &dyn Blobs, name: &str) -> Result<Vec<u8>, PoolEr
     let found = blobs.open(name).map_err(|error| job.refused("cannot be read", Some(error)))?;
     match found {
         Some(blob) => read_document(job, &blob),
-        None => Err(job.refused(&format!("{} is missing in it", name.escape_debug()), None)),
+        None => Err(job.refused(&format!("it has no {}", name.escape_debug()), None)),
     }
 }
 

@@ -1,5 +1,6 @@
-//! An image of what sandboxes have left: the files of an image with those of filesystem captures on them. Nothing is
-//! copied that a hard link can stand for; neither image nor captures are needed afterwards.
+//! Creates an image from the state of a sandbox: the files of an image with those of filesystem
+//! snapshots above them. Files are linked instead of copied where possible; afterwards neither the
+//! image nor the saved states are needed.
 
 use std::io;
 use std::path::Path;
@@ -17,11 +18,11 @@ use crate::captures::Merged;
 use crate::disk;
 use crate::error::{PoolError, failed};
 
-/// What is below here is of one sandbox, not of what is in it.
+/// Files below this directory belong to one sandbox and not to its content.
 const IDENTITY: &[u8] = b"run/dormouse/";
 
 impl Images {
-    /// Makes an image of `base`, with `over` on it where that is given, and these settings.
+    /// Creates an image of `base`, with `over` above it if given, and with these settings.
     pub(crate) fn compose(
         &self,
         base: &Digest,
@@ -34,13 +35,13 @@ impl Images {
         let mut job = Job::start(&below.rootfs, self, progress);
         let staging = self.stage()?;
         let rootfs = staging.path().join(ROOTFS);
-        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        disk::make_directory(&rootfs).map_err(failed("create the directory", &rootfs))?;
         let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(&mut job, tree, staging.path());
         layers::link_all(&mut sink.tree, &below.rootfs)
             .map_err(|(entry, refusal)| sink.entry_refused(&entry, refusal))?;
         for (entry, root, path) in over.into_iter().flat_map(Merged::each) {
-            // Who the sandbox was is written there anew in each.
+            // The identity of the sandbox is written anew in each sandbox.
             if entry.path.starts_with(IDENTITY) {
                 continue;
             }
@@ -57,7 +58,7 @@ impl Images {
     }
 }
 
-/// One entry of a capture, whose content is below `root` at `path`.
+/// Writes one entry of a saved state, whose content is below `root` at `path`.
 fn put(tree: &mut Tree, entry: &Entry, root: &Path, path: &[u8]) -> Result<(), Refusal> {
     let at = GuestPath::parse(&entry.path)?;
     let kind = match &entry.kind {
@@ -82,11 +83,11 @@ fn node(entry: &Entry, path: GuestPath, kind: Kind) -> Node {
     Node { path, kind, mode, user, group, modified: modified.0, capability: None }
 }
 
-/// A hard link at `at` to what a capture has.
+/// Creates a hard link at `at` to a file of a saved state.
 fn link(tree: &mut Tree, at: &GuestPath, root: &Path, path: &[u8]) -> Result<(), Refusal> {
-    let unreadable = |error| Refusal::system("cannot be found in its capture", error);
+    let unreadable = |error| Refusal::system("cannot be found in its saved state", error);
     let source = GuestPath::parse(path)?;
-    let (directory, name) = source.split().ok_or_else(|| Refusal::because("has no name in its capture"))?;
+    let (directory, name) = source.split().ok_or_else(|| Refusal::because("has no name in its saved state"))?;
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let root = rustix::fs::openat(CWD, root, flags, Mode::empty()).map_err(unreadable)?;
     let directory = if directory.is_empty() { b"." } else { directory };

@@ -1,7 +1,8 @@
 //! Reads a directory of the host as the root of an image.
 //!
-//! Every directory is opened below the source without following any link, so that nothing outside is read even when
-//! the source changes meanwhile. Other file systems mounted in it are left out, as are sockets.
+//! Every directory is opened below the source without following links, so that nothing outside is
+//! read even if the source changes meanwhile. Other file systems mounted in it are skipped, as are
+//! sockets.
 
 use std::collections::HashMap;
 use std::ffi::OsString;
@@ -61,7 +62,7 @@ pub(super) fn read(sink: &mut Sink<'_, '_>) -> Result<(), PoolError> {
     Ok(())
 }
 
-/// The directory and the names in it, in order.
+/// Opens the directory and returns its sorted names.
 fn list(root: &OwnedFd, relative: &Path) -> Result<(OwnedFd, Vec<OsString>), Refusal> {
     let refused = |error: rustix::io::Errno| Refusal::system("cannot be listed", error);
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC;
@@ -79,7 +80,7 @@ fn list(root: &OwnedFd, relative: &Path) -> Result<(OwnedFd, Vec<OsString>), Ref
     Ok((directory, names))
 }
 
-/// One entry, with its content when it is a file; `None` for what is left out.
+/// Returns one entry, with its content if it is a file; `None` for an entry that is skipped.
 fn entry(
     directory: &OwnedFd,
     name: &OsString,
@@ -123,7 +124,7 @@ fn file((directory, name): (&OwnedFd, &OsString), path: &[u8], ids: GuestIds) ->
     let file = File::from(rustix::fs::openat(directory, name, flags, Mode::empty()).map_err(refused)?);
     let facts = rustix::fs::fstat(&file).map_err(refused)?;
     if FileType::from_raw_mode(facts.st_mode) != FileType::RegularFile {
-        return Err(Refusal::because("changes while it is read"));
+        return Err(Refusal::because("changed while it was read"));
     }
     let mut node = node(path, Kind::File(u64::try_from(facts.st_size).unwrap_or(0)), &facts)?;
     node.capability = Some(listing::capability(&file, ids)).filter(|value| !value.is_empty());

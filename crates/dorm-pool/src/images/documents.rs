@@ -1,5 +1,5 @@
-//! The documents of an OCI image: index, manifest and configuration, as registries and archives give them. What is
-//! parsed here was written by strangers: every digest is checked for its form before it names anything.
+//! The documents of an OCI image: index, manifest and configuration, as found in registries and
+//! archives. They are untrusted: the format of every digest is checked before it is used as a name.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -9,7 +9,7 @@ use serde::Deserialize;
 
 use super::settings::ImageConfig;
 
-/// The largest index, manifest or configuration that is read.
+/// The maximum size of an index, manifest or configuration.
 pub const DOCUMENT_BYTES_MAX: u64 = 4 << 20;
 const LAYERS_MAX: usize = 512;
 
@@ -18,12 +18,12 @@ const LAYERS_MAX: usize = 512;
 pub struct BlobDigest(String);
 
 impl BlobDigest {
-    /// The 64 digits.
+    /// Returns the 64 digits.
     pub fn hex(&self) -> &str {
         &self.0
     }
 
-    /// From 32 bytes.
+    /// Creates it from 32 bytes.
     pub fn from_bytes(bytes: &[u8]) -> Self {
         Self(bytes.iter().fold(String::with_capacity(64), |mut text, byte| {
             use fmt::Write as _;
@@ -45,29 +45,29 @@ impl FromStr for BlobDigest {
     fn from_str(text: &str) -> Result<Self, String> {
         let hex = text.strip_prefix("sha256:").ok_or_else(|| {
             let shown: String = text.chars().take(80).collect();
-            format!("the digest '{}' is not of the kind sha256", shown.escape_debug())
+            format!("the digest '{}' is not sha256", shown.escape_debug())
         })?;
         let legal = |byte: u8| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte);
         if hex.len() == 64 && hex.bytes().all(legal) {
             Ok(Self(hex.to_owned()))
         } else {
-            Err("a digest is not 64 small hexadecimal digits behind 'sha256:'".to_owned())
+            Err("a digest is not 'sha256:' and 64 lower-case hexadecimal digits".to_owned())
         }
     }
 }
 
-/// What one document says of another, or of a layer.
+/// A reference from one document to another, or to a layer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Descriptor {
-    /// What it is.
+    /// The media type.
     pub media_type: String,
-    /// What is in it.
+    /// The digest.
     pub digest: BlobDigest,
-    /// How long it is.
+    /// The length.
     pub bytes: u64,
-    /// What it is for, as `os` and `architecture`, where that is said.
+    /// The platform, as `os` and `architecture`, if specified.
     pub platform: Option<(String, String)>,
-    /// What it is called, where that is said.
+    /// The name, if specified.
     pub name: Option<String>,
 }
 
@@ -80,7 +80,7 @@ pub enum Document {
     Manifest(Manifest),
 }
 
-/// What one image is made of.
+/// The components of one image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Manifest {
     /// Its configuration.
@@ -89,31 +89,31 @@ pub struct Manifest {
     pub layers: Vec<Descriptor>,
 }
 
-/// What is in the configuration of an image.
+/// The content of an image's configuration.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Configuration {
     /// How its programs are run.
     pub settings: ImageConfig,
-    /// The digests of its layers when they are unpacked, the lowest first.
+    /// The digests of its unpacked layers, the lowest first.
     pub diff_ids: Vec<BlobDigest>,
 }
 
-/// How a layer is compressed.
+/// The compression of a layer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Packing {
-    /// Not at all.
+    /// Uncompressed.
     Plain,
-    /// By gzip.
+    /// gzip.
     Gzip,
-    /// By zstd.
+    /// zstd.
     Zstd,
 }
 
 impl Packing {
-    /// That of a layer with this media type.
+    /// Returns the compression for the media type of a layer.
     ///
     /// # Errors
-    /// A phrase that names a type that cannot be read.
+    /// A phrase that names the unsupported type.
     pub fn of_media_type(media_type: &str) -> Result<Self, String> {
         let known = [
             ("application/vnd.oci.image.layer.v1.tar", Self::Plain),
@@ -129,11 +129,11 @@ impl Packing {
         let found = known.iter().find(|(name, _)| *name == media_type);
         found.map(|(_, packing)| *packing).ok_or_else(|| {
             let shown: String = media_type.chars().take(120).collect();
-            format!("a layer is of the kind '{}', which is not known here", shown.escape_debug())
+            format!("a layer has the unsupported media type '{}'", shown.escape_debug())
         })
     }
 
-    /// That of content that begins like this.
+    /// Returns the compression of content that begins with `start`.
     pub fn of_content(start: &[u8]) -> Self {
         if start.starts_with(&[0x1f, 0x8b]) {
             Self::Gzip
@@ -145,7 +145,7 @@ impl Packing {
     }
 }
 
-/// What this host's programs are compiled for, in the words of OCI.
+/// Returns the architecture of this host's programs, in the terms of OCI.
 pub fn host_architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
@@ -225,15 +225,15 @@ impl TryFrom<RawDescriptor> for Descriptor {
 }
 
 impl Document {
-    /// Reads an index or a manifest.
+    /// Parses an index or a manifest.
     ///
     /// # Errors
     /// A phrase that says what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let raw: RawDocument =
-            serde_json::from_slice(text).map_err(|error| format!("the manifest is not one: {error}"))?;
+            serde_json::from_slice(text).map_err(|error| format!("the manifest is invalid: {error}"))?;
         if raw.schema_version.is_some_and(|version| version != 2) {
-            return Err("the manifest is of an old kind (schema 1): push the image again with a newer tool".to_owned());
+            return Err("the manifest has the old format schema 1: push the image again with a newer tool".to_owned());
         }
         match (raw.manifests, raw.config, raw.layers) {
             (Some(manifests), ..) => {
@@ -244,15 +244,15 @@ impl Document {
                 layers: layers.into_iter().map(Descriptor::try_from).collect::<Result<_, _>>()?,
             })),
             (None, Some(_), Some(_)) => Err(format!("the manifest has more than {LAYERS_MAX} layers")),
-            _ => Err("the manifest is neither that of an image nor an index".to_owned()),
+            _ => Err("the manifest is neither an image manifest nor an index".to_owned()),
         }
     }
 }
 
-/// The image of an index that is for Linux and `architecture`.
+/// Returns the image in an index that is for Linux and `architecture`.
 ///
 /// # Errors
-/// A phrase that says what there is.
+/// A phrase that lists the available platforms.
 pub fn choose<'a>(index: &'a [Descriptor], architecture: &str) -> Result<&'a Descriptor, String> {
     let fits = |entry: &&Descriptor| match &entry.platform {
         Some((os, found)) => os == "linux" && found == architecture,
@@ -260,28 +260,28 @@ pub fn choose<'a>(index: &'a [Descriptor], architecture: &str) -> Result<&'a Des
     };
     let found: Vec<_> = index.iter().filter(fits).collect();
     match (found.as_slice(), index) {
-        // An entry without a platform tells only when it is looked at.
+        // The platform of an entry without one only becomes known when it is read.
         ([], [only]) if only.platform.is_none() => Ok(only),
         ([], _) => {
             let mut known: Vec<_> = index.iter().filter_map(|entry| entry.platform.as_ref()).collect();
             known.retain(|(os, _)| os != "unknown");
             let known: Vec<_> =
                 known.iter().take(20).map(|(os, found)| format!("{os}/{found}").escape_debug().to_string()).collect();
-            let known = if known.is_empty() { "none that is named".to_owned() } else { known.join(", ") };
-            Err(format!("there is no image for linux/{architecture} in it, but {known}: choose one with --arch"))
+            let known = if known.is_empty() { "no named one".to_owned() } else { known.join(", ") };
+            Err(format!("it has no image for linux/{architecture}, only {known}: choose one with --arch"))
         }
         ([first, ..], _) => Ok(first),
     }
 }
 
 impl Configuration {
-    /// Reads the configuration of an image.
+    /// Parses the configuration of an image.
     ///
     /// # Errors
     /// A phrase that says what is wrong with it.
     pub fn parse(text: &[u8]) -> Result<Self, String> {
         let raw: RawConfiguration = serde_json::from_slice(text)
-            .map_err(|error| format!("the configuration of the image is not one: {error}"))?;
+            .map_err(|error| format!("the configuration of the image is invalid: {error}"))?;
         if let Some(os) = raw.os.filter(|os| !os.is_empty() && os != "linux") {
             let shown: String = os.chars().take(40).collect();
             return Err(format!("the image is for {}, not for linux", shown.escape_debug()));
@@ -299,7 +299,7 @@ impl Configuration {
             architecture: filled(raw.architecture),
         };
         if let Some(bad) = settings.env.iter().find(|line| line.contains('\0') || line.starts_with('=')) {
-            return Err(format!("the image has a variable that cannot be: '{}'", bad.escape_debug()));
+            return Err(format!("the image has an invalid environment variable: '{}'", bad.escape_debug()));
         }
         let diff_ids = raw.rootfs.diff_ids.iter().map(|text| text.parse()).collect::<Result<Vec<_>, _>>()?;
         Ok(Self { settings, diff_ids })

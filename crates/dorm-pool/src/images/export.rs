@@ -1,5 +1,5 @@
-//! Writing an image into one file that other tools read: an OCI layout in a tar archive, with all files in one layer.
-//! The same image gives the same bytes.
+//! Writes an image into one file for other tools: an OCI layout in a tar archive, with all files in
+//! one layer. The same image always gives the same bytes.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -26,17 +26,17 @@ const LAYER: &str = "application/vnd.oci.image.layer.v1.tar";
 const CONFIG: &str = "application/vnd.oci.image.config.v1+json";
 const MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
 
-/// What an export came to.
+/// The result of an export.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportedImage {
     /// The length of the file.
     pub bytes: u64,
-    /// The digest of the manifest in it.
+    /// The digest of its manifest.
     pub manifest: BlobDigest,
 }
 
 impl Images {
-    /// Writes the image into `to`, which must not be there yet.
+    /// Writes the image into the new file `to`.
     pub(crate) fn export(&self, digest: &Digest, to: &Path) -> Result<ExportedImage, PoolError> {
         let image = self.verify(digest)?;
         let (Some(directory), Some(name)) = (to.parent(), to.file_name()) else {
@@ -55,7 +55,7 @@ impl Images {
             Ok(exported)
         });
         if done.is_err() {
-            // What is left of it is of no use to anybody.
+            // The partial file is useless.
             let _ = fs::remove_file(&part);
         }
         done
@@ -68,7 +68,7 @@ impl Images {
         let manifest = layout(&mut file, image, ids).map_err(failed("write", part))?;
         file.sync_all().map_err(failed("sync", part))?;
         self.steps.durable(part);
-        Ok(ExportedImage { bytes: file.metadata().map_err(failed("look at", part))?.len(), manifest })
+        Ok(ExportedImage { bytes: file.metadata().map_err(failed("read the metadata of", part))?.len(), manifest })
     }
 }
 
@@ -146,7 +146,7 @@ fn file_header(name: &str, bytes: u64) -> io::Result<Header> {
     Ok(header)
 }
 
-/// Writes the layer; only then its name and length are known, and its header is written.
+/// Writes the layer, and then its header, since its name and length are only known afterwards.
 fn layer(file: &mut File, rootfs: &Path, ids: GuestIds) -> io::Result<(BlobDigest, u64)> {
     let at = file.stream_position()?;
     file.write_all(&[0; BLOCK as usize])?;
@@ -188,7 +188,7 @@ fn tree(builder: &mut Builder<impl Write>, rootfs: &Path, ids: GuestIds) -> io::
     while let Some(relative) = open.pop() {
         let path = rootfs.join(&relative);
         let facts = path.symlink_metadata()?;
-        // Every import puts it there.
+        // Every import adds it.
         if relative == Path::new(AGENT) && facts.len() == 0 {
             continue;
         }

@@ -1,4 +1,4 @@
-//! Fuzzers and images: layers, archives and documents.
+//! The entry points of the fuzzers for images: layers, archives and documents.
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
@@ -19,7 +19,7 @@ use super::{Image, ImageConfig, ImageSource};
 use crate::error::PoolError;
 use crate::fuzzing::{Fuzzed, first, is_of_a_guest, mended, part};
 
-/// What the first byte asks for.
+/// The flags in the first byte.
 const RAW: u8 = 1;
 const GZIP: u8 = 2;
 const ZSTD: u8 = 4;
@@ -27,11 +27,11 @@ const MORE: u8 = 8;
 const LAYERS_MAX: usize = 4;
 
 impl Fuzzed {
-    /// Unpacks up to four layers and lays them on each other. Each is a byte that says how it comes, and unless it is the
-    /// last two bytes of its length.
+    /// Unpacks up to four layers and applies them to each other. Each begins with a byte of flags,
+    /// followed by two bytes of its length unless it is the last one.
     ///
     /// # Panics
-    /// When what must hold does not.
+    /// When an invariant is violated.
     pub fn layers(&self, mut data: &[u8]) {
         let mut layers = Vec::new();
         while layers.len() < LAYERS_MAX {
@@ -47,10 +47,10 @@ impl Fuzzed {
         self.after(self.images.import_bundle(bundle, None, &mut job));
     }
 
-    /// Imports a file, whatever it is.
+    /// Imports a file of any content.
     ///
     /// # Panics
-    /// When what must hold does not.
+    /// When an invariant is violated.
     pub fn archive(&self, mut data: &[u8]) {
         let how = first(&mut data);
         let archive = if how & RAW == 0 { mended(data) } else { data.to_vec() };
@@ -85,14 +85,14 @@ fn packed(how: u8, content: &[u8]) -> Vec<u8> {
     }
 }
 
-/// A layer that says of itself what is true.
+/// Returns a layer whose digests are correct.
 fn layer(how: u8, content: &[u8]) -> LayerBlob {
     let plain = if how & RAW == 0 { mended(content) } else { content.to_vec() };
     let packed = packed(how, &plain);
     let mut packing = Packing::of_content(&packed);
     let mut sum = Sha256::digest(&plain);
     if how & (RAW | GZIP | ZSTD) == RAW && packing != Packing::Plain {
-        // Whatever comes out of it: what was made by hand may be broken on purpose.
+        // The content may be broken on purpose, so the result is not checked.
         let mut unpacked = Vec::new();
         let reader: Box<dyn std::io::Read> = match packing {
             Packing::Gzip => Box::new(flate2::read::MultiGzDecoder::new(&packed[..])),
@@ -116,7 +116,7 @@ fn layer(how: u8, content: &[u8]) -> LayerBlob {
     LayerBlob { diff_id: BlobDigest::from_bytes(&sum), digest: None, packing: Some(packing), blob: Some(blob) }
 }
 
-/// Takes what a worker says of an archive.
+/// Reads the messages of a worker about an archive.
 ///
 /// # Panics
 /// When a path leads out of the image, or a text is long.
@@ -148,10 +148,10 @@ pub fn told(data: &[u8]) {
     }
 }
 
-/// Reads the documents of an image.
+/// Parses the documents of an image.
 ///
 /// # Panics
-/// When what must hold does not.
+/// When an invariant is violated.
 pub fn documents(data: &[u8]) {
     let short = |what: String| assert!(what.len() < 8192, "an error is as long as what it is about");
     match Document::parse(data) {
@@ -178,7 +178,7 @@ pub fn documents(data: &[u8]) {
     }
 }
 
-/// It names a file and nothing else.
+/// Checks that the digest is safe as the name of a file.
 fn is_digest(digest: &BlobDigest) {
     assert!(digest.hex().len() == 64 && digest.hex().bytes().all(|byte| byte.is_ascii_hexdigit()));
     assert_eq!(digest.to_string().parse::<BlobDigest>().as_ref(), Ok(digest));

@@ -19,21 +19,19 @@ use super::node::{GuestPath, Kind, Node, Refusal};
 use super::reader::Reader;
 use super::settings::{ImageConfig, ImageSource};
 use super::tree::Tree;
-use super::{
-    ABOUT, About, FILES, FORMAT, FORMAT_PLAIN, IMPORT, Image, Images, ROOTFS, directory, listing, tags, users,
-};
+use super::{ABOUT, About, FILES, FORMAT, IMPORT, Image, Images, ROOTFS, directory, listing, tags, users};
 use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::room::{self, Meter};
 use crate::steps::Step;
 
-/// How many entries there are between two reports.
+/// How many entries are between two progress reports.
 const REPORT_EVERY: u64 = 500;
 
-/// What an import does.
+/// The stages of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Stage {
-    /// Somebody else fetches the same.
+    /// Another import fetches the same image.
     Waiting,
     /// Blobs are fetched from a registry.
     Fetching,
@@ -43,14 +41,14 @@ pub enum Stage {
     Hashing,
     /// The image is made durable.
     Syncing,
-    /// A sandbox of it is suspended and resumed.
+    /// A sandbox of it is suspended and resumed as a test.
     Trying,
 }
 
-/// How far an import is.
+/// The progress of an import.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// What it does.
+    /// The present stage.
     pub stage: Stage,
     /// Entries written so far.
     pub entries: u64,
@@ -60,7 +58,8 @@ pub struct Progress {
     pub bytes_total: Option<u64>,
 }
 
-/// The mount points every run needs, since `runsc` would write missing ones into the image, and the agent's place.
+/// The mount points that every run needs, since `runsc` would create missing ones in the image, and
+/// the agent's file.
 const DIRECTORIES: [(&str, u32); 8] = [
     ("proc", 0o555),
     ("sys", 0o555),
@@ -77,9 +76,9 @@ pub(super) const AGENT: &str = "dorm-agent";
 pub(super) struct Staging<'a> {
     images: &'a Images,
     path: PathBuf,
-    /// Whether it still has its name: once it is renamed, the name may be somebody else's.
+    /// Whether it still has its name: once it is renamed, another process may use the name.
     is_here: bool,
-    /// Held for as long as it is being filled.
+    /// Held as long as it is being filled.
     _lock: File,
 }
 
@@ -95,7 +94,7 @@ impl Drop for Staging<'_> {
             && self.images.steps.alive()
             && let Err(error) = disk::remove_tree(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a half-imported image is left; the next import clears it");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a partially imported image; the next import removes it");
         }
     }
 }
@@ -118,7 +117,8 @@ impl Images {
         }
     }
 
-    /// The image of a manifest and its blobs in `directory`. A blob may be missing where its layer is here already.
+    /// Imports the image of a manifest and its blobs in `directory`. A blob may be missing if its
+    /// layer is already stored.
     pub(crate) fn import_blobs(
         &self,
         directory: &Path,
@@ -133,11 +133,11 @@ impl Images {
         self.import_bundle(bundle, tag, &mut job)
     }
 
-    /// Makes an image of a directory, or of an archive of one.
+    /// Imports a directory, or the archive of one.
     fn import_rootfs(&self, job: &mut Job<'_>, tag: Option<&str>) -> Result<Image, PoolError> {
         let staging = self.stage()?;
         let rootfs = staging.path.join(ROOTFS);
-        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        disk::make_directory(&rootfs).map_err(failed("create the directory", &rootfs))?;
         let tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let mut sink = Sink::new(job, tree, &staging.path).read_by(&self.reader);
         sink.unpack()?;
@@ -145,7 +145,7 @@ impl Images {
         self.publish(staging, Contents::default(), tag, job)
     }
 
-    /// Makes an image of layers.
+    /// Imports an image with layers.
     pub(super) fn import_bundle(
         &self,
         bundle: Bundle,
@@ -161,13 +161,13 @@ impl Images {
         }
         let result = self.import_layers(bundle, tag, job);
         if result.is_err() && self.steps.alive() {
-            // Layers that were whole before something else failed are nobody's.
+            // Layers that were completed before another step failed belong to no image.
             self.clear_layers()?;
         }
         result
     }
 
-    /// The image that is made of the same.
+    /// Returns the existing image that is built from the same source.
     fn same(&self, bundle: &Bundle) -> Result<Option<Digest>, PoolError> {
         let layers: Vec<_> = bundle.layers.iter().map(|layer| layer.diff_id.hex()).collect();
         for digest in self.digests()? {
@@ -175,7 +175,7 @@ impl Images {
                 Ok(about) if about.layers == layers && about.config.as_ref() == Some(&bundle.config) => {
                     return match self.sound(&digest) {
                         Ok(_) => Ok(Some(digest)),
-                        // It is imported again, and mended by that.
+                        // It is imported again, which repairs it.
                         Err(PoolError::DamagedImage { .. }) => Ok(None),
                         Err(error) => Err(error),
                     };
@@ -192,13 +192,13 @@ impl Images {
         self.steps.reach(Step::ImportBegun)?;
         let _kept = self.keep_layers()?;
         let rootfs = staging.path.join(ROOTFS);
-        disk::make_directory(&rootfs).map_err(failed("make the directory", &rootfs))?;
+        disk::make_directory(&rootfs).map_err(failed("create the directory", &rootfs))?;
         let mut tree = self.tree(&rootfs).map_err(failed("open", &rootfs))?;
         let root = GuestPath::parse(b"").and_then(|path| tree.put(&directory_node(path, 0o755), &mut io::empty()));
         root.map_err(|refusal| job.entry_refused("/", refusal, &staging.path))?;
         let mut layers: Vec<Layer> = Vec::new();
         for blob in &bundle.layers {
-            // Some images have a layer several times, most of them the empty one.
+            // Some images contain a layer several times, most of them the empty one.
             let at = match layers.iter().position(|layer| layer.diff_id == blob.diff_id.hex()) {
                 Some(at) => at,
                 None => {
@@ -224,7 +224,7 @@ impl Images {
         self.publish(staging, contents, tag, job)
     }
 
-    /// Names what was unpacked by its content, makes it durable, and gives it its place.
+    /// Names the unpacked content by its digest, makes it durable, and moves it to its place.
     pub(super) fn publish(
         &self,
         mut staging: Staging<'_>,
@@ -242,7 +242,7 @@ impl Images {
             None => listing.digest.clone(),
         };
         let about = About {
-            format: if contents.config.is_some() { FORMAT } else { FORMAT_PLAIN },
+            format: FORMAT,
             digest: digest.to_string(),
             bytes: listing.bytes,
             files: listing.files,
@@ -252,7 +252,7 @@ impl Images {
             layers: contents.order,
         };
         let text =
-            serde_json::to_vec_pretty(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+            serde_json::to_vec_pretty(&about).map_err(|error| failed("assemble", &path)(io::Error::from(error)))?;
         disk::write_new(&path, &text, &self.steps)?;
         disk::write_new(&staging.path.join(RECORD), self.ids.to_record().as_bytes(), &self.steps)?;
         disk::let_pass(&staging.path, self.ids.base())?;
@@ -268,7 +268,8 @@ impl Images {
         let held = self.lock()?;
         match disk::rename_new(&staging.path, &self.path(&digest)) {
             Ok(()) => staging.is_here = false,
-            // Somebody has imported the same: both are right, unless what is there was damaged since.
+            // Another import has created the same image: both are intact, unless the existing one
+            // was damaged since.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
                 match self.give(&digest, &held).and_then(|()| self.sound(&digest)) {
                     Ok(_) => {}
@@ -288,23 +289,23 @@ impl Images {
         image
     }
 
-    /// A tree in the empty directory `root`; what is written there leaves the disk its reserve.
+    /// Opens a tree in the empty directory `root`; writing to it leaves the disk's reserve free.
     pub(super) fn tree(&self, root: &Path) -> io::Result<Tree> {
         Tree::open(root, self.ids, self.meter())
     }
 
-    /// Accounts for what one import writes.
+    /// Returns a meter of what one import writes.
     pub(super) fn meter(&self) -> Meter {
         self.room.meter(&self.directory)
     }
 
-    /// An empty directory of our own, after clearing what dead imports left.
+    /// Creates an empty staging directory, after removing the remains of interrupted imports.
     pub(super) fn stage(&self) -> Result<Staging<'_>, PoolError> {
         let (path, lock) = self.claim()?;
         Ok(Staging { images: self, path, is_here: true, _lock: lock })
     }
 
-    /// A directory that belongs to this process for as long as it holds the lock.
+    /// Creates a directory that belongs to this process as long as it holds the lock.
     pub(super) fn claim(&self) -> Result<(PathBuf, File), PoolError> {
         let held = self.lock()?;
         self.clear(&held)?;
@@ -314,7 +315,7 @@ impl Images {
             match disk::make_directory(&path) {
                 Ok(()) => break path,
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(failed("make the directory", &path)(error)),
+                Err(error) => return Err(failed("create the directory", &path)(error)),
             }
         };
         match disk::try_lock_directory(&path)? {
@@ -324,17 +325,17 @@ impl Images {
     }
 }
 
-/// What an image has besides its files.
+/// The content of an image beside its files.
 #[derive(Default)]
 pub(super) struct Contents {
     pub(super) config: Option<ImageConfig>,
     pub(super) source: Option<ImageSource>,
     pub(super) layers: Vec<Layer>,
-    /// The names of the layers, the lowest first; one may come several times.
+    /// The names of the layers, the lowest first; one may occur several times.
     pub(super) order: Vec<String>,
 }
 
-/// One import: where from, how far it is, and how much it has brought.
+/// One import: its source, its progress, and the amount imported so far.
 pub(super) struct Job<'a> {
     pub(super) source: &'a Path,
     pub(super) limits: ImportLimits,
@@ -346,7 +347,7 @@ pub(super) struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// One that has just begun.
+    /// Creates a job that has just begun.
     pub(super) fn start(source: &'a Path, images: &Images, progress: &'a dyn Fn(Progress)) -> Self {
         let (limits, brought, read) = (images.limits, Brought::default(), Arc::default());
         let job = Self { source, limits, brought, read, bytes_total: None, progress };
@@ -383,14 +384,14 @@ impl<'a> Job<'a> {
     }
 }
 
-/// Where a source brings its entries.
+/// The destination of a source's entries.
 pub(super) struct Sink<'j, 'a> {
     pub(super) job: &'j mut Job<'a>,
     pub(super) tree: Tree,
     staging: &'j Path,
-    /// Who parses what is brought.
+    /// The parser of the source.
     pub(super) reader: Reader,
-    /// What cannot be said by an entry of a layer.
+    /// The parts of a layer's entries that files cannot represent.
     entries: Option<LayerEntries>,
 }
 
@@ -399,12 +400,12 @@ impl<'j, 'a> Sink<'j, 'a> {
         Self { job, tree, staging, reader: Reader::InProcess, entries: None }
     }
 
-    /// One whose source is parsed by `reader`.
+    /// Returns the same sink, whose source is parsed by `reader`.
     pub(super) fn read_by(self, reader: &Reader) -> Self {
         Self { reader: reader.clone(), ..self }
     }
 
-    /// One whose entries are changes to what lies below.
+    /// Returns the same sink, whose entries are changes to lower layers.
     pub(super) fn of_layer(self) -> Self {
         Self { entries: Some(LayerEntries::default()), ..self }
     }
@@ -421,12 +422,12 @@ impl<'j, 'a> Sink<'j, 'a> {
             return Err(self.refused("it is neither a directory nor an archive", None));
         }
         if self.job.brought.entries() == 0 {
-            return Err(self.refused("there is nothing in it", None));
+            return Err(self.refused("it is empty", None));
         }
         Ok(())
     }
 
-    /// Makes the directory in which programs of the image begin, where there is none.
+    /// Creates the working directory of the image's programs, if it is missing.
     pub(super) fn make_place(&mut self, config: &ImageConfig) -> Result<(), PoolError> {
         let Some(directory) = &config.directory else { return Ok(()) };
         let Ok(path) = GuestPath::parse(directory.as_bytes()) else { return Ok(()) };
@@ -459,12 +460,12 @@ impl<'j, 'a> Sink<'j, 'a> {
         self.tree.finish_times();
     }
 
-    /// The hard links to files of layers below.
+    /// Returns the hard links to files of lower layers.
     pub(super) fn links(&mut self) -> Links {
         self.entries.take().map(|entries| entries.links).unwrap_or_default()
     }
 
-    /// Writes one entry, unless it is too much.
+    /// Writes one entry, if the limits allow it.
     pub(super) fn add(&mut self, name: &str, node: Node, content: &mut dyn Read) -> Result<(), PoolError> {
         let bytes = if let Kind::File(bytes) = node.kind { bytes } else { 0 };
         self.count(name, bytes)?;
@@ -479,11 +480,11 @@ impl<'j, 'a> Sink<'j, 'a> {
         self.tree.put(&node, content).map_err(|refusal| self.entry_refused(name, refusal))
     }
 
-    /// Counts an entry with so many bytes, written or left out: what is left out is read, too.
+    /// Counts an entry with this many bytes, written or skipped: skipped content is read, too.
     pub(super) fn count(&mut self, name: &str, bytes: u64) -> Result<(), PoolError> {
         let job = &mut *self.job;
         let counted = job.brought.entry(&job.limits).and_then(|()| job.brought.content(bytes, &job.limits));
-        // Beside the entry itself there will be a line about it.
+        // In addition to the entry there will be a line for it in the list.
         let counted = counted.and_then(|()| self.tree.charge_line(name));
         counted.map_err(|refusal| self.entry_refused(name, refusal))?;
         if self.job.brought.entries().is_multiple_of(REPORT_EVERY) {
@@ -492,7 +493,7 @@ impl<'j, 'a> Sink<'j, 'a> {
         Ok(())
     }
 
-    /// Says what is wrong with the archive that is being read.
+    /// Returns the error for the archive that is being read.
     pub(super) fn wrong(&self, wrong: Wrong<PoolError>) -> PoolError {
         match wrong {
             Wrong::Archive { what, source } => self.refused(&what, source),

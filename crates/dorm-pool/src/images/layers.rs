@@ -1,16 +1,17 @@
-//! Layers: what each layer of an image changes, unpacked once and shared by all images that have it.
+//! Layers: the changes of each layer of an image, unpacked once and shared by all images that
+//! contain it.
 //!
 //! ```text
-//! layers/DIFFID/layer.json    the digest of what is in tree/, and links to files of layers below
-//! layers/DIFFID/guest-ids     with which host ids it was unpacked; with others it is unpacked anew
-//! layers/DIFFID/tree/         its files; `.wh.NAME` where NAME is removed, `.wh..wh.opq` where all below is
+//! layers/DIFFID/layer.json    the digest of the content of tree/, and links to files of lower layers
+//! layers/DIFFID/guest-ids     the host IDs with which it was unpacked; if they differ, it is unpacked again
+//! layers/DIFFID/tree/         its files; `.wh.NAME` if NAME is removed, `.wh..wh.opq` if everything below is
 //! layers/.part-N/             being unpacked
 //! ```
 //!
-//! A directory that only is there because something in it is belongs to the host's root, which no guest is: it says
-//! nothing about the directory of that name in the layers below. The root filesystems of images have the files of
-//! layers by hard links, and directories of their own. An import holds `layers/.lock` together with others; layers
-//! that no image names are removed when nobody holds it.
+//! A directory that only exists because of its content belongs to the host's root, whom no guest ID
+//! maps to: it says nothing about the directory of that name in lower layers. The root file systems
+//! of images contain the files of layers as hard links, and directories of their own. Imports share
+//! `layers/.lock`; layers that no image names are removed when no import holds it.
 
 mod entries;
 mod flatten;
@@ -41,12 +42,12 @@ const TREE: &str = "tree";
 const ABOUT: &str = "layer.json";
 const FORMAT: u32 = 1;
 
-/// What a name begins with where something of a lower layer is removed.
+/// The prefix of a name that marks the removal of an entry of a lower layer.
 pub(super) const WHITEOUT: &[u8] = b".wh.";
-/// What is in a directory of which nothing in lower layers stays.
+/// The name in a directory that hides everything in the same directory of lower layers.
 pub(super) const OPAQUE: &[u8] = b".wh..wh.opq";
 
-/// Hard links to files of layers below: new name and target.
+/// Hard links to files of lower layers: new name and target.
 pub(super) type Links = Vec<(Vec<u8>, Vec<u8>)>;
 
 /// `layer.json`.
@@ -56,16 +57,15 @@ struct AboutLayer {
     /// The digest of the listing of `tree`.
     tree: String,
     bytes: u64,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     links: Links,
 }
 
-/// A layer that is unpacked, here under its name or not yet.
+/// An unpacked layer, already under its name or not yet.
 pub(super) struct Layer {
     pub(super) diff_id: String,
     pub(super) tree: PathBuf,
     links: Links,
-    /// Still to be given its name.
+    /// `Some` until it gets its name.
     part: Option<Part>,
 }
 
@@ -82,7 +82,7 @@ impl Drop for Part {
             && self.steps.alive()
             && let Err(error) = disk::remove_tree(&self.path)
         {
-            tracing::warn!(path = %self.path.display(), %error, "a half-unpacked layer is left; the next import clears it");
+            tracing::warn!(path = %self.path.display(), %error, "cannot remove a partially unpacked layer; the next import removes it");
         }
     }
 }
@@ -92,14 +92,14 @@ impl Images {
         self.directory.join(DIRECTORY)
     }
 
-    /// Holds all layers that are there for as long as the answer is kept.
+    /// Prevents the removal of any layer as long as the returned lock is held.
     pub(super) fn keep_layers(&self) -> Result<File, PoolError> {
         disk::make_directories(&self.layers_directory())?;
         disk::close_directory(&self.layers_directory())?;
         disk::lock_shared(&self.layers_directory().join(LOCK))
     }
 
-    /// The layer with that content, if it is there and sound. A damaged one is set aside.
+    /// Returns the layer with that content, if it exists and is intact. A damaged one is set aside.
     pub(super) fn layer(&self, diff_id: &str) -> Result<Option<Layer>, PoolError> {
         let path = self.layers_directory().join(diff_id);
         let about = path.join(ABOUT);
@@ -111,13 +111,13 @@ impl Images {
         let tree = path.join(TREE);
         let sound = serde_json::from_slice::<AboutLayer>(&text).ok().filter(|about| about.format == FORMAT);
         if !self.has_ids(diff_id)? {
-            tracing::info!(layer = diff_id, "a layer was unpacked for guests with other host ids: it is unpacked anew");
+            tracing::info!(layer = diff_id, "a layer was unpacked with other host IDs; unpacking it again");
         } else if let Some(about) = sound
             && listing::list(&tree, self.ids)?.digest.as_str() == about.tree
         {
             return Ok(Some(Layer { diff_id: diff_id.to_owned(), tree, links: about.links, part: None }));
         } else {
-            tracing::warn!(layer = diff_id, "a layer is damaged: it is unpacked anew");
+            tracing::warn!(layer = diff_id, "a layer is damaged; unpacking it again");
         }
         let gone = self.layers_directory().join(format!("{GONE}{diff_id}"));
         disk::remove_tree(&gone)?;
@@ -126,8 +126,8 @@ impl Images {
         Ok(None)
     }
 
-    /// Sets aside those of these layers that are damaged, so that they are fetched and unpacked anew. Images keep what
-    /// they have of them.
+    /// Sets aside the damaged ones of these layers, so that they are fetched and unpacked again.
+    /// Images keep their files.
     pub(super) fn set_aside_damaged(&self, diff_ids: &[String]) -> Result<(), PoolError> {
         if diff_ids.is_empty() {
             return Ok(());
@@ -136,7 +136,7 @@ impl Images {
         diff_ids.iter().try_for_each(|diff_id| self.layer(diff_id).map(drop))
     }
 
-    /// The layers that are here.
+    /// Returns the names of the stored layers.
     pub(crate) fn layer_names(&self) -> Result<Vec<String>, PoolError> {
         let directory = self.layers_directory();
         let mut names = if directory.is_dir() { disk::names(&directory)? } else { Vec::new() };
@@ -145,8 +145,8 @@ impl Images {
         Ok(names)
     }
 
-    /// Reads a layer to its last byte: its length, and whether it is what it was; none when it is not here. One that is
-    /// damaged is set aside, so that it is fetched again when it is needed.
+    /// Reads a layer completely. Returns its length, and whether it is intact; `None` if it is not
+    /// stored. A damaged one is set aside, so that it is fetched again when it is needed.
     pub(crate) fn check_layer(&self, diff_id: &str) -> Result<Option<(u64, bool)>, PoolError> {
         let _kept = self.keep_layers()?;
         let about = self.layers_directory().join(diff_id).join(ABOUT);
@@ -155,7 +155,7 @@ impl Images {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) => return Err(failed("read", &about)(error)),
         };
-        // It is used no more, and images keep what they have of it.
+        // It is no longer used, and images keep their files.
         if !self.has_ids(diff_id)? {
             return Ok(None);
         }
@@ -163,20 +163,20 @@ impl Images {
         Ok(Some((bytes, self.layer(diff_id)?.is_some())))
     }
 
-    /// Whether a layer is there, without a look at what is in it.
+    /// Returns whether a layer exists, without checking its content.
     pub(crate) fn has_layer(&self, diff_id: &str) -> bool {
         is_diff_id(diff_id)
             && self.layers_directory().join(diff_id).join(ABOUT).is_file()
             && self.has_ids(diff_id).is_ok_and(|has_ids| has_ids)
     }
 
-    /// Whether a layer was unpacked with the host ids that guests have now.
+    /// Returns whether a layer was unpacked with the present host IDs.
     fn has_ids(&self, diff_id: &str) -> Result<bool, PoolError> {
         let path = self.layers_directory().join(diff_id);
         Ok(dorm_disk::recorded(&path).map_err(PoolError::owners(&path))? == self.ids)
     }
 
-    /// An empty place for a layer.
+    /// Creates an empty directory for a layer.
     fn part(&self) -> Result<Part, PoolError> {
         let mut number = 0u64;
         loop {
@@ -184,19 +184,19 @@ impl Images {
             match disk::make_directory(&path) {
                 Ok(()) => return Ok(Part { path, is_here: true, steps: self.steps.clone() }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => number += 1,
-                Err(error) => return Err(failed("make the directory", &path)(error)),
+                Err(error) => return Err(failed("create the directory", &path)(error)),
             }
         }
     }
 
-    /// Gives layers their names. Everything in them is on the disk already.
+    /// Gives layers their names. All their content must be durable.
     pub(super) fn publish_layers(&self, layers: &mut [Layer]) -> Result<(), PoolError> {
         let directory = self.layers_directory();
         for layer in layers {
             let Some(part) = &mut layer.part else { continue };
             match disk::rename_new(&part.path, &directory.join(&layer.diff_id)) {
                 Ok(()) => part.is_here = false,
-                // Somebody has unpacked the same: both are right.
+                // Another import has unpacked the same layer: both are intact.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(failed("rename the complete layer", &part.path)(error)),
             }
@@ -206,7 +206,8 @@ impl Images {
         self.steps.reach(Step::LayersNamed)
     }
 
-    /// Removes layers that no image names, and what dead imports left, unless an import is under way.
+    /// Removes layers that no image names, and the remains of interrupted imports, unless an import
+    /// is in progress.
     pub(super) fn clear_layers(&self) -> Result<(), PoolError> {
         let directory = self.layers_directory();
         if !directory.is_dir() {
@@ -218,9 +219,9 @@ impl Images {
             match self.about(&digest) {
                 Ok(about) => needed.extend(about.layers),
                 Err(PoolError::NoImage { .. }) => {}
-                // What cannot be read may need anything.
+                // An image that cannot be read may need any layer.
                 Err(error) => {
-                    tracing::warn!(image = %digest, error = %error, "layers are left, as an image cannot be read");
+                    tracing::warn!(image = %digest, error = %error, "cannot read an image; keeping all layers");
                     return Ok(());
                 }
             }
@@ -241,17 +242,17 @@ impl Images {
     }
 }
 
-/// Whether it is the name of a layer: the SHA-256 of its archive.
+/// Returns whether `name` is that of a layer: the SHA-256 of its archive.
 pub(super) fn is_diff_id(name: &str) -> bool {
     name.len() == 64 && name.bytes().all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
 }
 
-/// Writes what is known of a layer beside it.
+/// Writes the description of a layer beside it.
 fn describe(part: &Path, links: &Links, images: &Images) -> Result<(), PoolError> {
     let found = listing::list(&part.join(TREE), images.ids)?;
     let about = AboutLayer { format: FORMAT, tree: found.digest.to_string(), bytes: found.bytes, links: links.clone() };
     disk::write_new(&part.join(RECORD), images.ids.to_record().as_bytes(), &images.steps)?;
     let path = part.join(ABOUT);
-    let text = serde_json::to_vec(&about).map_err(|error| failed("put together", &path)(io::Error::from(error)))?;
+    let text = serde_json::to_vec(&about).map_err(|error| failed("assemble", &path)(io::Error::from(error)))?;
     disk::write_new(&path, &text, &images.steps)
 }

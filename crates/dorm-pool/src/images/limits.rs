@@ -1,44 +1,44 @@
-//! What an import may bring. More is refused before it is written.
+//! The limits of an import. Entries beyond them are rejected before they are written.
 
 use super::node::Refusal;
 
-/// So much may come out of any source, however small it is.
+/// The content that any source may have, however small it is.
 const RATIO_FREE_BYTES: u64 = 1 << 30;
 const GIB: u64 = 1 << 30;
 
-/// What one image may bring.
+/// The limits of one image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ImportLimits {
-    /// How many files, directories and links, those that are left out included.
+    /// The number of files, directories and links, including skipped ones.
     pub entries: u64,
-    /// The length of all files together. Holes count: whoever reads the image reads them.
+    /// The total length of all files. Holes count, since readers of the image read them.
     pub bytes: u64,
     /// The length of one file.
     pub file_bytes: u64,
-    /// How many bytes may come out of one byte of a compressed source, beyond the first GiB.
+    /// How many bytes one byte of a compressed source may expand to, beyond the first GiB.
     pub ratio: u64,
 }
 
 impl Default for ImportLimits {
-    /// The largest images in use have about 60 GiB and half a million files, and compress to a third. gzip cannot
-    /// exceed 1,032 to 1.
+    /// The largest images in use have about 60 GiB and half a million files, and compress to a
+    /// third. gzip cannot exceed 1,032 to 1.
     fn default() -> Self {
         Self { entries: 2_000_000, bytes: 64 * GIB, file_bytes: 64 * GIB, ratio: 1000 }
     }
 }
 
-/// What one import has brought so far.
+/// The amount that one import has brought so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Brought {
     entries: u64,
     bytes: u64,
-    /// Of the source that is being read.
+    /// From the present source.
     from_source: u64,
     source_bytes: Option<u64>,
 }
 
 impl Brought {
-    /// Begins to read another source of so many bytes; none when it is not compressed.
+    /// Begins another source of this many bytes; `None` if it is not compressed.
     pub(super) fn begin(&mut self, source_bytes: Option<u64>) {
         (self.from_source, self.source_bytes) = (0, source_bytes);
     }
@@ -52,7 +52,7 @@ impl Brought {
         self.entries += 1;
         if self.entries > limits.entries {
             let most = grouped(limits.entries);
-            return Err(Refusal::because(format!("is one too many: images have {most} at most (--image-entries-max)")));
+            return Err(Refusal::because(format!("exceeds the limit of {most} entries (--image-entries-max)")));
         }
         Ok(())
     }
@@ -72,14 +72,14 @@ impl Brought {
         let most = |source: u64| RATIO_FREE_BYTES.saturating_add(source.saturating_mul(limits.ratio));
         if self.source_bytes.is_some_and(|source| self.from_source > most(source)) {
             let ratio = limits.ratio;
-            let what = format!("is more than {ratio} times as long as what it is compressed to (--image-ratio-max)");
+            let what = format!("is more than {ratio} times as large as its compressed form (--image-ratio-max)");
             return Err(Refusal::because(what));
         }
         Ok(())
     }
 }
 
-/// A length in the largest unit that tells it exactly.
+/// Returns a length in the largest unit that represents it exactly.
 pub(super) fn size(bytes: u64) -> String {
     let units = [(GIB, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
     match units.iter().find(|(unit, _)| bytes >= *unit && bytes.is_multiple_of(*unit)) {
@@ -117,14 +117,14 @@ mod tests {
         let what = |refused: Result<(), Refusal>| refused.unwrap_err().what;
         let mut brought = Brought::default();
         brought.entry(&limits).unwrap();
-        assert!(what(brought.entry(&limits)).contains("1 at most (--image-entries-max)"));
+        assert!(what(brought.entry(&limits)).contains("limit of 1 entries (--image-entries-max)"));
         brought.begin(Some(100 << 20));
         assert!(what(brought.content(2 * GIB + 1, &limits)).contains("larger than 2 GiB (--image-file-mib-max)"));
         let mut brought = Brought::default();
         brought.begin(Some(100 << 20));
         brought.content(GIB + (1000 << 20), &limits).unwrap();
         assert!(what(brought.content(1, &limits)).contains("more than 10 times"));
-        // The next layer is counted by itself; the image is not.
+        // The ratio is counted per layer, the size per image.
         brought.begin(Some(1 << 30));
         brought.content(GIB, &limits).unwrap();
         assert!(what(brought.content(2 * GIB, &limits)).contains("larger than 4 GiB (--image-mib-max)"));

@@ -1,11 +1,13 @@
-//! The digest of an image: BLAKE3 over a listing of all that is in it, which depends on nothing else.
+//! The digest of an image: BLAKE3 over a listing of all its content, which depends on nothing else.
 //!
-//! Read from the disk after everything is written, so that it says what is there and not what a source promised.
-//! Times are left out: two builds of one thing are one image. Changing the listing gives every image another name;
-//! it is version 1 for ever.
+//! The listing is read from the disk after everything is written, so that it describes what exists
+//! and not what a source claimed. Timestamps are left out, so that two builds of the same content
+//! are one image. Changing the format would change the digest of every image; it is version 1
+//! permanently.
 //!
-//! Beside an image lies `files.list`, with one line for each entry: the BLAKE3 of what the listing says of it, and its
-//! path. It proves nothing, since the digest does; it tells which file is another when the digest is.
+//! Each image has a `files.list` beside it, with one line for each entry: the BLAKE3 of its part of
+//! the listing, and its path. It proves nothing, as the digest does that; it tells which file
+//! differs when the digest does.
 
 use std::collections::HashMap;
 use std::fs::{self, File, Metadata};
@@ -26,7 +28,7 @@ const CONTEXT: &str = "Dormouse image listing, version 1";
 
 /// The first line of `files.list`.
 const HEAD: &str = "files of an image, version 1";
-/// And the last.
+/// The last line.
 const END: &str = "end";
 /// How many damaged files are named.
 pub(super) const NAMED_MAX: usize = 20;
@@ -35,28 +37,28 @@ pub(super) struct Listing {
     pub(super) digest: Digest,
     pub(super) bytes: u64,
     pub(super) files: u64,
-    /// What the disk has lost, each with a phrase whose subject it is.
+    /// The files that the disk has lost, each with a phrase whose subject it is.
     pub(super) lost: Vec<Damage>,
 }
 
-/// A file that is not what it was.
+/// A file that differs from its original.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Damage {
-    /// Relative to the root filesystem.
+    /// The path relative to the root file system.
     pub(crate) path: PathBuf,
-    /// A phrase whose subject it is.
+    /// A phrase whose subject is the file.
     pub(crate) what: String,
 }
 
-/// What takes the entries of a listing, in its order.
+/// Receives the entries of a listing, in order.
 pub(super) type Each<'a> = dyn FnMut(&Path, &str) -> io::Result<()> + 'a;
 
-/// Lists `root`, whose owners are ids of `ids`.
+/// Lists `root`, whose owners are in the range `ids`.
 pub(super) fn list(root: &Path, ids: GuestIds) -> Result<Listing, PoolError> {
     list_each(root, ids, &mut |_, _| Ok(()))
 }
 
-/// The same, and writes `files.list` to `to`, which must not be there yet.
+/// Lists `root`, and writes `files.list` to the new file `to`.
 pub(super) fn list_into(root: &Path, ids: GuestIds, to: &Path) -> Result<Listing, PoolError> {
     let file = File::create_new(to).map_err(failed("write", to))?;
     let mut out = BufWriter::new(file);
@@ -68,7 +70,8 @@ pub(super) fn list_into(root: &Path, ids: GuestIds, to: &Path) -> Result<Listing
     Ok(listing)
 }
 
-/// The same, and tells which entries are not those of the `files.list` at `known`; nothing where that is not whole.
+/// Lists `root`, and returns the entries that differ from the `files.list` at `known`; none if that
+/// file is incomplete.
 pub(super) fn compare(root: &Path, ids: GuestIds, known: &Path) -> Result<(Listing, Vec<Damage>), PoolError> {
     let mut expected = FilesList::open(known)?;
     let mut found = Vec::new();
@@ -83,7 +86,7 @@ pub(super) fn compare(root: &Path, ids: GuestIds, known: &Path) -> Result<(Listi
     if !expected.is_whole {
         found.clear();
     }
-    // What cannot be read is another than it was, too.
+    // A file that cannot be read differs from its original, too.
     found.retain(|damage| !listing.lost.iter().any(|lost| lost.path == damage.path));
     found.splice(0..0, listing.lost.drain(..));
     Ok((listing, found))
@@ -100,7 +103,7 @@ fn hold_against(
     }
     match expected.next_if(|(known, _)| known == path) {
         Some((_, known)) if known == print => {}
-        Some(_) => note(found, path, "is not what was imported"),
+        Some(_) => note(found, path, "differs from the imported file"),
         None => note(found, path, "was not imported"),
     }
 }
@@ -111,7 +114,7 @@ fn note(found: &mut Vec<Damage>, path: &Path, what: &str) {
     }
 }
 
-/// The entries of a `files.list`, in its order, as far as they can be read.
+/// The entries of a `files.list`, in order, as far as they can be read.
 pub(super) struct FilesList {
     lines: io::Lines<BufReader<File>>,
     /// Whether its last line was read.
@@ -126,7 +129,7 @@ impl FilesList {
         match lines.next() {
             Some(Ok(head)) if head == HEAD => Ok(Self { lines, is_whole: false, is_over: false }),
             Some(Err(error)) => Err(failed("read", path)(error)),
-            Some(Ok(_)) | None => Err(failed("read", path)(io::Error::other("it is not a list of files"))),
+            Some(Ok(_)) | None => Err(failed("read", path)(io::Error::other("not a list of files"))),
         }
     }
 }
@@ -151,7 +154,7 @@ impl Iterator for FilesList {
     }
 }
 
-/// A path on one line: what is no plain character is `%` and two digits.
+/// Encodes a path on one line: characters that are not plain are `%` and two digits.
 fn escaped(path: &Path) -> String {
     let mut text = String::new();
     for byte in path.as_os_str().as_bytes() {
@@ -188,11 +191,11 @@ pub(super) fn list_each(root: &Path, ids: GuestIds, each: &mut Each<'_>) -> Resu
         lost: Vec::new(),
         each,
     };
-    // Depth first, children in the order of their names.
+    // Depth first, children sorted by name.
     let mut open = vec![PathBuf::new()];
     while let Some(relative) = open.pop() {
         let path = root.join(&relative);
-        let facts = path.symlink_metadata().map_err(failed("look at", &path))?;
+        let facts = path.symlink_metadata().map_err(failed("read the metadata of", &path))?;
         state.add(&path, &relative, &facts)?;
         if facts.is_dir() {
             let mut children = Vec::new();
@@ -210,7 +213,7 @@ pub(super) fn list_each(root: &Path, ids: GuestIds, each: &mut Each<'_>) -> Resu
 
 struct State<'a, 'b> {
     hasher: Hasher,
-    /// Where a file with several names was met first.
+    /// The first path of each file with several names.
     links: HashMap<(u64, u64), PathBuf>,
     bytes: u64,
     files: u64,
@@ -230,7 +233,7 @@ impl State<'_, '_> {
         (self.each)(relative, blake3::hash(&record).to_hex().as_str()).map_err(failed("list", path))
     }
 
-    /// What the listing says of an entry, beside its path.
+    /// Returns what the listing contains about an entry, beside its path.
     fn record(&mut self, path: &Path, relative: &Path, facts: &Metadata) -> Result<Vec<u8>, PoolError> {
         let mut record = Vec::new();
         let kind = facts.file_type();
@@ -257,7 +260,7 @@ impl State<'_, '_> {
             let file = File::open(path).map_err(failed("open", path))?;
             match hash_file(&file, facts.len()) {
                 Ok(hash) => record.extend(hash.as_bytes()),
-                // The disk has lost it: no hash, so another digest.
+                // The disk has lost it: without a hash, the digest differs.
                 Err(error) if is_lost(&error) => {
                     self.lost.push(Damage { path: relative.to_owned(), what: format!("cannot be read ({error})") });
                 }
@@ -274,18 +277,19 @@ impl State<'_, '_> {
     }
 }
 
-/// Text of any length, so that no two listings look the same.
+/// Adds text of any length unambiguously.
 fn field(record: &mut Vec<u8>, text: &[u8]) {
     record.extend((text.len() as u64).to_le_bytes());
     record.extend(text);
 }
 
-/// Whether an error says that the disk has lost what was there, and not that it could not be looked at.
+/// Returns whether an error means that the disk has lost the data, and not merely that it could not
+/// be read.
 fn is_lost(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::UnexpectedEof || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
 }
 
-/// The value of `security.capability` as guests have it; empty where there is none.
+/// Returns the value of `security.capability` as guests see it; empty if there is none.
 pub(super) fn capability(file: &File, ids: GuestIds) -> Vec<u8> {
     let mut value = [0u8; 64];
     match rustix::fs::fgetxattr(file, capability::NAME, &mut value[..]) {

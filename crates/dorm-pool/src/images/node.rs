@@ -1,23 +1,23 @@
-//! One entry of an image on its way from a source to the disk, and the path it has inside.
+//! One entry of an image between a source and the disk, and its path inside.
 
 use std::io;
 
-/// The longest path Linux takes.
+/// The maximum path length of Linux.
 const PATH_MAX: usize = 4095;
 const NAME_MAX: usize = 255;
 
-/// A path inside an image: relative to its root, without `.` and `..`. The empty one is the root.
+/// A path inside an image: relative to its root, without `.` and `..`. The empty path is the root.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(super) struct GuestPath(Vec<u8>);
 
 impl GuestPath {
-    /// Reads a path of an archive. A leading `/` or `./` means the root of the image.
+    /// Parses a path of an archive. A leading `/` or `./` means the root of the image.
     pub(super) fn parse(raw: &[u8]) -> Result<Self, Refusal> {
         let mut path = Vec::with_capacity(raw.len());
         for part in raw.split(|byte| *byte == b'/') {
             match part {
                 b"" | b"." => continue,
-                b".." => return Err(Refusal::because("leads out of the image by '..'")),
+                b".." => return Err(Refusal::because("leads out of the image with '..'")),
                 _ if part.contains(&0) => return Err(Refusal::because("has a NUL in its name")),
                 _ if part.len() > NAME_MAX => return Err(Refusal::because("has a name of more than 255 bytes")),
                 _ => {}
@@ -37,7 +37,7 @@ impl GuestPath {
         &self.0
     }
 
-    /// The directory it is in and its name there; `None` for the root.
+    /// Returns its directory and its name there; `None` for the root.
     pub(super) fn split(&self) -> Option<(&[u8], &[u8])> {
         if self.0.is_empty() {
             return None;
@@ -48,23 +48,23 @@ impl GuestPath {
         })
     }
 
-    /// Whether it is below the directory `above`.
+    /// Returns whether it is below the directory `above`.
     pub(super) fn is_below(&self, above: &str) -> bool {
         self.0.strip_prefix(above.as_bytes()).is_some_and(|rest| rest.starts_with(b"/"))
     }
 }
 
-/// What an entry is.
+/// The kind of an entry.
 pub(super) enum Kind {
     Directory,
-    /// Its length; the content comes separately.
+    /// With its length; the content is separate.
     File(u64),
     Symlink(Vec<u8>),
     HardLink(GuestPath),
     Fifo,
 }
 
-/// One entry, with the owner it has inside.
+/// One entry, with its owner inside.
 pub(super) struct Node {
     pub(super) path: GuestPath,
     pub(super) kind: Kind,

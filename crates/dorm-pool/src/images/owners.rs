@@ -1,8 +1,9 @@
-//! Images and the host ids of guests: with which an image was made, and how one that was made with others is given to the
-//! guests of now.
+//! The host IDs of images: with which an image was created, and how an image with other IDs is
+//! changed to the present ones.
 //!
-//! Its files may be files of other images and of layers, too, by hard links. So none is changed while another data
-//! directory needs any image here, and what was cut off is completed before anything else is begun.
+//! Its files may also be files of other images and of layers, by hard links. So no image is changed
+//! while another data directory needs any image here, and an interrupted change is completed before
+//! anything else.
 
 use std::fs;
 use std::path::PathBuf;
@@ -17,13 +18,14 @@ use crate::error::{PoolError, failed};
 const JOURNAL: &str = "owners.journal";
 
 impl Images {
-    /// With which host ids an image was made.
+    /// Returns the host IDs with which an image was created.
     pub(crate) fn made_with(&self, digest: &Digest) -> Result<GuestIds, PoolError> {
         let path = self.path(digest);
         dorm_disk::recorded(&path).map_err(PoolError::owners(&path))
     }
 
-    /// The image, which belongs to guests as they are now. No run with other ids may live that uses images here.
+    /// Returns the image after changing its owners to the present host IDs if necessary. No run
+    /// with other IDs may use images here.
     pub(crate) fn owned(&self, digest: &Digest) -> Result<Image, PoolError> {
         let image = self.get(digest)?;
         if self.made_with(digest)? != self.ids {
@@ -33,7 +35,7 @@ impl Images {
         Ok(image)
     }
 
-    /// The same, for a caller that holds the lock.
+    /// Changes the owners of an image, for a caller that holds the lock.
     pub(super) fn give(&self, digest: &Digest, _held: &fs::File) -> Result<(), PoolError> {
         let made_with = self.made_with(digest)?;
         if made_with == self.ids {
@@ -44,11 +46,11 @@ impl Images {
             let (image, ids) = (digest.clone(), self.ids);
             return Err(PoolError::OtherIds { image, made_with, ids, needed_by });
         }
-        tracing::info!(image = %digest, from = %made_with, to = %self.ids, "the files of an image get the host ids that guests have now");
+        tracing::info!(image = %digest, from = %made_with, to = %self.ids, "changing the owners of an image's files to the present host IDs");
         self.change(digest)
     }
 
-    /// The other data directories that need any image here.
+    /// Returns the other data directories that need any image here.
     pub(super) fn needed_by_others(&self) -> Result<Vec<Foreign>, PoolError> {
         let mut needed_by: Vec<Foreign> = Vec::new();
         for digest in self.digests()? {
@@ -60,7 +62,7 @@ impl Images {
         Ok(needed_by)
     }
 
-    /// Completes what a process had begun that died on the way. The caller holds the lock.
+    /// Completes the changes of a process that died meanwhile. The caller holds the lock.
     pub(super) fn complete_changes(&self, _held: &fs::File) -> Result<(), PoolError> {
         let mut begun = self.digests()?;
         begun.retain(|digest| self.journal(digest).exists());

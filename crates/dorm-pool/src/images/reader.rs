@@ -1,13 +1,14 @@
-//! Who parses archives: this process, or workers that hold nothing but their pipes.
+//! Where archives are parsed: in this process, or in workers that hold nothing but their pipes.
 //!
 //! ```text
 //! layer:    blob ─(hashed)─► decompress ─► (hashed here) ─► untar ─► entries, checked and written here
 //! archive:  file ──────────► decompress ──────────────────► untar ─► the same
 //! ```
 //!
-//! A worker says what an archive says, and is believed as little: each entry is parsed again, counted and written by
-//! the same code that takes entries from a parser in this process. What identifies a layer is hashed here, between two
-//! workers, so that one that was taken over by a hostile blob cannot pass its files off as those of another layer.
+//! A worker reports the content of an archive, and is trusted as little as the archive: each entry
+//! is parsed again, counted and written by the code that also handles entries parsed in this
+//! process. The digest of a layer is computed here, between two workers, so that a worker
+//! compromised by a hostile blob cannot present its files as those of another layer.
 
 mod roles;
 pub(super) mod wire;
@@ -36,20 +37,20 @@ const UNTAR: &str = "untar";
 const INDEX: &str = "archive-index";
 const BEGINS: &str = "archive-kind";
 const BUFFER: usize = 256 << 10;
-/// A window of zstd has 128 MiB, and the program itself about as much address space.
+/// A zstd window takes 128 MiB, and the program itself about as much address space.
 const LIMITS: Limits = Limits { memory_bytes: 512 << 20, cpu_seconds: 3600, silence_seconds: 300 };
 
-/// Who parses archives and decompresses them.
+/// Where archives are decompressed and parsed.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Reader {
-    /// This process: in simulations and tests, where what is read is known.
+    /// In this process: for simulations and tests, whose archives are known.
     #[default]
     InProcess,
-    /// Workers.
+    /// In workers.
     Workers(Program),
 }
 
-/// What a worker says.
+/// A message of a worker.
 pub(super) enum Message {
     Entry(String, Node),
     Content(usize),
@@ -61,16 +62,16 @@ pub(super) enum Message {
     Done,
 }
 
-/// A worker and what it says.
+/// A worker and its messages.
 struct Told {
     worker: Worker,
     frames: Frames<Output>,
 }
 
-/// Why reading came to an end.
+/// Why reading stopped.
 enum Failed {
     Worker(WorkerError),
-    /// What was read is not an archive, by the word of a worker.
+    /// According to a worker, the source is not an archive.
     NoArchive(PoolError),
     Other(PoolError),
 }
@@ -90,7 +91,7 @@ impl Failed {
     }
 }
 
-/// Reads the archive of a root filesystem.
+/// Reads the archive of a root file system.
 pub(super) fn rootfs(
     program: &Program,
     sink: &mut Sink<'_, '_>,
@@ -102,7 +103,7 @@ pub(super) fn rootfs(
     let read = (|| {
         let (input, decompressor) = decompressed(program, input, packing)?;
         let untar = Told::spawn(program, UNTAR, &["marked"], input)?;
-        // The worker moves the place in the file, which is one for both.
+        // The worker moves the file offset, which both processes share.
         let place = || rustix::fs::tell(file).unwrap_or(0);
         let taken = take(untar, sink, &place);
         finish(taken, decompressor, sink.job)
@@ -110,7 +111,7 @@ pub(super) fn rootfs(
     read.map_err(|failed: Failed| failed.into_error(sink.job))
 }
 
-/// Reads a layer, and answers the digests of its blob, when it is packed, and of what comes out of it.
+/// Reads a layer. Returns the digests of its blob, if it is compressed, and of its content.
 pub(super) fn layer(
     program: &Program,
     sink: &mut Sink<'_, '_>,
@@ -133,10 +134,10 @@ pub(super) fn layer(
         }
         let taken = take(untar, sink, &|| 0);
         if !matches!(taken, Ok(()) | Err(Failed::NoArchive(_))) {
-            // Threads that wait for it go on.
+            // Lets threads that wait for it continue.
             decompressor = None;
         }
-        // A worker that is silent is killed, after which the thread that feeds it ends.
+        // A silent worker is killed, after which the thread that feeds it ends.
         let finished = finish(taken, decompressor, sink.job);
         let join = |sum: thread::ScopedJoinHandle<'_, io::Result<BlobDigest>>| {
             sum.join().unwrap_or_else(|_| Err(io::Error::other("a thread that feeds a worker panicked")))
@@ -149,7 +150,7 @@ pub(super) fn layer(
     read.map_err(|failed: Failed| failed.into_error(sink.job))
 }
 
-/// The places of all files; `None` when this is not the archive of an image.
+/// Returns the positions of all files; `None` if this is not an image's archive.
 pub(super) fn index(program: &Program, job: &Job<'_>, file: File) -> Result<Option<Index>, PoolError> {
     let unreadable = |error| job.refused("cannot be read", Some(error));
     let input = file.try_clone().map_err(unreadable)?;
@@ -157,7 +158,7 @@ pub(super) fn index(program: &Program, job: &Job<'_>, file: File) -> Result<Opti
     read.map_err(|failed| failed.into_error(job))
 }
 
-/// Whether a compressed archive may be that of an image.
+/// Returns whether a compressed archive may be that of an image.
 pub(super) fn begins_like_an_image(
     program: &Program,
     job: &Job<'_>,
@@ -169,15 +170,15 @@ pub(super) fn begins_like_an_image(
         let mut told = Told::spawn(program, BEGINS, &[], input)?;
         match told.next()? {
             Message::Answer(answer) => Ok(answer),
-            _ => Err(Failed::Worker(told.worker.refused("it is no answer"))),
+            _ => Err(Failed::Worker(told.worker.refused("it is not an answer"))),
         }
-        // What cannot be decompressed is found out when all of it is read.
+        // Decompression errors are found when all of it is read.
         .inspect(|_| drop(decompressor))
     });
     read.map_err(|failed| failed.into_error(job))
 }
 
-/// What a worker decompresses: read to its end, it tells whether the worker has failed.
+/// The output of a decompressing worker. Reading to its end reports whether the worker has failed.
 pub(super) struct Decompressed {
     worker: Option<Worker>,
     output: Output,
@@ -219,7 +220,7 @@ fn spawn(program: &Program, role: &'static str, arguments: &[&str], input: Stdio
 }
 
 fn no_pipe() -> WorkerError {
-    WorkerError::Message { role: "any".to_owned(), what: "it has no pipe".to_owned() }
+    WorkerError::Message { role: "any".to_owned(), what: "it has no output pipe".to_owned() }
 }
 
 impl From<WorkerError> for Failed {
@@ -228,7 +229,7 @@ impl From<WorkerError> for Failed {
     }
 }
 
-/// What is to be the input of the next worker, and the one that decompresses it.
+/// Returns the input of the next worker, and the worker that decompresses it.
 fn decompressed(program: &Program, input: Stdio, packing: Packing) -> Result<(Stdio, Option<Worker>), Failed> {
     if packing == Packing::Plain {
         return Ok((input, None));
@@ -238,7 +239,7 @@ fn decompressed(program: &Program, input: Stdio, packing: Packing) -> Result<(St
     Ok((output, Some(worker)))
 }
 
-/// Whose fault it is that an archive could not be read: what could not be decompressed is cut short.
+/// Returns why an archive could not be read: a failed decompression causes a truncated archive.
 fn finish(taken: Result<(), Failed>, decompressor: Option<Worker>, job: &Job<'_>) -> Result<(), Failed> {
     let decompressed = decompressor.map_or(Ok(()), Worker::finish);
     match (taken, decompressed) {
@@ -250,16 +251,16 @@ fn finish(taken: Result<(), Failed>, decompressor: Option<Worker>, job: &Job<'_>
     }
 }
 
-/// What becomes of the rest of a stream whose reader is gone.
+/// What happens to the rest of a stream whose reader is gone.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     /// It is still part of the digest.
     IsHashed,
-    /// The reader should have taken it.
+    /// The reader should have read it.
     IsNeeded,
 }
 
-/// Hands on all of `from`, and answers its digest.
+/// Forwards all of `from`, and returns its digest.
 fn pump(mut from: impl Read, to: File, rest: Rest) -> io::Result<BlobDigest> {
     let mut to = Some(to);
     let mut sum = Sha256::new();
@@ -278,7 +279,8 @@ fn pump(mut from: impl Read, to: File, rest: Rest) -> io::Result<BlobDigest> {
     }
 }
 
-/// Gives the entries that a worker finds in an archive to `sink`; `place` is where it is in its source, if that is known.
+/// Passes the entries that a worker finds in an archive to `sink`; `place` returns the position in
+/// the source, if it is known.
 fn take(mut told: Told, sink: &mut Sink<'_, '_>, place: &dyn Fn() -> u64) -> Result<(), Failed> {
     use std::sync::atomic::Ordering;
     loop {
@@ -302,23 +304,24 @@ fn take(mut told: Told, sink: &mut Sink<'_, '_>, place: &dyn Fn() -> u64) -> Res
             Message::Wrong(wrong) => return Err(refused(sink, wrong)),
             Message::Done => return Ok(()),
             Message::Content(_) | Message::Place(..) | Message::Same(..) | Message::Answer(_) => {
-                return Err(Failed::Worker(told.worker.refused("it is about no entry")));
+                return Err(Failed::Worker(told.worker.refused("its type is unexpected")));
             }
         }
     }
 }
 
-/// What a worker refuses may be cut short by the one before.
+/// Returns the error of a worker, which may be caused by truncated input from the previous one.
 fn refused(sink: &Sink<'_, '_>, wrong: Wrong<PoolError>) -> Failed {
     Failed::NoArchive(sink.wrong(wrong))
 }
 
-/// The content of an entry, as it comes.
+/// The content of an entry, as it arrives.
 struct Content<'a> {
     told: &'a mut Told,
     left: u64,
     in_frame: usize,
-    /// Why it ended early. An error of input and output would not say whose fault it is.
+    /// Why it ended early. The I/O error alone would not tell whether the worker or the archive is
+    /// at fault.
     failed: Option<Stopped>,
 }
 
@@ -339,7 +342,7 @@ impl Content<'_> {
                 Message::Content(bytes) if bytes > 0 && bytes as u64 <= self.left => bytes,
                 Message::Wrong(wrong) => return Err(Stopped::Wrong(wrong)),
                 _ => {
-                    let what = "it is not the content of its entry";
+                    let what = "it is not content of the current entry";
                     return Err(Stopped::Worker(io::Error::new(io::ErrorKind::InvalidData, what)));
                 }
             };
@@ -367,7 +370,7 @@ impl Told {
         Ok(Self { worker, frames })
     }
 
-    /// The next message. One that fails has ended its worker.
+    /// Returns the next message. An error ends the worker.
     fn next(&mut self) -> Result<Message, Failed> {
         self.message().map_err(|error| Failed::Worker(self.worker.explain(error)))
     }
@@ -377,7 +380,7 @@ impl Told {
     }
 }
 
-/// The next message of a worker.
+/// Reads the next message of a worker.
 pub(super) fn message(frames: &mut Frames<impl Read>) -> io::Result<Message> {
     let Some((kind, bytes)) = frames.next_frame()? else {
         return Err(io::ErrorKind::UnexpectedEof.into());
@@ -397,7 +400,7 @@ pub(super) fn message(frames: &mut Frames<impl Read>) -> io::Result<Message> {
         SAME => Message::Same(fields.text()?, fields.text()?),
         ANSWER => return Ok(Message::Answer(fields.as_bytes() == [1])),
         DONE => Message::Done,
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "it is of no kind")),
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "its type is unknown")),
     };
     fields.end()?;
     Ok(message)
@@ -415,7 +418,7 @@ fn wrong(fields: &mut Fields) -> io::Result<Wrong<PoolError>> {
 
 fn places(mut told: Told, file: File) -> Result<Option<Index>, Failed> {
     let Message::Answer(is_image) = told.next()? else {
-        return Err(Failed::Worker(told.worker.refused("it is no answer")));
+        return Err(Failed::Worker(told.worker.refused("it is not an answer")));
     };
     let mut index = Index::of(file);
     loop {
@@ -429,7 +432,7 @@ fn places(mut told: Told, file: File) -> Result<Option<Index>, Failed> {
             _ => None,
         };
         if added.is_none() {
-            return Err(Failed::Worker(told.worker.refused("it is not the place of a file")));
+            return Err(Failed::Worker(told.worker.refused("it is not the position of a file")));
         }
     }
 }

@@ -1,16 +1,18 @@
-//! Which data directories need which images.
+//! Records which data directories need which images.
 //!
-//! Several daemons may share one directory of images, and the records of each are its own. So each says here which
-//! images its records stand on, before the first record does and until after the last:
+//! Several daemons may share one directory of images, each with its own records. So each daemon
+//! stores here which images its records use, before the first such record is written and until
+//! after the last is removed:
 //!
 //! ```text
-//! references/ID/owner.json    where the data directory with that id is, and by which path it knows the images
+//! references/ID/owner.json    the path of the data directory with that ID, and its path of the images
 //! references/ID/DIGEST        it needs that image
 //! ```
 //!
-//! A reference is made and an image removed under the lock of the images, so that one of the two comes first. What a
-//! death leaves is a reference too many, which the next start of its owner drops. Nobody drops the references of
-//! another: a directory that cannot be seen now may be mounted again.
+//! References are created and images removed under the lock of the images, so that one of the two
+//! comes first. If a process dies, a reference may be left over, which the next start of its owner
+//! removes. References of other data directories are never removed: a directory that is missing now
+//! may be mounted again.
 
 use std::fs;
 use std::io;
@@ -29,12 +31,12 @@ const DIRECTORY: &str = "references";
 const OWNER: &str = "owner.json";
 const NEW: &str = ".new";
 
-/// The data directory on whose behalf a pool is opened.
+/// The data directory for which images are opened.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Owner {
-    /// Its id, which stays when it is moved.
+    /// Its ID, which does not change when it is moved.
     pub id: String,
-    /// Where it is.
+    /// Its path.
     pub data: PathBuf,
 }
 
@@ -48,11 +50,11 @@ struct Written {
 /// Another data directory that needs an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Foreign {
-    /// Its id.
+    /// Its ID.
     pub id: String,
-    /// Where it was when its daemon last started; none where that cannot be read.
+    /// Its path at the last start of its daemon; `None` if that cannot be read.
     pub data: Option<PathBuf>,
-    /// Its references. Without them it is taken for gone.
+    /// The directory of its references. Deleting it makes the data directory count as gone.
     pub references: PathBuf,
 }
 
@@ -61,23 +63,23 @@ impl std::fmt::Display for Foreign {
         match &self.data {
             Some(data) if data.is_dir() => write!(f, "the data directory {} ({})", data.display(), self.id),
             Some(data) => write!(f, "the data directory {} ({}), which is not there now", data.display(), self.id),
-            None => write!(f, "the data directory with the id {}", self.id),
+            None => write!(f, "the data directory with the ID {}", self.id),
         }
     }
 }
 
 impl Images {
-    /// Says on whose behalf images are used from now on.
+    /// Sets the data directory for which images are used from now on.
     pub(crate) fn set_owner(&mut self, owner: Owner) -> Result<(), PoolError> {
         let own = self.references().join(&owner.id);
         if !is_id(&owner.id) {
-            let error = io::Error::new(io::ErrorKind::InvalidInput, "it is no id of a data directory");
+            let error = io::Error::new(io::ErrorKind::InvalidInput, "not an ID of a data directory");
             return Err(failed("keep references in", &own)(error));
         }
         let _held = self.lock()?;
         if own.is_dir() {
             self.describe_owner(&owner, &own)?;
-            // It may hold what a dead process had no time to make durable.
+            // It may contain references that a dead process did not make durable.
             disk::sync_directory(&own, &self.steps)?;
         }
         self.owner = Some(owner);
@@ -87,11 +89,11 @@ impl Images {
         Ok(())
     }
 
-    /// Records that the owner needs an image. Durable when this returns.
+    /// Records durably that the owner needs an image.
     pub(crate) fn refer(&self, digest: &Digest) -> Result<(), PoolError> {
         let (Some(owner), Some(own)) = (&self.owner, self.own()) else { return self.get(digest).map(drop) };
         let path = own.join(digest.as_str());
-        // Of an image that is referred to it is known that it is there, unless its files were taken away by hand.
+        // An image with a reference exists, unless its files were removed by hand.
         if path.is_file() {
             return self.get(digest).map(drop);
         }
@@ -100,7 +102,7 @@ impl Images {
         self.make_owned(&own)?;
         self.describe_owner(owner, &own)?;
         match disk::write_new(&path, &[], &self.steps) {
-            // It is not known whether whoever made it lived to make it durable.
+            // The process that created it may have died before making it durable.
             Err(PoolError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
             other => other?,
         }
@@ -108,7 +110,7 @@ impl Images {
         self.steps.reach(Step::Referred)
     }
 
-    /// Records that the owner needs an image no more.
+    /// Records that the owner does not need an image any more.
     pub(crate) fn release(&self, digest: &Digest) -> Result<(), PoolError> {
         let Some(own) = self.own() else { return Ok(()) };
         let _held = self.lock()?;
@@ -120,12 +122,12 @@ impl Images {
         disk::sync_directory(&own, &self.steps)
     }
 
-    /// Whether the owner has said that it needs an image.
+    /// Returns whether the owner has a reference to an image.
     pub(crate) fn is_referred(&self, digest: &Digest) -> bool {
         self.own().is_some_and(|own| own.join(digest.as_str()).symlink_metadata().is_ok())
     }
 
-    /// The images that the owner has said it needs.
+    /// Returns the images to which the owner has references.
     pub(crate) fn referred(&self) -> Result<Vec<Digest>, PoolError> {
         match self.own() {
             Some(own) if own.is_dir() => Ok(disk::names(&own)?.iter().filter_map(|name| name.parse().ok()).collect()),
@@ -133,7 +135,7 @@ impl Images {
         }
     }
 
-    /// The other data directories that need an image.
+    /// Returns the other data directories that need an image.
     pub(crate) fn foreign(&self, digest: &Digest) -> Result<Vec<Foreign>, PoolError> {
         let all = self.references();
         let mut ids = match disk::names(&all) {
@@ -148,7 +150,7 @@ impl Images {
             let refers = match references.join(digest.as_str()).symlink_metadata() {
                 Ok(_) => true,
                 Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => false,
-                Err(error) => return Err(failed("look at", &references)(error)),
+                Err(error) => return Err(failed("read the metadata of", &references)(error)),
             };
             let written = read(&references);
             if refers && !written.as_ref().is_some_and(|written| self.is_copied(written, &id)) {
@@ -158,8 +160,8 @@ impl Images {
         Ok(foreign)
     }
 
-    /// Whether references came here with a copy of the images: their owner uses the original, which is there, and has
-    /// them there too.
+    /// Returns whether references were copied here together with the images: their owner uses the
+    /// original, which exists and has the same references.
     fn is_copied(&self, written: &Written, id: &str) -> bool {
         let place = |path: &Path| fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
         match (place(&written.images), place(self.directory())) {
@@ -209,7 +211,7 @@ fn read(own: &Path) -> Option<Written> {
     serde_json::from_slice(&fs::read(own.join(OWNER)).ok()?).ok()
 }
 
-/// Whether it can be the name of a directory here.
+/// Returns whether `id` is valid as the name of a directory here.
 fn is_id(id: &str) -> bool {
     !id.is_empty() && id.len() <= 128 && id.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }

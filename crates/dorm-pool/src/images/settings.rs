@@ -1,7 +1,8 @@
-//! What an image says about how programs in it are run, and where it came from.
+//! How programs in an image are run, and where the image came from.
 //!
-//! Both are written beside the root filesystem. How programs are run is part of what the image is, and of its digest:
-//! two images with the same files and other variables are two. Where it came from is not.
+//! Both are stored beside the root file system. How programs are run is part of the image and of
+//! its digest: two images with the same files and different variables are different. The source is
+//! not part of the digest.
 
 use blake3::Hasher;
 use dorm_lifecycle::Digest;
@@ -9,48 +10,49 @@ use serde::{Deserialize, Serialize};
 
 const CONTEXT: &str = "Dormouse image with settings, version 1";
 
-/// How programs of an image are run, unless somebody says otherwise.
+/// How programs of an image are run by default.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImageConfig {
-    /// What is run when the image is started, before [`ImageConfig::command`].
+    /// The program that is run when the image is started, followed by [`ImageConfig::command`].
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub entrypoint: Vec<String>,
-    /// The arguments of the entrypoint, or the whole command where there is none.
+    /// The arguments of the entrypoint, or the whole command if there is no entrypoint.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub command: Vec<String>,
     /// Variables of every process, as `NAME=VALUE`, in the order of the image.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub env: Vec<String>,
-    /// Where processes start.
+    /// The working directory of processes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// As whom they run: a name, a number, or `UID:GID`.
+    /// The user of processes: a name, a number, or `UID:GID`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
-    /// Ports that something in it listens at, such as `8080/tcp`.
+    /// Ports on which its programs listen, such as `8080/tcp`.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub ports: Vec<String>,
-    /// A line for `/bin/sh` that ends with 0 as soon as what the image is started with can be used.
+    /// A line for `/bin/sh` that exits with 0 as soon as the program started from the image is
+    /// ready.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ready: Option<String>,
-    /// The architecture its programs are for, such as `amd64`.
+    /// The architecture of its programs, such as `amd64`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub architecture: Option<String>,
 }
 
 impl ImageConfig {
-    /// The command that starts the image; empty where there is none.
+    /// Returns the command that starts the image; empty if there is none.
     pub fn start(&self) -> Vec<String> {
         self.entrypoint.iter().chain(&self.command).cloned().collect()
     }
 
-    /// Its variables, the last of a name counting.
+    /// Returns its variables. If a name occurs several times, the last value counts.
     pub fn variables(&self) -> impl Iterator<Item = (&str, &str)> {
         self.env.iter().filter_map(|line| line.split_once('='))
     }
 
-    /// The digest of an image with this root filesystem and these settings.
+    /// Returns the digest of an image with this root file system and these settings.
     pub(super) fn digest(&self, rootfs: &Digest) -> Result<Digest, std::io::Error> {
         let mut hasher = Hasher::new_derive_key(CONTEXT);
         hasher.update(rootfs.as_str().as_bytes());
@@ -59,17 +61,17 @@ impl ImageConfig {
     }
 }
 
-/// Where an image came from.
+/// The source of an image.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ImageSource {
-    /// What it is called there, such as `docker.io/library/python:3.12`.
+    /// Its reference, such as `docker.io/library/python:3.12`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub reference: Option<String>,
-    /// The digest of its manifest there, such as `sha256:…`.
+    /// The digest of its manifest at the source, such as `sha256:…`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub manifest: Option<String>,
-    /// What it was built from, as its builder says; the same again is the same image.
+    /// A key of what it was built from, set by its builder; the same key means the same image.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }

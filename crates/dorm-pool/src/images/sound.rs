@@ -1,7 +1,8 @@
-//! Whether an image still is what its digest says: found out when it is first used, and whenever somebody looks.
+//! Whether an image still matches its digest: checked at its first use, and on demand.
 //!
-//! An answer holds until the image's directory is another: it is renamed over, mended, or removed and imported again.
-//! What changes within a file leaves no trace there, so images are read again in the background.
+//! A result holds until the image's directory is replaced: by renaming another over it, by a
+//! repair, or by removing and importing it again. Changes within a file cannot be detected that
+//! way, so images are read again in the background.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -19,22 +20,22 @@ use crate::disk;
 use crate::error::{PoolError, failed};
 use crate::stored::in_rootfs;
 
-/// What is known of images since this process began.
+/// What is known about images since this process started.
 #[derive(Default)]
 pub(super) struct Known {
     images: Mutex<BTreeMap<Digest, Found>>,
-    /// Held while an image is read that somebody waits for.
+    /// Held while an image is read for a waiting caller.
     reading: Mutex<BTreeMap<Digest, Arc<Mutex<()>>>>,
 }
 
 #[derive(Clone)]
 struct Found {
     directory: DirectoryId,
-    /// Nothing when it is sound.
+    /// Empty if it is intact.
     damage: Vec<Damage>,
 }
 
-/// Tells a directory from another of its name, and from itself with other names in it.
+/// Distinguishes a directory from another of the same name, and from itself with other entries.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct DirectoryId {
     inode: u64,
@@ -54,13 +55,13 @@ impl Known {
 }
 
 impl Images {
-    /// The image, which this process has read to its last byte: now, if it has not before.
+    /// Returns the image, which is read completely first unless this process has done so.
     pub(crate) fn sound(&self, digest: &Digest) -> Result<Image, PoolError> {
         self.owned(digest)?;
         if let Some(image) = self.known(digest)? {
             return Ok(image);
         }
-        // Whoever wants the same waits for the one who reads.
+        // Callers that need the same image wait for the one that reads it.
         let one = self.known.reading(digest);
         let _alone = one.lock().unwrap_or_else(PoisonError::into_inner);
         match self.known(digest)? {
@@ -69,7 +70,7 @@ impl Images {
         }
     }
 
-    /// The image, if it was found to be sound; an error, if it was found to be damaged.
+    /// Returns the image if it is known to be intact; an error if it is known to be damaged.
     fn known(&self, digest: &Digest) -> Result<Option<Image>, PoolError> {
         let image = self.get(digest)?;
         let found = self.known.images().get(digest).cloned();
@@ -79,12 +80,12 @@ impl Images {
         }
     }
 
-    /// Whether the image need not be read before it is used.
+    /// Returns whether the image need not be read before it is used.
     pub(crate) fn is_known(&self, digest: &Digest) -> bool {
         !matches!(self.known(digest), Ok(None))
     }
 
-    /// Reads the image to its last byte.
+    /// Reads the image completely.
     pub(crate) fn verify(&self, digest: &Digest) -> Result<Image, PoolError> {
         let image = self.get(digest)?;
         let damage = self.read_through(&image)?;
@@ -93,31 +94,31 @@ impl Images {
             self.known.images().insert(digest.clone(), Found { directory, damage });
         }
         let Some(error) = first else { return Ok(image) };
-        // The next import or pull must not take what is damaged for a layer that is here.
+        // The next import or pull must not use a damaged layer.
         if let Err(error) = self.set_aside_damaged(&image.layers) {
-            tracing::warn!(image = %digest, %error, "the layers of a damaged image could not be looked at");
+            tracing::warn!(image = %digest, %error, "cannot check the layers of a damaged image");
         }
         Err(error)
     }
 
-    /// What was damaged of the image when it was read last.
+    /// Returns the damage found when the image was last read.
     pub(crate) fn damage(&self, digest: &Digest) -> Vec<Damage> {
         self.known.images().get(digest).map(|found| found.damage.clone()).unwrap_or_default()
     }
 
-    /// Whether there is such an image, damaged or not.
+    /// Returns whether the image exists, damaged or not.
     pub(crate) fn has(&self, digest: &Digest) -> bool {
         self.path(digest).is_dir()
     }
 
-    /// What of an image is not what it was; empty when it is sound.
+    /// Returns the damage of an image; empty if it is intact.
     fn read_through(&self, image: &Image) -> Result<Vec<Damage>, PoolError> {
         let digest = &image.digest;
         let files = self.path(digest).join(FILES);
         let ids = self.made_with(digest)?;
         let (listing, mut found) = match listing::compare(&image.rootfs, ids, &files) {
             Ok(compared) => compared,
-            // Images of earlier versions have no list, and one that cannot be read names nothing.
+            // A lost or unreadable list names no files.
             Err(PoolError::Io { path, .. }) if path == files => {
                 let listing = self.list_anew(digest, ids, &image.rootfs, &files)?;
                 let lost = listing.lost.clone();
@@ -130,14 +131,14 @@ impl Images {
             return Ok(Vec::new());
         }
         if found.is_empty() {
-            let what = format!("has other files than were imported: its digest now is {digest_now}");
+            let what = format!("does not match the imported files: its digest is now {digest_now}");
             found.push(Damage { path: PathBuf::new(), what });
         }
         found.truncate(NAMED_MAX);
         Ok(found)
     }
 
-    /// The digest of an image that has these files.
+    /// Returns the digest of an image with these files.
     fn digest_now(&self, digest: &Digest, listing: &listing::Listing) -> Result<Digest, PoolError> {
         match self.about(digest)?.config {
             Some(config) => config.digest(&listing.digest).map_err(failed("name", &self.path(digest))),
@@ -145,7 +146,7 @@ impl Images {
         }
     }
 
-    /// Lists an image that has no list, and keeps the list if the image is what it was.
+    /// Lists an image whose list is lost, and keeps the list if the image is what it was.
     fn list_anew(
         &self,
         digest: &Digest,
@@ -157,25 +158,25 @@ impl Images {
         let written = disk::remove_file(&part).and_then(|()| listing::list_into(rootfs, ids, &part));
         let listing = match written {
             Ok(listing) => listing,
-            // It is only good for naming files: where it cannot be written, or another daemon writes it at this moment,
-            // the image is checked all the same.
+            // The list is only good for naming files: if it cannot be written, or another daemon is
+            // writing it, the image is checked anyway.
             Err(PoolError::Io { path, .. } | PoolError::DiskFull { path, .. }) if path == part => {
                 listing::list(rootfs, ids)?
             }
             Err(error) => return Err(error),
         };
         let kept = match self.digest_now(digest, &listing)? == *digest {
-            true => fs::rename(&part, files).map_err(failed("name the list", files)),
+            true => fs::rename(&part, files).map_err(failed("rename the list", files)),
             false => disk::remove_file(&part),
         };
         if let Err(error) = kept {
-            tracing::warn!(image = %digest, %error, "the files of an image are not on record; damage will not name them");
+            tracing::warn!(image = %digest, %error, "cannot record the files of an image; reports of damage will not name files");
         }
         Ok(listing)
     }
 
-    /// Makes a damaged image whole again out of `from`, the directory of the same image that was just imported. What is
-    /// sound in it stays, so whoever uses it sees nothing but the files that were damaged come right.
+    /// Repairs a damaged image from `from`, the directory of the same image that was just imported.
+    /// Intact files stay in place, so users of the image only see that damaged files become intact.
     pub(super) fn mend(&self, digest: &Digest, from: &Path) -> Result<(), PoolError> {
         let (old_root, new_root) = (self.path(digest).join(ROOTFS), from.join(ROOTFS));
         let mut old = BTreeMap::new();
@@ -190,7 +191,7 @@ impl Images {
             return Err(failed("read", &from.join(FILES))(io::Error::from(io::ErrorKind::UnexpectedEof)));
         }
         let is_another = |path: &Path, print: &str| old.get(path).is_none_or(|known| known != print);
-        // All names of one file are replaced together, or they would be several files.
+        // All names of one file are replaced together, otherwise they would become several files.
         let mut again = BTreeSet::new();
         for (path, print) in &new {
             let facts = look(&new_root.join(path))?;
@@ -211,7 +212,7 @@ impl Images {
                 }
                 if !look(&target).is_ok_and(|now| now.is_dir()) {
                     remove(&target)?;
-                    disk::make_directory(&target).map_err(failed("make the directory", &target))?;
+                    disk::make_directory(&target).map_err(failed("create the directory", &target))?;
                 }
                 lchown(&target, Some(facts.uid()), Some(facts.gid())).map_err(failed("set the owner of", &target))?;
                 let mode = fs::Permissions::from_mode(facts.mode());
@@ -230,7 +231,7 @@ impl Images {
         fs::File::open(&old_root)
             .and_then(|directory| Ok(rustix::fs::syncfs(directory)?))
             .map_err(failed("sync the file system of", &old_root))?;
-        tracing::warn!(image = %digest, "a damaged image was made whole by importing it again");
+        tracing::warn!(image = %digest, "repaired a damaged image by importing it again");
         self.verify(digest).map(drop)
     }
 
@@ -245,10 +246,10 @@ fn damaged(image: &Digest, damage: &Damage) -> PoolError {
 }
 
 fn look(path: &Path) -> Result<fs::Metadata, PoolError> {
-    path.symlink_metadata().map_err(failed("look at", path))
+    path.symlink_metadata().map_err(failed("read the metadata of", path))
 }
 
-/// Removes whatever has this name.
+/// Removes the file or directory at `path`.
 fn remove(path: &Path) -> Result<(), PoolError> {
     match path.symlink_metadata() {
         Ok(facts) if facts.is_dir() => disk::remove_tree(path),

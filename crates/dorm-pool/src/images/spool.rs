@@ -1,5 +1,5 @@
-//! A place for one file beside the images, such as an archive on its way in or out. What a dead process leaves there is
-//! cleared as a dead import is.
+//! A temporary directory for one file beside the images, such as an archive being imported or
+//! exported. If a process dies, it is removed like an interrupted import.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::steps::Steps;
 
 const FILE: &str = "archive.tar";
 
-/// A place for a file, which is not there yet. It goes with this value.
+/// The directory of a file that does not exist yet. It is removed with this value.
 pub struct Spool {
     directory: PathBuf,
     file: PathBuf,
@@ -29,7 +29,7 @@ impl Images {
 }
 
 impl Spool {
-    /// Where the file belongs.
+    /// Returns the path of the file.
     pub fn path(&self) -> &Path {
         &self.file
     }
@@ -43,7 +43,7 @@ impl Drop for Spool {
         let directory = std::mem::take(&mut self.directory);
         elsewhere(&self.steps, move || {
             if let Err(error) = disk::remove_tree(&directory) {
-                tracing::warn!(path = %directory.display(), %error, "an archive is left; the next import clears it");
+                tracing::warn!(path = %directory.display(), %error, "cannot remove an archive; the next import removes it");
             }
         });
     }

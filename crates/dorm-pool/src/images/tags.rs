@@ -1,5 +1,5 @@
-//! Tags: one small file each, which holds a digest and is replaced as a whole. A `/` in a tag is `%2F` in the name of
-//! its file.
+//! Tags: one small file each, which contains a digest and is replaced atomically. A `/` in a tag is
+//! `%2F` in the name of its file.
 
 use std::fs;
 use std::io;
@@ -16,7 +16,7 @@ pub(super) const DIRECTORY: &str = "tags";
 const NEW: &str = ".new";
 
 impl Images {
-    /// All tags whose image is there, in order.
+    /// Returns all tags whose image exists, sorted.
     pub(super) fn tags(&self) -> Result<Vec<(String, Digest)>, PoolError> {
         let directory = self.tags_directory();
         let mut tags = Vec::new();
@@ -30,7 +30,7 @@ impl Images {
                 Ok(text) => text,
                 Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
                 Err(error) => {
-                    tracing::warn!(tag = name, %error, "a tag cannot be read and names no image");
+                    tracing::warn!(tag = name, %error, "cannot read a tag; it names no image");
                     continue;
                 }
             };
@@ -44,7 +44,7 @@ impl Images {
         Ok(tags)
     }
 
-    /// Lets `tag` mean `digest`. The caller holds the lock.
+    /// Assigns `tag` to `digest`. The caller holds the lock.
     pub(super) fn tag(&self, tag: &str, digest: &Digest) -> Result<(), PoolError> {
         check(tag)?;
         let directory = self.tags_directory();
@@ -60,7 +60,7 @@ impl Images {
         self.steps.reach(Step::Tagged)
     }
 
-    /// Gives an image that is there a tag.
+    /// Gives an existing image a tag.
     pub(crate) fn name(&self, digest: &Digest, tag: &str) -> Result<Image, PoolError> {
         check(tag)?;
         let held = self.lock()?;
@@ -91,7 +91,7 @@ fn file_name(tag: &str) -> String {
     tag.replace('/', "%2F")
 }
 
-/// Refuses what is not a legal tag: one to several parts with `/` between.
+/// Rejects invalid tags. A tag has one or more parts separated by `/`.
 pub(super) fn check(tag: &str) -> Result<(), PoolError> {
     let legal_part = |part: &str| {
         (1..=128).contains(&part.len())

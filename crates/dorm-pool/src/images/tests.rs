@@ -26,7 +26,7 @@ async fn import(pool: &Pool, source: &Path) -> Result<Image, PoolError> {
     pool.import(source, Some("base"), |_| {}).await
 }
 
-/// One entry of an archive that a test puts together byte by byte, legal or not.
+/// One entry of an archive that a test assembles byte by byte, valid or not.
 #[derive(Clone, Debug)]
 struct Entry {
     kind: EntryType,
@@ -216,23 +216,23 @@ async fn hostile_and_broken_sources_are_refused_and_leave_nothing() {
         ("leads out of the image", archive(&[file("../escape", "")])),
         ("leads out of the image", archive(&[file("a/../../escape", "")])),
         ("leads out of the image", archive(&[link(EntryType::Link, "a", "../../etc/passwd")])),
-        ("hard link to nowhere", archive(&[link(EntryType::Link, "a", "etc/passwd")])),
-        ("does not come before it", archive(&[file("etc/a", ""), link(EntryType::Link, "a", "etc/passwd")])),
+        ("hard link to a missing file", archive(&[link(EntryType::Link, "a", "etc/passwd")])),
+        ("does not precede it", archive(&[file("etc/a", ""), link(EntryType::Link, "a", "etc/passwd")])),
         ("hard link to the root", archive(&[link(EntryType::Link, "a", "/")])),
         ("device outside of /dev", archive(&[entry(EntryType::Block, "disk")])),
         ("device outside of /dev", archive(&[entry(EntryType::Char, "devil/null")])),
-        ("belongs to id 65536", archive(&[Entry { owner: 65_536, ..file("a", "") }])),
+        ("belongs to ID 65536", archive(&[Entry { owner: 65_536, ..file("a", "") }])),
         ("empty, too long", archive(&[entry(EntryType::Symlink, "a")])),
-        ("unknown kind", archive(&[entry(EntryType::new(b'Z'), "a")])),
+        ("unknown type", archive(&[entry(EntryType::new(b'Z'), "a")])),
         ("cannot replace", archive(&[file("a/b", ""), file("a", "")])),
         ("is the root of the image", archive(&[file("./.", "x")])),
         ("cannot be entered", archive(&[file("a", ""), file("a/b", "")])),
-        ("not a sound tar archive", archive(&[too_large, file("a", "")])),
-        ("there is nothing in it", archive(&[])),
-        ("cut short", Vec::new()),
-        ("cut short", sound[..sound.len() - 1024].to_vec()),
-        ("not a sound tar archive", vec![b'x'; 2048]),
-        ("not a sound tar archive", vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0]),
+        ("not a valid tar archive", archive(&[too_large, file("a", "")])),
+        ("it is empty", archive(&[])),
+        ("truncated", Vec::new()),
+        ("truncated", sound[..sound.len() - 1024].to_vec()),
+        ("not a valid tar archive", vec![b'x'; 2048]),
+        ("not a valid tar archive", vec![0x28, 0xb5, 0x2f, 0xfd, 0, 0]),
         ("cannot", {
             sound.truncate(512 * 6 + 100);
             sound
@@ -330,13 +330,13 @@ async fn the_file_that_is_damaged_is_named_whatever_has_become_of_it() {
             "content",
             |root| fs::write(root.join("usr/bin/sudo"), "sudX").unwrap(),
             "rootfs/usr/bin/su",
-            "is not what was imported",
+            "differs from the imported file",
         ),
         (
             "cut",
             |root| fs::write(root.join("home/user/.profile"), "").unwrap(),
             "rootfs/home/user/.profile",
-            "is not what was imported",
+            "differs from the imported file",
         ),
         ("gone", |root| fs::remove_file(root.join("etc/absolute")).unwrap(), "rootfs/etc/absolute", "is missing"),
         ("more", |root| fs::write(root.join("etc/b c%"), "").unwrap(), "rootfs/etc/b c%", "was not imported"),
@@ -344,7 +344,7 @@ async fn the_file_that_is_damaged_is_named_whatever_has_become_of_it() {
             "mode",
             |root| fs::set_permissions(root.join("usr"), fs::Permissions::from_mode(0o700)).unwrap(),
             "rootfs/usr",
-            "is not what was imported",
+            "differs from the imported file",
         ),
         ("tree", |root| fs::remove_dir_all(root.join("home")).unwrap(), "rootfs/home", "is missing"),
     ];
@@ -387,15 +387,15 @@ async fn an_image_of_an_earlier_version_gets_its_list_of_files_when_it_is_first_
         assert_eq!(pool.sound_image(&image.digest).await.unwrap(), image);
         assert_eq!(fs::read(&list).unwrap(), text);
     }
-    // A list that is not whole names nothing, and hides nothing.
+    // An incomplete list names nothing, and hides nothing.
     fs::write(&list, cut).unwrap();
     assert_eq!(pool.verify_image(&image.digest).await.unwrap(), image);
-    // One that is damaged by then gets none: it would take the damage for what was imported.
+    // An image that is already damaged gets no list, which would record the damage as original.
     fs::remove_file(&list).unwrap();
     fs::write(image.rootfs.join("usr/bin/sudo"), "sudX").unwrap();
     let (file, what) = damage_of(pool.verify_image(&image.digest).await);
     assert_eq!(file, "rootfs/");
-    assert!(what.contains("has other files than were imported"), "{what}");
+    assert!(what.contains("does not match the imported files"), "{what}");
     assert!(!list.exists());
 }
 
@@ -458,7 +458,7 @@ async fn whatever_step_of_an_import_fails_there_is_a_sound_image_or_none() {
 async fn imports_of_one_source_at_once_all_succeed() {
     let home = tempfile::tempdir().unwrap();
     let source = write(&home, &archive(&sample()));
-    // Pools of their own: between processes only the locks on the disk count.
+    // Separate pools: between processes only the locks on the disk count.
     let imports: Vec<_> = (0..6)
         .map(|number| {
             let pool = Pool::open(&home.path().join(format!("data{number}")), &home.path().join("images")).unwrap();
@@ -489,8 +489,8 @@ mod hostile {
 
     use super::*;
 
-    /// The same cases on every run, so that a build fails only for what was changed. To search for new ones, raise
-    /// the number with `PROPTEST_CASES`.
+    /// The same cases on every run, so that a build only fails because of a change. To search for
+    /// new ones, raise the number with `PROPTEST_CASES`.
     pub(super) fn cases() -> u32 {
         std::env::var("PROPTEST_CASES").ok().and_then(|text| text.parse().ok()).unwrap_or(100)
     }
@@ -575,7 +575,7 @@ mod hostile {
             let mut changed = archive(&sample());
             let length = changed.len();
             changed[at % length] ^= flip;
-            // Whatever comes of it: no panic, and nothing half-imported.
+            // Whatever the result: no panic, and no partial import.
             let _ = pool.import(&write(&home, &changed), None, None, &|_| {});
             prop_assert!(left(&home).iter().all(|name| !name.starts_with('.')));
         }

@@ -1,7 +1,8 @@
 //! Writes entries below one directory and nowhere else.
 //!
-//! The kernel resolves every path as if that directory were `/` (`openat2` with `RESOLVE_IN_ROOT`): absolute links and
-//! links with `..` in a hostile archive lead to places in the image. The last part of a path is never followed.
+//! The kernel resolves every path as if that directory were `/` (`openat2` with `RESOLVE_IN_ROOT`):
+//! absolute links and links with `..` in a hostile archive lead to paths in the image. The last
+//! part of a path is never followed.
 
 mod lay;
 
@@ -20,20 +21,20 @@ use crate::room::{Meter, as_io};
 use crate::sparse::{SparseFile, read_full};
 
 const BUFFER: usize = 256 << 10;
-/// `openat2` gives up when something is renamed anywhere while it follows a `..`.
+/// `openat2` fails if something is renamed anywhere while it follows a `..`.
 const TRIES: usize = 256;
 
 pub(super) struct Tree {
     root: OwnedFd,
     ids: GuestIds,
-    /// Who owns directories that no entry names.
+    /// The owner of directories that no entry names.
     implied_owner: u32,
     /// The directory that was used last.
     parent: Option<(Vec<u8>, OwnedFd)>,
-    /// Times of directories, to be set when nothing is added to them any more.
+    /// The times of directories, to be set when nothing is added to them any more.
     directories: Vec<(GuestPath, i64)>,
     buffer: Vec<u8>,
-    /// Everything that is made here is charged to it.
+    /// Charges everything that is created here.
     meter: Meter,
 }
 
@@ -52,17 +53,17 @@ impl Tree {
         })
     }
 
-    /// The host ids of what is written.
+    /// Returns the host IDs of what is written.
     pub(super) fn ids(&self) -> GuestIds {
         self.ids
     }
 
-    /// Writes one entry; one of that path that is there already is replaced, as archives have it.
+    /// Writes one entry, replacing an existing one with that path, as is usual for archives.
     pub(super) fn put(&mut self, node: &Node, content: &mut dyn Read) -> Result<(), Refusal> {
         let Some((directory, name)) = node.path.split() else {
             return match node.kind {
                 Kind::Directory => self.finish_directory(node, None),
-                _ => Err(Refusal::because("is the root of the image, but no directory")),
+                _ => Err(Refusal::because("is the root of the image, but not a directory")),
             };
         };
         self.enter(directory)?;
@@ -86,7 +87,7 @@ impl Tree {
                     |parent: &OwnedFd| rustix::fs::mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(0o600), 0);
                 self.make(name, make)?;
                 self.finish_special(node, name)?;
-                // Nothing but this writes here, so that the name still is the pipe just made.
+                // Nothing else writes here, so the name still refers to the pipe.
                 rustix::fs::chmodat(self.parent()?, name, mode(node), AtFlags::empty())
                     .map_err(|error| Refusal::system("cannot be given its mode", error))
             }
@@ -99,20 +100,22 @@ impl Tree {
         self.meter.charge_name(name.as_bytes()).map_err(no_room)
     }
 
-    /// Whether a directory can be entered there, links followed inside the image.
+    /// Returns whether the path is a directory that can be entered, following links inside the
+    /// image.
     pub(super) fn has_directory(&self, path: &GuestPath) -> bool {
         self.resolve(path.as_bytes()).is_ok()
     }
 
-    /// Sets the times of directories; entries that follow change them again.
+    /// Sets the times of directories; later entries change them again.
     pub(super) fn finish_times(&mut self) {
         for (path, modified) in std::mem::take(&mut self.directories) {
             let Some((directory, name)) = path.split() else {
                 let _ = rustix::fs::futimens(&self.root, &times(modified));
                 continue;
             };
-            // A time is a nicety: one that cannot be set, as the directory has been removed or replaced meanwhile, is
-            // left. What was removed must not be made again for it, and a file in its place may belong to a layer, too.
+            // A time that cannot be set is skipped, since the directory has been removed or
+            // replaced meanwhile. A removed directory must not be created again for it, and a file
+            // in its place may belong to a layer, too.
             let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
             let open = |parent| rustix::fs::openat(parent, name, flags, Mode::empty());
             if let Ok(directory) = self.resolve(directory).and_then(open) {
@@ -133,7 +136,7 @@ impl Tree {
             let read = read_full(content, free).map_err(|error| Refusal::system("cannot be read", error))?;
             left -= read as u64;
             if read < want {
-                return Err(Refusal::because(format!("is cut short: {left} of {bytes} bytes are missing")));
+                return Err(Refusal::because(format!("is truncated: {left} of {bytes} bytes are missing")));
             }
             let added = sparse.add(&self.buffer[..want], &mut self.meter);
             added.map_err(|error| Refusal::system("cannot be written", error))?;
@@ -148,28 +151,30 @@ impl Tree {
         let Some((directory, original)) = target.split() else {
             return Err(Refusal::because("is a hard link to the root of the image"));
         };
-        let from = self.resolve(directory).map_err(|error| Refusal::system("is a hard link to nowhere", error))?;
+        let from =
+            self.resolve(directory).map_err(|error| Refusal::system("is a hard link to a missing file", error))?;
         if self.is_same(&from, original, name)? {
             return Ok(());
         }
         self.make(name, |parent| rustix::fs::linkat(&from, original, parent, name, AtFlags::empty())).map_err(
             |refusal| match refusal.source {
                 Some(error) if error.kind() == io::ErrorKind::NotFound => {
-                    Refusal::system("is a hard link to something that does not come before it", error)
+                    Refusal::system("is a hard link to an entry that does not precede it", error)
                 }
                 source => Refusal { source, ..refusal },
             },
         )
     }
 
-    /// Whether both names are links to one file already.
+    /// Returns whether both names are already links to the same file.
     fn is_same(&self, from: &OwnedFd, original: &[u8], name: &[u8]) -> Result<bool, Refusal> {
         let original = rustix::fs::statat(from, original, AtFlags::SYMLINK_NOFOLLOW);
         let found = rustix::fs::statat(self.parent()?, name, AtFlags::SYMLINK_NOFOLLOW);
         Ok(matches!((original, found), (Ok(a), Ok(b)) if (a.st_dev, a.st_ino) == (b.st_dev, b.st_ino)))
     }
 
-    /// Runs `make` in the entered directory; when the name is taken, removes what has it and runs it again.
+    /// Runs `make` in the entered directory; if the name is taken, removes the existing entry and
+    /// runs it again.
     fn make<T>(&self, name: &[u8], make: impl Fn(&OwnedFd) -> Result<T, Errno>) -> Result<T, Refusal> {
         match make(self.parent()?) {
             Err(Errno::EXIST) => {
@@ -180,7 +185,7 @@ impl Tree {
         }
     }
 
-    /// Makes a directory; one that is there is kept with what is in it.
+    /// Creates a directory; an existing one is kept with its content.
     fn make_directory(&self, name: &[u8]) -> Result<(), Refusal> {
         let make = || Ok(rustix::fs::mkdirat(self.parent()?, name, Mode::from_raw_mode(0o700)));
         match make()? {
@@ -201,7 +206,7 @@ impl Tree {
     fn unlink(&self, name: &[u8]) -> Result<(), Refusal> {
         let flags = if self.is_directory(name)? { AtFlags::REMOVEDIR } else { AtFlags::empty() };
         rustix::fs::unlinkat(self.parent()?, name, flags)
-            .map_err(|error| Refusal::system("cannot replace what is there", error))
+            .map_err(|error| Refusal::system("cannot replace the existing entry", error))
     }
 
     fn finish_directory(&mut self, node: &Node, name: Option<&[u8]>) -> Result<(), Refusal> {
@@ -216,16 +221,16 @@ impl Tree {
         Ok(())
     }
 
-    /// Owner before mode and capability: a change of owner clears both.
+    /// Sets the owner before mode and capability, since a change of owner clears both.
     fn finish_open(&self, node: &Node, file: impl AsFd) -> Result<(), Refusal> {
         let (user, group) = self.owner(node)?;
         rustix::fs::fchown(&file, Some(user), Some(group)).map_err(owner_refused)?;
         rustix::fs::fchmod(&file, mode(node)).map_err(|error| Refusal::system("cannot be given its mode", error))?;
-        // Only in the form that gives nothing outside of sandboxes.
+        // Only in the form that has no effect outside of sandboxes.
         match node.capability.as_deref().and_then(|value| capability::bound(value, self.ids)) {
             None => Ok(()),
             Some(value) => match rustix::fs::fsetxattr(&file, capability::NAME, &value, XattrFlags::empty()) {
-                // Kept where possible: a host without it still runs everything as root.
+                // Kept if possible: a host without support still runs everything as root.
                 Err(Errno::NOTSUP | Errno::PERM) | Ok(()) => Ok(()),
                 Err(error) => Err(Refusal::system("cannot be given its capabilities", error)),
             },
@@ -242,7 +247,7 @@ impl Tree {
 
     fn owner(&self, node: &Node) -> Result<(Uid, Gid), Refusal> {
         let id = |id: u32| {
-            let because = || Refusal::because(format!("belongs to id {id}: sandboxes have the ids 0 to 65535"));
+            let because = || Refusal::because(format!("belongs to ID {id}: sandboxes have the IDs 0 to 65535"));
             self.ids.host(id).ok_or_else(because)
         };
         Ok((Uid::from_raw(id(node.user)?), Gid::from_raw(id(node.group)?)))
@@ -252,7 +257,7 @@ impl Tree {
         self.parent.as_ref().map(|(_, parent)| parent).ok_or_else(|| Refusal::because("has no directory"))
     }
 
-    /// Opens a directory of the image and makes those that are missing.
+    /// Opens a directory of the image and creates missing ones.
     fn enter(&mut self, directory: &[u8]) -> Result<(), Refusal> {
         if self.parent.as_ref().is_some_and(|(entered, _)| entered == directory) {
             return Ok(());
@@ -266,7 +271,7 @@ impl Tree {
     }
 
     fn make_all(&mut self, directory: &[u8]) -> Result<OwnedFd, Refusal> {
-        let refused = |error| Refusal::system("is in a directory that cannot be made", error);
+        let refused = |error| Refusal::system("is in a directory that cannot be created", error);
         let ends = directory.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
         let mut above = self.resolve(b"").map_err(refused)?;
         let mut start = 0;
@@ -305,11 +310,11 @@ impl Tree {
 }
 
 fn no_room(error: PoolError) -> Refusal {
-    Refusal::system("cannot be made", as_io(error))
+    Refusal::system("cannot be created", as_io(error))
 }
 
 fn cannot_be_made(error: Errno) -> Refusal {
-    Refusal::system("cannot be made", error)
+    Refusal::system("cannot be created", error)
 }
 
 fn mode(node: &Node) -> Mode {
@@ -323,7 +328,7 @@ fn times(seconds: i64) -> Timestamps {
 
 fn owner_refused(error: Errno) -> Refusal {
     match error {
-        Errno::PERM => Refusal::system("cannot be given to its owner: run this as root", error),
+        Errno::PERM => Refusal::system("cannot be given to its owner: run as root", error),
         _ => Refusal::system("cannot be given to its owner", error),
     }
 }

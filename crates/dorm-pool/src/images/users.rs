@@ -1,4 +1,4 @@
-//! Users of an image that are named together with a group, which only its own lists can tell.
+//! Resolves users of an image that are named together with a group, using the image's own lists.
 
 use std::fs::File;
 use std::io::Read;
@@ -8,7 +8,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 const LIST_BYTES_MAX: u64 = 1 << 20;
 
-/// `USER:GROUP` as `UID:GID`, as the lists in `rootfs` have it; everything else as it is.
+/// Converts `USER:GROUP` to `UID:GID`, using the lists in `rootfs`; returns everything else
+/// unchanged.
 pub(super) fn numbered(rootfs: &Path, user: String) -> String {
     if !user.contains(':') {
         return user;
@@ -16,7 +17,8 @@ pub(super) fn numbered(rootfs: &Path, user: String) -> String {
     numbered_user(&user, &read(rootfs, "etc/passwd"), &read(rootfs, "etc/group")).unwrap_or(user)
 }
 
-/// `USER:GROUP` as `UID:GID`, as `/etc/passwd` and `/etc/group` with these texts have it; none for what they do not tell.
+/// Converts `USER:GROUP` to `UID:GID`, using these texts of `/etc/passwd` and `/etc/group`; `None`
+/// if they lack an entry.
 pub fn numbered_user(user: &str, passwd: &str, group: &str) -> Option<String> {
     let (name, of) = user.split_once(':')?;
     let id = |text: &str, list: &str| text.parse::<u32>().ok().or_else(|| find(list, text));
@@ -30,7 +32,7 @@ fn find(list: &str, name: &str) -> Option<u32> {
     })
 }
 
-/// A file of the image, whatever links lead to it. One that is missing is empty.
+/// Returns the content of a file of the image, following links. A missing file is empty.
 fn read(rootfs: &Path, path: &str) -> String {
     let open = || {
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;

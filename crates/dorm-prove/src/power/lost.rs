@@ -81,9 +81,9 @@ fn is_asleep(operation: Operation, heard: &Heard) -> bool {
     }
 }
 
-/// Whether `why` says that it is back at its image, and what is lost.
+/// Whether `why` says that it is back at its sleep image, and what is lost.
 async fn has_told(world: &World, id: &str) -> Result<bool> {
     let why = world.daemon.get(&format!("/sandboxes/{id}/why")).await?;
     let reasons = why["because"].as_array().into_iter().flatten();
-    Ok(reasons.into_iter().any(|reason| word(reason, "says").contains("back at its image")))
+    Ok(reasons.into_iter().any(|reason| word(reason, "says").contains("back at its sleep image")))
 }

@@ -1,4 +1,4 @@
-//! Who is told what when an operation is over.
+//! Replies to callers when an operation ends.
 
 use dorm_lifecycle::{Observation, State, StateName};
 use dorm_store::Code;
@@ -8,7 +8,8 @@ use crate::error::ServiceError;
 use crate::failure::Failure;
 
 impl Actor {
-    /// Answers everybody who waited for the operation that has ended, with why it failed if it has.
+    /// Replies to all callers that waited for the operation that has ended, with the failure if
+    /// there is one.
     pub(super) fn answer(&mut self, failure: Option<Failure>) {
         let failure = self.failure.take().or(failure);
         for waiting in std::mem::take(&mut self.waiting) {
@@ -25,7 +26,7 @@ impl Actor {
                         (None, Some(snapshot)) => Ok(snapshot),
                         (Some(failure), _) => Err(self.failed("take a snapshot of", failure.clone())),
                         (None, None) => {
-                            let gone = Failure::new(Code::Internal, "its record is gone");
+                            let gone = Failure::new(Code::Internal, "its record is missing");
                             Err(self.failed("take a snapshot of", gone))
                         }
                     };
@@ -44,7 +45,8 @@ impl Actor {
     }
 }
 
-/// Why an operation failed that ends with `observation`, if it did: `known` where the error behind it is known.
+/// Returns why an operation that ends with `observation` failed, if it did; `known` is the failure
+/// with its cause, where that is known.
 pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Option<Failure> {
     match observation {
         Observation::Started

@@ -1,5 +1,5 @@
-//! Changing what is attached to a sandbox: the lifecycle decides, and the change is carried out in the background of a
-//! sandbox that goes on running or stays suspended.
+//! Changes of the attachments of a sandbox: the lifecycle decides, and the change is carried out in
+//! the background while the sandbox keeps running or stays suspended.
 
 use dorm_lifecycle::{
     Actor as By, Attachment, AttachmentError, Command, EventKind, Input, Observation, Outcome, SpecError, State,
@@ -14,7 +14,7 @@ use crate::volumes::VolumeProblem;
 
 impl Actor {
     pub(super) async fn change_attachments(&mut self, change: AttachmentChange, by: By, reply: Reply<SandboxView>) {
-        // What is attached is known when the operation in the background is over.
+        // The attachments are only known when the operation in the background ends.
         if self.record.sandbox.state.background().is_some() {
             self.later.push_back(Message::Attachments { change, by, reply });
             return;
@@ -74,7 +74,8 @@ impl Actor {
         Ok(next)
     }
 
-    /// After an operation that changed volumes, or tried to: those that no run may have any more are unmounted.
+    /// Unmounts volumes that no run may use any more, after an operation that changed attachments
+    /// or tried to.
     pub(super) async fn volumes_changed(&mut self, observation: &Observation) {
         let sandbox = &self.record.sandbox;
         if matches!((&sandbox.state, observation), (State::Suspended { .. }, Observation::Attached))

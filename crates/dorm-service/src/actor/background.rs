@@ -1,12 +1,13 @@
-//! What an actor does beside an operation that is at work in the background: the sandbox runs, or sleeps, as if there were
-//! none.
+//! What an actor does during an operation in the background: the sandbox runs, or stays suspended,
+//! as if there were no operation.
 
 use dorm_lifecycle::{BackgroundWork, State};
 
 use super::Actor;
 
 impl Actor {
-    /// Waits for `other`, and lets the operation at work go on meanwhile: each may need what the other holds.
+    /// Waits for `other` while the operation in progress continues: each may need what the other
+    /// holds.
     pub(super) async fn beside<T>(&mut self, other: impl Future<Output = T>) -> T {
         let mut other = std::pin::pin!(other);
         let Some(mut work) = self.work.take() else { return other.await };
@@ -22,18 +23,19 @@ impl Actor {
         other.await
     }
 
-    /// Whether there is a connection to the agent.
+    /// Returns whether there is a connection to the agent.
     pub(super) fn has_agent(&self) -> bool {
         self.agent.as_ref().is_some_and(|agent| !agent.is_closed())
     }
 
-    /// Whether the operation at work changes the volumes of a run that goes on.
+    /// Returns whether the operation in progress changes the volumes of a live run.
     pub(super) fn attaches(&self) -> bool {
         let State::Running { background: Some(background), .. } = &self.record.sandbox.state else { return false };
         matches!(background.work, BackgroundWork::Attach { .. })
     }
 
-    /// Whether the operation at work has nothing to do with the sandbox's run, which is parked or gone.
+    /// Returns whether the operation in progress does not concern the sandbox's run, which is
+    /// parked or gone.
     pub(super) fn leaves_run_alone(&self) -> bool {
         let State::Suspended { background: Some(background), .. } = &self.record.sandbox.state else { return false };
         match background.work {

@@ -1,8 +1,10 @@
-//! A record in the store that is not the one this actor knows: the store refuses changes of an older revision.
+//! Conflicts between the record in the store and the one that this actor knows: the store refuses
+//! changes based on an older revision.
 //!
-//! Nobody but the actor writes the record of its sandbox, so this is not met while all is well. What the store says holds: the
-//! record is read again, and what was asked or seen is decided again by it. Where it is in another state, what the actor does
-//! does not belong to it any more, and the sandbox is taken up as at a start of the daemon.
+//! Only the actor writes the record of its sandbox, so a conflict does not occur in normal
+//! operation. The store is authoritative: the record is read again, and the command or observation
+//! is decided again. If the record is in another state, what the actor was doing no longer applies,
+//! and the sandbox is recovered as at daemon startup.
 
 use dorm_lifecycle::{RunCondition, RunId};
 use dorm_store::StoreError;
@@ -12,20 +14,20 @@ use crate::error::ServiceError;
 use crate::recovery;
 use crate::shared::{Shared, chain};
 
-/// How often a command is decided again at most.
+/// How many times a command is decided at most.
 pub(super) const ATTEMPTS: usize = 3;
 
-/// Whether the record is still the one this actor works on.
+/// Whether the record is still the one that this actor works on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Belongs {
     Yes,
-    /// It is in another state.
+    /// The record is in another state.
     Displaced,
-    /// There is none.
+    /// There is no record.
     Unrecorded,
 }
 
-/// Whether a change was refused since it was made from an older record.
+/// Returns whether a change was refused because it was based on an older record.
 pub(super) fn is_conflict(error: &ServiceError) -> bool {
     matches!(error, ServiceError::Store(StoreError::Stale { .. } | StoreError::Missing(_)))
 }
@@ -38,7 +40,7 @@ impl Actor {
         match self.shared.store.sandbox(&id).await {
             Ok(Some(record)) => {
                 let (known, found) = (self.record.revision, record.revision);
-                tracing::error!(sandbox = %id, known, found, "the record of a sandbox was changed by somebody else; it is read again");
+                tracing::error!(sandbox = %id, known, found, "the record of a sandbox was changed by another writer; it is read again");
                 if record.sandbox.state != self.record.sandbox.state {
                     self.belongs = Belongs::Displaced;
                 }
@@ -49,12 +51,12 @@ impl Actor {
                 tracing::error!(sandbox = %id, "the record of a sandbox is gone; its run is left alone");
                 self.belongs = Belongs::Unrecorded;
             }
-            // The next change is refused again, and it is read then.
-            Err(error) => tracing::error!(sandbox = %id, error = %chain(&error), "a record cannot be read again"),
+            // The next change is refused again, and the record is read then.
+            Err(error) => tracing::error!(sandbox = %id, error = %chain(&error), "cannot read a record again"),
         }
     }
 
-    /// Ends this actor after a conflict; another one goes on where there is a record.
+    /// Ends this actor after a conflict; a new actor takes over if there is a record.
     pub(super) async fn leave(mut self) {
         let conflict = || {
             let (id, expected) = (self.record.sandbox.id.to_string(), self.record.revision);
@@ -79,7 +81,8 @@ impl Actor {
     }
 }
 
-/// What the engine runs of a sandbox. Where it cannot tell, the run on record is taken for one that does not answer.
+/// Returns the runs of a sandbox that the engine finds. If the engine cannot tell, the recorded run
+/// is treated as one that does not answer.
 async fn found(shared: &Shared, own: RunId) -> Vec<(RunId, RunCondition)> {
     match shared.engine.inventory().await {
         Ok(all) => {
@@ -87,7 +90,7 @@ async fn found(shared: &Shared, own: RunId) -> Vec<(RunId, RunCondition)> {
             found.map(|found| (found.run, found.condition)).collect()
         }
         Err(error) => {
-            tracing::warn!(run = %own, error = %error.chain(), "the engine does not say what runs of a sandbox");
+            tracing::warn!(run = %own, error = %error.chain(), "the engine cannot list the runs of a sandbox");
             vec![(own, RunCondition::Silent)]
         }
     }

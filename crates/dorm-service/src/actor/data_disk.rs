@@ -1,4 +1,4 @@
-//! Pausing a sandbox while the host's disk has no room for what it writes, and letting it go on.
+//! Pauses a sandbox while the host's disk has no room for its writes, and lets it continue.
 
 use dorm_lifecycle::{Actor as By, EventKind, State};
 
@@ -6,7 +6,8 @@ use super::Actor;
 use crate::effects;
 
 impl Actor {
-    /// The disk is nearly full. An operation in progress is let be: told again, it is paused when that is over.
+    /// Pauses the sandbox because the disk is nearly full. During an operation it does nothing; the
+    /// message is repeated, and the sandbox is paused once the operation ends.
     pub(super) async fn disk_low(&mut self) {
         let sandbox = self.record.sandbox.id.clone();
         let is_running = matches!(self.record.sandbox.state, State::Running { .. });
@@ -14,24 +15,24 @@ impl Actor {
             return;
         }
         let run = self.record.sandbox.run_id();
-        // Before the call: from here on nobody is given its agent.
+        // Before the call: from here on, callers are not lent the agent.
         self.shared.paused_for_disk.enter(&sandbox);
         match tokio::time::timeout(effects::UNDO, self.shared.engine.pause(&run)).await {
             Ok(Ok(())) => {
                 let (free, goes_on) = (self.shared.paused_for_disk.free_bytes(), self.shared.goes_on_bytes());
-                let detail = format!("{free} bytes of the host's disk are free; it goes on when {goes_on} are");
+                let detail = format!("{free} bytes of the host's disk are free; it continues when {goes_on} are");
                 self.note(EventKind::DiskPaused, By::Host, Some(detail)).await;
             }
             Ok(Err(error)) => {
                 self.shared.paused_for_disk.leave(&sandbox);
-                tracing::warn!(%run, error = %error.chain(), "cannot pause a sandbox on a full disk; trying again");
+                tracing::warn!(%run, error = %error.chain(), "cannot pause a sandbox on a full disk; retrying");
             }
-            // It may be paused later: then it is let go on with the others.
+            // It may be paused later, and then continues with the others.
             Err(_) => tracing::warn!(%run, "a sandbox on a full disk is not paused yet"),
         }
     }
 
-    /// There is room again.
+    /// Lets the sandbox continue, since there is room again.
     pub(super) async fn disk_room(&mut self) {
         let sandbox = self.record.sandbox.id.clone();
         if self.work.is_some() || !self.shared.paused_for_disk.holds(&sandbox) {
@@ -48,9 +49,9 @@ impl Actor {
                 self.note(EventKind::DiskResumed, By::Host, None).await;
             }
             Ok(Err(error)) => {
-                tracing::warn!(%run, error = %error.chain(), "a paused sandbox does not go on; trying again")
+                tracing::warn!(%run, error = %error.chain(), "cannot let a paused sandbox continue; retrying")
             }
-            Err(_) => tracing::warn!(%run, "a paused sandbox does not go on yet; trying again"),
+            Err(_) => tracing::warn!(%run, "a paused sandbox does not continue yet; retrying"),
         }
     }
 }

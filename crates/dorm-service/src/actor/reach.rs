@@ -1,6 +1,7 @@
-//! A run that does not answer: it is on record, and asked again, later and later, until it answers, its process ends, or
-//! the time has passed that the daemon was told to wait at most. The attempt is part of what the actor waits for, so it
-//! ends with the daemon, and with the next operation.
+//! Handles a run that does not answer: it is recorded as unreachable, and attempts to reach it are
+//! repeated with growing delays until it answers, its process ends, or the configured limit passes.
+//! The attempt is part of what the actor waits for, so it ends with the daemon and with the next
+//! operation.
 
 use std::time::Duration;
 
@@ -16,30 +17,31 @@ use crate::effects::{self, Reason, Seen, Unreached};
 use crate::error::ServiceError;
 use crate::shared::chain;
 
-/// How long after the first attempt the second is made; twice as long after each further one.
+/// The delay between the first and the second attempt; it doubles with each further attempt.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 
-/// The longest time between two attempts.
+/// The longest delay between two attempts.
 const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
-/// How long one attempt waits for an answer at most. It waits longer each time, and the agent answers at once when it
-/// can, so that a silence of any length costs few attempts and ends without delay.
+/// The longest time that one attempt waits for an answer. Each attempt waits longer than the last;
+/// since the agent answers as soon as it can, a silence of any length costs few attempts and ends
+/// without delay.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(600);
 
 pub(super) type Attempt = Result<Agent, Unreached>;
 
-/// What an actor does about a run that does not answer.
+/// The state of the attempts to reach a run that does not answer.
 #[derive(Default)]
 pub(super) struct Reaching {
-    /// Why it is not reached, if it is not.
+    /// The reason why the run is not reached, if it is not.
     silent: Option<Reason>,
-    /// How many attempts have failed.
+    /// The number of failed attempts.
     attempts: u32,
     going: Option<BoxFuture<'static, Attempt>>,
 }
 
 impl Reaching {
-    /// Waits for the attempt in progress; without one for ever.
+    /// Waits for the attempt in progress; without one, forever.
     pub(super) async fn over(&mut self) -> Attempt {
         let Some(going) = &mut self.going else { return std::future::pending().await };
         let attempt = going.await;
@@ -47,19 +49,20 @@ impl Reaching {
         attempt
     }
 
-    /// Gives up the attempt in progress: something else is done to the run.
+    /// Drops the attempt in progress, because an operation on the run starts.
     pub(super) fn pause(&mut self) {
         self.going = None;
     }
 }
 
 impl Actor {
-    /// Begins the next attempt where one is due, and gives up one that nobody needs.
+    /// Starts the next attempt if one is due, and drops an attempt that is not needed.
     pub(super) fn seek(&mut self) {
         if !self.record.sandbox.state.has_run() {
             self.reaching = Reaching::default();
         }
-        // One that is paused since the disk is full is let go on when there is room, and answers then.
+        // A run that is paused because the disk is full continues when there is room, and answers
+        // then.
         let waits = self.shared.paused_for_disk.holds(&self.record.sandbox.id);
         let runs = matches!(self.record.sandbox.state, State::Running { .. }) && self.work.is_none() && !waits;
         if !runs || self.reaching.silent.is_none() {
@@ -73,7 +76,7 @@ impl Actor {
         };
         let wait = doubled(FIRST_WAIT, LONGEST_WAIT).min(self.left().unwrap_or(Duration::MAX));
         let patience = doubled(self.shared.settings.agent, LONGEST_PATIENCE.max(self.shared.settings.agent));
-        // An attempt must not outlast what the run is given.
+        // An attempt must not outlast the time that the run may be unreachable.
         let patience = patience.min(self.left().map_or(Duration::MAX, |left| left.max(FIRST_WAIT)));
         let (task, run) = (self.task(), self.record.sandbox.run_id());
         self.reaching.going = Some(Box::pin(async move {
@@ -82,14 +85,15 @@ impl Actor {
         }));
     }
 
-    /// How long it may still be silent before it is given up; none where nothing limits that.
+    /// Returns how long the run may still be unreachable before it is ended; `None` without a
+    /// limit.
     fn left(&self) -> Option<Duration> {
         let max = self.shared.settings.max_unreachable?;
         let since = self.record.sandbox.unreachable.as_ref().map(|silent| silent.since)?;
         Some(max.saturating_sub(self.shared.now().since(since)))
     }
 
-    /// What follows from an attempt.
+    /// Handles the result of an attempt.
     pub(super) async fn reached(&mut self, attempt: Attempt) {
         match attempt {
             Ok(agent) => {
@@ -100,7 +104,7 @@ impl Actor {
                 self.agent = None;
                 self.falls_silent(reason).await;
                 if self.left() == Some(Duration::ZERO) {
-                    let given_up = "it did not answer for as long as --max-unreachable allows";
+                    let given_up = "it was unreachable for longer than --max-unreachable allows";
                     self.give_up(given_up.to_owned()).await;
                 }
             }
@@ -108,7 +112,7 @@ impl Actor {
         }
     }
 
-    /// Its run is over, or is to be.
+    /// Ends the run, or cleans up after it.
     async fn give_up(&mut self, reason: Reason) {
         self.agent = None;
         let run = self.record.sandbox.run_id();
@@ -116,43 +120,45 @@ impl Actor {
         self.observe(Seen::of(Observation::RunLost(reason))).await;
     }
 
-    /// Its agent has answered.
+    /// Records that the agent has answered.
     pub(super) async fn answers(&mut self) {
         let was_silent = std::mem::take(&mut self.reaching).silent;
         if !self.note_reach(Observation::Reachable).await {
-            // Asked once more, and then noted.
+            // Another attempt follows, and its result is recorded.
             self.reaching.silent = was_silent;
         }
     }
 
-    /// Its agent has not answered.
+    /// Records that the agent has not answered.
     pub(super) async fn falls_silent(&mut self, reason: Reason) {
         self.reaching.attempts = self.reaching.attempts.saturating_add(1);
         self.reaching.silent = Some(reason.clone());
-        tracing::warn!(sandbox = %self.record.sandbox.id, attempts = self.reaching.attempts, reason, "a run does not answer; it stays and is asked again");
+        tracing::warn!(sandbox = %self.record.sandbox.id, attempts = self.reaching.attempts, reason, "a run does not answer; it is kept, and the attempt is repeated");
         self.note_reach(Observation::Unreachable(reason)).await;
     }
 
-    /// Has a run asked again that did not answer while something else is recorded of it.
+    /// Schedules attempts to reach a run that did not answer while something else is being recorded
+    /// about it.
     pub(super) fn remember_silence(&mut self, silent: Option<Reason>) {
         if silent.is_some() {
             self.reaching.silent = silent;
         }
     }
 
-    /// Records that the run answers or does not, if that is not on record yet. Answers whether it is now.
+    /// Records whether the run answers, if the record does not say so yet. Returns whether the
+    /// record is up to date.
     pub(super) async fn note_reach(&mut self, observation: Observation) -> bool {
         let Some(made) = self.changes(observation) else { return true };
         match self.commit(made, Change::default(), By::Host, Measured::default()).await {
             Ok(()) => true,
             Err(error) => {
-                tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "whether its run answers is not recorded");
+                tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "cannot record whether a run answers");
                 false
             }
         }
     }
 
-    /// A caller had no answer of the agent that it was lent.
+    /// Handles the report of a caller that the agent it was lent did not answer.
     pub(super) async fn unanswered(&mut self, silent: &Agent, what: Use, reply: Reply<(Agent, InUse)>) {
         if let Err(paused) = self.shared.refuse_paused(&self.record.sandbox.id) {
             let _ = reply.send(Err(paused));
@@ -167,7 +173,7 @@ impl Actor {
         }
     }
 
-    /// Why nobody is given an agent, if the run does not answer.
+    /// Returns whether the run does not answer, so that no agent can be lent.
     pub(super) fn is_silent(&self) -> bool {
         self.reaching.silent.is_some()
     }

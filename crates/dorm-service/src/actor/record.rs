@@ -1,4 +1,5 @@
-//! Recording: a change of state, the operation it belongs to, its events and what it discards are one transaction.
+//! Recording: a change of state, its operation, its events and the saved states it discards are one
+//! transaction.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -22,29 +23,30 @@ use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::{Shared, chain};
 
-/// How long after a failure an observation is recorded again, at first and at most.
+/// The delays before recording an observation is retried after a failure, first and longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
 
-/// What is told of an operation that has ended.
+/// The measurements of an operation that has ended.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Measured {
     took: Option<Duration>,
     bytes: Option<u64>,
 }
 
-/// What was recorded of what was seen.
+/// An observation that was recorded.
 pub(super) struct Recorded {
     pub(super) observation: Observation,
     /// Why the operation failed, if it did.
     pub(super) failure: Option<Failure>,
-    /// What is to be done next.
+    /// The effect to carry out next.
     pub(super) effect: Option<Effect>,
 }
 
 impl Actor {
-    /// Records what a command leads to, before anything is done. Nothing has changed when this fails.
+    /// Records what a command leads to, before anything is done. If this fails, nothing has
+    /// changed.
     pub(super) async fn record_command(&mut self, made: Step, by: By) -> Result<(), ServiceError> {
-        // Recording the run is taking its leases.
+        // Recording the run also takes its leases.
         let _leasing = self.shared.grant_leases(Some(&self.record.sandbox), &made.next).await?;
         self.record_operation(made, by, None).await
     }
@@ -62,7 +64,7 @@ impl Actor {
         {
             change.discard.push(image.capture.clone());
         }
-        // Without an effect no operation begins, and one that is in progress goes on as it is.
+        // Without an effect no operation begins, and one in progress continues unchanged.
         if made.effect.is_none() {
             return self.commit(made, change, by, Measured::default()).await;
         }
@@ -80,9 +82,10 @@ impl Actor {
         Ok(())
     }
 
-    /// Records what was seen, and why it failed if it has; answers what was recorded and what is to be done next, or
-    /// nothing if it came late. Tried until it is recorded or the daemon stops, since the world has changed already; a new
-    /// sleep image that is not recorded is given up instead, and its guest continues.
+    /// Records an observation, and the failure if there is one; returns what was recorded and the
+    /// next effect, or `None` if the observation came late. Retries until it is recorded or the
+    /// daemon stops, because the world has changed already. A new sleep image that cannot be
+    /// recorded is discarded instead, and its guest continues.
     pub(super) async fn record_observation(
         &mut self,
         mut observation: Observation,
@@ -113,7 +116,7 @@ impl Actor {
                     return Some(Recorded { observation, failure, effect });
                 }
                 Err(_) if self.belongs != Belongs::Yes => return None,
-                // It is decided again by the record that holds.
+                // It is decided again from the record that holds.
                 Err(error) if is_conflict(&error) => {
                     if self.shared.stops_within(again.wait()).await {
                         return None;
@@ -133,7 +136,8 @@ impl Actor {
         }
     }
 
-    /// What ends with `next`: the operation, its snapshot's record, and the images nobody needs any more.
+    /// Returns what ends with `next`: the operation, its snapshot's record, and the images that are
+    /// no longer needed.
     fn over(&mut self, made: &Step, failure: Option<&Failure>, written: Written) -> Change {
         let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
@@ -149,7 +153,7 @@ impl Actor {
         if let Some(now) = next.state.operation()
             && was == Some(now)
         {
-            // It goes on with what it has written, which the sandbox holds now.
+            // It continues with what it has written, which now belongs to the sandbox.
             let began = open.map_or(self.shared.now(), |open| open.began);
             let going = operation(next, self.by, began, to_write(&self.shared, &next.state).as_ref());
             change.operations.extend(going);
@@ -160,7 +164,7 @@ impl Actor {
             measure(&ended, &result);
             change.operations.push(ended);
         }
-        // Whatever could not be cleared away of it is then on record until it is.
+        // Files of it that cannot be removed stay on record until they are.
         if let (OperationResult::Failed(_), Some(capture)) = (&result, &self.capture) {
             change.discard.push(capture.clone());
         }
@@ -183,7 +187,7 @@ impl Actor {
         change
     }
 
-    /// What `observation` changes, if it changes anything.
+    /// Returns what `observation` changes, if anything.
     pub(super) fn changes(&mut self, observation: Observation) -> Option<Step> {
         self.ask(Input::Observation(observation)).ok().filter(|made| made.outcome == Outcome::Changed)
     }
@@ -240,7 +244,7 @@ impl Actor {
             bytes: None,
         };
         if let Err(error) = self.shared.commit(Change { events: vec![event], ..Change::default() }).await {
-            tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "an event is not recorded");
+            tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "cannot record an event");
         }
     }
 
@@ -256,7 +260,7 @@ impl Actor {
         };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Wait, _) => self.later.push_back(Message::Snapshot { asked, reply }),
-            // A policy only takes what has run since.
+            // A policy only takes snapshots of a sandbox that has run since the last one.
             (Outcome::Changed, Some(Effect::SnapshotImage { .. })) if asked.made_by == Maker::Policy => {
                 let _ = reply.send(Err(self.not_running()));
             }
@@ -283,13 +287,13 @@ impl Actor {
 }
 
 impl SnapshotAsked {
-    /// A snapshot that a user asks for.
+    /// Returns a request for a snapshot by a user.
     pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
         let (made_by, by) = (Maker::Request, By::User);
         Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, begun: None }
     }
 
-    /// Tells whoever waits for it that it is being taken.
+    /// Notifies the caller that the snapshot is being taken.
     fn tell(&mut self, record: Option<&SnapshotRecord>) {
         if let (Some(begun), Some(record)) = (self.begun.take(), record) {
             let _ = begun.send(record.clone());
@@ -297,7 +301,7 @@ impl SnapshotAsked {
     }
 }
 
-/// The capture that the operation in `state` writes, if it writes one.
+/// Returns the id for the saved state that the operation in `state` writes, if it writes one.
 fn to_write(shared: &Shared, state: &State) -> Option<CaptureId> {
     match state {
         State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().capture()),
@@ -317,7 +321,7 @@ fn to_write(shared: &Shared, state: &State) -> Option<CaptureId> {
     }
 }
 
-/// The record of the operation that `sandbox` is in.
+/// Returns the record of the operation that `sandbox` is in.
 fn operation(
     sandbox: &Sandbox,
     by: By,
@@ -361,7 +365,7 @@ fn operation(
     })
 }
 
-/// The record of the operation in which a new sandbox is.
+/// Returns the record of the operation that a new sandbox is in.
 pub(crate) fn first_operation(sandbox: &Sandbox, by: By) -> Option<OperationRecord> {
     operation(sandbox, by, sandbox.created, None)
 }
@@ -371,7 +375,7 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
         id: asked.id.clone(),
         project: sandbox.project.clone(),
         source: sandbox.id.clone(),
-        // A suspended sandbox is what its sleep image holds.
+        // The state of a suspended sandbox is that of its sleep image.
         generation: match &sandbox.state {
             State::Suspended { image, .. } => image.generation,
             _ => sandbox.generation,
@@ -392,7 +396,7 @@ fn snapshot_record(shared: &Shared, sandbox: &Sandbox, asked: &SnapshotAsked, ca
     }
 }
 
-/// Tells whoever counts of an operation that is over.
+/// Updates the metrics for an operation that has ended.
 fn measure(ended: &OperationRecord, result: &OperationResult) {
     let kind = ended.kind.as_str();
     let word = match result {
@@ -405,7 +409,7 @@ fn measure(ended: &OperationRecord, result: &OperationResult) {
     }
 }
 
-/// The captures that `before` kept and `next` does not.
+/// Returns the saved states that `before` keeps and `next` does not.
 fn discarded(before: &Sandbox, next: &Sandbox) -> Vec<CaptureId> {
     let kept: Vec<_> = next.captures().collect();
     before.captures().filter(|capture| !kept.contains(capture)).cloned().collect()

@@ -1,4 +1,4 @@
-//! Taking a sandbox back to a snapshot: what is asked of the lifecycle, and what is recorded of the present it leaves.
+//! Rewinds: the request to the lifecycle, and the record of the state that a rewind abandons.
 
 use dorm_lifecycle::{
     Abandoned, Actor as By, Command, Future, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind,
@@ -12,11 +12,11 @@ use crate::failure::Failure;
 use crate::shared::Shared;
 use crate::view::SandboxView;
 
-/// A rewind that somebody wants.
+/// A request to rewind.
 pub(crate) struct RewindAsked {
-    /// The snapshot, complete and read to its last byte a moment ago.
+    /// The snapshot, complete and verified to its last byte just before.
     pub(crate) to: SnapshotRecord,
-    /// What becomes of the present.
+    /// What happens to the present state.
     pub(crate) future: Option<Future>,
 }
 
@@ -36,7 +36,7 @@ impl Actor {
             }
         };
         let Some(effect) = made.effect.clone() else {
-            let _ = reply.send(Err(self.failed("rewind", Failure::new(Code::Internal, "it leads to nothing"))));
+            let _ = reply.send(Err(self.failed("rewind", Failure::new(Code::Internal, "it has no effect"))));
             return;
         };
         match self.record_command(made, By::User).await {
@@ -61,7 +61,7 @@ impl Actor {
         };
         let (target, layer, resources) = match to.kind {
             SnapshotKind::Memory => (Some(copy()), to.layer.clone(), to.resources),
-            // What it boots with fits its own limits, but for a disk that may have to be larger.
+            // The sandbox keeps its own limits, except that the disk may have to be larger.
             SnapshotKind::Filesystem => {
                 let own = self.record.sandbox.spec.resources;
                 let disk_bytes = own.disk_bytes.max(to.resources.disk_bytes);
@@ -71,7 +71,7 @@ impl Actor {
         Rewind { to: to.id.clone(), target, layer, resources, future: future.clone() }
     }
 
-    /// Nobody relies any more on a copy having been read to its last byte.
+    /// Forgets that a copy was verified, once nothing relies on that.
     pub(super) fn forget_verified(&self, before: &State, next: &State) {
         if let (Some(Rewind { target: Some(target), .. }), None) = (before.rewind(), next.rewind()) {
             self.shared.removals.forget_verified(&target.capture);
@@ -79,7 +79,7 @@ impl Actor {
     }
 }
 
-/// The record of the snapshot that a rewind leaves of the present.
+/// Returns the record of the snapshot that keeps the state that a rewind abandons.
 pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Abandoned) -> SnapshotRecord {
     let Abandoned { future, image, for_the_sake_of } = abandoned;
     let now = shared.now();

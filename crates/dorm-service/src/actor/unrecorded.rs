@@ -1,7 +1,8 @@
-//! Observations that could not be recorded, although it is known that they were not.
+//! Observations that could not be recorded, when it is certain that they were not.
 //!
-//! The failure is recorded first, with what was written as to be discarded, and only then the files go. A death in
-//! between leaves either a record that names them as doomed, or the operation that names them as its own.
+//! The failure is recorded first, with the written files marked as to be discarded, and only then
+//! the files are removed. A crash in between leaves either a record that marks them, or the
+//! operation that names them as its own.
 
 use dorm_lifecycle::Observation;
 
@@ -11,16 +12,17 @@ use crate::error::ServiceError;
 use crate::shared::chain;
 
 impl Actor {
-    /// What is recorded in place of `observation`, which was not because of `error`. Nothing when that is not known: then
-    /// the daemon is stopping, and the next start reads what holds.
+    /// Returns the observation to record in place of `observation`, which was not recorded because
+    /// of `error`. `None` if it is not certain that it was not recorded: then the daemon is
+    /// stopping, and the next start reads what holds.
     pub(super) async fn instead_of(&mut self, observation: Observation, error: &ServiceError) -> Option<Observation> {
         let reason = chain(error);
         let sandbox = &self.record.sandbox.id;
         if error.is_unknown() {
-            tracing::error!(%sandbox, error = %reason, "whether the result of an operation was recorded is left to the next start");
+            tracing::error!(%sandbox, error = %reason, "cannot determine whether the result of an operation was recorded; the next start does");
             return None;
         }
-        tracing::error!(%sandbox, error = %reason, "cannot record the result of an operation; trying again");
+        tracing::error!(%sandbox, error = %reason, "cannot record the result of an operation; retrying");
         #[cfg(feature = "planted-bugs")]
         if dorm_steps::planted::is(dorm_steps::planted::Planted::CommitReportedFailed)
             && let Observation::Saved(image) = &observation
@@ -38,12 +40,13 @@ impl Actor {
                 seen.observation
             }
             Observation::SnapshotTaken => Observation::SnapshotFailed(reason),
-            // This, too, could not be recorded, so that there may be no room for it. No record names the files.
+            // This failure could not be recorded either, so there may be no room for it. No record
+            // names the files.
             failed @ (Observation::SaveFailed(_) | Observation::SnapshotFailed(_) | Observation::RunLost(_)) => {
                 if let Some(capture) = &self.capture
                     && let Err(error) = self.shared.pool.remove(capture).await
                 {
-                    tracing::warn!(%capture, error = %chain(&error), "an unrecorded saved state is removed at the next start");
+                    tracing::warn!(%capture, error = %chain(&error), "cannot remove an unrecorded saved state; the next start removes it");
                 }
                 failed
             }

@@ -1,5 +1,6 @@
-//! Work that is done while a sandbox keeps its state: its volumes are changed, a snapshot is made from its sleep image, the
-//! copy for a rewind is made. Each ends within its limit, and nothing of the sandbox has changed when it fails.
+//! Work that is done while a sandbox keeps its state: changing its volumes, making a snapshot from
+//! its sleep image, and making the copy for a rewind. Each ends within its limit; on failure
+//! nothing about the sandbox has changed.
 
 use std::time::Duration;
 
@@ -15,8 +16,8 @@ use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::chain;
 
-/// Gives a run that goes on the volumes in `after` and no others. What goes must not be in use, so it goes inside first;
-/// when anything fails the run gets those in `before` again.
+/// Gives a live run the volumes in `after` and no others. Volumes to be removed must not be in use,
+/// so they are unmounted inside first; on any failure, the run gets those in `before` again.
 pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], after: &[Attachment]) -> Seen {
     let limit = task.shared.settings.limits.attach;
     let staying: Vec<_> = before.iter().filter(|one| after.contains(one)).cloned().collect();
@@ -46,7 +47,7 @@ pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], afte
         Ok(()) => Seen { agent, ..Seen::of(Observation::Attached) },
         Err(failure) => {
             if touched && let Err(error) = put_back(task, run, before, &mut agent).await {
-                tracing::error!(%run, error = %chain(&error), "its volumes may not be as they were; its next run has them");
+                tracing::error!(%run, error = %chain(&error), "cannot restore the previous volumes of a run; its next run has them");
             }
             Seen { silent, agent, ..Seen::failed(Observation::AttachFailed, failure) }
         }
@@ -66,14 +67,15 @@ async fn put_back(
     mount_all(&task.shared, &with(task, before), &agent).await
 }
 
-/// The sandbox as it is with these attachments.
+/// Returns the sandbox with these attachments.
 fn with(task: &Task, attachments: &[Attachment]) -> Sandbox {
     let mut sandbox = task.sandbox.clone();
     sandbox.spec.attachments = attachments.to_vec();
     sandbox
 }
 
-/// Ends a parked run that has other volumes than its sandbox is to have: the sandbox wakes from its image.
+/// Ends a parked run that has other volumes than its sandbox will have: the sandbox then wakes from
+/// its image.
 pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
     if !task.shared.parking.holds(&task.sandbox.id) {
         return Seen::of(Observation::Attached);
@@ -85,7 +87,8 @@ pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
     }
 }
 
-/// Makes the sandbox's own copy of a memory snapshot's saved state, which was read to its last byte a moment ago.
+/// Copies the saved state of a memory snapshot for the sandbox; the snapshot was verified to its
+/// last byte just before.
 pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &CaptureId) -> Seen {
     let copied = task.sandbox.state.background().and_then(|background| match &background.work {
         BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref(),
@@ -107,8 +110,9 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &Captur
     }
 }
 
-/// Makes a snapshot from the sleep image of a suspended sandbox. Nothing runs. Its files are read to their last byte: a
-/// snapshot of a damaged image would be noticed when it is needed, and not before.
+/// Makes a snapshot from the sleep image of a suspended sandbox. Nothing is run. The files of the
+/// image are read to their last byte, because damage in a snapshot would otherwise be noticed only
+/// when the snapshot is needed.
 pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.copy_of(std::iter::once(image));
     let Some(capture) = task.capture.clone() else {
@@ -134,8 +138,8 @@ pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     }
 }
 
-/// Waits for `work`, which writes `capture`, as long as it may take. The disk may still write after that: what it has
-/// written by its end is cleared away then, or at the next start.
+/// Waits for `work`, which writes `capture`, up to its limit. The disk may still write after that:
+/// what it has written by its end is removed then, or at the next start.
 async fn to_its_end(
     task: &Task,
     what: &str,
@@ -152,7 +156,7 @@ async fn to_its_end(
             task.shared.spawn(async move {
                 let _ = working.await;
                 if let Err(error) = pool.remove(&capture).await {
-                    tracing::warn!(%capture, error = %chain(&error), "a half-written capture is cleared away at the next start");
+                    tracing::warn!(%capture, error = %chain(&error), "cannot remove an incomplete saved state; the next start removes it");
                 }
             });
             Err(too_late(what, (limit, OPERATION_LIMIT)))

@@ -1,4 +1,4 @@
-//! What an image is made to run: started as part of a first run, and asked until it can be used.
+//! The image's program: started as part of a first run, and polled until it is ready.
 
 use std::time::Duration;
 
@@ -11,15 +11,15 @@ use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::ops::settings;
 
-/// How long one answer to whether it can be used may take.
+/// How long one ready command may take.
 const READY_ANSWER: Duration = Duration::from_secs(60);
-/// The pause between two questions whether it can be used.
+/// The delay between two ready commands.
 const READY_AGAIN: Duration = Duration::from_millis(200);
-/// How much of the last answer is told.
+/// How much of the last output an error contains, in bytes.
 const SAID: usize = 1000;
 
-/// Starts what the image of a sandbox is made to run, and waits until it can be used. When this fails nothing of the run is
-/// needed.
+/// Starts the program of a sandbox's image and waits until it is ready. If this fails, the run is
+/// not needed any more.
 pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Failure> {
     let work = async {
         let config = task.shared.image_config(&task.sandbox.spec.image).await;
@@ -30,11 +30,10 @@ pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Failure> {
         until_ready(agent, &config, task.shared.settings.limits.ready).await
     };
     let started: Result<(), ServiceError> = work.await;
-    started
-        .map_err(|error| Failure::from(error).told_as(|why| format!("starting what its image is made to run: {why}")))
+    started.map_err(|error| Failure::from(error).told_as(|why| format!("starting its image's program: {why}")))
 }
 
-/// Waits until what an image is started with can be used, where the image says how to find that out.
+/// Waits until the image's program is ready, if the image has a ready command.
 pub(crate) async fn until_ready(agent: &Agent, config: &ImageConfig, within: Duration) -> Result<(), ServiceError> {
     let Some(line) = &config.ready else { return Ok(()) };
     let question = settings::ready_spec(config, line)?;
@@ -56,7 +55,7 @@ pub(crate) async fn until_ready(agent: &Agent, config: &ImageConfig, within: Dur
     }
 }
 
-/// Whether it says that it can be used.
+/// Runs the ready command once; returns whether it succeeded.
 async fn answers(agent: &Agent, question: &ProcessSpec, said: &mut Vec<u8>) -> Result<bool, ServiceError> {
     let process = agent.start(question).await?.process;
     let mut new = Vec::new();

@@ -1,5 +1,5 @@
-//! Asking a run that goes on for its agent. A run that does not answer is left as it is: only an engine that says that
-//! there is nothing left of it makes it lost.
+//! Connects to the agent of a live run. A run that does not answer is left as it is: it counts as
+//! lost only if the engine reports that nothing of it is left.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,12 @@ use dorm_lifecycle::{RunCondition, RunId};
 use super::{Reason, Task, reason, remount};
 use crate::error::ServiceError;
 
-/// Why nobody was reached.
+/// Why the agent was not reached.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Unreached {
-    /// The engine says that there is nothing left of the run.
+    /// The engine reports that nothing is left of the run.
     Over(Reason),
-    /// The run did not answer, or nobody knows more.
+    /// The run did not answer, or its condition is unknown.
     Silent(Reason),
 }
 
@@ -28,8 +28,8 @@ impl From<ServiceError> for Unreached {
     }
 }
 
-/// Lets `run` continue, wherever it was held, and answers its agent: by the connection that `task` has, which keeps its
-/// callers, or else by a new one.
+/// Lets `run` continue, wherever it was paused, and returns its agent: over the connection in
+/// `task`, which keeps its callers, or else over a new one.
 pub(crate) async fn reach(task: &Task, run: &RunId, patience: Duration) -> Result<Agent, Unreached> {
     release(task, run, patience).await?;
     if let Some(agent) = task.agent.as_ref().filter(|agent| !agent.is_closed()) {
@@ -40,14 +40,14 @@ pub(crate) async fn reach(task: &Task, run: &RunId, patience: Duration) -> Resul
         }
     }
     let agent = connect(task, run, patience).await?;
-    // The daemon may have died between the wish and what it leads to.
+    // The daemon may have stopped between recording a change of volumes and carrying it out.
     if let Err(error) = remount(task, &agent).await {
-        tracing::error!(%run, error = %reason(&error), "its volumes may not be as they should; it goes on");
+        tracing::error!(%run, error = %reason(&error), "cannot mount the volumes of a run as recorded; it continues");
     }
     Ok(agent)
 }
 
-/// Has the engine let `run` continue.
+/// Makes the engine let `run` continue.
 pub(super) async fn release(task: &Task, run: &RunId, patience: Duration) -> Result<(), Unreached> {
     match tokio::time::timeout(patience, task.shared.engine.go_on(run)).await {
         Ok(Ok(())) => Ok(()),
@@ -56,7 +56,8 @@ pub(super) async fn release(task: &Task, run: &RunId, patience: Duration) -> Res
     }
 }
 
-/// Whether nothing is left of `run` but what is to be cleared away, if its engine says so in time.
+/// Returns whether nothing is left of `run` except remains to be removed, if the engine answers in
+/// time.
 pub(crate) async fn is_over(task: &Task, run: &RunId, patience: Duration) -> Result<bool, Reason> {
     match tokio::time::timeout(patience, task.shared.engine.condition(run)).await {
         Ok(Ok(condition)) => Ok(matches!(condition, None | Some(RunCondition::Broken))),
@@ -65,7 +66,7 @@ pub(crate) async fn is_over(task: &Task, run: &RunId, patience: Duration) -> Res
     }
 }
 
-/// A fresh connection to the agent of a running run.
+/// Returns a new connection to the agent of a live run.
 pub(crate) async fn connect(task: &Task, run: &RunId, patience: Duration) -> Result<Agent, ServiceError> {
     let hello = async {
         let stream = task.shared.engine.agent(run).await?;
@@ -74,7 +75,7 @@ pub(crate) async fn connect(task: &Task, run: &RunId, patience: Duration) -> Res
     tokio::time::timeout(patience, hello).await.unwrap_or_else(|_| Err(silent(patience).into()))
 }
 
-/// The error of an agent that has not answered in time.
+/// Returns the error for an agent that has not answered in time.
 pub(crate) fn silent(patience: Duration) -> AgentError {
     let source = std::io::Error::new(std::io::ErrorKind::TimedOut, late("it", patience));
     AgentError::Closed { source: Some(Arc::new(source)) }

@@ -1,5 +1,5 @@
-//! Holding a guest still and saving it: for a sleep, after which it stays still, and for a snapshot, after which it
-//! goes on.
+//! Pauses a guest and saves it: for a sleep, after which it stays paused, and for a snapshot, after
+//! which it continues.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,32 +19,32 @@ use super::{
 };
 use crate::failure::Failure;
 
-/// How long the agent may take to finish what is on its way before it is captured as it is.
+/// How long the agent may take to finish what is in progress before the guest is saved regardless.
 const QUIESCE: Duration = Duration::from_secs(10);
 
-/// How long it may take to copy deleted files of volumes to its own disk.
+/// How long the agent may take to copy deleted files of volumes to its own disk.
 const EXCHANGE: Duration = Duration::from_secs(60);
 
-/// An operation that was to write something and has no place for it: a fault of Dormouse.
+/// The error of an operation that has no id for the saved state it should write: a bug in Dormouse.
 pub(super) fn unrecorded() -> Failure {
-    Failure::new(Code::Internal, "no capture was recorded for it")
+    Failure::new(Code::Internal, "no saved state is recorded for it")
 }
 
-/// How far an operation on a running guest has come, whichever way it ends.
+/// The progress of an operation on a running guest, however it ends.
 #[derive(Default)]
 struct Progress {
-    /// The engine was asked to hold the guest still.
+    /// Whether the engine was asked to pause the guest.
     held: bool,
-    /// The agent that was asked to make itself quiet.
+    /// The agent that was asked to quiesce.
     agent: Option<Agent>,
-    /// Why it has not, or could not be asked.
+    /// Why the agent has not quiesced, or could not be asked.
     silent: Option<Reason>,
-    /// The engine says that there is nothing left of the run.
+    /// Whether the engine reports that nothing is left of the run.
     over: bool,
 }
 
 impl Progress {
-    /// Notes an error of the engine.
+    /// Records an error of the engine.
     fn met(&mut self, error: EngineError) -> Failure {
         self.over |= error.says_that_the_run_is_over();
         let failure = Failure::from(error);
@@ -82,8 +82,9 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
     }
 }
 
-/// Only once the image is recorded: what is parked is a cache of it, and one that cannot be kept is given back. Answers
-/// the host memory it holds. The guest stands still since it was captured.
+/// Parks a run. Called only once the image is recorded: a parked run is a cache of the image, and a
+/// run that cannot be parked is ended. Returns the host memory it holds, in bytes. The guest has
+/// been paused since it was saved.
 pub(crate) async fn park(task: &Task, run: &RunId) -> Option<u64> {
     let engine = &task.shared.engine;
     let parked = async {
@@ -93,7 +94,7 @@ pub(crate) async fn park(task: &Task, run: &RunId) -> Option<u64> {
     match within(UNDO, "parking", parked).await {
         Ok(usage) => Some(usage.memory_bytes),
         Err(failure) => {
-            tracing::warn!(%run, reason = failure.reason(), "a suspended sandbox could not be parked; it is only on disk");
+            tracing::warn!(%run, reason = failure.reason(), "cannot park a suspended sandbox; it is on disk only");
             end(task, run).await;
             None
         }
@@ -107,7 +108,8 @@ pub(super) async fn snapshot(task: &Task, run: &RunId) -> Seen {
         Ok(written) => written,
         Err(failure) => return undo(task, run, progress, Observation::SnapshotFailed, failure).await,
     };
-    // The guest need not wait until its image is on disk: unlike a sleep, nothing is given up for it.
+    // The guest need not wait until its image is on disk: unlike in a sleep, nothing of it is
+    // released.
     let seen = release(task, run, progress, Observation::SnapshotTaken).await;
     if seen.observation != Observation::SnapshotTaken {
         abandon(written.draft).await;
@@ -127,22 +129,23 @@ async fn capture(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Ca
     commit(task, write(task, run, progress).await?).await
 }
 
-/// An image that is written, and no capture yet.
+/// A memory image that is written, but not committed yet.
 struct Written {
     draft: CaptureDraft,
     files: Vec<WrittenFile>,
-    /// Where the memory lies.
+    /// The directory of the memory image.
     memory: PathBuf,
     /// The build of the engine that wrote it.
     build: String,
 }
 
-/// Holds the guest still and has its image written.
+/// Pauses the guest and has its memory image written.
 async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Failure> {
     let shared = &task.shared;
     let Some(id) = &task.capture else { return Err(unrecorded()) };
     if shared.paused_for_disk.leave(&task.sandbox.id) {
-        // Its agent has to answer once more. If this fails, the next look at the disk pauses it again.
+        // Its agent has to answer once more. If this fails, the next check of the disk pauses it
+        // again.
         progress.held = true;
         shared.engine.go_on(run).await.map_err(|error| progress.met(error))?;
     }
@@ -175,7 +178,8 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
     Ok(Written { draft, files: files.collect(), memory: into, build })
 }
 
-/// Makes what a guest that stands still has written to its volumes durable: they are part of what is said to be on disk.
+/// Makes the writes of a paused guest to its volumes durable: they are part of the state that is
+/// reported as saved.
 async fn sync_volumes(task: &Task) -> Result<(), Failure> {
     for attachment in task.sandbox.spec.attachments.iter().filter(|one| one.access == Access::Write) {
         task.shared.volumes.sync(&attachment.volume).await.map_err(unsynced)?;
@@ -188,7 +192,7 @@ fn unsynced(error: VolumeError) -> Failure {
     Failure::new(if full { Code::NoRoom } else { Code::Failed }, reason(&error))
 }
 
-/// Makes a capture of what was written, durable and with hashes.
+/// Commits what was written as a saved state: durable and with hashes.
 async fn commit(task: &Task, written: Written) -> Result<Capture, Failure> {
     let began = Instant::now();
     let facts = CaptureFacts { build: written.build.clone(), ..facts(task) };
@@ -204,7 +208,7 @@ async fn commit(task: &Task, written: Written) -> Result<Capture, Failure> {
     Ok(capture)
 }
 
-/// Reads the files out of the memory image in `memory` and makes a capture of them.
+/// Reads the files out of the memory image in `memory` and commits them as a saved state.
 async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: CaptureFacts) -> Result<Capture, Failure> {
     let began = Instant::now();
     let read = async {
@@ -229,7 +233,7 @@ async fn read_files(task: &Task, draft: CaptureDraft, memory: &Path, facts: Capt
     Ok(capture)
 }
 
-/// Makes a capture of the files in the image of a suspended sandbox. Nothing runs.
+/// Commits the files in the image of a suspended sandbox as a saved state. Nothing is run.
 pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Capture, Failure> {
     let shared = &task.shared;
     let Some(id) = &task.capture else { return Err(unrecorded()) };
@@ -243,8 +247,9 @@ pub(crate) async fn files_of_image(task: &Task, image: &SleepImage) -> Result<Ca
     within_limit((limit, OPERATION_LIMIT), "taking a snapshot", attempt).await
 }
 
-/// What must be done inside before the guest is held still. An agent that does not answer is noted: the guest is held
-/// still without it. Then the engine refuses a guest that has a deleted file of a volume open.
+/// Does what has to be done inside before the guest is paused. If the agent does not answer, that
+/// is noted, and the guest is paused without it. The engine then refuses a guest that has a deleted
+/// file of a volume open.
 async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result<(), Failure> {
     let patience = QUIESCE.min(task.patience());
     let agent = match &task.agent {
@@ -264,12 +269,13 @@ async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result
     progress.agent = Some(agent.clone());
     if !task.sandbox.spec.attachments.is_empty() {
         match tokio::time::timeout(EXCHANGE.min(2 * task.patience()), agent.exchange_deleted()).await {
-            // An agent of an earlier build does not know how; the engine refuses where it matters.
+            // An agent of an earlier build does not support this; the engine refuses where it
+            // matters.
             Ok(Ok(()) | Err(AgentError::Invalid(_))) => {}
             Ok(Err(error @ AgentError::Closed { .. })) => progress.silent = Some(reason(&error)),
             Ok(Err(error)) => return Err(error.into()),
             Err(_) => {
-                progress.silent = Some("its deleted files on volumes could not be kept in time".to_owned());
+                progress.silent = Some("copying its deleted files on volumes took too long".to_owned());
             }
         }
     }
@@ -285,7 +291,7 @@ async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result
 
 async fn abandon(draft: CaptureDraft) {
     if let Err(error) = draft.abandon().await {
-        tracing::warn!(error = %reason(&error), "a half-written capture is cleared away at the next start");
+        tracing::warn!(error = %reason(&error), "cannot remove an incomplete saved state; the next start removes it");
     }
 }
 
@@ -310,8 +316,8 @@ fn facts(task: &Task) -> CaptureFacts {
     }
 }
 
-/// Lets the guest continue, if it was held, and reports. One that does not answer stays as it is, and is asked again by
-/// whoever drives it.
+/// Lets the guest continue, if it was paused, and reports. A guest that does not answer is left as
+/// it is; the actor tries again.
 async fn release(task: &Task, run: &RunId, progress: Progress, report: Observation) -> Seen {
     let quiesced = progress.quiesced();
     let agent = progress.agent.clone().or_else(|| task.agent.clone());
@@ -329,13 +335,13 @@ async fn release(task: &Task, run: &RunId, progress: Progress, report: Observati
 async fn reached(task: &Task, run: &RunId, progress: Progress) -> Result<Option<Agent>, Unreached> {
     let Progress { held, agent, silent, over } = progress;
     if over {
-        return Err(Unreached::Over("it ended while it was being saved".to_owned()));
+        return Err(Unreached::Over("the run ended while it was being saved".to_owned()));
     }
     if held {
         let task = Task { agent: agent.or_else(|| task.agent.clone()), ..task.clone() };
         return match silent {
             None => reach(&task, run, task.patience()).await.map(Some),
-            // It was asked a moment ago.
+            // The agent was asked just before.
             Some(silent) => {
                 super::reach::release(&task, run, task.patience()).await.and(Err(Unreached::Silent(silent)))
             }
@@ -356,11 +362,11 @@ async fn remove_capture(task: &Task) {
     if let Some(capture) = &task.capture
         && let Err(error) = task.shared.pool.remove(capture).await
     {
-        tracing::warn!(%capture, error = %reason(&error), "a half-written capture is cleared away at the next start");
+        tracing::warn!(%capture, error = %reason(&error), "cannot remove an incomplete saved state; the next start removes it");
     }
 }
 
-/// Clears away what was written and lets the guest continue.
+/// Removes what was written and lets the guest continue.
 async fn undo(
     task: &Task,
     run: &RunId,
@@ -382,12 +388,13 @@ async fn undo(
         return Seen::of(Observation::RunLost(reason.clone()));
     }
     let seen = release(task, run, progress, observation).await;
-    // Of a run that is lost something else is told.
+    // If the run is lost, that is reported instead.
     let failure = failure.filter(|_| !matches!(seen.observation, Observation::RunLost(_)));
     Seen { failure, ..seen }
 }
 
-/// Removes an image of which it is not known whether it was recorded: [`dorm_steps::planted::Planted::CommitReportedFailed`].
+/// Removes an image of which it is not known whether it was recorded:
+/// [`dorm_steps::planted::Planted::CommitReportedFailed`].
 #[cfg(feature = "planted-bugs")]
 pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -> Seen {
     let task = Task { capture: Some(capture.clone()), ..task.clone() };
@@ -396,7 +403,7 @@ pub(crate) async fn give_up_image(task: &Task, capture: &CaptureId, why: &str) -
     undo(&task, &run, held, Observation::SaveFailed, Failure::new(Code::StoreFailed, why)).await
 }
 
-/// After a restart of the daemon: lets a guest continue that was held still, then reports.
+/// After a daemon restart: lets a paused guest continue, then reports.
 pub(crate) async fn go_on_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
     release(task, run, Progress { held: true, ..Progress::default() }, report).await
 }

@@ -1,4 +1,4 @@
-//! Bringing a guest back: from where it is parked, else from its image.
+//! Wakes a guest: thaws it if it is parked, or else restores it from its image.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,22 +17,22 @@ use crate::error::ServiceError;
 use crate::failure::Failure;
 use crate::shared::Shared;
 
-/// The variable that tells every process which sandbox it is in.
+/// The variable that tells every process the id of its sandbox.
 const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
 
-/// A guest that is back.
+/// A guest that runs again.
 struct Back {
     run: RunId,
     agent: Agent,
     restored: Restored,
-    /// Why not with its newest image.
+    /// Why it was not restored from its newest image, if so.
     because: Option<Reason>,
 }
 
 pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Seen {
     let limit = task.shared.settings.limits.resume_of(&task.sandbox) + first_use(task).await;
     let limit = (limit, OPERATION_LIMIT);
-    // Known before anything is begun: what is parked stays parked.
+    // Checked before anything is changed: a parked run stays parked.
     if let Err(lost) = task.shared.secrets_of(&task.sandbox) {
         return Seen::failed(Observation::WakeFailed, lost.into());
     }
@@ -48,7 +48,7 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
     }
 }
 
-/// How much longer it takes when the image has not been read since the daemon began.
+/// Returns the additional time needed if the image has not been read since the daemon started.
 async fn first_use(task: &Task) -> Duration {
     match task.shared.pool.unread_bytes(&task.sandbox.spec.image).await {
         0 => Duration::ZERO,
@@ -56,7 +56,8 @@ async fn first_use(task: &Task) -> Duration {
     }
 }
 
-/// Brings the guest back as it was in `target`. Nothing of the present is touched but its run, whose image is on record.
+/// Restores the guest from `target`. Of the present state, only the run is ended, whose image is on
+/// record.
 pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&CaptureId>) -> Seen {
     let limits = &task.shared.settings.limits;
     let limit = match task.sandbox.state.rewind() {
@@ -66,7 +67,7 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
     let limit = limit + first_use(task).await;
     task.shared.parking.leave(&task.sandbox.id);
     let attempt = async {
-        within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
+        within(UNDO, "ending its previous run", must_end_all(task, parked)).await?;
         let spec = spec(task, fresh).await?;
         let restored = match target {
             Some(target) => {
@@ -97,21 +98,24 @@ async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage)
     if task.shared.parking.holds(&task.sandbox.id) {
         match thaw(task, parked).await {
             Ok(agent) => return Ok(Back { run: parked.clone(), agent, restored, because: None }),
-            // Nothing is lost: what was parked is a cache of the image, from which it begins again.
+            // Nothing is lost: the parked run is a cache of the image, from which the sandbox is
+            // restored.
             Err(failure) => {
-                tracing::warn!(run = %parked, reason = failure.reason(), "a parked run did not go on; its image is restored")
+                tracing::warn!(run = %parked, reason = failure.reason(), "cannot thaw a parked run; its image is restored")
             }
         }
     }
-    // It may run since it was thawed; two runs of one sandbox there must never be.
-    within(UNDO, "ending its run before", must_end_all(task, parked)).await?;
+    // The parked run may be running since the attempt to thaw it, and two runs of one sandbox must
+    // never exist.
+    within(UNDO, "ending its previous run", must_end_all(task, parked)).await?;
     let (restored, because) = from_best(task, fresh, image).await?;
     let agent = introduce(task, fresh, Memory::Kept).await?;
     Ok(Back { run: fresh.clone(), agent, restored, because })
 }
 
-/// Starts a run from the newest image that can be restored, or, where none can, as the sandbox's spec allows. An older
-/// image is used only when a newer one is damaged, missing or of another engine: what may pass is never a reason.
+/// Starts a run from the newest image that can be restored or, if none can, as the sandbox's spec
+/// permits. An older image is used only if a newer one is damaged, missing or from another engine;
+/// transient errors are not a reason.
 async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Restored, Option<Reason>), Failure> {
     let spec = spec(task, run).await?;
     let mut unusable: Vec<Reason> = Vec::new();
@@ -127,7 +131,8 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
                 return Ok((Restored::Memory { generation: Some(image.generation) }, because));
             }
             Err(NotRestored::Unusable(failure)) => {
-                unusable.push(format!("the image of generation {} cannot be restored: {failure}", image.generation));
+                unusable
+                    .push(format!("the sleep image of generation {} cannot be restored: {failure}", image.generation));
                 first.get_or_insert(failure);
             }
             Err(NotRestored::Failed(failure)) => return Err(failure),
@@ -156,11 +161,11 @@ async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Failure> {
     Ok(introduce(task, run, Memory::Kept).await?)
 }
 
-/// Why a run was not started from a capture.
+/// Why a run was not started from a saved state.
 pub(super) enum NotRestored {
-    /// The capture will never do: it is damaged, missing, or of another engine.
+    /// The saved state can never be restored: it is damaged, missing, or from another engine.
     Unusable(Failure),
-    /// The attempt failed; another may not.
+    /// The attempt failed; another one may succeed.
     Failed(Failure),
 }
 
@@ -172,7 +177,8 @@ impl NotRestored {
     }
 }
 
-/// Checks a capture to its last byte, then starts a run from it. No code of the guest runs before that.
+/// Verifies a saved state to its last byte, then starts a run from it. No code of the guest runs
+/// before that.
 pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) -> Result<(), NotRestored> {
     let began = Instant::now();
     let capture = match task.shared.removals.is_verified(capture) {
@@ -194,10 +200,11 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, capture: &CaptureId) ->
     Ok(())
 }
 
-/// Reads a capture to its last byte: it is what was written, and this host's engine can use it.
+/// Reads a saved state to its last byte, and checks that it is what was written and that this
+/// host's engine can use it.
 pub(crate) async fn verify(shared: &Arc<Shared>, capture: &CaptureId) -> Result<Capture, PoolError> {
     let capabilities = shared.engine.capabilities();
-    // What is wrong with one that cannot be looked at is said by the pool.
+    // The storage reports what is wrong with one that cannot be read.
     let written_by = shared.pool.capture(capture).await.map(|capture| capture.facts.build);
     let build = written_by.ok().filter(|build| capabilities.restores(build));
     let expected = Expected {
@@ -212,9 +219,10 @@ pub(crate) async fn verify(shared: &Arc<Shared>, capture: &CaptureId) -> Result<
     verified
 }
 
-/// What the agent tells the sandbox about itself when a run begins or goes on.
+/// Returns what the agent tells the sandbox about itself when a run starts or continues.
 ///
 /// # Errors
+///
 /// `SecretLost`.
 pub(super) async fn identity(task: &Task) -> Result<Identity, ServiceError> {
     let sandbox = &task.sandbox;
@@ -224,9 +232,10 @@ pub(super) async fn identity(task: &Task) -> Result<Identity, ServiceError> {
     let secrets = task.shared.secrets_of(sandbox)?;
     let given = sandbox.spec.variables.0.iter().chain(&secrets.0);
     let given = given.map(|(name, value)| (name.as_str(), value.as_str()));
-    // Of two of one name the later one counts.
+    // Later values override earlier ones of the same name.
     let given: BTreeMap<_, _> = image.variables().chain(given).chain(own).collect();
-    // A name or value that no variable can have was refused when the sandbox was asked for.
+    // Names and values that are not valid for a variable were rejected when the sandbox was
+    // created.
     let variables = given.into_iter().filter_map(|(name, value)| Variable::new(name, value).ok()).collect();
     Ok(Identity {
         generation: sandbox.generation,

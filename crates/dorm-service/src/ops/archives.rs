@@ -1,5 +1,5 @@
-//! Archives of images on their way in and out over the network: spooled beside the images, since neither an import nor an
-//! export reads or writes from the beginning to the end.
+//! Image archives that are sent or received over the network. They are spooled next to the images,
+//! because neither an import nor an export reads or writes them sequentially.
 
 use std::io;
 use std::path::PathBuf;
@@ -17,22 +17,25 @@ use super::transfer::ExportFile;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// How long nothing may come of an archive that is being sent.
+/// How long a sender may be silent.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How long the rest of a refused archive is read, so that its sender hears why.
+/// How long the rest of a refused archive is read, so that its sender receives the reason.
 const FAREWELL: Duration = Duration::from_secs(20);
-/// After how many bytes the room on the disk is looked at again.
+/// After how many bytes the free space on the disk is checked again.
 const LOOK_EVERY: u64 = 64 << 20;
-/// The largest archive.
+/// The largest archive, in bytes.
 const BYTES_MAX: u64 = 64 << 30;
 const IMPORT: &str = "import an image";
 const PIECE_BYTES: usize = 256 << 10;
 
 impl Service {
-    /// Takes in an archive for an import, `length` bytes long where that is known. It goes with the answer.
+    /// Receives an archive for an import, of `length` bytes if that is known. It is removed when
+    /// the returned value is dropped.
     ///
     /// # Errors
-    /// `NotAdmitted` before the disk is full; from the pool when the disk refuses, or the archive breaks off.
+    ///
+    /// `NotAdmitted` before the disk is full; an error of the storage if a write fails or the
+    /// archive is cut short.
     pub async fn receive_archive(
         &self,
         from: impl Stream<Item = io::Result<Bytes>> + Send,
@@ -72,7 +75,7 @@ impl Service {
             if received - looked >= LOOK_EVERY {
                 looked = received;
                 is_allowed(received)?;
-                // What has come is on the disk already.
+                // What was received is on the disk already.
                 self.shared.admit_write(IMPORT, LOOK_EVERY).await?;
             }
             file.write_all(&piece).await.map_err(|error| wrong("write", error))?;
@@ -82,10 +85,13 @@ impl Service {
         Ok(spool)
     }
 
-    /// An image as a file, with the digest of the manifest in it. All of it is written when this returns.
+    /// Returns an image as a file, with the digest of the manifest in it. The whole file is written
+    /// when this returns.
     ///
     /// # Errors
-    /// `NotAdmitted` when there is no room for it meanwhile; from the pool when the image is damaged.
+    ///
+    /// `NotAdmitted` if there is no room for it meanwhile; an error of the storage if the image is
+    /// damaged.
     pub async fn image_file(
         &self,
         image: &Image,
@@ -95,7 +101,7 @@ impl Service {
         let exported = self.shared.pool.export_image(&image.digest, spool.path()).await?;
         let opened = File::open(spool.path()).await;
         let file = opened.map_err(|source| PoolError::of_file("open", spool.path(), source))?;
-        // The file is removed with its place, and stays readable for as long as it is open.
+        // The file is removed with its directory, and stays readable while it is open.
         drop(spool);
         let name = format!("{}.tar", image.digest.as_str().chars().take(12).collect::<String>());
         let content = ReaderStream::with_capacity(file, PIECE_BYTES);
@@ -116,6 +122,6 @@ fn uploaded() -> PathBuf {
 }
 
 fn broken(received: u64, source: io::Error) -> ServiceError {
-    let what = format!("it broke off after {received} bytes");
+    let what = format!("it was cut short after {received} bytes");
     PoolError::Source { path: uploaded(), what, source: Some(source) }.into()
 }

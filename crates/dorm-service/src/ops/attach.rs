@@ -1,4 +1,4 @@
-//! Attaching volumes to sandboxes and detaching them.
+//! Attaches volumes to sandboxes and detaches them.
 
 use dorm_lifecycle::{
     Access, Actor as By, Attachment, AttachmentError, MountPath, SandboxId, SpecError, SubPath, free_slot,
@@ -9,48 +9,48 @@ use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
-/// A volume, as it is to be attached.
+/// A request to attach a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AttachVolume {
-    /// Its name or id.
+    /// The name or id of the volume.
     pub volume: String,
-    /// Where it is to appear.
+    /// The mount point.
     pub path: MountPath,
-    /// What may be done with it.
+    /// The permitted access.
     pub access: Access,
-    /// Which part of it.
+    /// The part of the volume.
     pub subpath: SubPath,
-    /// Its place, where a memory image knows it by that already.
+    /// The container slot, if a memory image identifies the volume by it.
     pub(crate) slot: Option<u8>,
 }
 
 impl AttachVolume {
-    /// All of a volume, to write.
+    /// Returns a request for the whole volume, for writing.
     pub fn new(volume: impl Into<String>, path: MountPath) -> Self {
         Self { volume: volume.into(), path, access: Access::Write, subpath: SubPath::default(), slot: None }
     }
 
-    /// The same as another sandbox has.
+    /// Returns a request for the same attachment as that of another sandbox.
     pub(crate) fn like(attachment: &Attachment) -> Self {
         let Attachment { volume, path, access, subpath, slot } = attachment.clone();
         Self { volume: volume.to_string(), path, access, subpath, slot: Some(slot) }
     }
 }
 
-/// What becomes of the volumes of a sandbox in those that are made of it.
+/// What happens to the volumes of a sandbox in the sandboxes made from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FollowingVolumes {
-    /// They are attached as to the source. The default: where one takes a single writer and the source writes to it, the
-    /// others are refused.
+    /// They are attached as to the source. The default. If a volume allows a single writer and the
+    /// source writes to it, the new sandboxes are refused.
     #[default]
     Same,
-    /// They are attached to be read.
+    /// They are attached read-only.
     ReadOnly,
     /// None is attached.
     None,
 }
 
-/// A change of what is attached to a sandbox.
+/// A change of the attachments of a sandbox.
 #[derive(Clone, Debug)]
 pub(crate) enum AttachmentChange {
     Attach(Attachment),
@@ -58,11 +58,12 @@ pub(crate) enum AttachmentChange {
 }
 
 impl Service {
-    /// Attaches a volume to a sandbox: at once where it runs, else from its next run on.
+    /// Attaches a volume to a sandbox: at once if it is running, otherwise from its next run on.
     ///
     /// # Errors
-    /// `Volume` when there is no such volume, or another sandbox writes to it that only takes one; `Spec` for a place that
-    /// is taken. Nothing has changed then.
+    ///
+    /// `Volume` if there is no such volume, or if it allows one writer and another sandbox writes
+    /// to it; `Spec` if the mount point is taken. Nothing has changed then.
     pub async fn attach(&self, id: &SandboxId, asked: AttachVolume) -> Result<SandboxView, ServiceError> {
         let volume = self.volume_record(&asked.volume).await?.id;
         let AttachVolume { path, access, subpath, .. } = asked;
@@ -73,7 +74,8 @@ impl Service {
     /// Detaches the volume at `path` from a sandbox.
     ///
     /// # Errors
-    /// `Volume` when there is none; `Agent` as long as a program in the sandbox works on it.
+    ///
+    /// `Volume` if there is none; `Agent` while a program in the sandbox uses it.
     pub async fn detach(&self, id: &SandboxId, path: MountPath) -> Result<SandboxView, ServiceError> {
         self.change_attachments(id, AttachmentChange::Detach(path)).await
     }
@@ -84,7 +86,7 @@ impl Service {
         self.ask(id, |reply| Message::Attachments { change, by: By::User, reply }).await
     }
 
-    /// The attachments that are asked for, each with a place of its own.
+    /// Returns the requested attachments, each with a container slot of its own.
     pub(super) async fn attachments(&self, asked: Vec<AttachVolume>) -> Result<Vec<Attachment>, ServiceError> {
         let mut made: Vec<Attachment> = Vec::new();
         let (fixed, free): (Vec<_>, Vec<_>) = asked.into_iter().partition(|one| one.slot.is_some());
@@ -98,7 +100,7 @@ impl Service {
     }
 }
 
-/// What follows to a sandbox that is made of another.
+/// Returns the attachments of a sandbox that is made from another.
 pub(super) fn following(attachments: &[Attachment], how: FollowingVolumes) -> Vec<AttachVolume> {
     match how {
         FollowingVolumes::None => Vec::new(),

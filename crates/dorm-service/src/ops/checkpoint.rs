@@ -1,4 +1,4 @@
-//! Snapshots: taking, listing, deleting, and cloning through one.
+//! Snapshots: taking, listing and deleting them, and cloning through one.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,21 +20,22 @@ use crate::secrets::SecretsAsked;
 use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
-/// How long after a deletion that failed it is tried again.
+/// The delay before a failed deletion is retried.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// What else is wanted of a new snapshot.
+/// Settings of a new snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotSettings {
-    /// What it holds.
+    /// What it contains.
     pub kind: SnapshotKind,
-    /// Free text, by key.
+    /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
-    /// After which time it goes by itself; by default never.
+    /// How long it is kept before it is deleted automatically; by default until it is deleted
+    /// explicitly.
     pub expires: Option<Duration>,
 }
 
-/// A clone, and the snapshot it was made through, which stays.
+/// A clone, and the snapshot it was made from, which is kept.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checkpointed {
     /// The snapshot.
@@ -43,29 +44,31 @@ pub struct Checkpointed {
     pub clone: SandboxView,
 }
 
-/// Some snapshots, in the order they were made.
+/// A page of snapshots, in the order of their creation.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SnapshotPage {
     /// The snapshots.
     pub snapshots: Vec<SnapshotRecord>,
-    /// [`SnapshotFilter::after`] for the next page; none on the last one.
+    /// [`SnapshotFilter::after`] for the next page; `None` on the last one.
     pub next: Option<(Timestamp, SnapshotId)>,
 }
 
 impl Service {
-    /// Takes a snapshot of a running or suspended sandbox. A running one goes on in the same run; a suspended
-    /// one does not wake. When this returns the snapshot is on disk, verified.
+    /// Takes a snapshot of a running or suspended sandbox. A running sandbox continues in the same
+    /// run; a suspended one does not wake. When this returns, the snapshot is on disk and verified.
     ///
     /// # Errors
-    /// `Denied` for one that is over; `OperationFailed` when it could not be taken: the source goes on, and the
-    /// snapshot's record says why.
+    ///
+    /// `Denied` for a terminated sandbox; `OperationFailed` if the snapshot could not be taken: the
+    /// source continues, and the snapshot's record contains the reason.
     pub async fn checkpoint(&self, id: &SandboxId, kind: SnapshotKind) -> Result<SnapshotRecord, ServiceError> {
         self.checkpoint_as(id, SnapshotSettings { kind, ..SnapshotSettings::default() }).await
     }
 
-    /// [`Service::checkpoint`], with labels and a time at which the snapshot goes.
+    /// Like [`Service::checkpoint`], with labels and an expiry.
     ///
     /// # Errors
+    ///
     /// Those of [`Service::checkpoint`].
     pub async fn checkpoint_as(
         &self,
@@ -77,11 +80,12 @@ impl Service {
         Ok(self.shared.shown_snapshot(taken))
     }
 
-    /// [`Service::checkpoint_as`] that answers as soon as it is recorded that the snapshot is being taken:
-    /// [`Service::snapshot`] tells what became of it.
+    /// Like [`Service::checkpoint_as`], but returns as soon as the record says that the snapshot is
+    /// being taken: [`Service::snapshot`] returns its result.
     ///
     /// # Errors
-    /// Those of [`Service::checkpoint`] that are known by then.
+    ///
+    /// Those of [`Service::checkpoint`] that occur before that.
     pub async fn begin_checkpoint(
         &self,
         id: &SandboxId,
@@ -117,7 +121,7 @@ impl Service {
                 self.shared.removals.note(record);
                 self.keep_flat(record).await;
             }
-            // Of one that failed there may be a record.
+            // A failed snapshot may have a record.
             (Err(_), Removal::WhenFree) => self.shared.removals.expect(&snapshot, None),
             (Err(_), Removal::Asked | Removal::At(_)) => {}
         }
@@ -131,18 +135,23 @@ impl Service {
         }
     }
 
-    /// A memory snapshot of `id`, and a new sandbox that goes on from it with the source's settings and variables.
+    /// Takes a memory snapshot of `id`, and creates a sandbox that continues from it with the
+    /// source's settings and variables.
     ///
     /// # Errors
-    /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken stays.
+    ///
+    /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken is kept.
     pub async fn clone_sandbox(&self, id: &SandboxId, name: Option<Name>) -> Result<Checkpointed, ServiceError> {
         self.clone_with(id, name, &SecretsAsked::new(), FollowingVolumes::Same).await
     }
 
-    /// [`Service::clone_sandbox`], with the secrets that are named; no other one follows. Volumes follow as it is said.
+    /// Like [`Service::clone_sandbox`], with the named secrets and no others, and with the volumes
+    /// as `volumes` says.
     ///
     /// # Errors
-    /// Those of [`Service::clone_sandbox`]; `NoSecret`, or `Volume` for a second writer, before anything is done.
+    ///
+    /// Those of [`Service::clone_sandbox`]; `NoSecret`, or `Volume` for a second writer, before
+    /// anything is done.
     pub async fn clone_with(
         &self,
         id: &SandboxId,
@@ -166,19 +175,22 @@ impl Service {
         Ok(Checkpointed { snapshot, clone })
     }
 
-    /// Every snapshot, in the order they were made.
+    /// Returns every snapshot, in the order of creation.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn snapshots(&self) -> Result<Vec<SnapshotRecord>, ServiceError> {
         let snapshots = self.shared.store.snapshots(Some(self.project())).await?;
         Ok(snapshots.into_iter().map(|snapshot| self.shared.shown_snapshot(snapshot)).collect())
     }
 
-    /// Snapshots of this project that a filter keeps, in the order they were made, and the cursor for what follows them.
+    /// Returns the snapshots of this project that match a filter, in the order of creation, and the
+    /// cursor of the next page.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn snapshot_page(&self, filter: &SnapshotFilter) -> Result<SnapshotPage, ServiceError> {
         let project = Some(self.project().clone());
         let wanted = SnapshotFilter { project, limit: filter.limit.saturating_add(1), ..filter.clone() };
@@ -190,17 +202,19 @@ impl Service {
         Ok(SnapshotPage { snapshots: shown.collect(), next })
     }
 
-    /// One snapshot.
+    /// Returns one snapshot.
     ///
     /// # Errors
+    ///
     /// `NoSnapshot`.
     pub async fn snapshot(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         Ok(self.shared.shown_snapshot(self.snapshot_record(id).await?))
     }
 
-    /// One snapshot as it is on record.
+    /// Returns one snapshot as recorded.
     ///
     /// # Errors
+    ///
     /// `NoSnapshot`.
     pub(crate) async fn snapshot_record(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         let snapshot = self.shared.store.snapshot(id).await?;
@@ -208,9 +222,10 @@ impl Service {
         own.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))
     }
 
-    /// One snapshot, of which everything is there.
+    /// Returns one completed snapshot.
     ///
     /// # Errors
+    ///
     /// `NoSnapshot`, `SnapshotNotReady`.
     pub(super) async fn complete(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         let snapshot = self.snapshot_record(id).await?;
@@ -222,27 +237,30 @@ impl Service {
         Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
     }
 
-    /// One that is complete, and does not go as long as the answer is held.
+    /// Returns a completed snapshot, which is not deleted while the guard is held.
     pub(super) async fn use_snapshot(&self, id: &SnapshotId) -> Result<(Using, SnapshotRecord), ServiceError> {
-        // Whoever deletes it does so before, and then it cannot be used, or afterwards, and then it is in use.
+        // A deletion either comes first, and the snapshot cannot be used, or comes later and finds
+        // it in use.
         let _turn = self.shared.deletions.lock().await;
         let snapshot = self.complete(id).await?;
         Ok((Using::of(&self.shared, id), snapshot))
     }
 
-    /// Refuses a snapshot that goes as soon as nobody uses it.
+    /// Rejects a snapshot that is deleted as soon as nothing uses it.
     ///
     /// # Errors
+    ///
     /// `NoSnapshot`, `SnapshotNotReady`.
     pub(super) async fn is_to_stay(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         if self.snapshot_record(id).await?.removal != Removal::WhenFree {
             return Ok(());
         }
-        let status = "to go as soon as nobody uses it".to_owned();
+        let status = "to be deleted as soon as nothing uses it".to_owned();
         Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
     }
 
-    /// What a complete snapshot takes up on the disk; nothing of one that is not, or whose files cannot be looked at.
+    /// Returns the size of a completed snapshot on the disk; `None` if it is not completed, or if
+    /// its files cannot be read.
     pub async fn snapshot_sizes(&self, snapshot: &SnapshotRecord) -> Option<Sizes> {
         match snapshot.status {
             SnapshotStatus::Completed => self.shared.pool.sizes(&snapshot.capture).await.ok(),
@@ -250,21 +268,23 @@ impl Service {
         }
     }
 
-    /// Deletes a snapshot. Sandboxes that were made from it live on.
+    /// Deletes a snapshot. Sandboxes that were made from it are not affected.
     ///
     /// # Errors
-    /// `SnapshotNotReady` while it is being made, or while a sandbox is starting from it.
-    /// What goes wrong after it was recorded that the snapshot goes is tried again later.
+    ///
+    /// `SnapshotNotReady` while it is being taken, or while a sandbox is starting from it. A
+    /// failure after the deletion was recorded is retried later.
     pub async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let (service, id) = (self.clone(), id.clone());
-        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.delete_now(&id).await };
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    /// Has a snapshot deleted as soon as nobody uses it. Nothing can be created from it any more.
+    /// Deletes a snapshot as soon as nothing uses it. Nothing can be created from it any more.
     ///
     /// # Errors
+    ///
     /// `NoSnapshot`.
     pub async fn delete_snapshot_when_free(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let (service, id) = (self.clone(), id.clone());
@@ -272,7 +292,7 @@ impl Service {
             let _turn = service.shared.deletions.lock().await;
             let mut snapshot = service.snapshot_record(&id).await?;
             if snapshot.status == SnapshotStatus::InProgress {
-                // Its maker writes its record.
+                // The operation that makes it writes its record.
                 return Err(ServiceError::SnapshotNotReady { snapshot: id, status: "in_progress".to_owned() });
             }
             snapshot.removal = Removal::WhenFree;
@@ -284,7 +304,7 @@ impl Service {
     }
 
     pub(crate) async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
-        // Of two who delete the same, the second must not write down again what the first has forgotten.
+        // If two callers delete one snapshot, the second must not re-create its record.
         let _turn = self.shared.deletions.lock().await;
         let mut snapshot = self.snapshot_record(id).await?;
         let not_ready = |status: String| ServiceError::SnapshotNotReady { snapshot: id.clone(), status };
@@ -293,7 +313,7 @@ impl Service {
             SnapshotStatus::Deleting => return self.delete_again(&snapshot).await,
             SnapshotStatus::Completed | SnapshotStatus::Failed(_) => {}
         }
-        // Whoever is about to use it has said so, or finds that it is going.
+        // A request that is about to use it has said so already, or finds that it is being deleted.
         let alone = self.shared.holding.write().await;
         let held_by = self.holders(&snapshot).await?;
         if !held_by.is_empty() {
@@ -312,15 +332,16 @@ impl Service {
         finished.inspect_err(|_| self.shared.removals.expect(id, Some(now.after(AGAIN))))
     }
 
-    /// Who needs a snapshot: a fork through it, sandboxes that are starting from it, and of a filesystem snapshot also
-    /// sandboxes and snapshots that stand on its files.
+    /// Returns what needs a snapshot: operations that use it, sandboxes that are starting from it
+    /// and, for a filesystem snapshot, sandboxes and snapshots that are based on its files.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn holders(&self, snapshot: &SnapshotRecord) -> Result<Vec<String>, ServiceError> {
         let mut holders = Vec::new();
         if self.shared.removals.is_used(&snapshot.id) {
-            holders.push("a fork, a rewind, a promotion or a comparison that is being made".to_owned());
+            holders.push("a fork, rewind, promotion or comparison in progress".to_owned());
         }
         let needs = |sandbox: &Sandbox| {
             let is_starting = matches!(sandbox.state, State::Pending { .. });
@@ -341,7 +362,7 @@ impl Service {
         Ok(holders)
     }
 
-    /// Deletes a snapshot that could not be deleted when it was begun.
+    /// Retries a deletion that failed earlier.
     async fn delete_again(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
         let open = self.shared.store.open_operations().await?.into_iter();
         let mut deletions = open.filter(|operation| {
@@ -365,7 +386,7 @@ pub(crate) async fn finish_deletion(
     operation.ended = Some((shared.now(), OperationResult::Done));
     let change = Change { operations: vec![operation], forgotten: snapshots, ..Change::default() };
     shared.commit(change).await?;
-    // It may be the last that stood on another, or on its image.
+    // It may have been the last that was based on another snapshot, or on its image.
     shared.removals.poke();
     shared.references.poke();
     Ok(())

@@ -1,4 +1,5 @@
-//! Snapshots that a policy takes: setting the policy, taking one, and thinning what it took.
+//! Snapshots taken by a policy: setting the policy, taking a snapshot, and applying the retention
+//! policy.
 
 use dorm_lifecycle::{Actor as By, Checkpoints, Command, SandboxId, SnapshotId, SnapshotKind, Timestamp};
 use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
@@ -11,11 +12,12 @@ use crate::shared::{Service, chain};
 use crate::view::SandboxView;
 
 impl Service {
-    /// Changes which snapshots are taken of a sandbox by themselves; none takes no more. Those that were taken stay, and are
-    /// thinned by the new ladder when the next is taken.
+    /// Changes the policy for automatic snapshots of a sandbox; `None` takes no more. Existing
+    /// snapshots are kept, and the new retention policy is applied when the next one is taken.
     ///
     /// # Errors
-    /// `Spec` for an interval out of its range, `Denied` for a terminated sandbox.
+    ///
+    /// `Spec` for an interval that is out of range, `Denied` for a terminated sandbox.
     pub async fn set_checkpoints(
         &self,
         id: &SandboxId,
@@ -25,13 +27,15 @@ impl Service {
         self.command(id, Command::SetCheckpoints(checkpoints), By::User).await
     }
 
-    /// Takes a snapshot of a running sandbox before something is done in it. The ladder of its policy thins it, or the default
-    /// one if it has none.
+    /// Takes a snapshot of a running sandbox before an action in it. It is subject to the retention
+    /// policy of the sandbox, or to the default one.
     ///
     /// # Errors
-    /// `NotRunning`, and those of [`Service::checkpoint`]: what was to be done is then better left.
+    ///
+    /// `NotRunning`, and those of [`Service::checkpoint`]: the action should then not be carried
+    /// out.
     pub async fn checkpoint_before(&self, id: &SandboxId, kind: SnapshotKind) -> Result<SnapshotRecord, ServiceError> {
-        // Its time is not to be over in between.
+        // Its deadline must not pass in between.
         let (_, _in_use) = self.agent(id, Use::Exec).await?;
         Ok(self.shared.shown_snapshot(self.policy_snapshot(id, kind, By::User).await?))
     }
@@ -53,20 +57,21 @@ impl Service {
         }
         let (own, id) = (self.clone(), id.clone());
         shared.spawn(async move {
-            // If the daemon ends before, it is done with the next.
+            // If the daemon stops before, it is done with the next snapshot.
             if let Err(error) = own.thin(&id).await {
-                tracing::warn!(sandbox = %id, error = %chain(&error), "the snapshots of a policy could not be thinned");
+                tracing::warn!(sandbox = %id, error = %chain(&error), "cannot apply the retention policy to snapshots");
             }
         });
         taken
     }
 
-    /// Lets those go that the ladder does not keep, each as soon as nobody uses it.
+    /// Deletes the snapshots that the retention policy does not keep, each as soon as nothing uses
+    /// it.
     async fn thin(&self, id: &SandboxId) -> Result<(), ServiceError> {
         let ladder = self.record(id).await?.sandbox.spec.checkpoints.map(|policy| policy.keep).unwrap_or_default();
         let shared = &self.shared;
         if shared.now() < shared.clock.held_until() {
-            // The clock is in doubt: it is done with the next one that is taken.
+            // The clock is in doubt: this is done with the next snapshot.
             return Ok(());
         }
         let filter =
@@ -93,8 +98,8 @@ impl Service {
     }
 }
 
-/// Of those that failed, all but the last, and that one as well when one has been taken since: it only tells when was tried
-/// last.
+/// Returns which of the failed snapshots to delete: all but the last, and the last as well if one
+/// has completed since. It is only kept to show when the last attempt was made.
 fn outdated(
     mut failed: Vec<(Timestamp, SnapshotId)>,
     complete: &[(Timestamp, SnapshotId)],

@@ -1,4 +1,5 @@
-//! What is on the disk, why each thing is kept, and deleting what a record says is to be deleted.
+//! Lists what is on the disk and why each thing is kept, and deletes what a record marks for
+//! deletion.
 
 use std::collections::BTreeMap;
 
@@ -9,21 +10,21 @@ use super::images;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// What a thing on the disk is.
+/// The kind of a thing on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum ArtefactKind {
     /// An image that sandboxes start from.
     Image,
-    /// A sleep image, or the content of a snapshot.
+    /// A saved state: a sleep image, or the content of a snapshot.
     Capture,
-    /// A capture that is not whole.
+    /// An incomplete saved state.
     Draft,
     /// A run on this host that no record of this data directory names.
     Run,
 }
 
 impl ArtefactKind {
-    /// Its word in answers.
+    /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Image => "image",
@@ -34,19 +35,20 @@ impl ArtefactKind {
     }
 }
 
-/// What becomes of a thing on the disk.
+/// What happens to a thing on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Fate {
     /// A record needs it.
     Kept,
-    /// A record says that it is to be deleted.
+    /// A record marks it for deletion.
     Freed,
-    /// No record knows it. It is kept all the same: that nothing is known of a thing is no proof that nobody needs it.
+    /// No record knows it. It is kept even so: the lack of a record does not prove that nothing
+    /// needs it.
     Unknown,
 }
 
 impl Fate {
-    /// Its word in answers.
+    /// Returns the word for it in answers.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Kept => "kept",
@@ -59,31 +61,33 @@ impl Fate {
 /// A thing on the disk.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct Artefact {
-    /// What it is.
+    /// Its kind.
     pub kind: ArtefactKind,
-    /// Its name.
+    /// Its name or id.
     pub id: String,
-    /// Its size in bytes; 0 where that is not known.
+    /// Its size in bytes; 0 if unknown.
     pub bytes: u64,
-    /// What becomes of it.
+    /// What happens to it.
     pub fate: Fate,
-    /// Why, one line for each record that says so.
+    /// Why, one line for each record that needs it.
     pub why: Vec<String>,
 }
 
 impl Service {
-    /// Everything on the disk, in order, with what becomes of it and why. Changes nothing. What is read while
-    /// operations are in progress is as it was at some moment during the reading.
+    /// Returns everything on the disk, in order, with what happens to it and why. Changes nothing.
+    /// What is read during operations is as it was at some time during the call.
     ///
     /// # Errors
-    /// When records or the disk cannot be read.
+    ///
+    /// Fails if records or the disk cannot be read.
     pub async fn artefacts(&self) -> Result<Vec<Artefact>, ServiceError> {
         let shared = &self.shared;
-        // What is on the disk first: what comes into being meanwhile is on record before it is on the disk.
+        // The disk is read first: what is created meanwhile is recorded before it is on the disk.
         let captures = shared.pool.captures().await?;
         let drafts = shared.pool.drafts().await?;
         let images = shared.pool.images().await?;
-        // Then in the order in which a capture goes from one holder to the next, so that none is seen between two.
+        // Then the records, in the order in which a saved state passes from one holder to the next,
+        // so that none is missed in between.
         let operations = shared.store.open_operations().await?;
         let (living, snapshots) = (shared.living().await?, shared.store.snapshots(None).await?);
         let holders = holders(&operations, &living, &snapshots);
@@ -95,7 +99,7 @@ impl Service {
             let bytes = shared.pool.capture(&id).await.map_or(0, |capture| capture.bytes());
             let (fate, why) = match (holders.get(&id), freed.contains(&id)) {
                 (_, true) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
-                (_, true) => (Fate::Freed, vec!["its record says that it is to be deleted".to_owned()]),
+                (_, true) => (Fate::Freed, vec!["a record marks it for deletion".to_owned()]),
                 (Some(why), false) => (Fate::Kept, why.clone()),
                 (None, false) if unreadable.may_hold_captures() => (Fate::Kept, unreadable.holders()),
                 (None, false) => (Fate::Unknown, vec!["no record knows it: it is left alone".to_owned()]),
@@ -104,12 +108,12 @@ impl Service {
         }
         for image in images {
             let holders = images::holders(&image.digest, &living, &snapshots);
-            let mut why: Vec<_> = holders.into_iter().map(|holder| format!("{holder} stands on it")).collect();
+            let mut why: Vec<_> = holders.into_iter().map(|holder| format!("{holder} is based on it")).collect();
             let foreign = shared.pool.foreign_references(&image.digest).await?;
             why.extend(foreign.iter().map(|foreign| format!("{foreign} refers to it")));
             why.extend(image.tags.iter().map(|tag| format!("it is tagged '{tag}'")));
             if why.is_empty() {
-                why.push("it was imported, and stays until it is removed by name".to_owned());
+                why.push("it was imported, and is kept until it is removed by name".to_owned());
             }
             let id = image.digest.to_string();
             artefacts.push(Artefact { kind: ArtefactKind::Image, id, bytes: image.bytes, fate: Fate::Kept, why });
@@ -119,11 +123,12 @@ impl Service {
         Ok(artefacts)
     }
 
-    /// Deletes what records say is to be deleted; answers what that was. Deletion is tried as soon as a record says so,
-    /// and at every start: this is for what could not be deleted then.
+    /// Deletes what records mark for deletion; returns what was deleted. Deletion is attempted as
+    /// soon as a record is marked, and at every start: this is for what could not be deleted then.
     ///
     /// # Errors
-    /// When records or the disk cannot be read.
+    ///
+    /// Fails if records or the disk cannot be read.
     pub async fn collect(&self) -> Result<Vec<Artefact>, ServiceError> {
         let before: Vec<_> =
             self.artefacts().await?.into_iter().filter(|artefact| artefact.fate == Fate::Freed).collect();
@@ -137,7 +142,7 @@ impl Service {
     }
 }
 
-/// Who needs each capture.
+/// Returns what needs each saved state.
 fn holders(
     operations: &[OperationRecord],
     living: &[SandboxRecord],
@@ -153,19 +158,21 @@ fn holders(
     for SandboxRecord { sandbox, .. } in living {
         if let Some(image) = sandbox.state.image() {
             let state = sandbox.state.name();
-            let why =
-                format!("sandbox {} ({state}) has it as its image of generation {}", sandbox.id, image.generation);
+            let why = format!(
+                "sandbox {} ({state}) has it as its sleep image of generation {}",
+                sandbox.id, image.generation
+            );
             hold(&image.capture, why);
         }
         if let Some(rewind) = sandbox.state.rewind() {
             let why =
-                format!("sandbox {} is being taken back to snapshot {}, of which it is a copy", sandbox.id, rewind.to);
+                format!("sandbox {} is being rewound to snapshot {}, of which it is a copy", sandbox.id, rewind.to);
             if let Some(target) = &rewind.target {
                 hold(&target.capture, why);
             }
         }
         for layer in sandbox.layers() {
-            hold(layer, format!("sandbox {} stands on its files", sandbox.id));
+            hold(layer, format!("sandbox {} is based on its files", sandbox.id));
         }
         for image in &sandbox.older {
             let why = format!("sandbox {} keeps it to fall back to generation {}", sandbox.id, image.generation);
@@ -176,7 +183,7 @@ fn holders(
         if snapshot.status == SnapshotStatus::Completed {
             hold(&snapshot.capture, format!("it is the content of snapshot {}", snapshot.id));
             if let Some(layer) = &snapshot.layer {
-                hold(layer, format!("snapshot {} stands on its files", snapshot.id));
+                hold(layer, format!("snapshot {} is based on its files", snapshot.id));
             }
         }
     }

@@ -1,4 +1,5 @@
-//! Making an image of a filesystem snapshot, and trying it: it is named when a sandbox of it has slept and woken.
+//! Makes an image from a filesystem snapshot, and tries it: the image gets its tag after a sandbox
+//! of it was suspended and resumed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,33 +15,37 @@ use crate::effects;
 use crate::error::{ServiceError, host_part};
 use crate::shared::{Service, chain};
 
-/// After this time a trial whose daemon has died is ended by the next one.
+/// The time limit of a trial sandbox; one whose daemon has died is ended by the next daemon.
 const TRIAL_OVER: Duration = Duration::from_secs(1800);
-/// The label of sandboxes in which images are tried.
+/// The label of trial sandboxes.
 const TRIAL_LABEL: &str = "dorm.trial";
 
-/// What an image is made of.
+/// A request to make an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Composition {
     /// An image, or a filesystem snapshot.
     pub from: CreateFrom,
     /// How its programs are run.
     pub config: ImageConfig,
-    /// Its tag, which another image may have had before.
+    /// Its tag, which may be moved from another image.
     pub tag: Option<String>,
-    /// What it is made from, as whoever makes it says. When an image with the same and a tag is here, that is the answer.
+    /// An identifier of what it is made from, given by the caller. If a tagged image with the same
+    /// identifier exists, it is returned instead.
     pub build: Option<String>,
 }
 
 type Report = Arc<dyn Fn(Progress) + Send + Sync>;
 
 impl Service {
-    /// Makes an image of a filesystem snapshot or of another image, with settings of its own. A sandbox of it is
-    /// started, suspended, evicted and resumed before the image gets its tag. It goes on when the caller goes away.
+    /// Makes an image from a filesystem snapshot or from another image, with settings of its own. A
+    /// sandbox of it is started, suspended, evicted and resumed before the image gets its tag. The
+    /// operation continues if the caller goes away.
     ///
     /// # Errors
-    /// [`ServiceError::ImageSetting`], [`ServiceError::MemorySnapshot`], those of the pool;
-    /// [`ServiceError::TrialFailed`] when its sandbox could not sleep or did not wake: then the image is gone again.
+    ///
+    /// [`ServiceError::ImageSetting`], [`ServiceError::MemorySnapshot`], those of the storage;
+    /// [`ServiceError::TrialFailed`] if its sandbox could not be suspended or resumed: then the
+    /// image is removed.
     pub async fn compose_image(
         &self,
         asked: Composition,
@@ -65,7 +70,7 @@ impl Service {
         if let Some(image) = self.tried(asked.build.as_deref()).await? {
             return self.named(image, asked.tag.as_deref()).await;
         }
-        // As the image will be dated.
+        // By the clock that dates the image.
         let began = self.shared.clock.wall();
         let tell = report.clone();
         let tell = move |progress| tell(progress);
@@ -88,18 +93,18 @@ impl Service {
         report(Progress { stage: Stage::Trying, entries: image.files, bytes: image.bytes, bytes_total: None });
         self.prepare(&image.digest);
         let Err(error) = self.try_image(&image).await else { return self.named(image, asked.tag.as_deref()).await };
-        // It may have been here before, and be somebody's.
+        // It may have existed before, and be in use.
         if image.tags.is_empty()
             && image.created >= began
             && let Err(error) = self.remove_image(&image.digest).await
         {
-            tracing::warn!(image = %image.digest, error = %chain(&error), "an image that failed its trial is left");
+            tracing::warn!(image = %image.digest, error = %chain(&error), "cannot remove an image that failed its trial");
         }
         Err(ServiceError::TrialFailed { image: image.digest, source: Box::new(error) })
     }
 
-    /// The image that is made of the same. One without a tag does not count: whoever made it may have died before it was
-    /// tried, or tries it now.
+    /// Returns the image made from the same content. An image without a tag does not count: it may
+    /// not have been tried yet.
     async fn tried(&self, build: Option<&str>) -> Result<Option<Image>, ServiceError> {
         let Some(build) = build else { return Ok(None) };
         let images = self.shared.pool.images().await?.into_iter();
@@ -114,7 +119,7 @@ impl Service {
         }
     }
 
-    /// Has a sandbox of an image sleep and wake.
+    /// Suspends and resumes a sandbox of an image.
     async fn try_image(&self, image: &Image) -> Result<(), ServiceError> {
         let asked = CreateSandbox {
             suspendable: Some(true),
@@ -157,17 +162,18 @@ impl Service {
         Ok(agent.processes().await?)
     }
 
-    /// Waits until what the image is started with can be used, where the image says how to find that out.
+    /// Waits until the image's program is ready, if the image has a ready command.
     ///
     /// # Errors
-    /// [`ServiceError::NotReady`] when it takes too long.
+    ///
+    /// [`ServiceError::NotReady`] if it takes too long.
     async fn until_ready(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
         let (agent, _in_use) = self.agent(id, Use::Exec).await?;
         effects::program::until_ready(&agent, config, self.shared.settings.limits.ready).await
     }
 }
 
-/// Refuses settings with which nothing could be run.
+/// Rejects settings with which no program could be run.
 fn check(config: &ImageConfig) -> Result<(), ServiceError> {
     let bad = |what: &'static str, value: &str| Err(ServiceError::ImageSetting { what, value: value.to_owned() });
     if let Some(directory) = &config.directory

@@ -1,4 +1,4 @@
-//! Creating: from an image, or from a memory snapshot.
+//! Creates sandboxes: from an image, or from a snapshot.
 
 use std::collections::BTreeMap;
 
@@ -21,54 +21,54 @@ use crate::view::SandboxView;
 /// What a new sandbox starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CreateFrom {
-    /// An image, by tag, digest or the beginning of one.
+    /// An image, by tag, digest or the beginning of a digest.
     Image(String),
-    /// A snapshot: its image comes with it, and the resources of a memory snapshot. Those of a filesystem snapshot are
-    /// the default, and the disk may only be larger.
+    /// A snapshot. It determines the image and, for a memory snapshot, the resources. For a
+    /// filesystem snapshot its resources are the default, and the disk can only be larger.
     Snapshot(SnapshotId),
 }
 
-/// What a caller asks for. What is left out takes its default.
+/// The properties of a sandbox to create. Omitted ones take their defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateSandbox {
     /// What it starts from.
     pub from: CreateFrom,
-    /// What is started in it before it counts as created. Default: nothing.
+    /// The program to start before the sandbox counts as created. Default: none.
     pub program: FirstProgram,
-    /// Its name; ephemeral without.
+    /// Its name; without one, it is ephemeral.
     pub name: Option<Name>,
-    /// Its limits; those of the snapshot, or the defaults.
+    /// Its resource limits; by default those of the snapshot, or the general defaults.
     pub resources: Option<Resources>,
     /// Where it may connect to.
     pub egress: Egress,
-    /// Variables for every process in it.
+    /// Environment variables of every process in it.
     pub variables: BTreeMap<String, String>,
-    /// Secrets for every process in it, by the name of the variable they are given in.
+    /// Secrets for every process in it, by the name of their environment variable.
     pub secrets: Variables,
     /// What a passed deadline does; by default suspend with a name, terminate without.
     pub on_timeout: Option<OnTimeout>,
-    /// What becomes of it when a passed deadline cannot suspend it.
+    /// What happens if it cannot be suspended at its deadline.
     pub on_suspend_failure: OnSuspendFailure,
-    /// Whether it may be suspended; by default when it has a name.
+    /// Whether it can be suspended; by default if it has a name.
     pub suspendable: Option<bool>,
-    /// Whether traffic wakes it. Default: yes.
+    /// Whether traffic resumes it. Default: yes.
     pub auto_resume: bool,
-    /// Who may reach its ports; by default as the daemon's settings have it.
+    /// Who may reach its ports; by default as set for the daemon.
     pub port_access: Option<PortAccess>,
     /// Its time limits.
     pub timeouts: Timeouts,
-    /// What is kept to bring it back.
+    /// Which sleep images are kept to restore it from.
     pub keeping: Keeping,
-    /// The snapshots that are taken of it by themselves.
+    /// The policy for automatic snapshots.
     pub checkpoints: Option<Checkpoints>,
     /// The volumes that are attached to it.
     pub attachments: Vec<AttachVolume>,
-    /// Free text, by key.
+    /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
 }
 
 impl CreateSandbox {
-    /// An ephemeral sandbox with every default.
+    /// Returns an ephemeral sandbox with every default.
     pub fn new(from: CreateFrom) -> Self {
         Self {
             from,
@@ -91,8 +91,8 @@ impl CreateSandbox {
         }
     }
 
-    /// One that goes on from a snapshot of `source`, with its settings and variables, but neither its name nor its
-    /// secrets.
+    /// Returns a sandbox that continues from a snapshot of `source`, with its settings and
+    /// variables, but not its name and its secrets.
     pub(super) fn like(source: &SandboxSpec, snapshot: SnapshotId) -> Self {
         Self {
             egress: source.egress.clone(),
@@ -111,12 +111,15 @@ impl CreateSandbox {
 }
 
 impl Service {
-    /// Creates a sandbox and waits until it runs, with the program that is asked for: that is one operation, which goes on
-    /// when the caller goes away, and is begun again by the next daemon when this one dies.
+    /// Creates a sandbox and waits until it runs, including the requested program. This is one
+    /// operation: it continues if the caller goes away, and the next daemon starts it over if this
+    /// one dies.
     ///
     /// # Errors
-    /// `Spec`, `NameTaken`, `NoProgram`, no such image or snapshot: nothing is recorded then. `OperationFailed` when its run
-    /// or its program could not begin: its record says so, and nothing else is left.
+    ///
+    /// `Spec`, `NameTaken`, `NoProgram`, no such image or snapshot: nothing is recorded then.
+    /// `OperationFailed` if its run or its program could not be started: its record contains the
+    /// reason, and nothing else is left.
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         if let CreateFrom::Snapshot(id) = &asked.from {
             self.is_to_stay(id).await?;
@@ -124,10 +127,10 @@ impl Service {
         self.create_as(self.shared.ids().sandbox(), asked).await
     }
 
-    /// [`Service::create`], with an id that is on record already.
+    /// Like [`Service::create`], with an id that is on record already.
     pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
-        // Until it is recorded, the snapshot it starts from stays.
+        // Until the sandbox is recorded, the snapshot it starts from is kept.
         let staying = match asked.from {
             CreateFrom::Snapshot(_) => Some(shared.holding.clone().read_owned().await),
             CreateFrom::Image(_) => None,
@@ -141,7 +144,8 @@ impl Service {
         let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
         shared.admit_another("create a sandbox", &admitted).await?;
         let attachments = self.attachments(asked.attachments.clone()).await?;
-        // An image that a snapshot names has to be there, too, and is no mistake of the caller if it is not.
+        // The image of a snapshot has to exist as well, and if it does not, that is not the
+        // caller's mistake.
         let referring = match asked.from {
             CreateFrom::Image(_) => shared.refer(&image).await?,
             CreateFrom::Snapshot(_) => shared.refer(&image).await.map_err(host_part)?,
@@ -174,7 +178,7 @@ impl Service {
         let (reply, answer) = oneshot::channel();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
         let own = shared.clone();
-        // Whoever asked may go away at any moment; what is recorded is begun all the same.
+        // The caller may go away at any time; what is recorded is started even so.
         let begin = async move {
             let (_staying, _referring, leasing) = (staying, referring, leasing);
             let seat = Seat::take(&own, &record.sandbox);
@@ -214,22 +218,21 @@ impl Service {
     }
 }
 
-/// What a new sandbox is made of.
+/// What a new sandbox is made from.
 struct Source {
     image: Digest,
     layer: Option<CaptureId>,
     resources: Resources,
     origin: Origin,
-    /// How much memory is read before it runs.
+    /// How many bytes of memory are read before it runs.
     bytes: u64,
 }
 
 fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<Source, ServiceError> {
     let SnapshotRecord { id, kind, source, capture, image, layer, resources, bytes, .. } = snapshot;
-    let source = Some(source);
     match kind {
         SnapshotKind::Memory if asked.is_some_and(|asked| asked != resources) => {
-            let what = "what it is limited to (cpu, memory, disk, processes)";
+            let what = "the resource limits (cpu, memory, disk, processes)";
             Err(ServiceError::FixedBySnapshot { snapshot: id, what })
         }
         SnapshotKind::Memory => {

@@ -1,4 +1,4 @@
-//! Looking at sandboxes.
+//! Finding and describing sandboxes.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -10,7 +10,7 @@ use crate::error::ServiceError;
 use crate::shared::{Service, Shared};
 use crate::view::{Residence, SandboxView};
 
-/// The living records that a filter keeps, as a store would list them.
+/// Returns the records that match a filter, as a store would list them.
 fn listed(records: &BTreeMap<SandboxId, SandboxRecord>, filter: &SandboxFilter) -> Vec<SandboxRecord> {
     let from = filter.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
     let found = records.range((from, Bound::Unbounded)).map(|(_, record)| record);
@@ -44,10 +44,12 @@ impl Shared {
 }
 
 impl Service {
-    /// The sandbox of that id or name. A name means the living one.
+    /// Returns the sandbox with that id or name. A name refers to the sandbox that is not
+    /// terminated.
     ///
     /// # Errors
-    /// `NoSandbox`; `Store` when its record cannot be read.
+    ///
+    /// `NoSandbox`; `Store` if its record cannot be read.
     pub async fn find(&self, reference: &str) -> Result<SandboxId, ServiceError> {
         if let Ok(id) = reference.parse::<SandboxId>() {
             match self.record(&id).await {
@@ -62,19 +64,21 @@ impl Service {
         Ok(record.sandbox.id)
     }
 
-    /// A sandbox, living or not.
+    /// Returns a sandbox, terminated or not.
     ///
     /// # Errors
+    ///
     /// `NoSandbox`.
     pub async fn describe(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         let record = self.record(id).await?;
         Ok(self.shared.view(&record.sandbox))
     }
 
-    /// Sandboxes in the order of their ids.
+    /// Returns sandboxes in the order of their ids.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn list(&self, filter: &SandboxFilter) -> Result<Vec<SandboxView>, ServiceError> {
         let shared = &self.shared;
         let is_living = !filter.states.is_empty() && !filter.states.contains(&StateName::Terminated);
@@ -85,10 +89,11 @@ impl Service {
         Ok(records.iter().map(|record| self.shared.view(&record.sandbox)).collect())
     }
 
-    /// What a sandbox uses on this host now; nothing of one that is only on disk.
+    /// Returns what a sandbox uses on this host now; nothing for one that is on disk only.
     ///
     /// # Errors
-    /// `NoSandbox`, or when the engine cannot tell.
+    ///
+    /// `NoSandbox`; fails if the engine cannot tell.
     pub async fn usage(&self, id: &SandboxId) -> Result<dorm_engine::Usage, ServiceError> {
         let view = self.describe(id).await?;
         match view.residence {
@@ -106,7 +111,7 @@ impl Service {
         own.ok_or_else(|| ServiceError::NoSandbox(id.to_string()))
     }
 
-    /// What a command leads to for a sandbox that nobody drives any more, since it is over.
+    /// Returns what a command leads to for a terminated sandbox, which has no actor.
     pub(crate) async fn command_to_the_dead(
         &self,
         id: &SandboxId,
@@ -115,7 +120,7 @@ impl Service {
         let record = self.record(id).await?;
         match step(&record.sandbox, &Input::Command(command.clone()), &self.shared.context()) {
             Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record.sandbox)),
-            // Only a daemon that stops has nobody for a living sandbox.
+            // A sandbox that is not terminated has no actor only while the daemon stops.
             Ok(_) => Err(ServiceError::Stopping),
             Err(denied) => Err(ServiceError::Denied { operation: "change", sandbox: id.clone(), denied }),
         }

@@ -1,4 +1,4 @@
-//! What differs between two moments of files.
+//! Compares the files of two snapshots or sandboxes.
 
 use dorm_lifecycle::{CaptureId, Digest, SandboxId, SandboxSpec, SnapshotId, SnapshotKind, State};
 use dorm_pool::{Differing, Listed, Lister};
@@ -14,22 +14,24 @@ use crate::shared::Service;
 pub enum Moment {
     /// The files in a snapshot.
     Snapshot(SnapshotId),
-    /// The files of a sandbox as they are now.
+    /// The present files of a sandbox.
     Sandbox(SandboxId),
 }
 
-/// Files on an image: several sets of changes, the lowest first.
+/// Files on an image: a stack of changes, the lowest first.
 struct Files {
     image: Digest,
     stack: Vec<Vec<Listed>>,
 }
 
 impl Service {
-    /// The paths at which the files of two moments differ, in order. A running sandbox stands still for a moment; nothing
-    /// wakes.
+    /// Returns the paths at which the files of two moments differ, in order. A running sandbox is
+    /// paused briefly; a suspended one does not wake.
     ///
     /// # Errors
-    /// `NoSnapshot`, `NoSandbox`, `SnapshotNotReady`; `NotComparable` when they do not stand on the same image.
+    ///
+    /// `NoSnapshot`, `NoSandbox`, `SnapshotNotReady`; `NotComparable` if they are not based on the
+    /// same image.
     pub async fn diff(&self, first: &Moment, second: &Moment) -> Result<Vec<Differing>, ServiceError> {
         let before = self.files_at(first).await?;
         let after = self.files_at(second).await?;
@@ -70,7 +72,7 @@ impl Service {
         }
     }
 
-    /// The files in a memory image of a sandbox like `spec`.
+    /// Returns the files in a memory image of a sandbox like `spec`.
     async fn files_of(&self, spec: &SandboxSpec, memory: &CaptureId) -> Result<Files, ServiceError> {
         let mut stack = self.listings(spec.layer.as_ref()).await?;
         let capture = self.shared.pool.check(memory).await?;

@@ -1,7 +1,8 @@
-//! Running a command to its end, with its input given whole and a limit on its time.
+//! Runs a command to its end, with its complete input and a time limit.
 //!
-//! The command belongs to the sandbox: when its caller goes away it goes on, and its time limit still holds. The limit
-//! ends with the connection to the agent: a sandbox that is suspended meanwhile goes on with the command without it.
+//! The command belongs to the sandbox: if its caller goes away, it continues, and its time limit
+//! still applies. The limit ends with the connection to the agent: if the sandbox is suspended
+//! meanwhile, the command continues afterwards without the limit.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -21,8 +22,8 @@ use crate::activity::{InUse, Use};
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
-/// A command that runs: its output as it comes, until [`Output::Exited`]. The sandbox counts as in use until this is
-/// dropped.
+/// A running command: its output as a stream, until [`Output::Exited`]. The sandbox counts as in
+/// use until this is dropped.
 pub struct Execution {
     /// The process.
     pub started: ProcessStarted,
@@ -33,7 +34,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Whether it ended because its time was up.
+    /// Returns whether it was killed at its time limit.
     pub fn timed_out(&self) -> bool {
         let killed = ExitStatus::Signal(Signal::KILL.number());
         self.exit == Some(killed) && self.overtime.load(Ordering::SeqCst)
@@ -54,10 +55,12 @@ impl Stream for Execution {
 }
 
 impl Service {
-    /// Starts a command and follows it from its first byte. Its input is `input`, then ends. After `limit` it and its
-    /// process group are killed. Of `spec`, input and first reader are overwritten.
+    /// Starts a command and follows its output from the first byte. Its standard input is `input`,
+    /// and then ends. After `limit`, the command and its process group are killed. Input and first
+    /// reader of `spec` are overwritten.
     ///
     /// # Errors
+    ///
     /// Those of [`Service::agent`], and the agent's for a command that cannot be started.
     pub async fn exec(
         &self,
@@ -104,7 +107,9 @@ async fn end_after(agent: Agent, process: u64, limit: Duration, overtime: Arc<At
     if let Err(error) = agent.signal(process, Signal::KILL, Target::Group).await {
         match error {
             AgentError::NoProcess(_) => {}
-            error => tracing::warn!(process, error = %chain(&error), "a command over its time could not be killed"),
+            error => {
+                tracing::warn!(process, error = %chain(&error), "cannot kill a command that exceeded its time limit")
+            }
         }
     }
 }
@@ -115,8 +120,8 @@ async fn feed(agent: Agent, process: u64, input: Bytes) {
         Err(error) => Err(error),
     };
     match fed {
-        // It did not want to read it all, or has ended.
+        // The command did not read all its input, or has ended.
         Ok(()) | Err(AgentError::InputClosed(_) | AgentError::NoProcess(_) | AgentError::Closed { .. }) => {}
-        Err(error) => tracing::warn!(process, error = %chain(&error), "a command did not get all of its input"),
+        Err(error) => tracing::warn!(process, error = %chain(&error), "cannot pass all of its input to a command"),
     }
 }

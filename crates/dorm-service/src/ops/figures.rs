@@ -1,4 +1,4 @@
-//! Figures of the whole service, for whoever watches it.
+//! Figures about the whole service, for monitoring.
 
 use std::collections::BTreeMap;
 
@@ -9,46 +9,47 @@ use crate::admission::Budgets;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// What the service holds now.
+/// The present figures.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Figures {
-    /// Living sandboxes by state.
+    /// The number of sandboxes in each state except terminated.
     pub sandboxes: BTreeMap<StateName, usize>,
-    /// How many have a run that does not answer.
+    /// The number of sandboxes with a run that does not answer.
     pub unreachable: usize,
-    /// How many suspended ones are still held in memory.
+    /// The number of suspended sandboxes that are still held in memory.
     pub parked: usize,
-    /// The host memory those hold, in bytes.
+    /// The host memory that those hold, in bytes.
     pub parked_bytes: u64,
-    /// What those that run may use, in bytes.
+    /// The sum of the memory limits of running sandboxes, in bytes.
     pub committed_bytes: u64,
-    /// What the host has available, in bytes; none where that is not known.
+    /// The available memory of the host, in bytes; `None` if unknown.
     pub available_bytes: Option<u64>,
-    /// What is free on the disk, in bytes.
+    /// The free space on the disk, in bytes.
     pub disk_free_bytes: u64,
-    /// How many sandboxes are paused until there is room on the disk.
+    /// The number of sandboxes that are paused until there is room on the disk.
     pub paused_for_disk: usize,
-    /// What the disks of those that run, and of volumes, may occupy, in bytes.
+    /// The sum of the disk sizes of running sandboxes and of volumes, in bytes.
     pub disks_bytes: u64,
-    /// What sleep images and snapshots occupy, in bytes.
+    /// The size of sleep images and snapshots, in bytes.
     pub captures_bytes: u64,
-    /// Runs that are left alone because no record names them.
+    /// The number of runs that are left alone because no record names them.
     pub unrecorded_runs: usize,
-    /// Runs that are left alone because they belong to another data directory.
+    /// The number of runs that are left alone because they belong to another data directory.
     pub foreign_runs: usize,
     /// Records that cannot be read, by kind.
     pub quarantined: BTreeMap<RowKind, usize>,
     /// Images, layers of images and saved states that are damaged, by kind.
     pub damaged: BTreeMap<&'static str, usize>,
-    /// What may be used.
+    /// The configured budgets.
     pub budgets: Budgets,
 }
 
 impl Service {
-    /// The figures.
+    /// Returns the figures.
     ///
     /// # Errors
-    /// When records or the disk cannot be read.
+    ///
+    /// Fails if records or the disk cannot be read.
     pub async fn figures(&self) -> Result<Figures, ServiceError> {
         let shared = &self.shared;
         let states = StateName::ALL.into_iter().filter(|name| *name != StateName::Terminated);

@@ -1,4 +1,4 @@
-//! A snapshot of the files of a memory snapshot: they can be read where its memory cannot be used.
+//! Filesystem snapshots of memory snapshots, whose files are usable where their memory is not.
 
 use dorm_lifecycle::{Actor as By, CaptureId, SnapshotId, SnapshotKind};
 use dorm_pool::{Capture, CaptureFacts};
@@ -10,16 +10,17 @@ use crate::error::{ServiceError, host_part};
 use crate::shared::Service;
 
 impl Service {
-    /// Makes a filesystem snapshot of what is in the files of memory snapshot `id`, which stays. Nothing runs, and any
-    /// build of its engine will do.
+    /// Makes a filesystem snapshot of the files in memory snapshot `id`, which is kept. Nothing is
+    /// run, and any build of its engine is suitable.
     ///
     /// # Errors
-    /// `NoSnapshot`, `SnapshotNotReady`; `NoMemory` when it is of files alone. From the pool and the engine when its
-    /// files cannot be read; nothing is left then.
+    ///
+    /// `NoSnapshot`, `SnapshotNotReady`; `NoMemory` for a filesystem snapshot. An error of the
+    /// storage or the engine if its files cannot be read; nothing is left then.
     pub async fn snapshot_of_files(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         self.shared.admit_write("take a snapshot", 0).await?;
         let (service, id) = (self.clone(), id.clone());
-        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.take_files(&id).await };
         let taken = self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))?;
         Ok(self.shared.shown_snapshot(taken))

@@ -1,12 +1,13 @@
-//! Forking: several sandboxes that go on from one moment of another.
+//! Forks: several sandboxes that continue from one moment of another.
 //!
 //! ```text
-//! record the fork ─► memory snapshot that goes when nobody uses it ─► children, each recorded before it begins
-//!    ─► record that it is over
+//! record the fork ─► memory snapshot, deleted when unused ─► children, each recorded before it starts
+//!    ─► record the end of the fork
 //! ```
 //!
-//! A daemon that dies in between leaves an open fork; the next one ends the children of one that is all or none, and
-//! lets those of another be. The end of a fork is therefore tried until it is recorded, and nobody is answered before.
+//! A daemon that dies in between leaves an open fork. If the fork rolls back on partial failure,
+//! the next daemon terminates its children; otherwise it keeps them. The end of a fork is therefore
+//! retried until it is recorded, and the caller gets no answer before.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -32,46 +33,50 @@ use crate::secrets::SecretsAsked;
 use crate::shared::{Service, Shared, chain};
 use crate::view::SandboxView;
 
-/// How many children one fork may have.
+/// The maximum number of children of one fork.
 pub const FORK_MAX: usize = 256;
-/// How many of them begin at the same time.
+/// How many children start at the same time.
 const AT_ONCE: usize = 4;
-/// How long after the end of a fork could not be recorded, or a child not be ended, that is tried again, at first and at most.
+/// The delays before recording the end of a fork, or terminating a child, is retried, first and
+/// longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 
-/// One of the sandboxes a fork is to make.
+/// A child that a fork creates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForkChild {
-    /// Its name; ephemeral without.
+    /// Its name; without one, it is ephemeral.
     pub name: Option<Name>,
-    /// Variables for its processes, over those of the source.
+    /// Variables for its processes, which override those of the source.
     pub variables: BTreeMap<String, String>,
-    /// Labels, over those of the source.
+    /// Labels, which override those of the source.
     pub labels: BTreeMap<String, String>,
-    /// The secrets it gets; no other one follows.
+    /// The secrets it gets, and no others.
     pub secrets: SecretsAsked,
 }
 
-/// A fork, as somebody wants it.
+/// A request to fork.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForkAsked {
-    /// What is to be made, 1 to [`FORK_MAX`].
+    /// The children to create, 1 to [`FORK_MAX`].
     pub children: Vec<ForkChild>,
-    /// What becomes of the others when one cannot be made.
+    /// What happens to the others if one child cannot be created.
     pub together: Together,
-    /// What becomes of the source's volumes in them.
+    /// What happens to the source's volumes in the children.
     pub volumes: FollowingVolumes,
 }
 
 impl Service {
-    /// Makes several sandboxes that go on where `id` is now, with its settings, memory and processes but not its secrets,
-    /// each with an identity of its own. A running source goes on in the same run, a suspended one does not wake. The
-    /// answers are in the order of the children. With [`Together::AllOrNone`] either all of them are there or none is.
+    /// Creates several sandboxes that continue where `id` is now, with its settings, memory and
+    /// processes but not its secrets, each with an identity of its own. A running source continues
+    /// in the same run; a suspended one does not wake. The results are in the order of the
+    /// children. With [`Together::AllOrNone`] either all children exist afterwards, or none.
     ///
     /// # Errors
-    /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`]; `ForkFailed` when one of
-    /// all or none could not be made, and none is left; `ForkNotRecorded` when the daemon was stopped before the end of
-    /// one of all or none could be recorded, so that the next start ends its children.
+    ///
+    /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`];
+    /// `ForkFailed` if a child could not be created with [`Together::AllOrNone`], and none is left;
+    /// `ForkNotRecorded` if the daemon stopped before the end of such a fork could be recorded, so
+    /// that the next start terminates its children.
     pub async fn fork(
         &self,
         id: &SandboxId,
@@ -88,7 +93,7 @@ impl Service {
             together: asked.together,
         };
         let (service, id) = (self.clone(), id.clone());
-        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.fork_now(&id, &source, plan, asked).await };
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
@@ -101,7 +106,7 @@ impl Service {
         for child in &asked.children {
             self.shared.following_secrets(source, &child.secrets).map_err(|why| why.of(id))?;
         }
-        // Known beforehand: nobody is held still for a fork that cannot be.
+        // Checked beforehand, so that no sandbox is paused for a fork that cannot succeed.
         let volumes = self.attachments(following(&source.attachments, asked.volumes)).await?;
         self.shared.could_lease(&volumes).await?;
         let mut names = BTreeSet::new();
@@ -185,18 +190,18 @@ impl Service {
             actor: By::User,
             operation: Some(operation.id.clone()),
             generation,
-            detail: Some(format!("into {}", if ids.is_empty() { "nobody".to_owned() } else { ids.join(", ") })),
+            detail: Some(format!("into {}", if ids.is_empty() { "no children".to_owned() } else { ids.join(", ") })),
             took: Some(shared.now().since(operation.began)),
             bytes: None,
         };
         match (close(shared, operation, result, Some(event)).await, plan.together) {
             (Recorded::NotYet, Together::AllOrNone) => Err(ServiceError::ForkNotRecorded { sandbox: id.clone() }),
-            // The next start closes it and lets the children be.
+            // The next start closes the operation and keeps the children.
             (Recorded::NotYet, Together::Each) | (Recorded::Yes, _) => Ok(made),
         }
     }
 
-    /// Terminates every child of `plan` that is there.
+    /// Terminates every child of `plan` that exists.
     async fn end_children(&self, plan: &ForkPlan, by: By) -> Recorded {
         for child in &plan.children {
             if self.end_child(child, by).await == Recorded::NotYet {
@@ -206,7 +211,7 @@ impl Service {
         Recorded::Yes
     }
 
-    /// Terminates a child, if it is there. Tried until it is on its way or the daemon stops.
+    /// Terminates a child, if it exists. Retries until termination has begun or the daemon stops.
     pub(super) async fn end_child(&self, child: &SandboxId, by: By) -> Recorded {
         let mut again = Backoff::new(AGAIN);
         loop {
@@ -214,7 +219,7 @@ impl Service {
                 Ok(_) | Err(ServiceError::NoSandbox(_) | ServiceError::Denied { .. }) => return Recorded::Yes,
                 Err(ServiceError::Stopping) => return Recorded::NotYet,
                 Err(error) => {
-                    tracing::warn!(sandbox = %child, error = %chain(&error), "a child that is to go cannot be ended yet");
+                    tracing::warn!(sandbox = %child, error = %chain(&error), "cannot terminate a child of a fork; retrying");
                 }
             }
             if self.shared.stops_within(again.wait()).await {
@@ -223,7 +228,7 @@ impl Service {
         }
     }
 
-    /// What a child is created from: the source's settings, and what is asked for it.
+    /// Returns what a child is created from: the source's settings, and what is requested for it.
     fn child_of(
         &self,
         source: &SandboxSpec,
@@ -239,7 +244,7 @@ impl Service {
         child
     }
 
-    /// Ends a fork in the middle of which a daemon died.
+    /// Ends a fork during which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
         if plan.together == Together::AllOrNone && self.end_children(&plan, By::Recovery).await == Recorded::NotYet {
@@ -260,14 +265,14 @@ pub(super) enum Recorded {
     NotYet,
 }
 
-/// As long as it exists the children of a fork need not read its capture again.
+/// While it exists, the children of a fork need not verify its saved state again.
 struct Verified {
     shared: Arc<Shared>,
     capture: CaptureId,
 }
 
 impl Verified {
-    /// Reads the capture once for all children.
+    /// Verifies the saved state once for all children.
     async fn read(shared: &Arc<Shared>, capture: CaptureId) -> Result<Self, ServiceError> {
         effects::verify(shared, &capture).await?;
         shared.removals.note_verified(&capture);
@@ -281,7 +286,8 @@ impl Drop for Verified {
     }
 }
 
-/// Records the end of an operation over several sandboxes. Tried until it is recorded or the daemon stops, since the world has changed already.
+/// Records the end of an operation on several sandboxes. Retries until it is recorded or the daemon
+/// stops, because the world has changed already.
 pub(super) async fn close(
     shared: &Arc<Shared>,
     mut operation: OperationRecord,
@@ -296,7 +302,7 @@ pub(super) async fn close(
         match shared.commit(Change { operations, events, ..Change::default() }).await {
             Ok(_) => return Recorded::Yes,
             Err(error) => {
-                tracing::error!(operation = %operation.id, error = %chain(&error), "the end of an operation cannot be recorded yet");
+                tracing::error!(operation = %operation.id, error = %chain(&error), "cannot record the end of an operation; retrying");
             }
         }
         if shared.stops_within(again.wait()).await {

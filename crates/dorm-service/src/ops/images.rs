@@ -1,4 +1,4 @@
-//! Removing images, which only the service can tell to be unused.
+//! Importing and removing images; only the service can tell which are unused.
 
 use std::path::Path;
 
@@ -10,10 +10,11 @@ use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
 impl Service {
-    /// Imports an image and prepares it, so that the first sandbox from it starts fast.
+    /// Imports an image and prepares it, so that the first sandbox of it starts fast.
     ///
     /// # Errors
-    /// From the pool; nothing half-imported stays.
+    ///
+    /// An error of the storage; nothing is left of an incomplete import.
     pub async fn import_image(
         &self,
         source: &Path,
@@ -27,7 +28,7 @@ impl Service {
         Ok(image)
     }
 
-    /// Prepares an image in the background. Nothing depends on it but speed.
+    /// Prepares an image in the background. This only affects speed.
     pub fn prepare(&self, image: &Digest) {
         let (shared, image) = (self.shared.clone(), image.clone());
         self.shared.spawn(async move {
@@ -41,18 +42,19 @@ impl Service {
                 prepared = work => prepared,
             };
             if let Err(reason) = prepared {
-                tracing::warn!(%image, reason, "an image could not be prepared; sandboxes from it start slower");
+                tracing::warn!(%image, reason, "cannot prepare an image; sandboxes of it start slower");
             }
         });
     }
 
-    /// Removes an image that no living sandbox and no snapshot needs, of this data directory or of another that shares the
-    /// images.
+    /// Removes an image that no sandbox and no snapshot needs, of this data directory or of another
+    /// that shares the images.
     ///
     /// # Errors
-    /// From the pool, with the list of holders when it is in use.
+    ///
+    /// An error of the storage, with the list of holders if it is in use.
     pub async fn remove_image(&self, image: &Digest) -> Result<(), ServiceError> {
-        // What is left is of a record that is being made.
+        // Remaining references belong to records that are being made.
         self.shared.release_unneeded().await?;
         let standing = SnapshotFilter { image: Some(image.clone()), ..SnapshotFilter::default() };
         let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
@@ -65,7 +67,7 @@ impl Service {
     }
 }
 
-/// Who stands on an image.
+/// Returns what is based on an image.
 pub(crate) fn holders(image: &Digest, living: &[SandboxRecord], snapshots: &[SnapshotRecord]) -> Vec<String> {
     let sandboxes = living.iter().map(|record| &record.sandbox).filter(|sandbox| sandbox.spec.image == *image);
     let snapshots = snapshots.iter().filter(|snapshot| snapshot.image == *image);

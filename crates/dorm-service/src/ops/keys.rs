@@ -1,6 +1,8 @@
-//! API keys: which there are and what each opens. Who presents a key is an edge: see `dorm-api`.
+//! API keys: which exist and what each permits. Checking the key of a request is the task of the
+//! API: see `dorm-api`.
 //!
-//! Only hashes are kept, in the store and in memory. A key has 256 random bits, so a plain hash of it tells nothing.
+//! Only hashes are kept, in the store and in memory. A key has 256 random bits, so a plain hash
+//! reveals nothing about it.
 
 use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
@@ -15,32 +17,32 @@ use subtle::ConstantTimeEq as _;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// How many keys there may be: each call is compared with all of them.
+/// The maximum number of keys: each request is compared with all of them.
 pub const API_KEYS_MAX: usize = 1000;
-/// How long the name of a key may be, in characters.
+/// The maximum length of a key's name, in characters.
 pub const KEY_NAME_MAX: usize = 63;
 
-/// A key that is asked for.
+/// A request for a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiKeySpec {
-    /// What its owner calls it: up to 63 characters, perhaps none.
+    /// Its name: up to 63 characters, or empty.
     pub name: String,
-    /// What it opens.
+    /// What it permits.
     pub scope: KeyScope,
-    /// After how long it opens nothing any more; never when none.
+    /// How long it is valid; `None` for no limit.
     pub lifetime: Option<Duration>,
 }
 
-/// The keys that open something, as the store has them.
+/// The valid keys, as in the store.
 #[derive(Default)]
 pub(crate) struct ApiKeys {
     known: RwLock<Arc<Vec<ApiKeyRecord>>>,
-    /// Held from deciding about keys to recording that.
+    /// Held from deciding about keys until that is recorded.
     turn: tokio::sync::Mutex<()>,
 }
 
 impl ApiKeys {
-    /// Reads them. One that is unreadable opens nothing.
+    /// Reads the keys. A key with an unreadable record permits nothing.
     pub(crate) async fn load(&self, store: &dyn Store) -> Result<(), StoreError> {
         let keys = store.api_keys().await?;
         self.set(keys);
@@ -57,16 +59,18 @@ impl ApiKeys {
 }
 
 impl Service {
-    /// Makes a key. The second part is the key itself, which is shown this once and kept nowhere.
+    /// Creates a key. The second part of the result is the key itself, which is shown this once and
+    /// not stored.
     ///
     /// # Errors
-    /// `BadKey` for a name that is too long or a lifetime of nothing; `TooManyKeys`.
+    ///
+    /// `BadKey` for a name that is too long or a lifetime of zero; `TooManyKeys`.
     pub async fn create_key(&self, asked: ApiKeySpec) -> Result<(ApiKeyRecord, String), ServiceError> {
         if asked.name.chars().count() > KEY_NAME_MAX || asked.name.chars().any(char::is_control) {
-            return Err(ServiceError::BadKey("its name has more than 63 characters, or control characters"));
+            return Err(ServiceError::BadKey("its name has more than 63 characters or contains control characters"));
         }
         if asked.lifetime.is_some_and(|lifetime| lifetime.is_zero()) {
-            return Err(ServiceError::BadKey("it would have expired at once"));
+            return Err(ServiceError::BadKey("its lifetime is zero"));
         }
         let keys = &self.shared.api_keys;
         let _turn = keys.turn.lock().await;
@@ -90,17 +94,19 @@ impl Service {
         Ok((self.shared.shown_key(record), text))
     }
 
-    /// Every key, expired ones included, in the order in which they were made.
+    /// Returns every key, expired ones included, in the order of creation.
     pub fn keys(&self) -> Vec<ApiKeyRecord> {
         let mut keys: Vec<_> = self.shared.api_keys.known().iter().cloned().collect();
         keys.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
         keys.into_iter().map(|key| self.shared.shown_key(key)).collect()
     }
 
-    /// Revokes a key: it opens nothing as soon as this returns. One that is not there is a success.
+    /// Revokes a key: it permits nothing once this returns. Revoking a key that does not exist is a
+    /// success.
     ///
     /// # Errors
-    /// When the store fails; then the key still opens what it did.
+    ///
+    /// Fails if the store fails; then the key is still valid.
     pub async fn revoke_key(&self, id: &ApiKeyId) -> Result<(), ServiceError> {
         let keys = &self.shared.api_keys;
         let _turn = keys.turn.lock().await;
@@ -110,8 +116,8 @@ impl Service {
         Ok(())
     }
 
-    /// What a presented key opens; none when it is unknown, revoked or expired. Every key is compared whole, so that time
-    /// says nothing about where they differ.
+    /// Returns what a presented key permits; `None` if it is unknown, revoked or expired. Every key
+    /// is compared in constant time, so that the duration does not reveal where keys differ.
     pub fn scope_of_key(&self, presented: &[u8]) -> Option<KeyScope> {
         let (presented, now) = (hash(presented), self.shared.now());
         let known = self.shared.api_keys.known();

@@ -1,7 +1,9 @@
-//! Merging layers: a filesystem snapshot that lies on many others becomes one that lies on its image alone.
+//! Merges layers: a filesystem snapshot that is based on many layers becomes one that is based on
+//! its image only.
 //!
-//! The merged one is another capture, read back and compared before it takes the place of the old one, and only
-//! where nobody stands on that: what runs keeps the layers it began with.
+//! The merged layer is a new saved state, which is read back and compared before it replaces the
+//! old one, and only if nothing is based on the old one: running sandboxes keep the layers they
+//! started with.
 
 use dorm_lifecycle::{Actor as By, CaptureId, SnapshotId, SnapshotKind};
 use dorm_pool::Capture;
@@ -12,13 +14,14 @@ use dorm_store::{
 use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 
-/// Layers beyond this many are merged in the background.
+/// More layers than this are merged in the background.
 const MANY: usize = 8;
-/// With more than this many a snapshot is not answered before they are merged: a host mounts only so many.
+/// With more layers than this, the request waits until they are merged: a host can mount only so
+/// many.
 const MOST: usize = 16;
 
 impl Service {
-    /// Sees to it that what starts from `snapshot` has few layers to look through.
+    /// Makes sure that a sandbox that starts from `snapshot` has few layers.
     pub(crate) async fn keep_flat(&self, snapshot: &SnapshotRecord) {
         let depth = self.depth(snapshot).await;
         if depth <= MANY {
@@ -27,7 +30,7 @@ impl Service {
         let (service, id) = (self.clone(), snapshot.id.clone());
         let work = self.shared.spawn(async move {
             if let Err(error) = service.merge(&id).await {
-                tracing::warn!(snapshot = %id, error = %chain(&error), "its layers stay as many as they are");
+                tracing::warn!(snapshot = %id, error = %chain(&error), "cannot merge the layers of a snapshot");
             }
         });
         if depth > MOST {
@@ -35,7 +38,7 @@ impl Service {
         }
     }
 
-    /// Does so with every snapshot there is.
+    /// Does the same for every snapshot.
     pub(crate) async fn keep_all_flat(&self) {
         let Ok(snapshots) = self.shared.store.snapshots(None).await else { return };
         for snapshot in snapshots {
@@ -45,7 +48,7 @@ impl Service {
             if self.depth(&snapshot).await > MANY
                 && let Err(error) = self.merge(&snapshot.id).await
             {
-                tracing::warn!(snapshot = %snapshot.id, error = %chain(&error), "its layers stay as many as they are");
+                tracing::warn!(snapshot = %snapshot.id, error = %chain(&error), "cannot merge the layers of a snapshot");
             }
         }
     }
@@ -61,7 +64,7 @@ impl Service {
 
     async fn merge(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let shared = &self.shared;
-        // One at a time: it is work for the disk, and nobody is in a hurry.
+        // One at a time: this is disk work, and not urgent.
         let _turn = shared.merging.lock().await;
         let snapshot = self.snapshot_record(id).await?;
         if self.depth(&snapshot).await <= MANY || !self.holders(&snapshot).await?.is_empty() {
@@ -81,7 +84,7 @@ impl Service {
         };
         let why = match &merged {
             Ok(true) => return Ok(()),
-            Ok(false) => FailureRecord::new(Code::Conflict, "somebody has begun to use it"),
+            Ok(false) => FailureRecord::new(Code::Conflict, "it came into use meanwhile"),
             // It may be recorded; the next start finds out.
             Err(error) if error.is_unknown() => return merged.map(drop),
             Err(error) => error.record(),
@@ -91,7 +94,7 @@ impl Service {
         merged.map(drop)
     }
 
-    /// Puts `flat` in the place of what the snapshot is made of, unless somebody stands on that by now.
+    /// Replaces the content of the snapshot by `flat`, unless something is based on it by now.
     async fn replace(
         &self,
         id: &SnapshotId,
@@ -114,7 +117,7 @@ impl Service {
         let change = Change { snapshots: vec![snapshot], operations: vec![operation], discard, ..Change::default() };
         shared.commit(change).await?;
         drop((alone, turn));
-        // What lay below may be free now.
+        // The layers below may be unused now.
         shared.removals.poke();
         Ok(true)
     }

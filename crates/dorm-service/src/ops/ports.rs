@@ -1,7 +1,9 @@
-//! Who may reach a private port: the port token of its sandbox, one-time links, and the cookies they are exchanged for.
+//! Access to private ports: the port token of a sandbox, one-time links, and the cookies that links
+//! are exchanged for.
 //!
-//! Tokens and cookies are not on record: they are derived from a secret of the daemon, so that they outlive suspends and
-//! restarts, differ between a sandbox and its forks, and are in no snapshot. Links live in memory, for a minute.
+//! Tokens and cookies are not recorded: they are derived from a secret of the daemon, so that they
+//! stay valid across suspends and restarts, differ between a sandbox and its forks, and are in no
+//! snapshot. Links are kept in memory, for one minute.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -18,14 +20,14 @@ use subtle::ConstantTimeEq as _;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// How long a link to a port can be opened. It can be opened once.
+/// How long a link to a port is valid. It can be opened once.
 pub const LINK_LIFETIME: Duration = Duration::from_secs(60);
-/// How long the cookie opens the port that a link was exchanged for.
+/// How long the cookie is valid that a link was exchanged for.
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
-/// How many links there may be that were not opened; the oldest goes first.
+/// The maximum number of unopened links; beyond it, the oldest is dropped.
 const LINKS_MAX: usize = 4096;
 
-/// What tokens and cookies are derived from. Not printed.
+/// The secret that tokens and cookies are derived from. `Debug` does not print it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct PortSecret(pub [u8; 32]);
 
@@ -35,7 +37,7 @@ impl fmt::Debug for PortSecret {
     }
 }
 
-/// The links that were not opened yet, each by its random text.
+/// The unopened links, by their random text.
 #[derive(Default)]
 pub(crate) struct PortLinks(Mutex<HashMap<String, Link>>);
 
@@ -46,25 +48,27 @@ struct Link {
 }
 
 impl Service {
-    /// Who may reach the ports of a sandbox.
+    /// Returns who may reach the ports of a sandbox.
     ///
     /// # Errors
+    ///
     /// `NoSandbox`.
     pub async fn port_access(&self, id: &SandboxId) -> Result<PortAccess, ServiceError> {
         Ok(self.record(id).await?.sandbox.spec.port_access)
     }
 
-    /// The token that opens every port of a sandbox. The same for its whole life.
+    /// Returns the token for every port of a sandbox. It never changes.
     pub fn port_token(&self, id: &SandboxId) -> String {
         self.derive(&["port", id.as_str()])
     }
 
-    /// Whether this is the port token of a sandbox.
+    /// Returns whether `presented` is the port token of a sandbox.
     pub fn is_port_token(&self, id: &SandboxId, presented: &[u8]) -> bool {
         self.port_token(id).as_bytes().ct_eq(presented).into()
     }
 
-    /// A text that can be exchanged once, within [`LINK_LIFETIME`], for a cookie to a port; and until when.
+    /// Returns a text that can be exchanged once, within [`LINK_LIFETIME`], for a cookie to a port;
+    /// and when it expires.
     pub fn port_link(&self, id: &SandboxId, port: u16) -> (String, Timestamp) {
         let now = self.shared.now();
         let until = now.after(LINK_LIFETIME);
@@ -79,18 +83,18 @@ impl Service {
         (ticket, self.shared.clock.shown(until))
     }
 
-    /// Takes the text of a link back and answers with the cookie for its port; none for a text that was taken before, that
-    /// is too old, or that is for another port.
+    /// Exchanges the text of a link for the cookie to its port; `None` for a text that was
+    /// exchanged before, has expired, or is for another port.
     pub fn open_port_link(&self, id: &SandboxId, port: u16, ticket: &str) -> Option<String> {
         let now = self.shared.now();
         let mut links = self.shared.port_links.0.lock().unwrap_or_else(PoisonError::into_inner);
         let fits = |link: &Link| link.sandbox == *id && link.port == port && now < link.until;
-        // For another port it stays: who only knows it must not be able to use it up.
+        // A link for another port is kept: knowing its text alone must not be enough to use it up.
         links.get(ticket).is_some_and(fits).then(|| links.remove(ticket))?;
         Some(self.cookie(id, port, now.after(COOKIE_LIFETIME).as_millis()))
     }
 
-    /// Whether a cookie opens a port.
+    /// Returns whether a cookie is valid for a port.
     pub fn is_port_cookie(&self, id: &SandboxId, port: u16, presented: &str) -> bool {
         let Some(until) = presented.split_once('.').and_then(|(until, _)| until.parse::<u64>().ok()) else {
             return false;
@@ -105,7 +109,7 @@ impl Service {
     }
 
     fn derive(&self, parts: &[&str]) -> String {
-        // A key may have any length.
+        // The key can have any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.shared.port_secret.0) else { std::process::abort() };
         for part in parts {
             mac.update(part.as_bytes());

@@ -1,12 +1,12 @@
-//! Promoting: a child takes the place of the sandbox it came from.
+//! Promotions: a child takes the place of the sandbox it was made from.
 //!
 //! ```text
-//! record the promotion ─► memory snapshot of the child that goes when nobody uses it ─► the other is taken back to it
-//!    ─► the child is terminated ─► record that it is over
+//! record the promotion ─► memory snapshot of the child, deleted when unused ─► rewind the parent to it
+//!    ─► terminate the child ─► record the end of the promotion
 //! ```
 //!
-//! A daemon that dies in between leaves an open promotion; the next one finishes it when the other has been taken back,
-//! and gives it up otherwise: then both live on as they were.
+//! A daemon that dies in between leaves an open promotion. The next daemon finishes it if the
+//! parent has been rewound, and abandons it otherwise: then both sandboxes continue as they were.
 
 use dorm_lifecycle::{Actor as By, Denied, EventKind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
@@ -20,31 +20,33 @@ use crate::removals::Using;
 use crate::shared::{Service, chain};
 use crate::view::SandboxView;
 
-/// A sandbox whose place a child of it has taken.
+/// A sandbox that was replaced by a child of it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Promoted {
-    /// It, with the child's memory and files.
+    /// The sandbox, with the child's memory and files.
     pub sandbox: SandboxView,
     /// The child, which is terminated.
     pub child: SandboxId,
-    /// The snapshot of what it was before.
+    /// The snapshot of its previous state.
     pub future: Option<SnapshotId>,
 }
 
 impl Service {
-    /// Puts a child in the place of the sandbox it was made from: that one goes on with the child's memory and files under
-    /// its own id, name and settings, and the child is terminated. What the child does after its snapshot was taken for
-    /// this is lost.
+    /// Puts a child in the place of the sandbox it was made from: the parent continues with the
+    /// child's memory and files under its own id, name and settings, and the child is terminated.
+    /// What the child does after the snapshot for this was taken is lost.
     ///
     /// # Errors
-    /// `Denied` for a child that is over, `BadPromotion` for one without a living parent; those of
-    /// [`Service::checkpoint`] and [`Service::rewind`]: both go on as they were then.
+    ///
+    /// `Denied` for a terminated child, `BadPromotion` for one whose parent is terminated or
+    /// missing; those of [`Service::checkpoint`] and [`Service::rewind`]: both sandboxes then
+    /// continue as they were.
     pub async fn promote(&self, child: &SandboxId, keep: KeepFuture) -> Result<Promoted, ServiceError> {
         let sandbox = self.record(child).await?.sandbox;
         let parent = self.parent_of(&sandbox).await?;
         self.shared.admit_write("promote a sandbox", 0).await?;
         let (service, child) = (self.clone(), child.clone());
-        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.promote_now(parent, child, keep).await };
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
@@ -59,13 +61,11 @@ impl Service {
             return Err(bad("it was not made from another sandbox".to_owned()));
         };
         match self.record(parent).await {
-            Err(ServiceError::NoSandbox(_)) => {
-                Err(bad(format!("there is no record of {parent}, from which it was made")))
-            }
+            Err(ServiceError::NoSandbox(_)) => Err(bad(format!("its parent {parent} has no record"))),
             Err(error) => Err(error),
             Ok(record) => match &record.sandbox.state {
                 State::Terminating { cause, .. } | State::Terminated { cause, .. } => {
-                    Err(bad(format!("sandbox {parent}, from which it was made, is terminated ({cause})")))
+                    Err(bad(format!("its parent {parent} is terminated ({cause})")))
                 }
                 _ => Ok(parent.clone()),
             },
@@ -81,7 +81,7 @@ impl Service {
         let shared = &self.shared;
         let limits = shared.settings.limits;
         let source = self.record(&child).await?.sandbox;
-        // What is saved of the child is read into its parent, which is saved before.
+        // The saved state of the child is restored into its parent, which is saved before.
         let limit = limits.snapshot_of(&source) + limits.suspend_of(&source) + limits.resume_of(&source);
         let plan = PromotePlan { child: child.clone(), snapshot: shared.ids().snapshot() };
         let operation = OperationRecord {
@@ -98,7 +98,7 @@ impl Service {
         };
         match rewound {
             Ok(RewoundSandbox { sandbox, future, .. }) => {
-                // What is not recorded when the daemon stops, the next start does to the same end.
+                // If the daemon stops before this is recorded, the next start finishes it.
                 self.finish_promotion(operation, &plan, By::User).await;
                 Ok(Promoted { sandbox, child, future })
             }
@@ -109,7 +109,8 @@ impl Service {
         }
     }
 
-    /// The child's memory and files are in the other's place: it goes.
+    /// Finishes a promotion: the child's memory and files are in the parent's place, and the child
+    /// is terminated.
     async fn finish_promotion(&self, operation: OperationRecord, plan: &PromotePlan, by: By) -> Recorded {
         if self.end_child(&plan.child, by).await == Recorded::NotYet {
             return Recorded::NotYet;
@@ -132,7 +133,7 @@ impl Service {
         close(&self.shared, operation, OperationResult::Done, event).await
     }
 
-    /// Ends a promotion in the middle of which a daemon died.
+    /// Ends a promotion during which a daemon died.
     pub(crate) async fn end_promotion(&self, operation: OperationRecord) {
         let Some(plan) = operation.promote.clone() else { return };
         let id = operation.id.clone();
@@ -148,12 +149,13 @@ impl Service {
             Ok(Recorded::Yes) => self.shared.removals.end_use(&plan.snapshot),
             Ok(Recorded::NotYet) => {}
             Err(error) => {
-                tracing::warn!(operation = %id, error = %chain(&error), "a promotion is ended again at the next start");
+                tracing::warn!(operation = %id, error = %chain(&error), "cannot end a promotion; retrying at the next start");
             }
         }
     }
 
-    /// Whether the sandbox of `operation` has been taken back to `snapshot`. Waits while it is on the way there.
+    /// Returns whether the sandbox of `operation` has been rewound to `snapshot`. Waits while the
+    /// rewind is in progress.
     async fn was_taken_back(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
         let Some(parent) = &operation.sandbox else { return Ok(false) };
         let mut news = self.news();

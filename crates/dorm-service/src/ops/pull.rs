@@ -1,4 +1,4 @@
-//! Finding an image by what it is called, here or in a registry.
+//! Finds an image by its name, on this host or in a registry.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -9,19 +9,19 @@ use crate::error::ServiceError;
 use crate::registry::{Pull, PullProgress};
 use crate::shared::Service;
 
-/// When a registry is asked.
+/// When a registry is asked for an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum PullPolicy {
-    /// Also when the image is here: its tag may mean another one by now.
+    /// Always, even if the image is on this host: its tag may have moved.
     Always,
-    /// When it is not here, and the name says which registry has it.
+    /// If the image is not on this host, and the reference names its registry.
     #[default]
     Missing,
     /// Never.
     Never,
 }
 
-/// Names under which something is being fetched: whoever wants the same waits for it.
+/// Names that are being fetched: further requests for the same name wait.
 #[derive(Default)]
 pub(crate) struct Pulling(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
 
@@ -34,10 +34,13 @@ impl Pulling {
 }
 
 impl Service {
-    /// The image that a reference means: by tag or digest here, else by its name in a registry.
+    /// Returns the image that a reference stands for: by tag or digest on this host, otherwise by
+    /// its name in a registry.
     ///
     /// # Errors
-    /// [`PoolError::NoImage`] when it is not here and no registry is to be asked; any [`RegistryError`](crate::RegistryError).
+    ///
+    /// [`PoolError::NoImage`] if it is not on this host and no registry is to be asked; any
+    /// [`RegistryError`](crate::RegistryError).
     pub async fn find_image(
         &self,
         asked: Pull,
@@ -63,11 +66,14 @@ impl Service {
         }
     }
 
-    /// Fetches an image from a registry; it gets the tag `tag` beside its whole name. Callers that want the same at
-    /// once fetch it once. It goes on when the caller goes away.
+    /// Fetches an image from a registry; it gets the tag `tag` in addition to its full name.
+    /// Concurrent requests for the same image fetch it once. The pull continues if the caller goes
+    /// away.
     ///
     /// # Errors
-    /// Any [`RegistryError`](crate::RegistryError); nothing half-imported stays, and what was fetched and checked is used by the next pull.
+    ///
+    /// Any [`RegistryError`](crate::RegistryError); nothing is left of an incomplete import, and
+    /// parts that were fetched and verified are used by the next pull.
     pub async fn pull_image(
         &self,
         asked: Pull,
@@ -113,7 +119,8 @@ impl Service {
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    /// The image of that name that is here, unless it is for another architecture than is asked for.
+    /// Returns the image of that name on this host, unless it has another architecture than
+    /// requested.
     async fn image_here(&self, asked: &Pull) -> Result<Option<Image>, ServiceError> {
         let mut names = vec![asked.reference.clone()];
         if let Some(registry) = &self.shared.settings.registry

@@ -1,4 +1,4 @@
-//! Reaching what runs inside: the agent, and ports.
+//! Access to the inside of a sandbox: the agent, and ports.
 
 use std::time::Duration;
 
@@ -11,21 +11,23 @@ use crate::actor::Message;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// How often one connection may wake a sandbox that falls asleep again before it is used.
+/// How many times one connection may wake a sandbox that is suspended again before it is used.
 const WAKES: usize = 3;
 
-/// An agent that was heard so lately is not asked for a sign of life before it is used.
+/// An agent that was heard this recently is used without a ping.
 const FRESH: Duration = Duration::from_secs(5);
 
 /// How long a port inside may take to answer.
 const CONNECT: Duration = Duration::from_secs(60);
 
 impl Service {
-    /// The agent of a running sandbox, to use it for `what`. The sandbox counts as in use until the second part is dropped. Waits while the
-    /// sandbox is on its way to running.
+    /// Returns the agent of a running sandbox, to use it for `what`. The sandbox counts as in use
+    /// until the second part is dropped. Waits while the sandbox is about to run.
     ///
     /// # Errors
-    /// `NotRunning` for one that is suspended or over; `Unreachable` for one that runs and does not answer.
+    ///
+    /// `NotRunning` for a suspended or terminated sandbox; `Unreachable` for one that runs but does
+    /// not answer.
     pub async fn agent(&self, id: &SandboxId, what: Use) -> Result<(Agent, InUse), ServiceError> {
         match self.ask(id, |reply| Message::Use { what, reply }).await {
             Err(ServiceError::NoSandbox(_)) => {
@@ -37,7 +39,7 @@ impl Service {
         }
     }
 
-    /// An agent that has not been heard for a while has to give a sign of life first.
+    /// Pings an agent that has not been heard for some time before it is used.
     async fn proven(
         &self,
         id: &SandboxId,
@@ -52,17 +54,20 @@ impl Service {
         }
     }
 
-    /// Connects to a TCP port inside. A suspended sandbox is woken by it when its auto-resume is on; any number of
-    /// callers at once cause one resume.
+    /// Connects to a TCP port inside. A suspended sandbox is resumed if its auto-resume is on; any
+    /// number of concurrent callers cause one resume.
     ///
     /// # Errors
-    /// `NotRunning`, `StillWaking` when that takes longer than traffic waits, or `Refused` when nobody listens there.
+    ///
+    /// `NotRunning`, `StillWaking` if the resume takes longer than traffic waits, or `Refused` if
+    /// nothing listens on the port.
     pub async fn connect(&self, id: &SandboxId, port: u16) -> Result<(BoxStream, InUse), ServiceError> {
         for _ in 0..WAKES {
             let awake = tokio::time::timeout(self.shared.settings.wake, self.agent_awake(id)).await;
             let (agent, in_use) = awake.map_err(|_| ServiceError::StillWaking(id.clone()))??;
             let run = self.record(id).await?.sandbox.run_id();
-            // One that falls asleep just now answers only when it is awake again, and then in another way perhaps.
+            // A sandbox that is being suspended just now answers only after its next resume, and
+            // perhaps over another path.
             let connected = tokio::select! {
                 biased;
                 connected = tokio::time::timeout(CONNECT, self.shared.engine.connect(&run, port)) => connected,
@@ -80,7 +85,8 @@ impl Service {
         Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
     }
 
-    /// The agent, after a resume where one is needed and allowed. It may fall asleep again in between, but not for ever.
+    /// Returns the agent, after a resume if one is needed and permitted. The sandbox may be
+    /// suspended again in between, but not indefinitely.
     async fn agent_awake(&self, id: &SandboxId) -> Result<(Agent, InUse), ServiceError> {
         for _ in 0..WAKES {
             match self.agent(id, Use::Traffic).await {

@@ -1,4 +1,4 @@
-//! Snapshots that are sent to a registry and fetched from it: the file of an export, in parts.
+//! Snapshots that are pushed to a registry and pulled from it: the file of an export, in parts.
 
 use std::sync::Arc;
 
@@ -14,14 +14,15 @@ use crate::error::ServiceError;
 use crate::registry::{Pull, PullProgress, Pushed, Registry, RegistryError};
 use crate::shared::Service;
 
-/// How many parts wait for whoever is slower.
+/// How many parts are buffered for the slower side.
 const PARTS: usize = 1;
 
 impl Service {
-    /// Sends a snapshot to a registry. What of it is there already is not sent again.
+    /// Pushes a snapshot to a registry. Parts that the registry has already are not sent again.
     ///
     /// # Errors
-    /// As [`Service::export_snapshot`]; any [`RegistryError`], and then no name means it.
+    ///
+    /// Those of [`Service::export_snapshot`]; any [`RegistryError`], and then no name refers to it.
     pub async fn push_snapshot(
         &self,
         id: &SnapshotId,
@@ -38,10 +39,11 @@ impl Service {
         }
     }
 
-    /// Fetches a snapshot from a registry and takes it in.
+    /// Pulls a snapshot from a registry and imports it.
     ///
     /// # Errors
-    /// Any [`RegistryError`]; as [`Service::import_snapshot`]. Nothing of it is left then.
+    ///
+    /// Any [`RegistryError`]; those of [`Service::import_snapshot`]. Nothing of it is left then.
     pub async fn pull_snapshot(
         &self,
         from: Pull,
@@ -52,7 +54,7 @@ impl Service {
         let (send, receive) = mpsc::channel(PARTS);
         let progress: PullProgress = Arc::new(progress);
         let fetch = async move {
-            // What does not come ends the file, which then is cut short.
+            // A failed fetch ends the file early, so that the import fails.
             let fetched = registry.fetch_file(&from, &send, progress).await;
             drop(send);
             fetched

@@ -1,4 +1,4 @@
-//! Making a terminated sandbox anew, under another id, from what is left of it.
+//! Restarts a terminated sandbox: creates a new one, under another id, from its newest snapshot.
 
 use dorm_lifecycle::{Name, Sandbox, SandboxId, SnapshotId, State};
 use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
@@ -8,7 +8,7 @@ use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
-/// A sandbox that goes on where a terminated one was.
+/// The result of a restart.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Restarted {
     /// The snapshot it was made from.
@@ -18,11 +18,13 @@ pub struct Restarted {
 }
 
 impl Service {
-    /// Makes a new sandbox of a terminated one's newest snapshot, with its settings, variables, labels, and its name
-    /// unless another is given. What was abandoned by a rewind does not count as long as there is anything else. What
-    /// a promote brought is in no snapshot before the next one is taken: until then the newest of before counts.
+    /// Creates a new sandbox from a terminated one's newest snapshot, with its settings, variables,
+    /// labels, and its name unless another is given. A state that a rewind abandoned is only used
+    /// if there is no other. After a promotion, the promoted state is in no snapshot until the next
+    /// one is taken: until then, an earlier snapshot is used.
     ///
     /// # Errors
+    ///
     /// `NotTerminated`, `NothingToRestart`, `NameTaken`, and those of [`Service::create`].
     pub async fn restart(&self, id: &SandboxId, name: Option<Name>) -> Result<Restarted, ServiceError> {
         let sandbox = self.record(id).await?.sandbox;
@@ -37,7 +39,7 @@ impl Service {
         let newest = newest(&sandbox, &all).ok_or_else(|| ServiceError::NothingToRestart(id.clone()))?;
         let snapshot = newest.id.clone();
         let name = name.or_else(|| sandbox.spec.name.clone());
-        // One that gets its first name is suspendable as others with a name are.
+        // A sandbox that gets its first name is suspendable like any named sandbox.
         let same_kind = name.is_some() == sandbox.spec.name.is_some();
         let asked = CreateSandbox {
             name,
@@ -49,8 +51,8 @@ impl Service {
     }
 }
 
-/// The snapshot nearest to where a sandbox ended: the newest since it was last taken back, else the one it was taken back
-/// to, else the newest of all.
+/// Returns the snapshot nearest to the end of a sandbox: the newest since its last rewind,
+/// otherwise the one it was rewound to, otherwise the newest of all.
 fn newest<'a>(sandbox: &Sandbox, all: &'a [SnapshotRecord]) -> Option<&'a SnapshotRecord> {
     let usable = |snapshot: &&SnapshotRecord| {
         snapshot.status == SnapshotStatus::Completed
@@ -58,7 +60,7 @@ fn newest<'a>(sandbox: &Sandbox, all: &'a [SnapshotRecord]) -> Option<&'a Snapsh
             && snapshot.removal != Removal::WhenFree
             && snapshot.image == sandbox.spec.image
     };
-    // They come in the order they were asked for.
+    // They are in the order of the requests.
     let own = || all.iter().filter(usable).filter(|snapshot| snapshot.source == sandbox.id).rev();
     let Some(rewound) = &sandbox.rewound else { return own().next() };
     let since = own().find(|snapshot| snapshot.generation >= rewound.generation);

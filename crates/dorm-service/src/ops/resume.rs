@@ -8,12 +8,14 @@ use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
-    /// Lets a suspended sandbox go on where it was, under the same id. Resuming a running one is a success; any number
-    /// of callers at once cause one resume.
+    /// Resumes a suspended sandbox where it stopped, under the same id. Resuming a running sandbox
+    /// is a success; any number of concurrent callers cause one resume.
     ///
     /// # Errors
-    /// `Denied` for a terminated one; `OperationFailed` when it could not be brought back: it stays suspended, its
-    /// image untouched. `Pool` when its image or a layer is damaged: nothing was begun.
+    ///
+    /// `Denied` for a terminated sandbox; `OperationFailed` if it could not be restored: it stays
+    /// suspended, with its sleep image intact. `Pool` if its image or a layer is damaged: nothing
+    /// was started.
     pub async fn resume(&self, id: &SandboxId, by: Actor) -> Result<SandboxView, ServiceError> {
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { .. } = &sandbox.state {

@@ -1,5 +1,5 @@
-//! Taking a sandbox back to a snapshot, in place: it keeps its id, name, ports and settings, and what it was until then is
-//! kept as a snapshot for a while.
+//! Rewinds a sandbox to a snapshot, in place: it keeps its id, name, ports and settings, and its
+//! present state is kept as a snapshot for some time.
 
 use std::time::Duration;
 
@@ -13,43 +13,45 @@ use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
-/// What becomes of what a rewind abandons.
+/// What happens to the state that a rewind abandons.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeepFuture {
-    /// It is a snapshot that goes by itself after this time.
+    /// It becomes a snapshot that is deleted automatically after this time.
     For(Duration),
-    /// It is a snapshot that stays until somebody deletes it.
+    /// It becomes a snapshot that is kept until it is deleted explicitly.
     UntilDeleted,
-    /// Nothing of it is left.
+    /// It is discarded.
     Not,
 }
 
 impl Default for KeepFuture {
-    /// Seven days.
+    /// Returns seven days.
     fn default() -> Self {
         Self::For(Duration::from_secs(7 * 86_400))
     }
 }
 
-/// A sandbox that was taken back.
+/// The result of a rewind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RewoundSandbox {
-    /// It.
+    /// The sandbox.
     pub sandbox: SandboxView,
-    /// To which snapshot.
+    /// The snapshot it was rewound to.
     pub to: SnapshotId,
-    /// The snapshot of what it was before.
+    /// The snapshot of its previous state.
     pub future: Option<SnapshotId>,
 }
 
 impl Service {
-    /// Takes a running or suspended sandbox back to a snapshot. When this returns it runs as it was then, under its own
-    /// id, name and settings; only what a memory snapshot fixes, its limits, comes from there. With a filesystem snapshot
-    /// it boots.
+    /// Rewinds a running or suspended sandbox to a snapshot. When this returns, it runs as saved in
+    /// the snapshot, under its own id, name and settings; only the resource limits come from a
+    /// memory snapshot. From a filesystem snapshot it boots.
     ///
     /// # Errors
-    /// `NoSnapshot`, `SnapshotNotReady`, `BadRewind`, `SnapshotUnusable` before anything is done; `Denied` for one that is
-    /// over; `OperationFailed` when it could not be taken back: it is where it was.
+    ///
+    /// `NoSnapshot`, `SnapshotNotReady`, `BadRewind`, `SnapshotUnusable` before anything is done;
+    /// `Denied` for a terminated sandbox; `OperationFailed` if it could not be rewound: it is in
+    /// its previous state.
     pub async fn rewind(
         &self,
         id: &SandboxId,
@@ -58,7 +60,7 @@ impl Service {
     ) -> Result<RewoundSandbox, ServiceError> {
         self.is_to_stay(to).await?;
         let (service, id, to) = (self.clone(), id.clone(), to.clone());
-        // Whoever asked may go away at any moment; what is begun is done to its end.
+        // The caller may go away at any time; an operation that has begun is finished.
         let work = async move { service.rewind_now(&id, &to, keep).await };
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
     }
@@ -76,7 +78,7 @@ impl Service {
             return Err(ServiceError::Denied { operation: "rewind", sandbox: id.clone(), denied });
         }
         if snapshot.image != sandbox.spec.image {
-            let what = "it stands on another image than the sandbox";
+            let what = "it is based on another image than the sandbox";
             return Err(ServiceError::BadRewind { sandbox: id.clone(), snapshot: to.clone(), what });
         }
         self.shared.admit_write("rewind a sandbox", 0).await?;
@@ -85,7 +87,8 @@ impl Service {
             SnapshotKind::Filesystem => self.shared.pool.layers(&snapshot.capture).await.map(drop),
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
-        // One that runs has room already, but perhaps not for all it may use then.
+        // A running sandbox already has room, but perhaps not for everything that it may use
+        // afterwards.
         let held = if matches!(sandbox.state, State::Suspended { .. }) {
             Share::default()
         } else {
@@ -119,7 +122,7 @@ impl Service {
     }
 }
 
-/// What is asked of one that nobody drives any more, to hear why not.
+/// Returns the command that tells why a sandbox without an actor cannot be rewound.
 fn as_command(snapshot: &SnapshotRecord) -> Command {
     Command::Rewind(Box::new(Rewind {
         to: snapshot.id.clone(),

@@ -1,7 +1,8 @@
-//! Runs on this host that the daemon leaves alone: no record names them, or they belong to another data directory.
+//! Runs on this host that the daemon leaves alone: no record names them, or they belong to another
+//! data directory.
 //!
-//! A database may be older than what runs, or be lost altogether. A run without a record is no reason to end it: it is
-//! reported, and ended when a user asks for that.
+//! A database may be older than the runs, or be lost. The lack of a record is no reason to end a
+//! run: it is reported, and ended when a user requests that.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -14,14 +15,14 @@ use super::collect::{Artefact, ArtefactKind, Fate};
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared, chain};
 
-/// What a run that was found has to do with the records.
+/// The relation of a run on the host to the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Belonging {
-    /// Its sandbox lives.
+    /// Its sandbox is not terminated.
     Living,
-    /// Its sandbox is over, so that it is a leftover.
+    /// Its sandbox is terminated, so the run is a leftover.
     Over,
-    /// No record that can be read names its sandbox.
+    /// No readable record names its sandbox.
     Unrecorded,
 }
 
@@ -34,17 +35,17 @@ impl LeftAlone {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Notes a run of this data directory.
+    /// Adds a run of this data directory.
     pub(crate) fn note(&self, run: RunId) {
         self.lock().insert(run, None);
     }
 
-    /// Notes a run of another data directory.
+    /// Adds a run of another data directory.
     pub(crate) fn note_foreign(&self, ForeignRun { run, owner }: ForeignRun) {
         self.lock().insert(run, Some(owner));
     }
 
-    /// The runs of this data directory.
+    /// Returns the runs of this data directory.
     fn own(&self) -> Vec<RunId> {
         self.lock().iter().filter(|(_, owner)| owner.is_none()).map(|(run, _)| run.clone()).collect()
     }
@@ -57,7 +58,7 @@ impl LeftAlone {
         self.lock().remove(run);
     }
 
-    /// How many are of this data directory, and of others.
+    /// Returns how many runs belong to this data directory, and to others.
     pub(crate) fn count(&self) -> (usize, usize) {
         let all = self.lock();
         let own = all.values().filter(|owner| owner.is_none()).count();
@@ -77,7 +78,8 @@ impl LeftAlone {
 }
 
 impl Shared {
-    /// What `run` has to do with the records; `living` are the living sandboxes.
+    /// Returns the relation of `run` to the records; `living` are the sandboxes that are not
+    /// terminated.
     pub(crate) async fn belonging(&self, living: &BTreeSet<SandboxId>, run: &RunId) -> Result<Belonging, StoreError> {
         if living.contains(&run.sandbox) {
             return Ok(Belonging::Living);
@@ -91,10 +93,11 @@ impl Shared {
 }
 
 impl Service {
-    /// Ends the runs of this data directory that no record names; answers which.
+    /// Ends the runs of this data directory that no record names; returns them.
     ///
     /// # Errors
-    /// When the engine cannot end one. Those before it are ended.
+    ///
+    /// Fails if the engine cannot end one. Those before it are ended.
     pub async fn end_unrecorded_runs(&self) -> Result<Vec<Artefact>, ServiceError> {
         let mut ended = Vec::new();
         let unreadable = self.shared.look_for_unreadable().await?;
@@ -113,12 +116,12 @@ impl Service {
     }
 }
 
-/// Lets a run without a record continue that was paused because its memory ran high: there is no sandbox to choose a
-/// process for.
+/// Lets a run without a record continue that was paused because of memory pressure: there is no
+/// sandbox to choose an OOM victim in.
 pub(crate) async fn relieve_unrecorded(shared: &Shared, run: &RunId) {
-    /// No process has this id.
+    /// An id that no process has.
     const NO_PROCESS: u32 = u32::MAX >> 1;
     if let Err(error) = shared.engine.relieve(run, Some(NO_PROCESS)).await {
-        tracing::warn!(%run, error = %chain(&error), "a run without a record stands still because its memory ran high");
+        tracing::warn!(%run, error = %chain(&error), "cannot continue a run without a record that is paused because of memory pressure");
     }
 }

@@ -1,4 +1,5 @@
-//! How programs are run in a sandbox whose image says so: as whom, where, and what starts it.
+//! How programs are run in a sandbox, as its image specifies: user, directory, and the program to
+//! start.
 
 use dorm_agent_client::{FirstReader, GuestPath, GuestString, ProcessSpec, ProcessStarted, User};
 use dorm_lifecycle::{Digest, SandboxId};
@@ -8,10 +9,10 @@ use crate::activity::Use;
 use crate::error::ServiceError;
 use crate::shared::{Service, Shared, chain};
 
-/// The word by which the process that an image starts with is found.
+/// The label of the process that an image starts with.
 pub const START_LABEL: &str = "start";
 
-/// Refuses an image whose programs cannot run on this host.
+/// Rejects an image whose programs cannot run on this host.
 pub(super) fn fits_host(image: &Image) -> Result<(), ServiceError> {
     match &image.config.architecture {
         Some(other) if other != host_architecture() => {
@@ -21,7 +22,7 @@ pub(super) fn fits_host(image: &Image) -> Result<(), ServiceError> {
     }
 }
 
-/// A command that an image names, as its processes are told; `what` it is for.
+/// Returns a command of an image as arguments for its processes; `what` is its purpose, for errors.
 fn guest_words<'a>(
     words: impl IntoIterator<Item = &'a str>,
     what: &'static str,
@@ -31,14 +32,14 @@ fn guest_words<'a>(
 }
 
 impl Shared {
-    /// How programs of an image are run; nothing special when that cannot be read.
+    /// Returns how programs of an image are run; the defaults if that cannot be read.
     pub(crate) async fn image_config(&self, image: &Digest) -> ImageConfig {
         match self.pool.image_config(image).await {
             Ok(config) => config,
-            // A sandbox that runs from memory needs nothing else of its image.
+            // A sandbox that is restored from memory needs nothing else of its image.
             Err(PoolError::NoImage { .. }) => ImageConfig::default(),
             Err(error) => {
-                tracing::warn!(%image, error = %chain(&error), "it cannot be read how programs of an image are run");
+                tracing::warn!(%image, error = %chain(&error), "cannot read the configuration of an image; using the defaults");
                 ImageConfig::default()
             }
         }
@@ -46,7 +47,7 @@ impl Shared {
 }
 
 impl Service {
-    /// How programs in a sandbox are run when nobody says otherwise.
+    /// Returns how programs in a sandbox are run by default.
     pub async fn image_config(&self, id: &SandboxId) -> ImageConfig {
         match self.shared.actor(id) {
             Some(handle) => self.shared.image_config(&handle.image).await,
@@ -54,11 +55,12 @@ impl Service {
         }
     }
 
-    /// A process with the user and directory that the sandbox's image gives, where it has none of its own. A process
-    /// of another user does not get the directory of the image's.
+    /// Fills in the user and directory of the sandbox's image where a process has none of its own.
+    /// A process of another user does not get the directory of the image.
     ///
     /// # Errors
-    /// When the image names a user or directory that cannot be.
+    ///
+    /// Fails if the image names an invalid user or directory.
     pub async fn with_settings(&self, id: &SandboxId, spec: ProcessSpec) -> Result<ProcessSpec, ServiceError> {
         if spec.user.is_some() && spec.directory.is_some() {
             return Ok(spec);
@@ -66,9 +68,10 @@ impl Service {
         with_settings(&self.image_config(id).await, spec)
     }
 
-    /// Starts a process that goes on by itself.
+    /// Starts a process that runs independently of its caller.
     ///
     /// # Errors
+    ///
     /// Those of [`Service::agent`], and the agent's for a command that cannot be started.
     pub async fn start(&self, id: &SandboxId, spec: ProcessSpec) -> Result<ProcessStarted, ServiceError> {
         let spec = self.with_settings(id, spec).await?;
@@ -76,17 +79,18 @@ impl Service {
         Ok(agent.start(&spec).await?)
     }
 
-    /// Starts what the image of a sandbox is made to run, with the label [`START_LABEL`].
+    /// Starts the program of a sandbox's image, with the label [`START_LABEL`].
     ///
     /// # Errors
-    /// [`ServiceError::NothingToStart`], or as [`Service::start`].
+    ///
+    /// [`ServiceError::NothingToStart`], and those of [`Service::start`].
     pub(super) async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
         let spec = start_spec(&self.image_config(id).await)?;
         self.start(id, spec.ok_or_else(|| ServiceError::NothingToStart(id.clone()))?).await
     }
 }
 
-/// What an image is made to run, as it says; none when it says nothing.
+/// Returns the program of an image; `None` if the image has none.
 pub(crate) fn start_spec(config: &ImageConfig) -> Result<Option<ProcessSpec>, ServiceError> {
     let command = config.start();
     if command.is_empty() {
@@ -97,7 +101,7 @@ pub(crate) fn start_spec(config: &ImageConfig) -> Result<Option<ProcessSpec>, Se
     with_settings(config, spec).map(Some)
 }
 
-/// The question whether what an image is started with can be used.
+/// Returns the command that checks whether the image's program is ready.
 pub(crate) fn ready_spec(config: &ImageConfig, line: &str) -> Result<ProcessSpec, ServiceError> {
     let mut spec = ProcessSpec::new(guest_words(["/bin/sh", "-c", line], "ready command")?);
     spec.first_reader = FirstReader::Expected;

@@ -1,4 +1,4 @@
-//! Suspending, and giving back the memory of what is suspended.
+//! Suspending, and releasing the memory of suspended sandboxes.
 
 use dorm_lifecycle::{Actor, Command, SandboxId};
 
@@ -8,19 +8,23 @@ use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
-    /// Saves a sandbox and lets it sleep. When this returns its image is on disk, verified. Suspending a suspended one
-    /// is a success.
+    /// Saves a sandbox and suspends it. When this returns, its sleep image is on disk and verified.
+    /// Suspending a suspended sandbox is a success.
     ///
     /// # Errors
-    /// `Denied` for an ephemeral one; `OperationFailed` when it could not be saved: it goes on running then.
+    ///
+    /// `Denied` for an ephemeral sandbox; `OperationFailed` if it could not be saved: it keeps
+    /// running then.
     pub async fn suspend(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         self.command(id, Command::Suspend, Actor::User).await
     }
 
-    /// Gives back the memory that a suspended sandbox still holds; its image is on disk. Does nothing to any other.
+    /// Releases the memory that a suspended sandbox still holds; its sleep image is on disk. Does
+    /// nothing to any other sandbox.
     ///
     /// # Errors
-    /// When the engine could not end its run.
+    ///
+    /// Fails if the engine could not end its run.
     pub async fn evict(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         match self.ask(id, |reply| Message::Evict { reply: Some(reply) }).await {
             Err(ServiceError::NoSandbox(_)) => self.describe(id).await,

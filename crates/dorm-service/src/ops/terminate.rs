@@ -7,10 +7,12 @@ use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
-    /// Ends a sandbox for ever and gives back all it held. Terminating a terminated one is a success.
+    /// Terminates a sandbox for good and releases all its resources. Terminating a terminated
+    /// sandbox is a success.
     ///
     /// # Errors
-    /// When the change could not be recorded; nothing has changed then.
+    ///
+    /// Fails if the change could not be recorded; nothing has changed then.
     pub async fn terminate(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         self.command(id, Command::Terminate, Actor::User).await
     }

@@ -1,4 +1,4 @@
-//! Changing how long a sandbox stays awake, and what is kept to bring it back.
+//! Changes the time limits of a sandbox, its holds, and which sleep images are kept.
 
 use std::time::Duration;
 
@@ -9,30 +9,34 @@ use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
-    /// Replaces the time limits of a sandbox. They count from now, but for that of the longest run, which counts from the
-    /// beginning of the run.
+    /// Replaces the time limits of a sandbox. They count from now, except `max_run`, which counts
+    /// from the start of the run.
     ///
     /// # Errors
+    ///
     /// `Spec` for a limit of zero, `Denied` for a terminated sandbox.
     pub async fn set_timeouts(&self, id: &SandboxId, timeouts: Timeouts) -> Result<SandboxView, ServiceError> {
         timeouts.check()?;
         self.command(id, Command::SetTimeouts(timeouts), Actor::User).await
     }
 
-    /// Changes how many images are kept of a sandbox and what happens when none can be restored.
+    /// Changes how many sleep images of a sandbox are kept, and what happens if none can be
+    /// restored.
     ///
     /// # Errors
-    /// `Spec` for a number out of its range, `Denied` for a terminated sandbox.
+    ///
+    /// `Spec` for a number that is out of range, `Denied` for a terminated sandbox.
     pub async fn set_keeping(&self, id: &SandboxId, keeping: Keeping) -> Result<SandboxView, ServiceError> {
         keeping.check()?;
         self.command(id, Command::SetKeeping(keeping), Actor::User).await
     }
 
-    /// Keeps a sandbox awake for `ttl` from now, whatever its time limits say, but for that of the longest run. `renew`
-    /// names a hold that is to last longer, or shorter. It does not wake a suspended sandbox.
+    /// Keeps a sandbox awake for `ttl` from now, regardless of its time limits except `max_run`.
+    /// `renew` names an existing hold to lengthen or shorten. It does not wake a suspended sandbox.
     ///
     /// # Errors
-    /// `Denied` for a terminated sandbox, or one with very many holds.
+    ///
+    /// `Denied` for a terminated sandbox, or one with the maximum number of holds.
     pub async fn hold(
         &self,
         id: &SandboxId,
@@ -46,9 +50,10 @@ impl Service {
         Ok((view, hold))
     }
 
-    /// Takes back a hold. One that is not there is a success.
+    /// Releases a hold. Releasing a hold that does not exist is a success.
     ///
     /// # Errors
+    ///
     /// `Denied` for a terminated sandbox.
     pub async fn release(&self, id: &SandboxId, hold: HoldId) -> Result<SandboxView, ServiceError> {
         self.command(id, Command::Release(hold), Actor::User).await

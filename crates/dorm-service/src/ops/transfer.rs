@@ -1,11 +1,12 @@
-//! Snapshots as files: written for another host, and taken in from one.
+//! Snapshots as files: exported for another host, and imported from one.
 //!
 //! ```text
-//! import: read the manifest ─► refuse what cannot be used ─► record what is written ─► unpack and compare ─► record the snapshot
+//! import: read the manifest ─► reject what cannot be used ─► record the import ─► unpack and compare ─► record the snapshot
 //! ```
 //!
-//! Until its last byte has been compared there is no record of an imported snapshot, only of its being written; whatever
-//! ends it before leaves nothing. Files are passed on as they come, so that one of any size needs the same memory.
+//! Until its last byte has been compared, only the import is recorded and not the snapshot; if the
+//! import ends before, nothing is left. Files are streamed, so that the memory needed does not
+//! depend on their size.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read, Write};
@@ -27,43 +28,46 @@ use crate::error::{ServiceError, host_part};
 use crate::references::Referring;
 use crate::shared::{Service, chain};
 
-/// How many pieces wait for whoever is slower.
+/// How many pieces are buffered for the slower side.
 const PIECES: usize = 8;
 const PIECE_BYTES: usize = 256 << 10;
-/// How long nothing may come of a file that is being sent.
+/// How long a sender may be silent.
 const SILENCE: Duration = Duration::from_secs(120);
-/// How long the rest of a refused file is listened to, so that its sender hears why.
+/// How long the rest of a refused file is read, so that its sender receives the reason.
 const FAREWELL: Duration = Duration::from_secs(20);
-/// How far back the parents of a snapshot are told.
+/// How many ancestors of a snapshot an export names.
 const PARENTS_MAX: usize = 256;
-/// How many sandboxes back secrets are looked for: more than any line of descent has.
+/// How many sandboxes back the search for secrets goes: more than any lineage has.
 const LINE_MAX: usize = 100_000;
 
-/// The file of a snapshot, about to be sent.
+/// The file of a snapshot, ready to be sent.
 pub struct ExportFile<S> {
-    /// How long it is.
+    /// Its length in bytes.
     pub bytes: u64,
-    /// What it is called when nobody gives it another name.
+    /// Its default name.
     pub name: String,
-    /// Its content. Ends with an error when the rest cannot be read.
+    /// Its content. Ends with an error if the rest cannot be read.
     pub content: S,
 }
 
-/// What else is wanted of an imported snapshot.
+/// Settings of an imported snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ImportSettings {
-    /// Free text, by key, beside that in the file and before it.
+    /// Labels, in addition to those in the file and overriding them.
     pub labels: BTreeMap<String, String>,
-    /// After which time it goes by itself; by default never.
+    /// How long it is kept before it is deleted automatically; by default until it is deleted
+    /// explicitly.
     pub expires: Option<Duration>,
 }
 
 impl Service {
-    /// A complete snapshot as a file. It is sound when this returns, and is not deleted before all of it is sent.
+    /// Returns a completed snapshot as a file. It has been verified when this returns, and is not
+    /// deleted before the whole file is sent.
     ///
     /// # Errors
-    /// `NoSnapshot`, `SnapshotNotReady`; `HoldsSecrets` for memory in which secrets may be; from the pool when the snapshot
-    /// is damaged.
+    ///
+    /// `NoSnapshot`, `SnapshotNotReady`; `HoldsSecrets` for memory that may contain secrets; an
+    /// error of the storage if the snapshot is damaged.
     pub async fn export_snapshot(
         &self,
         id: &SnapshotId,
@@ -82,19 +86,20 @@ impl Service {
             let _using = using;
             let mut outgoing = Outgoing { send, piece: Vec::with_capacity(PIECE_BYTES) };
             if let Err(error) = export.write_to(&mut outgoing) {
-                tracing::debug!(error = %chain(&error), "a snapshot was not sent to its end");
+                tracing::debug!(error = %chain(&error), "a snapshot was not sent completely");
                 let _ = outgoing.send.blocking_send(Err(io::Error::other(error)));
             }
         });
         Ok(ExportFile { bytes, name, content: ReceiverStream::new(receive) })
     }
 
-    /// Takes in the file of a snapshot. When this returns the snapshot is on disk, verified; memory of another build of the
-    /// engine is taken in, too, since its files can be used.
+    /// Imports the file of a snapshot. When this returns, the snapshot is on disk and verified.
+    /// Memory of another build of the engine is imported too, because its files are usable.
     ///
     /// # Errors
-    /// `ImageToImport` when the image below it is not here; `Pool` when the file is not what it says, or there is no room.
-    /// Nothing of it is left then.
+    ///
+    /// `ImageToImport` if its image is not on this host; `Pool` if the file does not match its
+    /// manifest, or there is no room. Nothing of it is left then.
     pub async fn import_snapshot(
         &self,
         from: impl Stream<Item = io::Result<Bytes>> + Send,
@@ -103,7 +108,7 @@ impl Service {
         self.shared.admit_write("import a snapshot", 0).await?;
         let (send, receive) = mpsc::channel(PIECES);
         let service = self.clone();
-        // Whoever sends it may go away at any moment; then it is cut short, and is cleared away.
+        // The sender may go away at any time; then the import is cut short and removed.
         let work = async move { service.take_in(ArrivingBytes { receive, piece: Bytes::new() }, settings).await };
         let mut work = self.shared.spawn(work);
         let mut pump = pin!(pump(from, send, self.shared.stopping.clone()));
@@ -145,7 +150,8 @@ impl Service {
         shared.commit(Change { operations: operations.clone(), ..Change::default() }).await?;
         let taken = async {
             let imported = shared.pool.import_export(incoming, &name).await?;
-            // Nobody removes an image on which a capture stands; until there was one, somebody may have.
+            // An image is not removed while a saved state is based on it; before there was one, it
+            // may have been removed.
             let _referring = self.has_image(&about).await?;
             let (snapshot, layer) = self.records(&about, &imported, settings);
             let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
@@ -163,14 +169,15 @@ impl Service {
             Err(error) => {
                 let operations = ended(&OperationResult::Failed(error.record()));
                 shared.commit(Change { operations, discard: captures.clone(), ..Change::default() }).await?;
-                // Whoever is told that it is refused finds nothing of it.
+                // When the caller is told of the refusal, nothing of the snapshot is left.
                 shared.discard(captures).await;
                 Err(error)
             }
         }
     }
 
-    /// The snapshot, and that of the layer below it, which goes with the last that stands on it.
+    /// Returns the records of the snapshot and of the layer below it, which is deleted with the
+    /// last snapshot based on it.
     fn records(
         &self,
         about: &Exported,
@@ -224,7 +231,7 @@ impl Service {
         }
     }
 
-    /// The snapshots that a snapshot descends from, as far as they are known.
+    /// Returns the ancestors of a snapshot, as far as they are known.
     async fn parents(&self, of: &SnapshotRecord) -> Result<Vec<SnapshotId>, ServiceError> {
         let mut parents: Vec<SnapshotId> = Vec::new();
         let mut next = of.parent.clone();
@@ -235,7 +242,8 @@ impl Service {
         Ok(parents)
     }
 
-    /// Memory that somebody with secrets had, or that came from somebody with secrets, may have them in it anywhere.
+    /// Rejects memory of a sandbox that has secrets, or that descends from one with secrets: it may
+    /// contain them anywhere.
     async fn holds_no_secrets(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
         if snapshot.kind == SnapshotKind::Filesystem {
             return Ok(());
@@ -243,7 +251,7 @@ impl Service {
         let mut seen: BTreeSet<SandboxId> = BTreeSet::new();
         let mut next = Some(snapshot.source.clone());
         while let Some(id) = next.filter(|id| seen.len() < LINE_MAX && !seen.contains(id)) {
-            // One that was imported has been asked about where it was exported.
+            // An imported snapshot was checked when it was exported.
             let Some(record) = self.shared.store.sandbox(&id).await? else { break };
             let names: Vec<String> = record.sandbox.spec.secrets.0.keys().cloned().collect();
             if !names.is_empty() {
@@ -255,12 +263,13 @@ impl Service {
         Ok(())
     }
 
-    /// Refuses memory of another engine, build or CPU, whatever it was imported from, before anything begins.
+    /// Rejects memory of another engine, build or CPU, including imported memory, before anything
+    /// starts.
     pub(super) async fn can_restore(&self, snapshot: &SnapshotRecord) -> Result<(), ServiceError> {
         if snapshot.kind == SnapshotKind::Filesystem {
             return Ok(());
         }
-        // What is wrong with one that cannot be looked at is said by whoever restores it.
+        // The restore reports what is wrong with a saved state that cannot be read.
         let Ok(capture) = self.shared.pool.capture(&snapshot.capture).await else { return Ok(()) };
         let (needs, has) = (capture.facts, self.shared.engine.capabilities());
         let build = if has.restores(&needs.build) { needs.build.clone() } else { has.build.clone() };
@@ -279,7 +288,7 @@ impl Service {
     }
 }
 
-/// Passes on what comes until it ends, or the service stops. What comes after the other end has heard enough is let go.
+/// Passes data on until it ends, or the service stops. Data after the receiver is done is dropped.
 async fn pump(
     from: impl Stream<Item = io::Result<Bytes>>,
     to: mpsc::Sender<io::Result<Bytes>>,
@@ -292,7 +301,7 @@ async fn pump(
             () = stopping.cancelled() => Some(Err(io::Error::other("the daemon is stopping"))),
             next = tokio::time::timeout(SILENCE, from.next()) => match next {
                 Ok(next) => next,
-                Err(_) => Some(Err(io::Error::new(io::ErrorKind::TimedOut, "nothing more of it has come"))),
+                Err(_) => Some(Err(io::Error::new(io::ErrorKind::TimedOut, "the sender sent nothing more"))),
             },
         };
         let Some(piece) = next else { return };
@@ -304,7 +313,7 @@ async fn pump(
     }
 }
 
-/// What comes, for somebody who waits for it on a thread of their own.
+/// Arriving data, for a reader on a blocking thread.
 struct ArrivingBytes {
     receive: mpsc::Receiver<io::Result<Bytes>>,
     piece: Bytes,
@@ -325,7 +334,7 @@ impl Read for ArrivingBytes {
     }
 }
 
-/// What goes, from somebody who waits on a thread of their own until it is taken.
+/// Outgoing data, from a writer on a blocking thread, which waits until it is taken.
 struct Outgoing {
     send: mpsc::Sender<io::Result<Bytes>>,
     piece: Vec<u8>,

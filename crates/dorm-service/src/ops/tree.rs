@@ -10,15 +10,16 @@ use crate::shared::Service;
 use crate::tree::{TreeFilter, TreeId, TreeNode, TreeState, tree};
 use crate::view::SandboxView;
 
-/// How many sandboxes are read at once.
+/// How many sandboxes are read at a time.
 const PAGE: usize = 1000;
 
 impl Service {
-    /// Who comes from whom, in the order in which it is drawn. Of a snapshot that is deleted, but from which somebody
-    /// began, the events tell what is known.
+    /// Returns the lineage of sandboxes and snapshots, in the order in which it is drawn. For a
+    /// deleted snapshot from which something was made, the events supply what is known.
     ///
     /// # Errors
-    /// `NoSandbox`; when the store fails.
+    ///
+    /// `NoSandbox`; fails if the store fails.
     pub async fn tree(&self, filter: &TreeFilter) -> Result<Vec<TreeNode>, ServiceError> {
         if let Some(id) = &filter.sandbox {
             self.record(id).await?;
@@ -56,13 +57,13 @@ impl Service {
             let origins = page.iter().filter_map(|view| view.sandbox.origin.snapshot().cloned());
             let origins: Vec<_> = origins.map(TreeId::Snapshot).collect();
             page.into_iter().for_each(|view| lineage.add(of_sandbox(view)));
-            // Those that are deleted.
+            // The deleted ones.
             self.follow(lineage, origins, Way::Up).await?;
         }
         Ok(())
     }
 
-    /// Adds `from`, and whatever they come from; or also whatever comes from that.
+    /// Adds `from` and their ancestors, or also the descendants of those.
     async fn follow(&self, lineage: &mut Lineage, from: Vec<TreeId>, way: Way) -> Result<(), ServiceError> {
         let mut open = from;
         while let Some(id) = open.pop() {
@@ -113,7 +114,7 @@ impl Service {
                 let filter = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };
                 let mut children: Vec<_> =
                     store.find_snapshots(&filter).await?.into_iter().map(|one| TreeId::Snapshot(one.id)).collect();
-                // Deleted ones are known from the sandboxes that came from them.
+                // Deleted ones are known from the sandboxes that were made from them.
                 let filter = SandboxFilter { origin_source: Some(id.clone()), ..SandboxFilter::default() };
                 let born = store.sandboxes(&filter).await?.into_iter();
                 children.extend(born.filter_map(|one| one.sandbox.origin.snapshot().cloned()).map(TreeId::Snapshot));
@@ -133,7 +134,7 @@ enum Way {
     Both,
 }
 
-/// What is known of a tree so far.
+/// The part of a tree that has been read so far.
 #[derive(Default)]
 struct Lineage {
     nodes: BTreeMap<TreeId, TreeNode>,

@@ -1,4 +1,5 @@
-//! Volumes: made, listed, looked at, removed, and their files in and out without a sandbox.
+//! Volumes: creating, listing, describing and removing them, and reading and writing their files
+//! without a sandbox.
 
 use dorm_lifecycle::{Name, VolumeId, Writers};
 use dorm_store::{Change, RowKind, VolumeRecord, VolumeStatus};
@@ -8,25 +9,27 @@ use crate::error::ServiceError;
 use crate::shared::{Service, chain};
 use crate::volumes::{VolumeProblem, VolumeUse, holder};
 
-/// The least and the most that fits on a volume, in bytes.
+/// The smallest and the largest size of a volume, in bytes.
 const SIZES: (u64, u64) = (16 << 20, 64 << 40);
 
 /// A volume, as callers see it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct VolumeView {
-    /// What is recorded of it.
+    /// Its record.
     pub volume: VolumeRecord,
-    /// How its files are.
+    /// The health of its files.
     pub health: Health,
     /// The sandboxes it is attached to, with their states.
     pub attached_to: Vec<String>,
 }
 
 impl Service {
-    /// Makes a volume.
+    /// Creates a volume.
     ///
     /// # Errors
-    /// `Volume` for a name that is taken or a size that cannot be; `NotAdmitted`; when the host refuses, nothing is left.
+    ///
+    /// `Volume` for a name that is taken or a size that is out of range; `NotAdmitted`; if the host
+    /// refuses, nothing is left.
     pub async fn create_volume(
         &self,
         name: Name,
@@ -41,7 +44,7 @@ impl Service {
         let committed = self.shared.ledger.committed().disk_bytes;
         self.shared.admit_disk("create a volume", size_bytes, committed).await?;
         let service = self.clone();
-        // Whoever asked may go away at any moment; what is recorded is done to its end.
+        // The caller may go away at any time; a recorded operation is finished.
         let made = async move { service.make_volume(name, size_bytes, writers).await };
         self.shared.spawn(made).await.unwrap_or(Err(ServiceError::Stopping))
     }
@@ -49,7 +52,7 @@ impl Service {
     async fn make_volume(&self, name: Name, size_bytes: u64, writers: Writers) -> Result<VolumeView, ServiceError> {
         let shared = &self.shared;
         let volume = {
-            // Two of one name are not made at once.
+            // Two volumes of one name are not created at the same time.
             let _leasing = shared.leasing.clone().lock_owned().await;
             if self.shared.store.volumes().await?.iter().any(|one| one.name == name && one.project == *self.project()) {
                 return Err(VolumeProblem::NameTaken(name).into());
@@ -90,7 +93,8 @@ impl Service {
         self.view_volume(ready).await
     }
 
-    /// Removes what there is of a volume that is not to be. What cannot be removed now is removed by the next start.
+    /// Removes the files and the record of a volume that failed or is deleted. What cannot be
+    /// removed now is removed at the next start.
     async fn clear_volume(&self, volume: &VolumeRecord) {
         let cleared = async {
             let removed = self.shared.volumes.remove(&volume.id).await;
@@ -100,14 +104,15 @@ impl Service {
             Ok::<_, ServiceError>(())
         };
         if let Err(error) = cleared.await {
-            tracing::error!(volume = %volume.id, error = %chain(&error), "a volume is removed at the next start");
+            tracing::error!(volume = %volume.id, error = %chain(&error), "cannot remove a volume; retrying at the next start");
         }
     }
 
-    /// Every volume, in the order of names.
+    /// Returns every volume, in the order of names.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn volumes(&self) -> Result<Vec<VolumeView>, ServiceError> {
         let mut views = Vec::new();
         for volume in self.shared.store.volumes().await? {
@@ -119,10 +124,12 @@ impl Service {
         Ok(views)
     }
 
-    /// At most `limit` volumes in the order of names, those after the name `after`, and whether there are more.
+    /// Returns at most `limit` volumes in the order of names, starting after the name `after`, and
+    /// whether there are more.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn volume_page(
         &self,
         after: Option<&Name>,
@@ -139,10 +146,11 @@ impl Service {
         Ok((views, more))
     }
 
-    /// One volume, by id or name.
+    /// Returns one volume, by id or name.
     ///
     /// # Errors
-    /// `Volume` when there is none.
+    ///
+    /// `Volume` if there is none.
     pub async fn volume(&self, reference: &str) -> Result<VolumeView, ServiceError> {
         let volume = self.volume_record(reference).await?;
         self.view_volume(volume).await
@@ -171,19 +179,21 @@ impl Service {
         Ok(VolumeView { volume: self.shared.shown_volume(volume), health, attached_to })
     }
 
-    /// Removes a volume with all that is on it.
+    /// Removes a volume with everything on it.
     ///
     /// # Errors
-    /// `Volume` when there is none, or as long as it is attached to a sandbox, which is named.
+    ///
+    /// `Volume` if there is none, or while it is attached to sandboxes, which the error names.
     pub async fn remove_volume(&self, reference: &str) -> Result<VolumeRecord, ServiceError> {
         let volume = self.volume_record(reference).await?;
         let service = self.clone();
         let removed = async move {
             {
-                // Nobody takes it in between.
+                // No lease of it is taken in between.
                 let _leasing = service.shared.leasing.clone().lock_owned().await;
                 let mut held_by = service.shared.of_living(|sandbox| holder(sandbox, &volume.id)).await?;
-                // Which volumes are attached to it cannot be read for certain.
+                // It is not known for certain which volumes are attached to sandboxes with
+                // unreadable records.
                 held_by.extend(service.shared.unreadable().await?.sandboxes());
                 if !held_by.is_empty() {
                     return Err(VolumeProblem::InUse { volume: volume.name.clone(), held_by }.into());
@@ -197,30 +207,33 @@ impl Service {
         self.shared.spawn(removed).await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    /// Opens a file on a volume for reading; it must be closed before the other one is dropped.
+    /// Opens a file on a volume for reading; it must be closed before the second part is dropped.
     ///
     /// # Errors
-    /// `Volume` when there is no such volume or file, or the path leads out of the volume.
+    ///
+    /// `Volume` if there is no such volume or file, or the path leads out of the volume.
     pub async fn read_volume(&self, reference: &str, path: &str) -> Result<(std::fs::File, VolumeUse), ServiceError> {
         let (volume, using) = self.ready_volume(reference).await?;
         let (file, _) = told(volume.name, self.shared.volumes.read(&volume.id, path).await)?;
         Ok((file, using))
     }
 
-    /// Begins to write a file on a volume; it must be finished before the other one is dropped.
+    /// Starts writing a file on a volume; it must be finished before the second part is dropped.
     ///
     /// # Errors
-    /// As for [`Service::read_volume`].
+    ///
+    /// Those of [`Service::read_volume`].
     pub async fn write_volume(&self, reference: &str, path: &str) -> Result<(NewFile, VolumeUse), ServiceError> {
         let (volume, using) = self.ready_volume(reference).await?;
         let new = told(volume.name, self.shared.volumes.write(&volume.id, path).await)?;
         Ok((new, using))
     }
 
-    /// What is in a directory on a volume.
+    /// Returns the entries of a directory on a volume.
     ///
     /// # Errors
-    /// As for [`Service::read_volume`].
+    ///
+    /// Those of [`Service::read_volume`].
     pub async fn list_volume(&self, reference: &str, path: &str) -> Result<Vec<FileEntry>, ServiceError> {
         let (volume, _using) = self.ready_volume(reference).await?;
         told(volume.name, self.shared.volumes.list(&volume.id, path).await)
@@ -236,18 +249,19 @@ impl Service {
         }
     }
 
-    /// Brings volumes to their end in the middle of whose making or removal a daemon died. Answers a line for each.
+    /// Finishes creations and removals of volumes during which a daemon died. Returns one line for
+    /// each.
     pub(crate) async fn finish_volumes(&self) -> Result<Vec<String>, ServiceError> {
         let mut lines = Vec::new();
         let volumes = self.shared.store.volumes().await?;
         for volume in &volumes {
             let what = match volume.status {
                 VolumeStatus::Ready => continue,
-                VolumeStatus::Creating => "making",
+                VolumeStatus::Creating => "creation",
                 VolumeStatus::Deleting => "removal",
             };
             self.clear_volume(volume).await;
-            lines.push(format!("volume {}: the daemon was stopped in the middle of its {what}; it is gone", volume.id));
+            lines.push(format!("volume {}: the daemon stopped during its {what}; it is removed", volume.id));
         }
         if !volumes.is_empty() {
             self.shared.settle_volumes();
@@ -255,7 +269,7 @@ impl Service {
         Ok(lines)
     }
 
-    /// The name of a volume.
+    /// Returns the name of a volume.
     pub async fn volume_name(&self, id: &VolumeId) -> Option<Name> {
         let volumes = self.shared.store.volumes().await.ok()?;
         volumes.into_iter().find(|volume| volume.id == *id).map(|volume| volume.name)

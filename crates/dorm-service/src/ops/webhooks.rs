@@ -1,4 +1,4 @@
-//! Where events are sent to. Who sends them is an edge: see `dorm-api`.
+//! Webhooks: the receivers of events. Sending them is the task of the API: see `dorm-api`.
 
 use dorm_lifecycle::{EventKind, WebhookId};
 use dorm_store::{Change, EventFilter, WebhookRecord};
@@ -9,23 +9,25 @@ use crate::error::ServiceError;
 use crate::shared::Service;
 
 impl Service {
-    /// Which addresses webhooks may be sent to.
+    /// Returns the addresses that webhooks may be sent to.
     pub fn webhook_destinations(&self) -> &Destinations {
         &self.shared.settings.webhooks
     }
 
-    /// Every webhook.
+    /// Returns every webhook.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn webhooks(&self) -> Result<Vec<WebhookRecord>, ServiceError> {
         let webhooks = self.shared.store.webhooks().await?;
         Ok(webhooks.into_iter().map(|webhook| self.shared.shown_webhook(webhook)).collect())
     }
 
-    /// One webhook.
+    /// Returns one webhook.
     ///
     /// # Errors
+    ///
     /// `NoWebhook`.
     pub async fn webhook(&self, id: &WebhookId) -> Result<WebhookRecord, ServiceError> {
         Ok(self.shared.shown_webhook(self.webhook_record(id).await?))
@@ -36,10 +38,12 @@ impl Service {
         found.ok_or_else(|| ServiceError::NoWebhook(id.clone()))
     }
 
-    /// Makes a webhook, with a new secret. It is sent what happens from now on, or what comes after the event `after`.
+    /// Creates a webhook, with a new secret. It receives events from now on, or those after the
+    /// event `after`.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn add_webhook(
         &self,
         url: String,
@@ -64,9 +68,10 @@ impl Service {
         Ok(self.shared.shown_webhook(webhook))
     }
 
-    /// Sends a webhook everything after the event `after` again.
+    /// Sends every event after the event `after` to a webhook again.
     ///
     /// # Errors
+    ///
     /// `NoWebhook`.
     pub async fn replay_webhook(&self, id: &WebhookId, after: u64) -> Result<WebhookRecord, ServiceError> {
         let _turn = self.shared.webhooks.lock().await;
@@ -75,11 +80,12 @@ impl Service {
         Ok(self.shared.shown_webhook(webhook))
     }
 
-    /// Notes that a webhook, which was at the event `from`, has come to the event `to`. Does nothing when it is somewhere
-    /// else by now: then it was told to begin again.
+    /// Records that a webhook has advanced from the event `from` to the event `to`. Does nothing if
+    /// its position is no longer `from`: then a replay was requested.
     ///
     /// # Errors
-    /// `NoWebhook` when it was removed meanwhile.
+    ///
+    /// `NoWebhook` if it was removed meanwhile.
     pub async fn webhook_delivered(&self, id: &WebhookId, from: u64, to: u64) -> Result<(), ServiceError> {
         let _turn = self.shared.webhooks.lock().await;
         let webhook = self.webhook_record(id).await?;
@@ -90,16 +96,17 @@ impl Service {
         Ok(())
     }
 
-    /// Removes a webhook. One that is not there is a success.
+    /// Removes a webhook. Removing one that does not exist is a success.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn remove_webhook(&self, id: &WebhookId) -> Result<(), ServiceError> {
         let _turn = self.shared.webhooks.lock().await;
         self.write_webhooks(Change { removed_webhooks: vec![id.clone()], ..Change::default() }).await
     }
 
-    /// Counts the changes of webhooks, as they happen.
+    /// Returns a counter of changes to webhooks, as it changes.
     pub fn webhook_news(&self) -> watch::Receiver<u64> {
         self.shared.webhook_news.subscribe()
     }

@@ -1,4 +1,4 @@
-//! Explaining a sandbox.
+//! Explains why a sandbox is in its state.
 
 use dorm_lifecycle::{Facts, Happening, SandboxId, Why};
 use dorm_store::{EventFilter, SnapshotFilter, SnapshotStatus};
@@ -7,17 +7,19 @@ use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::Residence;
 
-/// How many events back an explanation looks.
+/// How many of the newest events an explanation considers.
 const EVENTS: usize = 64;
 
 impl Service {
-    /// Why a sandbox is where it is, what happens next and when, and what of it is on disk.
+    /// Explains why a sandbox is in its state, what happens next and when, and what of it is on
+    /// disk.
     ///
     /// # Errors
+    ///
     /// `NoSandbox`.
     pub async fn why(&self, id: &SandboxId) -> Result<Why, ServiceError> {
         let shared = &self.shared;
-        // By the clock of the records, as everything here, until it is shown.
+        // Times are of the service clock, like all recorded times, until they are shown.
         let mut sandbox = self.record(id).await?.sandbox;
         let filter = EventFilter { sandbox: Some(id.clone()), newest: EVENTS, ..EventFilter::default() };
         let events = shared.store.events(&filter).await?.into_iter().map(|record| Happening {

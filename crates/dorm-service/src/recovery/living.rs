@@ -1,4 +1,5 @@
-//! Records that are older than what runs: a living run is preferred to them, in one recorded change.
+//! Records that are older than what runs: a live run takes precedence over them, in one recorded
+//! change.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ use super::{RecoveryReport, end_all};
 use crate::error::ServiceError;
 use crate::shared::Shared;
 
-/// The record of a sandbox, with the run that its actor adopts where that is not what the record said.
+/// Returns the record of a sandbox, and the run that its actor adopts if that differs from the
+/// record.
 pub(super) async fn prefer(
     shared: &Arc<Shared>,
     record: SandboxRecord,
@@ -51,16 +53,16 @@ pub(super) async fn prefer(
     let sandboxes = vec![SandboxRecord { sandbox: sandbox.clone(), revision: record.revision }];
     shared.commit(Change { sandboxes, operations, events, ..Change::default() }).await?;
     let id = &sandbox.id;
-    tracing::warn!(sandbox = %id, %run, "the record was older than the run, which continues; is the database a backup?");
+    tracing::warn!(sandbox = %id, %run, "the record was older than the run, which continues; the database may be a restored backup");
     report.lines.push(format!("sandbox {id}: its record was older than run {run}, which continues"));
     let record = SandboxRecord { sandbox, revision: record.revision + 1 };
-    // Each of a sandbox's runs takes the place of the one before.
+    // Each run of a sandbox replaces the one before.
     let older: Vec<_> = found.iter().map(|(older, _)| older.clone()).filter(|older| *older != run).collect();
     end_all(shared, &record, &older).await;
     Ok((record, Some(run)))
 }
 
-/// The saved states of a sandbox whose files are known to be gone.
+/// Returns the saved states of a sandbox whose files are known to be gone.
 async fn gone(shared: &Shared, sandbox: &Sandbox) -> BTreeSet<CaptureId> {
     let mut gone = BTreeSet::new();
     for image in sandbox.images() {

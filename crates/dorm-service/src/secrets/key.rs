@@ -1,11 +1,12 @@
-//! Secrets at rest: records hold them encrypted, and only the daemon's key opens them.
+//! Secrets at rest: records contain them encrypted, and only the daemon's key decrypts them.
 //!
 //! ```text
 //! value ── seal ──► sealed:1:KEY-ID:BASE64(nonce, XChaCha20-Poly1305(value; the secret's name)) ── open ──► value
 //! ```
 //!
-//! The key lies in a file of its own, so that a copy of the database, of record files or of a backup tells no secret. The
-//! key's id in each text says which key it takes, and nothing of the key.
+//! The key is in a file of its own, so that a copy of the database, of record files or of a backup
+//! reveals no secret. The key id in each text identifies the key it needs and reveals nothing about
+//! the key.
 
 use std::fmt;
 
@@ -19,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 const SEALED: &str = "sealed:1:";
 const NONCE: usize = 24;
 
-/// What becomes of a secret that the key does not open.
+/// What happens to a secret that the key does not decrypt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LostSecrets {
     /// Its sandbox does not start or resume. The default.
@@ -29,7 +30,7 @@ pub enum LostSecrets {
     LeaveOut,
 }
 
-/// The key that encrypts the secrets of records. Not printed.
+/// The key that encrypts recorded secrets. `Debug` does not print it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct SecretsKey {
     key: [u8; 32],
@@ -45,12 +46,12 @@ impl fmt::Debug for SecretsKey {
 /// Why a secret cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
 pub enum SealError {
-    /// It takes another key.
+    /// It was encrypted with another key.
     #[error("it was encrypted with key {needed}, and the daemon has key {held}")]
     OtherKey {
-        /// The id of the key it takes.
+        /// The id of the key it needs.
         needed: String,
-        /// The id of the daemon's.
+        /// The id of the daemon's key.
         held: String,
     },
     /// It is not what was encrypted.
@@ -59,35 +60,39 @@ pub enum SealError {
 }
 
 impl SecretsKey {
-    /// A key of 256 random bits.
+    /// Returns a key of 256 random bits.
     pub fn new(key: [u8; 32], lost: LostSecrets) -> Self {
         Self { key, lost }
     }
 
-    /// Whether a record holds any secret that takes a key.
+    /// Returns whether any of `secrets` is encrypted.
     pub fn seals(secrets: &Variables) -> bool {
         secrets.0.values().any(|value| value.starts_with(SEALED))
     }
 
-    /// Says which key it is, and nothing else of it.
+    /// Returns an id that identifies the key and reveals nothing else about it.
     fn id(&self) -> String {
         let sum = Sha256::new().chain_update(b"dormouse secrets key id").chain_update(self.key).finalize();
         sum.iter().take(4).map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// What is recorded of the secret `name`; `nonce` is never used twice.
+    /// Returns the recorded form of the secret `name`; `nonce` must never be used twice.
     pub(super) fn seal(&self, name: &str, value: &str, nonce: [u8; NONCE]) -> String {
         let payload = Payload { msg: value.as_bytes(), aad: name.as_bytes() };
-        // It fails for values of 256 GiB.
+        // This fails only for values of 256 GiB.
         let Ok(sealed) = XChaCha20Poly1305::new(&self.key.into()).encrypt(&XNonce::from(nonce), payload) else {
             std::process::abort()
         };
         format!("{SEALED}{}:{}", self.id(), STANDARD_NO_PAD.encode([&nonce[..], &sealed].concat()))
     }
 
-    /// The secret `name` of a record. One that an earlier daemon recorded as it is, or that was blanked, is as it is.
+    /// Returns the value of the recorded secret `name`. A blanked secret is
+    /// empty.
     pub(super) fn open(&self, name: &str, recorded: &str) -> Result<String, SealError> {
-        let Some(rest) = recorded.strip_prefix(SEALED) else { return Ok(recorded.to_owned()) };
+        if recorded.is_empty() {
+            return Ok(String::new());
+        }
+        let rest = recorded.strip_prefix(SEALED).ok_or(SealError::Damaged)?;
         let (needed, sealed) = rest.split_once(':').ok_or(SealError::Damaged)?;
         if needed != self.id() {
             return Err(SealError::OtherKey { needed: needed.chars().take(8).collect(), held: self.id() });
@@ -138,8 +143,8 @@ mod tests {
     }
 
     #[test]
-    fn what_was_recorded_as_it_is_or_blanked_is_as_it_is() {
-        assert_eq!(key(1).open("TOKEN", "hunter2"), Ok("hunter2".to_owned()));
+    fn a_blanked_secret_is_empty_and_one_that_is_not_encrypted_is_damaged() {
+        assert_eq!(key(1).open("TOKEN", "hunter2"), Err(SealError::Damaged));
         assert_eq!(key(1).open("TOKEN", ""), Ok(String::new()));
     }
 

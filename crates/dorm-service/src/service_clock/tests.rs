@@ -59,7 +59,7 @@ async fn what_was_set_while_no_daemon_looked_is_known_within_a_boot() {
         let host = host();
         let (clock, _) = begin(&host, None, None);
         let note = clock.note();
-        // It jumps, and the daemon is gone before that is noted.
+        // The clock jumps, and the daemon ends before that is stored.
         host.set_by(millis);
         tokio::time::advance(Duration::from_secs(40)).await;
         let (clock, doubt) = begin(&host, Some(note.clone()), None);
@@ -67,7 +67,7 @@ async fn what_was_set_while_no_daemon_looked_is_known_within_a_boot() {
         assert!(doubt.is_some() && clock.held_until() > clock.now());
         assert_eq!(clock.shown(clock.now()), clock.wall());
         assert_eq!(clock.shown(note.seen), note.seen);
-        // The next one has nothing to find out, however long it takes.
+        // The next daemon has nothing to detect, however much time has passed.
         let note = clock.note();
         tokio::time::advance(Duration::from_secs(90 * 86_400)).await;
         let (next, doubt) = begin(&host, Some(note.clone()), None);
@@ -99,7 +99,7 @@ async fn after_another_boot_an_implausible_wall_clock_is_not_believed() {
         let (clock, doubt) = begin(&host, Some(note), Some(newest));
         assert_eq!(clock.now(), newest, "{millis}");
         assert!(doubt.is_some() && clock.held_until() > clock.now(), "{millis}");
-        // Somebody puts it right, and that is a jump like any other.
+        // The clock is corrected, which is a jump like any other.
         host.set_by(-millis);
         assert_eq!(clock.now(), newest, "{millis}");
         assert_eq!(clock.shown(clock.now()), clock.wall());

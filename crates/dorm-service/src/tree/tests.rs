@@ -2,7 +2,7 @@ use super::*;
 
 fn id(number: u64) -> [u8; 20] {
     let mut bytes = [0; 20];
-    // The first sign of an id has fewer values than the others.
+    // The first character of an id has fewer values than the others.
     for (at, byte) in bytes[1..12].iter_mut().enumerate() {
         *byte = u8::try_from((number >> (5 * at)) & 31).unwrap();
     }
@@ -48,7 +48,7 @@ fn deleted(number: u64) -> TreeNode {
     node(snapshot_id(number), number, TreeState::Deleted, None)
 }
 
-/// Depth and name of each line.
+/// Returns depth and name of each line.
 fn lines(nodes: Vec<TreeNode>, filter: &TreeFilter) -> Vec<(usize, String)> {
     tree(nodes, filter).into_iter().map(|node| (node.depth, node.name.unwrap())).collect()
 }

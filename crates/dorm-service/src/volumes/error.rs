@@ -1,4 +1,4 @@
-//! What can be wrong with a volume, for its callers.
+//! Volume errors for callers.
 
 use std::io::ErrorKind;
 
@@ -7,7 +7,7 @@ use dorm_store::Code;
 use dorm_volume::VolumeError;
 use thiserror::Error;
 
-/// Why something could not be done with a volume.
+/// The reason why an operation on a volume failed.
 #[derive(Debug, Error)]
 pub enum VolumeProblem {
     /// No volume has this id or name.
@@ -16,57 +16,57 @@ pub enum VolumeProblem {
     /// Another volume has the name.
     #[error("the name '{0}' is taken by another volume")]
     NameTaken(Name),
-    /// The size cannot be.
-    #[error("a volume of {asked} bytes cannot be: it must have {least} to {most}")]
+    /// The requested size is out of range.
+    #[error("invalid volume size {asked}: it must be {least} to {most} bytes")]
     Size {
-        /// What was asked for.
+        /// The requested size in bytes.
         asked: u64,
-        /// The least possible.
+        /// The smallest size in bytes.
         least: u64,
-        /// The most possible.
+        /// The largest size in bytes.
         most: u64,
     },
-    /// Sandboxes have it or want it.
+    /// The volume is attached to sandboxes.
     #[error("volume '{volume}' is attached to {}", held_by.join(", "))]
     InUse {
-        /// Which.
+        /// The volume.
         volume: Name,
-        /// Who.
+        /// The sandboxes.
         held_by: Vec<String>,
     },
-    /// Somebody else has what only one may have.
+    /// Another run has a mount of the volume that excludes this one.
     #[error("cannot mount volume '{volume}'")]
     Taken {
-        /// Which.
+        /// The volume.
         volume: Name,
-        /// Who.
+        /// The conflicting lease.
         #[source]
         refused: LeaseRefused,
     },
-    /// It cannot be at that place.
+    /// The mount path cannot be used.
     #[error("cannot attach a volume")]
     Place(#[from] PlaceError),
-    /// Nothing is attached there.
+    /// Nothing is attached at this path.
     #[error("sandbox {sandbox} has no volume at '{path}'")]
     NotAttached {
-        /// Which sandbox.
+        /// The sandbox.
         sandbox: SandboxId,
-        /// Where.
+        /// The path.
         path: MountPath,
     },
-    /// Its files cannot be used.
+    /// The files of the volume cannot be used.
     #[error("cannot use volume '{volume}'")]
     Broken {
-        /// Which.
+        /// The volume.
         volume: Name,
-        /// Why.
+        /// The cause.
         #[source]
         source: VolumeError,
     },
 }
 
 impl VolumeProblem {
-    /// Its kind.
+    /// Returns the kind of the error.
     pub fn code(&self) -> Code {
         match self {
             Self::NoVolume(_) => Code::NotFound,
@@ -90,20 +90,20 @@ impl VolumeProblem {
         }
     }
 
-    /// What the caller can do next.
+    /// Returns what the caller can do next, as a sentence; empty if the message already says it.
     pub fn next_step(&self) -> &'static str {
         match self {
-            Self::NoVolume(_) => "list the volumes that are there",
+            Self::NoVolume(_) => "list the existing volumes",
             Self::NameTaken(_) => "choose another name",
             Self::Size { .. } | Self::Place(_) => "",
-            Self::InUse { .. } => "detach it from those, or terminate them, first",
+            Self::InUse { .. } => "detach it from those sandboxes first, or terminate them",
             Self::Taken { .. } => {
-                "attach it read-only (a fork or a clone: with `--volumes read-only` or `none`), suspend or end the other, \
-                 or use a volume that many may write to"
+                "attach it read-only (a fork or a clone: with `--volumes read-only` or `none`), suspend or terminate \
+                 the other, or use a volume that allows many writers"
             }
             Self::NotAttached { .. } => "describe the sandbox to see what is attached to it",
             Self::Broken { source: VolumeError::Path { .. }, .. } => "",
-            Self::Broken { .. } => "look at the volume with `dorm volume describe`, and at the daemon's log",
+            Self::Broken { .. } => "check the volume with `dorm volume describe`, and the daemon's log",
         }
     }
 }

@@ -80,6 +80,6 @@ async fn the_kind_of_a_failure_is_on_record_for_the_next_daemon() {
     let service = world.daemon().await;
     let all = service.snapshots().await.unwrap();
     let SnapshotStatus::Failed(failure) = &all[0].status else { panic!("{all:?}") };
-    assert_eq!(failure.code, Some(Code::NoRoom));
+    assert_eq!(failure.code, Code::NoRoom);
     assert!(told.message().ends_with(&failure.reason), "{} is not the end of {told}", failure.reason);
 }

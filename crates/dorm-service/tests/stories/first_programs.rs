@@ -98,8 +98,8 @@ async fn when_its_program_cannot_be_started_the_caller_is_told_and_nothing_runs(
     assert_eq!(failed.code(), Code::Failed);
     let gone = StateName::Terminated;
     assert!(matches!(&failed, ServiceError::OperationFailed { state, .. } if *state == gone), "{failed:?}");
-    assert!(failed.message().contains("starting what its image is made to run"), "{}", failed.message());
-    is_gone(&world, "starting what its image is made to run").await;
+    assert!(failed.message().contains("starting its image's program"), "{}", failed.message());
+    is_gone(&world, "starting its image's program").await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -108,9 +108,9 @@ async fn when_its_program_is_never_ready_nothing_runs_in_the_end() {
     let service = world.daemon().await;
     let began = Instant::now();
     let failed = service.create(app()).await.unwrap_err();
-    assert!(failed.message().contains("still does not end with 0: not yet"), "{}", failed.message());
+    assert!(failed.message().contains("did not exit with status 0 within 300 s: not yet"), "{}", failed.message());
     assert_eq!(began.elapsed().as_secs() / 60, 5);
-    is_gone(&world, "still does not end with 0").await;
+    is_gone(&world, "did not exit with status 0").await;
 }
 
 #[tokio::test(start_paused = true)]

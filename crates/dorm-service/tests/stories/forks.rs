@@ -163,7 +163,7 @@ async fn when_one_of_all_or_none_fails_none_is_left() {
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
     let failed = service.fork(&id, children(5, Together::AllOrNone)).await.unwrap_err();
     assert_eq!(failed.code(), Code::Failed);
-    assert!(failed.message().contains("1 of 5 could not be made: could not create"), "{}", failed.message());
+    assert!(failed.message().contains("1 of 5 children could not be created"), "{}", failed.message());
     assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;

@@ -96,7 +96,7 @@ async fn children_of_a_fork_that_was_given_up_are_ended_however_long_that_takes(
     let id = create(&service, named("web")).await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
     let failed = service.fork(&id, children(3, Together::AllOrNone)).await.unwrap_err();
-    assert!(failed.message().contains("none of its children is left"), "{}", failed.message());
+    assert!(failed.message().contains("children could not be created, so none is kept"), "{}", failed.message());
     assert_eq!(steps.left.load(Ordering::SeqCst), 0, "every one was refused");
     assert_eq!(living(&world).await, [id]);
     eventually("the fork's snapshot is gone", || async { service.snapshots().await.unwrap().is_empty() }).await;
@@ -119,7 +119,7 @@ async fn a_daemon_that_is_stopped_before_the_end_of_a_fork_is_on_record_says_wha
             (Ok(made), Together::Each) => assert!(made.iter().all(Result::is_ok)),
             (Err(error), Together::AllOrNone) => {
                 assert_eq!(error.code(), Code::Unavailable);
-                assert!(error.message().contains("the next start ends its children"), "{}", error.message());
+                assert!(error.message().contains("the next start terminates the children"), "{}", error.message());
             }
             (answer, _) => panic!("{together:?}: {answer:?}"),
         }

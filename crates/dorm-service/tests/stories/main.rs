@@ -15,6 +15,7 @@ mod full_disk;
 mod images;
 mod layers;
 mod life;
+mod operations;
 mod quarantine;
 mod references;
 mod restarts;

@@ -34,7 +34,7 @@ async fn an_unreadable_record_is_named_and_all_others_are_served() {
     service.suspend(&good).await.unwrap();
     let snapshot = service.checkpoint(&bad, SnapshotKind::Memory).await.unwrap();
     service.stop().await;
-    world.store.spoil(RowKind::Sandbox, bad.as_str(), "{\"v\":3,");
+    world.store.spoil(RowKind::Sandbox, bad.as_str(), "{\"v\":1,");
     world.store.spoil(RowKind::Snapshot, snapshot.id.as_str(), "");
 
     let (service, report) = world.daemon_and_report().await;
@@ -155,7 +155,7 @@ async fn a_clean_up_that_fails_keeps_no_daemon_from_starting() {
     world.host.faults().next(Operation::Sweep, Moment::Before, Fault::Fail);
 
     let (service, report) = world.daemon_and_report().await;
-    let postponed = report.lines.iter().filter(|line| line.contains("tried again at the next start")).count();
+    let postponed = report.lines.iter().filter(|line| line.contains("retried at the next start")).count();
     assert!(postponed >= 2, "{:?}", report.lines);
     eventually("it runs", || async { state(&service.describe(&one).await.unwrap()) == StateName::Running }).await;
     service.suspend(&other).await.unwrap();

@@ -73,7 +73,7 @@ async fn a_full_disk_refuses_what_writes_and_never_a_suspend() {
     world.settings.budgets = Budgets { disk_reserve_bytes: u64::MAX / 2, ..Budgets::default() };
     let service = world.daemon().await;
     let refused = service.create(base()).await.unwrap_err();
-    assert!(refused.message().contains("must stay so"), "{}", refused.message());
+    assert!(refused.message().contains("must stay"), "{}", refused.message());
     service.stop().await;
     world.settings.budgets = Budgets { disk_bytes: Some(1), ..Budgets::default() };
     let service = world.daemon().await;
@@ -110,7 +110,7 @@ async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_s
     found.sort();
     assert_eq!(found, expected, "{told:#?}");
     let why = |part: &str| told.iter().any(|artefact| artefact.why.iter().any(|why| why.contains(part)));
-    assert!(why("its image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
+    assert!(why("its sleep image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
     // A deletion that could not be done yet.
     let change =
         Change { discard: vec![snapshot.capture.clone()], forgotten: vec![snapshot.id.clone()], ..Change::default() };
@@ -151,7 +151,7 @@ async fn no_more_sandboxes_live_than_may_and_those_that_sleep_count() {
     let (second, third) = tokio::join!(service.create(named("second")), service.create(named("third")));
     let refused = second.and(third).unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains("2 may live"), "{}", refused.message());
+    assert!(refused.message().contains("at most 2 may exist"), "{}", refused.message());
     service.resume(&first, Actor::User).await.unwrap();
     service.terminate(&first).await.unwrap();
     create(&service, named("fourth")).await;

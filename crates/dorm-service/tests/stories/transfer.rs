@@ -103,7 +103,7 @@ async fn a_snapshot_without_its_image_is_refused_by_digest_and_tag() {
     let refused = import(&service, &file).await.unwrap_err();
     assert_eq!(refused.code(), Code::Conflict);
     assert!(
-        refused.message().contains(&format!("image {} (there called base)", image.digest)),
+        refused.message().contains(&format!("image {} (tagged base at its source)", image.digest)),
         "{}",
         refused.message()
     );

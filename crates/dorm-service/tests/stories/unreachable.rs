@@ -212,7 +212,7 @@ async fn a_caller_of_an_unreachable_sandbox_is_told_that_it_runs_and_since_when_
     tokio::time::sleep(Duration::from_secs(100)).await;
     let began = tokio::time::Instant::now();
     let told = service.agent(&id, Use::Exec).await.map(drop).unwrap_err();
-    assert!(told.message().contains("runs and has not answered for 100 s"), "{}", told.message());
+    assert!(told.message().contains("is running but has not answered for 100 s"), "{}", told.message());
     assert_eq!(began.elapsed(), Duration::ZERO, "what is known is told at once");
     is_back(&world, &service, &id, &mut counter, 2).await;
 }

@@ -1,7 +1,7 @@
 //! The committed texts of every version load for ever, and what is written now is exactly what the latest ones hold.
 //!
-//! A golden that no longer fits is never rewritten: the format has moved and needs a new version. `DORM_UPDATE=1`
-//! writes only those that are not there.
+//! A golden of a released version is never rewritten: when it no longer fits, the format has moved and needs a new
+//! version. `DORM_UPDATE=1` writes only those that are not there.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -15,11 +15,13 @@ use dorm_lifecycle::{
     SandboxSpec, SleepImage, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable,
     VolumeId, WebhookId, Writers,
 };
+use serde_json::Value;
 
+use super::properties::is_strict;
 use super::{
-    decode_api_key, decode_clock, decode_event, decode_operation, decode_sandbox, decode_snapshot, decode_volume,
-    decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation, encode_sandbox, encode_snapshot,
-    encode_volume, encode_webhook,
+    CodecError, decode_api_key, decode_clock, decode_event, decode_operation, decode_sandbox, decode_snapshot,
+    decode_volume, decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation, encode_sandbox,
+    encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
     ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Maker, NewEvent, OperationKind,
@@ -27,8 +29,8 @@ use crate::{
     VolumeStatus, WebhookRecord,
 };
 
-fn directory(version: u64) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
+fn directory() -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens/v1")
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -132,7 +134,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     ephemeral.origin = Origin::Snapshot {
         snapshot: SnapshotId::from_random([5; 20]),
         capture: CaptureId::from_random([6; 20]),
-        source: None,
+        source: SandboxId::from_random([13; 20]),
     };
     ephemeral.state = State::Running { since: at(1_790_000_000_500), image: None, background: None };
     ephemeral.timeouts_set = at(1_790_000_000_500);
@@ -140,8 +142,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     list
 }
 
-/// What version 1 could not say.
-fn newer_sandboxes() -> Vec<(String, Sandbox)> {
+fn settled_sandboxes() -> Vec<(String, Sandbox)> {
     let base = sandboxes().remove(1).1;
     let mut held = base.clone();
     held.timeouts_set = at(1_790_000_001_000);
@@ -161,7 +162,8 @@ fn newer_sandboxes() -> Vec<(String, Sandbox)> {
     let mut fresh = older.clone();
     let mut layered = fresh.clone();
     layered.spec.layer = Some(CaptureId::from_random([13; 20]));
-    layered.origin = Origin::Filesystem { snapshot: SnapshotId::from_random([5; 20]), source: None };
+    layered.origin =
+        Origin::Filesystem { snapshot: SnapshotId::from_random([5; 20]), source: SandboxId::from_random([13; 20]) };
     layered.restored = Restored::Filesystem;
     layered.older.clear();
     layered.state = State::Running { since: at(1_790_000_000_500), image: None, background: None };
@@ -178,8 +180,7 @@ fn newer_sandboxes() -> Vec<(String, Sandbox)> {
     ]
 }
 
-/// What version 2 could not say.
-fn newest_sandboxes() -> Vec<(String, Sandbox)> {
+fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
     let base = sandboxes().remove(0).1;
     let (operation, deadline) = (OperationId::from_random([2; 20]), at(1_790_000_300_000));
     let rewind = |keep| Rewind {
@@ -217,14 +218,6 @@ fn newest_sandboxes() -> Vec<(String, Sandbox)> {
     let mut ladder = base.clone();
     ladder.spec.checkpoints =
         Some(Checkpoints { every: Duration::from_secs(10), kind: SnapshotKind::Filesystem, keep: Ladder::default() });
-    let child = Sandbox {
-        origin: Origin::Snapshot {
-            snapshot: SnapshotId::from_random([5; 20]),
-            capture: CaptureId::from_random([6; 20]),
-            source: Some(SandboxId::from_random([13; 20])),
-        },
-        ..base.clone()
-    };
     vec![
         ("sandbox-suspending-to-rewind".to_owned(), Sandbox { state: saving, ..base.clone() }),
         (
@@ -233,7 +226,6 @@ fn newest_sandboxes() -> Vec<(String, Sandbox)> {
         ),
         ("sandbox-resuming-to-rewind-slept".to_owned(), Sandbox { state: slept, ..base }),
         ("sandbox-rewound".to_owned(), rewound),
-        ("sandbox-child".to_owned(), child),
         ("sandbox-with-checkpoints".to_owned(), checkpointed),
         ("sandbox-with-default-ladder".to_owned(), ladder),
     ]
@@ -243,7 +235,10 @@ fn operations() -> Vec<(String, OperationRecord)> {
     let results = [
         ("open", None),
         ("done", Some((at(1_790_000_004_000), OperationResult::Done))),
-        ("failed", Some((at(1_790_000_004_000), OperationResult::Failed(uncoded("no space left"))))),
+        (
+            "failed",
+            Some((at(1_790_000_004_000), OperationResult::Failed(FailureRecord::new(Code::NoRoom, "no space left")))),
+        ),
     ];
     let mut list = Vec::new();
     for (kind, (name, ended)) in OperationKind::ALL.into_iter().flat_map(|kind| results.clone().map(|end| (kind, end)))
@@ -269,13 +264,8 @@ fn operations() -> Vec<(String, OperationRecord)> {
     list
 }
 
-/// Before the kind of a failure was kept.
-fn uncoded(reason: &str) -> FailureRecord {
-    FailureRecord { code: None, reason: reason.to_owned() }
-}
-
-/// Failures whose kind is kept, which was not so at first.
-fn coded_operations() -> Vec<(String, OperationRecord)> {
+/// One for each kind of failure.
+fn failed_operations() -> Vec<(String, OperationRecord)> {
     let base = operations().into_iter().find(|(name, _)| name == "operation-suspend-failed").unwrap().1;
     let coded = |code: Code| {
         let result = OperationResult::Failed(FailureRecord::new(code, "why"));
@@ -283,12 +273,6 @@ fn coded_operations() -> Vec<(String, OperationRecord)> {
         (format!("operation-suspend-failed-{}", code.as_str()), record)
     };
     Code::ALL.map(coded).into()
-}
-
-fn coded_snapshots() -> Vec<(String, SnapshotRecord)> {
-    let base = snapshots().remove(2).1;
-    let status = SnapshotStatus::Failed(FailureRecord::new(Code::NoRoom, "no space left"));
-    vec![("snapshot-failed-no_room".to_owned(), SnapshotRecord { status, ..base })]
 }
 
 fn fork_plan(together: Together) -> ForkPlan {
@@ -299,14 +283,13 @@ fn fork_plan(together: Together) -> ForkPlan {
     }
 }
 
-/// What version 1 could not say.
-fn newer_operations() -> Vec<(String, OperationRecord)> {
+fn fork_operations() -> Vec<(String, OperationRecord)> {
     let forks = operations().into_iter().find(|(name, _)| name == "operation-fork-failed").unwrap().1;
     let each = OperationRecord { fork: Some(fork_plan(Together::Each)), ..forks };
     vec![("operation-fork-each".to_owned(), each)]
 }
 
-fn newer_snapshots() -> Vec<(String, SnapshotRecord)> {
+fn kept_snapshots() -> Vec<(String, SnapshotRecord)> {
     let base = snapshots().remove(1).1;
     let labels = [("team".to_owned(), "Bücher".to_owned())].into();
     let removal = Removal::At(at(1_790_000_900_000));
@@ -330,7 +313,7 @@ fn snapshots() -> Vec<(String, SnapshotRecord)> {
     let statuses = [
         SnapshotStatus::InProgress,
         SnapshotStatus::Completed,
-        SnapshotStatus::Failed(uncoded("the source ended")),
+        SnapshotStatus::Failed(FailureRecord::new(Code::Gone, "the source ended")),
         SnapshotStatus::Deleting,
     ];
     let record = |status: SnapshotStatus| SnapshotRecord {
@@ -473,7 +456,7 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
         Some(Box::new(Background { operation, deadline, work }))
     };
     let after = sandbox.spec.attachments[1..].to_vec();
-    let rewind = newest_sandboxes().into_iter().find_map(|(_, sandbox)| sandbox.state.rewind().cloned()).unwrap();
+    let rewind = rewound_sandboxes().into_iter().find_map(|(_, sandbox)| sandbox.state.rewind().cloned()).unwrap();
     let snapshot = SnapshotId::from_random([4; 20]);
     let states = [
         (
@@ -492,7 +475,7 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
     states.map(|(name, state)| (name.to_owned(), Sandbox { state, ..sandbox.clone() })).into()
 }
 
-/// Sandboxes whose run gives trouble, which were not on record at first.
+/// Sandboxes whose run gives trouble.
 fn troubled_sandboxes() -> Vec<(String, Sandbox)> {
     let running = sandboxes().remove(1).1;
     let since = at(1_790_000_001_000);
@@ -516,112 +499,60 @@ fn starting_sandboxes() -> Vec<(String, Sandbox)> {
     vec![("sandbox-pending-with-program".to_owned(), sandbox)]
 }
 
-fn newer_events() -> Vec<(String, NewEvent)> {
+fn measured_events() -> Vec<(String, NewEvent)> {
     let took = Some(Duration::from_millis(1234));
     let measured = NewEvent { took, bytes: Some(73_400_320), ..events().remove(0).1 };
     vec![("event-measured".to_owned(), measured)]
 }
 
-fn golden(version: u64, name: &str) -> String {
-    let path = directory(version).join(format!("{name}.json"));
-    fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
-}
-
 /// Checks records against their goldens both ways and answers the files' names.
-fn written<T: PartialEq + std::fmt::Debug>(
-    version: u64,
+fn checked<T: PartialEq + std::fmt::Debug>(
     records: Vec<(String, T)>,
-    write: impl Fn(&T) -> String,
-    read: impl Fn(&str) -> T,
+    write: impl Fn(&T) -> Result<String, CodecError>,
+    read: impl Fn(&str) -> Result<T, CodecError>,
 ) -> BTreeSet<String> {
     let mut files = BTreeSet::new();
     for (name, record) in records {
-        let text = write(&record);
-        let path = directory(version).join(format!("{name}.json"));
+        let text = write(&record).unwrap();
+        let path = directory().join(format!("{name}.json"));
         if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
-            fs::create_dir_all(directory(version)).unwrap();
+            fs::create_dir_all(directory()).unwrap();
             fs::write(&path, format!("{text}\n")).unwrap();
         }
-        let golden = golden(version, &name);
-        assert_eq!(read(&golden), record, "{name} reads as something else");
+        let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        assert_eq!(read(&golden).unwrap(), record, "{name} reads as something else");
         assert_eq!(text, golden.trim_end(), "{name} is written differently: the format has moved");
+        is_strict(&name, &text, &read);
         files.insert(format!("{name}.json"));
     }
     files
-}
-
-/// Checks that older goldens read as these records and answers the files' names.
-fn upgraded<T: PartialEq + std::fmt::Debug>(
-    version: u64,
-    records: Vec<(String, T)>,
-    read: impl Fn(&str) -> T,
-) -> BTreeSet<String> {
-    let mut files = BTreeSet::new();
-    for (name, record) in records {
-        assert_eq!(read(&golden(version, &name)), record, "{name} of version {version} reads as something else");
-        files.insert(format!("{name}.json"));
-    }
-    files
-}
-
-/// Those that a version knew.
-fn known<T>(version: u64, records: Vec<(String, T)>) -> Vec<(String, T)> {
-    records.into_iter().filter(|(name, _)| directory(version).join(format!("{name}.json")).exists()).collect()
-}
-
-fn there(version: u64) -> BTreeSet<String> {
-    let entries = fs::read_dir(directory(version)).unwrap();
-    entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
-}
-
-fn sandbox_of(text: &str) -> Sandbox {
-    decode_sandbox(text).unwrap()
-}
-
-fn event_of(text: &str) -> NewEvent {
-    decode_event(text).unwrap()
 }
 
 #[test]
-fn every_golden_loads_and_is_written_the_same() {
-    let second_sandboxes = || sandboxes().into_iter().chain(newer_sandboxes());
-    let all_sandboxes = second_sandboxes().chain(newest_sandboxes()).chain(attached_sandboxes());
-    let all_sandboxes = all_sandboxes.chain(troubled_sandboxes()).chain(starting_sandboxes()).collect();
-    let all_events = events().into_iter().chain(newer_events()).collect();
-    let mut third = written(3, all_sandboxes, |record| encode_sandbox(record).unwrap(), sandbox_of);
-    let mut second = upgraded(2, known(2, second_sandboxes().collect()), sandbox_of);
-    second.extend(written(
-        2,
-        webhooks(),
-        |record| encode_webhook(record).unwrap(),
-        |text| decode_webhook(text).unwrap(),
-    ));
-    second.extend(written(2, all_events, |record| encode_event(record).unwrap(), event_of));
-    third.extend(written(
-        3,
-        api_keys(),
-        |record| encode_api_key(record).unwrap(),
-        |text| decode_api_key(text).unwrap(),
-    ));
-    let operation_of = |text: &str| decode_operation(text).unwrap();
-    let snapshot_of = |text: &str| decode_snapshot(text).unwrap();
-    let all_operations =
-        || operations().into_iter().chain(newer_operations()).chain(coded_operations()).collect::<Vec<_>>();
-    let all_snapshots =
-        || snapshots().into_iter().chain(newer_snapshots()).chain(coded_snapshots()).collect::<Vec<_>>();
-    third.extend(written(3, all_operations(), |record| encode_operation(record).unwrap(), operation_of));
-    third.extend(written(3, all_snapshots(), |record| encode_snapshot(record).unwrap(), snapshot_of));
-    third.extend(written(3, volumes(), |record| encode_volume(record).unwrap(), |text| decode_volume(text).unwrap()));
-    third.extend(written(3, clocks(), |note| encode_clock(note).unwrap(), |text| decode_clock(text).unwrap()));
-    assert_eq!(there(3), third, "every golden has a record that it is compared with");
-    second.extend(upgraded(2, known(2, all_operations()), operation_of));
-    second.extend(upgraded(2, known(2, all_snapshots()), snapshot_of));
-    assert_eq!(there(2), second, "every golden has a record that it is compared with");
-    let mut first = upgraded(1, sandboxes(), sandbox_of);
-    first.extend(upgraded(1, known(1, operations()), operation_of));
-    first.extend(upgraded(1, snapshots(), snapshot_of));
-    first.extend(upgraded(1, known(1, events()), event_of));
-    assert_eq!(there(1), first, "every golden has a record that it is compared with");
+fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
+    let sandboxes = [
+        sandboxes(),
+        settled_sandboxes(),
+        rewound_sandboxes(),
+        attached_sandboxes(),
+        troubled_sandboxes(),
+        starting_sandboxes(),
+    ];
+    let operations = [operations(), fork_operations(), failed_operations()];
+    let files = [
+        checked(sandboxes.concat(), encode_sandbox, decode_sandbox),
+        checked(operations.concat(), encode_operation, decode_operation),
+        checked([snapshots(), kept_snapshots()].concat(), encode_snapshot, decode_snapshot),
+        checked([events(), measured_events()].concat(), encode_event, decode_event),
+        checked(webhooks(), encode_webhook, decode_webhook),
+        checked(api_keys(), encode_api_key, decode_api_key),
+        checked(volumes(), encode_volume, decode_volume),
+        checked(clocks(), encode_clock, decode_clock),
+    ];
+    let entries = fs::read_dir(directory()).unwrap();
+    let there: BTreeSet<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let files: BTreeSet<_> = files.into_iter().flatten().collect();
+    assert_eq!(there, files, "every golden has a record that it is compared with");
 }
 
 #[test]
@@ -629,11 +560,11 @@ fn the_words_of_states_are_those_of_the_lifecycle() {
     for (_, state) in states() {
         let word = state.name().as_str();
         let sandbox = Sandbox { state, ..sandboxes().remove(0).1 };
-        let value: serde_json::Value = serde_json::from_str(&encode_sandbox(&sandbox).unwrap()).unwrap();
+        let value: Value = serde_json::from_str(&encode_sandbox(&sandbox).unwrap()).unwrap();
         assert!(value["state"].get(word).is_some(), "{word}: {value}");
     }
     for (_, snapshot) in snapshots() {
-        let value: serde_json::Value = serde_json::from_str(&encode_snapshot(&snapshot).unwrap()).unwrap();
+        let value: Value = serde_json::from_str(&encode_snapshot(&snapshot).unwrap()).unwrap();
         let word = snapshot.status.as_str();
         assert!(value["status"] == word || value["status"].get(word).is_some(), "{word}: {value}");
     }

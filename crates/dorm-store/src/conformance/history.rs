@@ -43,7 +43,7 @@ pub(super) async fn only_sandboxes_that_were_terminated_long_ago_are_removed(sto
 
 pub(super) async fn a_sandbox_something_came_from_stays(store: Arc<dyn Store>) -> Checked {
     let mut child = sandbox(3, None, StateName::Running);
-    child.sandbox.origin = Origin::Filesystem { snapshot: snapshot(9, 0).id, source: Some(sandbox_id(2)) };
+    child.sandbox.origin = Origin::Filesystem { snapshot: snapshot(9, 0).id, source: sandbox_id(2) };
     child.sandbox.spec.layer = Some(CaptureId::from_random(bytes(9)));
     let records = vec![terminated(1, 5_000), terminated(2, 5_000), child.clone()];
     let snapshots = vec![snapshot(1, 1_000)];
@@ -199,9 +199,10 @@ pub(super) async fn pages_of_snapshots_cover_everything_once(store: Arc<dyn Stor
 pub(super) async fn sandboxes_are_found_by_the_snapshot_they_started_from(store: Arc<dyn Store>) -> Checked {
     let (files, memory) = (snapshot(1, 0), snapshot(2, 0));
     let mut records = [1, 2, 3].map(|number| sandbox(number, None, StateName::Running));
-    records[0].sandbox.origin = Origin::Filesystem { snapshot: files.id.clone(), source: Some(sandbox_id(9)) };
+    records[0].sandbox.origin = Origin::Filesystem { snapshot: files.id.clone(), source: sandbox_id(9) };
     records[0].sandbox.spec.layer = Some(files.capture.clone());
-    records[1].sandbox.origin = Origin::Snapshot { snapshot: memory.id.clone(), capture: memory.capture, source: None };
+    records[1].sandbox.origin =
+        Origin::Snapshot { snapshot: memory.id.clone(), capture: memory.capture, source: sandbox_id(8) };
     store.commit(change_of(records.to_vec())).await?;
     let of_nine = SandboxFilter { origin_source: Some(sandbox_id(9)), ..SandboxFilter::default() };
     assert_eq!(store.sandboxes(&of_nine).await?.len(), 1);

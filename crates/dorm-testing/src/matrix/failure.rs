@@ -36,7 +36,7 @@ pub(super) async fn without_an_image_it_is_over_with_its_cause(stage: &dyn Stage
     stage.crash(&id)?;
     let over = stage.becomes(&id, "terminated").await?;
     ensure!(over["cause"]["kind"] == "failed", "it is over for {}", over["cause"]);
-    ensure!(over["cause"].to_string().contains("no image"), "it says {}", over["cause"]);
+    ensure!(over["cause"].to_string().contains("no sleep image"), "it says {}", over["cause"]);
     Ok(())
 }
 

@@ -33,7 +33,7 @@ pub(super) async fn nothing_of_it_runs(stage: &dyn Stage) -> Result<()> {
     stage.act(&id, "suspend").await?;
     let asked = Some(json!({ "argv": ["true"] }));
     let answer = stage.daemon().try_ask(Method::POST, &format!("/sandboxes/{id}/exec"), asked).await?;
-    let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+    let message = answer.body["detail"].as_str().unwrap_or_default();
     ensure!(answer.status == 409 && message.contains("is suspended"), "{answer:?}");
     stage.is(&id, "suspended").await.map(drop)
 }

@@ -88,7 +88,7 @@ impl dyn Stage + '_ {
     /// What is asked for is refused with a word about it.
     pub(super) async fn is_refused(&self, method: Method, path: &str, asked: Option<Value>, word: &str) -> Result<()> {
         let answer = self.daemon().try_ask(method, path, asked).await?;
-        let message = answer.body["error"]["message"].as_str().unwrap_or_default();
+        let message = answer.body["detail"].as_str().unwrap_or_default();
         ensure!(answer.status == 409 && message.contains(word), "{path}: {} {}", answer.status, answer.body);
         ensure!(message.contains(&format!("'{DATA}'")), "{path}: the volume is not named: {message}");
         Ok(())

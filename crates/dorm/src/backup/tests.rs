@@ -1,4 +1,4 @@
-//! There and back again.
+//! Backup and restore.
 
 use std::fs;
 
@@ -23,13 +23,13 @@ async fn records_come_back_into_the_place_of_a_lost_database_and_the_key_stays()
     assert_eq!(fs::read_to_string(kept).unwrap(), "no longer a database");
     assert_eq!(place.records().await, all());
     assert_eq!(fs::read_to_string(place.data().join("key")).unwrap(), "another");
-    // The same into nothing.
+    // The same into an empty directory.
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(restore(&file, empty.path(), false).await.unwrap(), None);
     assert_eq!(fs::read_to_string(empty.path().join("key")).unwrap(), "dorm_key");
     let restored = Place { directory: empty };
     assert_eq!(restored.records().await, all());
-    // A restored database is one like any other.
+    // A restored database works like any other.
     assert!(dorm_store_sql::check(&restored.data().join(DATABASE)).await.unwrap().is_whole());
 }
 

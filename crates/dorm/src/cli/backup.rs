@@ -11,7 +11,7 @@ use super::shown;
 use crate::backup::{BackupError, Written};
 use crate::data::Data;
 
-/// What to copy, and where to.
+/// Options of `dorm backup`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BackupOptions {
     /// The new file; with --saved-states, the new directory
@@ -20,26 +20,27 @@ pub(crate) struct BackupOptions {
     /// The data directory
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
-    /// Copy the saved states that the records name, too: memory and files of suspended sandboxes and snapshots. Without
-    /// this a backup has the records and the key alone. Images and the content of volumes are in no backup
+    /// Also copy the saved states that the records refer to: memory and files of suspended
+    /// sandboxes and snapshots. Without this, a backup contains only the records and the key. No
+    /// backup contains images or the content of volumes
     #[arg(long)]
     saved_states: bool,
-    /// How data is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Format,
 }
 
-/// What to put where.
+/// Options of `dorm restore`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestoreOptions {
-    /// What `dorm backup` has written
+    /// A backup written by `dorm backup`
     #[arg(value_name = "FILE|DIRECTORY")]
     from: PathBuf,
     /// The data directory. No daemon may use it meanwhile
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
-    /// Put it in the place of the database that is there, which is kept beside it. What happened after the backup is then
-    /// not on record; `dorm repair` finds saved states that no record knows
+    /// Replace the existing database, which is kept beside the new one. What happened after the
+    /// backup is then not on record; `dorm repair` finds saved states without a record
     #[arg(long)]
     replace: bool,
 }
@@ -55,7 +56,7 @@ struct Printed {
     bytes: u64,
 }
 
-/// Writes a backup.
+/// Writes a backup and prints a summary.
 pub(super) async fn backup(options: BackupOptions) -> Done {
     let BackupOptions { to, data, saved_states, output } = options;
     let written = crate::backup::backup(&data, &to, saved_states).await.map_err(problem)?;
@@ -66,7 +67,7 @@ pub(super) async fn backup(options: BackupOptions) -> Done {
             output::json(&Printed { path: to, content, sandboxes, snapshots, saved_states: count, bytes })?;
         }
         Format::Table => output::talk(&format!(
-            "{content} are in {}: {sandboxes} sandboxes (terminated ones included), {snapshots} snapshots, {count} saved \
+            "wrote {content} to {}: {sandboxes} sandboxes (including terminated ones), {snapshots} snapshots, {count} saved \
              states, {}",
             to.display(),
             shown::size(bytes)
@@ -75,13 +76,13 @@ pub(super) async fn backup(options: BackupOptions) -> Done {
     Ok(exit::OK)
 }
 
-/// Puts a backup in place.
+/// Restores a backup.
 pub(super) async fn restore(options: RestoreOptions) -> Done {
     let RestoreOptions { from, data, replace } = options;
     let held = Data::take(&data)?;
     let kept = crate::backup::restore(&from, held.path(), replace).await.map_err(problem)?;
     if let Some(kept) = kept {
-        output::talk(&format!("the database as it was before is {}", kept.display()));
+        output::talk(&format!("the previous database is kept as {}", kept.display()));
     }
     output::talk(&format!("restored into {}; start the daemon with `dorm serve`", held.path().display()));
     Ok(exit::OK)

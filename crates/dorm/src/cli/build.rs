@@ -1,6 +1,8 @@
-//! `dorm image build`: an image from steps. Each step that changes files runs in a sandbox of its own, and what it leaves
-//! is kept as a filesystem snapshot under a hash over all that went into it: the next build begins behind the last step
-//! whose hash is the same.
+//! `dorm image build`: builds an image from steps.
+//!
+//! Each step that changes files runs in a sandbox of its own. The resulting files are kept as a
+//! filesystem snapshot under a hash of all inputs of the step. The next build continues after the
+//! last step whose hash is unchanged.
 
 mod carry;
 mod context;
@@ -23,10 +25,10 @@ use super::signals::{Signals, ended_by};
 use super::{exit, pull, shown};
 use crate::client::Client;
 
-/// The label that the snapshots and sandboxes of steps have, with the hash of the step.
+/// The label of the snapshots and sandboxes of steps; its value is the hash of the step.
 const LABEL: &str = "dorm.build";
 
-/// What was built, and how.
+/// A finished build.
 #[derive(Serialize)]
 struct Built {
     image: wire::Image,
@@ -34,19 +36,19 @@ struct Built {
     seconds: f64,
 }
 
-/// What became of a step.
+/// The result of one step.
 #[derive(Serialize)]
 struct BuiltStep {
     step: String,
     line: Option<usize>,
     key: Option<String>,
-    /// Whether its files were here already.
+    /// Whether its files were kept from an earlier build.
     cached: bool,
     snapshot: Option<String>,
     seconds: f64,
 }
 
-/// A step, what is set when it begins, and under which key its files are kept.
+/// A step, the settings when it starts, and the key under which its files are kept.
 struct Stage {
     placed: Placed,
     before: Settings,
@@ -54,14 +56,14 @@ struct Stage {
     key: Option<String>,
 }
 
-/// Builds, and prints the image.
+/// Builds an image and prints it.
 pub(crate) async fn run(client: &Client, options: BuildOptions, format: Format) -> Done {
     let mut signals = Signals::new()?;
     let built = tokio::select! {
         built = build(client, options) => built?,
         number = signals.next() => {
             output::talk(
-                "broken off: the sandbox of the step that ran is ended when its time is over; finished steps are kept",
+                "interrupted: the sandbox of the current step is terminated at its time limit; finished steps are kept",
             );
             return Ok(ended_by(number));
         }
@@ -71,7 +73,7 @@ pub(crate) async fn run(client: &Client, options: BuildOptions, format: Format) 
         Format::Table => {
             let cached = built.steps.iter().filter(|step| step.cached).count();
             let kept = built.steps.iter().filter(|step| step.key.is_some()).count();
-            output::talk(&format!("built in {}; {cached} of {kept} steps were here", shown::length(built.seconds)));
+            output::talk(&format!("built in {}; {cached} of {kept} steps were cached", shown::length(built.seconds)));
             super::image::print(&[built.image], format)?;
         }
     }
@@ -89,7 +91,7 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
     let config = base.config.clone();
     let (stages, settings, keys) = stages(&context, &base, plan)?;
     let found = if options.no_cache { HashMap::new() } else { kept(client).await? };
-    // Each key is made of the one before: where the last one is here, all before it need not be.
+    // Each key includes the previous one: if a key is found, the earlier ones are not needed.
     let known = |stage: &Stage| stage.key.as_ref().and_then(|key| found.get(key));
     let begin = stages.iter().rposition(|stage| known(stage).is_some());
     let mut from = begin.and_then(|at| known(&stages[at])).cloned().unwrap_or(From::Image(base.digest));
@@ -97,7 +99,7 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
     for (at, stage) in stages.iter().enumerate() {
         let title = shown_step(&stage.placed.step);
         let cached = begin.is_some_and(|begin| at <= begin);
-        let note = if cached && stage.key.is_some() { " (kept from before)" } else { "" };
+        let note = if cached && stage.key.is_some() { " (cached)" } else { "" };
         output::talk(&format!("[{}/{}] {title}{note}", at + 1, stages.len()));
         let started = Instant::now();
         let mut snapshot = known(stage).filter(|_| cached).and_then(From::snapshot);
@@ -129,13 +131,13 @@ async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Prob
     };
     let build = (!options.no_cache).then_some(key);
     let asked = wire::ComposeImage { image, snapshot, config, tag: options.tag.clone(), build };
-    let progress = Progress::new("making the image");
+    let progress = Progress::new("creating the image");
     let image = pull::follow(client.compose_image(&asked).await?, &progress).await?;
     drop(progress);
     Ok(Built { image, steps, seconds: began.elapsed().as_secs_f64() })
 }
 
-/// The image to begin with, and the steps.
+/// Returns the base image and the steps.
 async fn plan(client: &Client, options: &mut BuildOptions) -> Result<(wire::Image, Plan), Problem> {
     if let Some(from) = options.from.clone() {
         let base = find(client, &from).await?;
@@ -146,13 +148,13 @@ async fn plan(client: &Client, options: &mut BuildOptions) -> Result<(wire::Imag
     let text = match std::fs::read_to_string(&path) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
             let message = format!("there is no {}", path.display());
-            return Err(Problem::not_found(message, "name it with --file, or begin with --from IMAGE and give steps"));
+            return Err(Problem::not_found(message, "give its path with --file, or use --from IMAGE with steps"));
         }
         other => other.map_err(|error| Problem::host(format!("read {}", path.display()), &error))?,
     };
     let arguments: BTreeMap<_, _> = options.build_arg.iter().cloned().collect();
     let wrong = |error: BuildError| Problem::usage(format!("{}: {error}", path.display()), "");
-    // What the image to begin with brings along is not known before its name is.
+    // The settings of the base image are known only after its name is.
     let first = from_dockerfile(&text, &arguments, &Kept::default()).map_err(wrong)?;
     let base = find(client, &first.from).await?;
     let plan = from_dockerfile(&text, &arguments, &brought(&base.config)).map_err(wrong)?;
@@ -170,7 +172,7 @@ async fn find(client: &Client, reference: &str) -> Result<wire::Image, Problem> 
     pull::pull(client, &asked).await
 }
 
-/// What an image brings along beside its files.
+/// Returns the settings of an image.
 fn brought(config: &wire::ImageConfig) -> Kept {
     let words = |words: &Vec<String>| Some(words.clone()).filter(|words| !words.is_empty());
     let pair = |line: &String| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
@@ -183,7 +185,7 @@ fn brought(config: &wire::ImageConfig) -> Kept {
     }
 }
 
-/// The settings of the image: those of the one it begins with, as its steps have changed them.
+/// Returns the configuration of the new image: that of the base image, as the steps changed it.
 fn finished(base: wire::ImageConfig, settings: Settings, options: &BuildOptions) -> wire::ImageConfig {
     let Settings(Kept { env, workdir, user, entrypoint, cmd }) = settings;
     wire::ImageConfig {
@@ -197,7 +199,7 @@ fn finished(base: wire::ImageConfig, settings: Settings, options: &BuildOptions)
     }
 }
 
-/// Everything that can be known before anything is run.
+/// Returns everything that is known before a step runs.
 fn stages(context: &Context, base: &wire::Image, plan: Plan) -> Result<(Vec<Stage>, Settings, Keys), Problem> {
     let mut settings = Settings(brought(&base.config));
     let mut keys = Keys::begin(&base.digest);
@@ -216,7 +218,7 @@ fn stages(context: &Context, base: &wire::Image, plan: Plan) -> Result<(Vec<Stag
     Ok((stages, settings, keys))
 }
 
-/// The snapshots of steps that are here, by their keys.
+/// Returns the snapshots of steps that can be used, by key.
 async fn kept(client: &Client) -> Result<HashMap<String, From>, Problem> {
     let snapshots = client.snapshots(None).await?.into_iter();
     let usable = snapshots.filter(|snapshot| {
@@ -227,7 +229,7 @@ async fn kept(client: &Client) -> Result<HashMap<String, From>, Problem> {
     Ok(usable.filter_map(|snapshot| Some((snapshot.labels.get(LABEL)?.clone(), snapshot.into()))).collect())
 }
 
-/// A step in one line.
+/// Returns a step as one line.
 fn shown_step(step: &Step) -> String {
     let text = match step {
         Step::Run(dorm_build::Command::Shell(line)) => format!("RUN {line}"),

@@ -1,4 +1,5 @@
-//! Which daemon is asked, and how: over the owner's socket in the data directory, or over TCP with a key.
+//! The connection to a daemon: over the owner's socket in the data directory, or over TCP with a
+//! key.
 
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -9,17 +10,18 @@ use crate::client::Client;
 use crate::data::{DataError, read_address, read_key};
 use crate::owner_socket::OwnerSocket;
 
-/// Holds the key for a daemon whose data directory is not here.
+/// The environment variable with the key of a daemon whose data directory is not on this host.
 const KEY: &str = "DORM_KEY";
 
-/// What every verb that asks a daemon understands.
+/// Options of every verb that calls a daemon.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct Connection {
-    /// How data is printed
+    /// Output format
     #[arg(short, long, global = true, value_enum, default_value_t, value_name = "FORMAT")]
     pub(crate) output: Format,
-    /// The daemon's address, such as http://127.0.0.1:7070. By default the command asks the daemon of the data directory:
-    /// as root over the socket `api.sock` in it, without a key, otherwise where that daemon listens
+    /// The daemon's address, such as http://127.0.0.1:7070. By default the daemon of the data
+    /// directory is called: by root over the socket `api.sock` in it, without a key, and otherwise
+    /// at the address on which it listens
     #[arg(long, global = true, env = "DORM_SERVER", value_name = "URL", help_heading = "Daemon")]
     server: Option<String>,
     /// The daemon's data directory, for its address and key
@@ -29,11 +31,11 @@ pub(crate) struct Connection {
 }
 
 impl Connection {
-    /// A client for the daemon. Nothing is sent yet.
+    /// Returns a client for the daemon. Sends nothing yet.
     pub(crate) fn client(&self) -> Result<Client, Problem> {
         let server = self.server.as_ref().filter(|server| !server.is_empty());
         let given = std::env::var(KEY).ok().filter(|key| !key.is_empty());
-        // A key that is given is used: it may be allowed less than the owner.
+        // A key that was given is used even by the owner: it may permit less.
         if server.is_none() && given.is_none() {
             let socket = OwnerSocket::of(&self.data).ok().filter(OwnerSocket::is_open_to_us);
             if let Some(socket) = socket {
@@ -46,20 +48,20 @@ impl Connection {
                 let message = format!("no daemon has run with the data directory {}", self.data.display());
                 Problem::no_daemon(
                     message,
-                    "is `dorm serve` running? Start it, or say where it is with --server or --data",
+                    "start `dorm serve`, or give its address with --server or its data directory with --data",
                 )
             })?,
         };
         let key = match given {
             Some(key) => key,
-            // The key of this host's daemon is not shown to others.
+            // The key of this host's daemon is never sent to another host.
             None if !is_here(&server) => {
-                return Err(Problem::usage(format!("there is no key for {server}"), format!("put it into {KEY}")));
+                return Err(Problem::usage(format!("no key for {server}"), format!("set {KEY}")));
             }
             None => read_key(&self.data).map_err(|error| match error {
                 DataError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => Problem::usage(
-                    format!("{} holds no key for {server}", self.data.display()),
-                    format!("say with --data which directory the daemon has, or put its key into {KEY}"),
+                    format!("{} contains no key for {server}", self.data.display()),
+                    format!("give the daemon's data directory with --data, or its key in {KEY}"),
                 ),
                 error => error.into(),
             })?,

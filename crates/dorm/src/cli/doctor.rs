@@ -1,4 +1,5 @@
-//! `dorm doctor`: what this host has and lacks. It looks and changes nothing, and asks no daemon.
+//! `dorm doctor`: checks what this host provides and what it lacks. It changes nothing and calls no
+//! daemon.
 
 mod disk;
 mod host;
@@ -14,16 +15,17 @@ use super::output::{self, Format};
 use super::problem::Done;
 use crate::guest_ids::{self, Look};
 
-/// Where to look.
+/// Options of `dorm doctor`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DoctorOptions {
-    /// How data is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Format,
-    /// The data directory that the daemon has or is to have
+    /// The data directory that the daemon uses or will use
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
-    /// The first of the host ids of guests that the daemon is to be given. By default those that the data directory has
+    /// The first of the host ids that the daemon will use for guests. By default those of the data
+    /// directory
     #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
     guest_ids: Option<dorm_guest_ids::GuestIds>,
     /// The runsc that the daemon uses
@@ -31,7 +33,7 @@ pub(crate) struct DoctorOptions {
     runsc: PathBuf,
 }
 
-/// What was found about one thing.
+/// The result of one check.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
 struct Check {
     name: &'static str,
@@ -40,15 +42,15 @@ struct Check {
     next_step: String,
 }
 
-/// What that means.
+/// The verdict of a check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum Verdict {
     /// As it should be.
     Ok,
-    /// It works, but something is lost.
+    /// Works, with a limitation.
     Warn,
-    /// The daemon cannot work like this.
+    /// The daemon cannot run like this.
     Fail,
 }
 
@@ -72,14 +74,14 @@ impl Check {
     }
 }
 
-/// Looks, and prints what it found.
+/// Runs all checks and prints their results.
 pub(crate) async fn run(options: DoctorOptions) -> Done {
     let format = options.output;
     let records = records::checks(&options.data).await;
-    // It starts programs and reads files, which may take a moment.
+    // The checks start programs and read files, which may block.
     let checks = tokio::task::spawn_blocking(move || checks(&options)).await;
     let mut checks =
-        checks.map_err(|error| super::problem::Problem::failed(format!("a check broke off: {error}"), ""))?;
+        checks.map_err(|error| super::problem::Problem::failed(format!("a check ended unexpectedly: {error}"), ""))?;
     checks.extend(records);
     let usable = checks.iter().all(|check| check.verdict != Verdict::Fail);
     match format {
@@ -98,15 +100,15 @@ fn checks(options: &DoctorOptions) -> Vec<Check> {
     checks
 }
 
-/// Whether somebody else has host ids of guests.
+/// Checks whether another user or range of the host has host ids of guests.
 fn guest_ids(options: &DoctorOptions) -> Check {
     const NAME: &str = "guest ids";
     match guest_ids::look(&options.data, options.guest_ids) {
-        Ok(Look::Free(ids)) => Check::ok(NAME, format!("{ids}, which nobody else has")),
+        Ok(Look::Free(ids)) => Check::ok(NAME, format!("{ids}, used by nothing else")),
         Ok(Look::Claimed { found, next_step, does_start: true }) => Check::warn(NAME, found, next_step),
         Ok(Look::Claimed { found, next_step, does_start: false }) => Check::fail(NAME, found, next_step),
         Err(error) => {
-            let next = "put the first id of the range and a line feed into that file";
+            let next = "write the first id of the range and a line feed to that file";
             Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), next)
         }
     }
@@ -114,7 +116,7 @@ fn guest_ids(options: &DoctorOptions) -> Check {
 
 fn print(checks: &[Check], usable: bool) -> Result<(), super::problem::Problem> {
     let row = |check: &Check| vec![super::shown::word(&check.verdict), check.name.to_owned(), check.found.clone()];
-    // Plain lines: what is to be done must not be cut off by a narrow terminal.
+    // Plain lines: a narrow terminal must not cut off the next step.
     let rows: Vec<_> = checks.iter().map(row).collect();
     let names = rows.iter().map(|row| row[1].len()).max().unwrap_or(0);
     let mut text = String::new();
@@ -124,6 +126,10 @@ fn print(checks: &[Check], usable: bool) -> Result<(), super::problem::Problem> 
             text.push_str(&format!("{:4}  {:names$}  next: {}\n", "", "", output::harmless(&check.next_step)));
         }
     }
-    text.push_str(if usable { "\nThe daemon can work here.\n" } else { "\nThe daemon cannot work here yet.\n" });
+    text.push_str(if usable {
+        "\nThe daemon can run on this host.\n"
+    } else {
+        "\nThe daemon cannot run on this host yet.\n"
+    });
     output::write(text.as_bytes())
 }

@@ -1,4 +1,4 @@
-//! `dorm events`: what happened, and what happens.
+//! `dorm events`: prints events, and follows new ones.
 
 use dorm_api::wire;
 
@@ -8,30 +8,30 @@ use super::problem::{Done, Problem};
 use super::{exit, shown};
 use crate::client::Client;
 
-/// Which events, and how.
+/// Options of `dorm events`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EventsOptions {
     #[command(flatten)]
     connection: Connection,
-    /// Go on with what happens next; with `-o json` each event is one line
+    /// Continue with new events as they happen; with `-o json` each event is one line
     #[arg(short, long)]
     follow: bool,
-    /// Only of this sandbox, by id, or by name while it lives
+    /// Only events of this sandbox, by id, or by name until it is terminated
     #[arg(long, value_name = "ID")]
     sandbox: Option<String>,
-    /// Only events numbered higher
+    /// Only events with a higher number
     #[arg(long, value_name = "NUMBER")]
     after: Option<u64>,
-    /// Only so many of the newest
+    /// Only this many of the newest events
     #[arg(long, value_name = "COUNT", default_value_t = 1000, conflicts_with_all = ["after", "all", "follow"],
         value_parser = clap::value_parser!(u64).range(1..=1000))]
     limit: u64,
-    /// All that are kept
+    /// All events on record
     #[arg(long, conflicts_with = "after")]
     all: bool,
 }
 
-const TITLES: [&str; 7] = ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "ACTOR", "DETAIL"];
+const TITLES: [&str; 7] = ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "INITIATOR", "DETAIL"];
 
 /// Prints events.
 pub(crate) async fn run(options: EventsOptions) -> Done {
@@ -80,8 +80,8 @@ async fn follow(client: &Client, options: &EventsOptions) -> Done {
             Format::Table => output::write(line(&row(&event)).as_bytes())?,
         }
     }
-    let next = format!("when it is back, `dorm events -f --after {last}` goes on where this ended");
-    Err(Problem::failed("the daemon has stopped, and the events with it", next))
+    let next = format!("when it runs again, continue with `dorm events -f --after {last}`");
+    Err(Problem::failed("the daemon has stopped, which ended the event stream", next))
 }
 
 fn row(event: &wire::Event) -> [String; 7] {
@@ -103,9 +103,9 @@ fn detail(event: &wire::Event) -> String {
     parts.join("; ")
 }
 
-/// A row whose widths are known before the rows are.
+/// Returns a row with fixed column widths, since later rows are not known yet.
 fn line(cells: &[String; 7]) -> String {
     let [number, at, sandbox, kind, generation, actor, detail] = cells;
-    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {actor:<8}  {detail}");
+    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {actor:<9}  {detail}");
     format!("{}\n", harmless(text.trim_end()).replace('\n', " "))
 }

@@ -1,45 +1,45 @@
-//! What the program's exit code says. Scripts rely on it: meanings are added, never changed.
+//! The exit codes of the program. Scripts rely on them: codes are added, never changed.
 
-/// It is done.
+/// Success.
 pub(crate) const OK: u8 = 0;
-/// It was tried and did not work.
+/// Failure.
 pub(crate) const FAILED: u8 = 1;
-/// It cannot be meant like this.
+/// Usage error.
 pub(crate) const USAGE: u8 = 2;
-/// What it names is not there.
+/// Not found.
 pub(crate) const NOT_FOUND: u8 = 3;
-/// It does not fit what is there now, or is not allowed.
+/// Refused: conflicts with the current state, or is not permitted.
 pub(crate) const REFUSED: u8 = 4;
-/// No daemon could be reached.
+/// The daemon is unreachable.
 pub(crate) const NO_DAEMON: u8 = 5;
-/// `serve`: it has ended with work under way, which the next start finds.
+/// `serve`: ended with work under way, which the next start recovers.
 pub(crate) const UNFINISHED: u8 = 6;
-/// `exec`, `run` and `shell`: the command did not get to run to its end under our eyes.
+/// `exec`, `run` and `shell`: dorm failed before the command ended.
 pub(crate) const NOT_THE_COMMAND: u8 = 125;
-/// Added to the number of the signal that ended a command, or this program.
+/// Added to the number of the signal that ended a command or this program.
 pub(crate) const SIGNAL: u8 = 128;
-/// Nobody reads the output any more; what SIGPIPE gives other programs.
+/// The reader of the output has closed it; the code that SIGPIPE gives other programs.
 pub(crate) const CLOSED_OUTPUT: u8 = 141;
 
-/// The same for people.
+/// The exit codes and environment variables as help text.
 pub(crate) const HELP: &str = "\
 Exit codes:
-  0    done
-  1    tried, and it did not work
-  2    it cannot be meant like this: unknown option, illegal name, impossible limit
-  3    what it names is not there
-  4    it does not fit what is there now (a name is taken, a sandbox is over), or the key is wrong
-  5    no daemon could be reached
-  6    `serve`: it has ended with work under way, since --shutdown-limit has passed or a second signal has come;
-       the next start finds that work
+  0    success
+  1    failure
+  2    usage error: unknown option, invalid name, impossible limit
+  3    not found
+  4    refused: conflicts with the current state (name taken, sandbox terminated), or the key does not permit it
+  5    daemon unreachable
+  6    `serve`: ended with work under way, because --shutdown-limit passed or a second signal arrived;
+       the next start recovers that work
   125  `sbx exec`, `sbx run` and `sbx shell`: dorm itself failed; any other code is the command's own,
-       128 and the number of the signal that ended it
-  141  nobody reads the output any more
+       or 128 plus the number of the signal that ended it
+  141  the reader of the output has closed it
 
 Environment:
-  DORM_SERVER  the daemon's address, as --server
-  DORM_KEY     its key, instead of the one in the data directory
-  DORM_DATA    the data directory, as --data
-  DORM_LOG     what `dorm serve` logs: error, warn, info (default), debug, or rules for parts of it
+  DORM_SERVER  address of the daemon, as --server
+  DORM_KEY     API key, instead of the one in the data directory
+  DORM_DATA    data directory, as --data
+  DORM_LOG     log level of `dorm serve`: error, warn, info (default), debug, or directives for single modules
 
-Data goes to standard output, talk to standard error. `-o json` gives everything there is to know as one JSON document.";
+Data is printed on standard output, messages on standard error. `-o json` prints the complete data as one JSON document.";

@@ -1,5 +1,5 @@
-//! `dorm gc`: what is on the disk and which runs have no record, why, and deleting what is to be deleted; and whether what is
-//! on the disk still is what was written.
+//! `dorm gc`: lists what is on the disk and which runs have no record, and why; deletes what is
+//! obsolete; and verifies that the data on the disk is what was written.
 
 use dorm_api::wire;
 
@@ -9,28 +9,29 @@ use super::problem::Done;
 use super::{exit, shown};
 use crate::client::{Client, ClientError};
 
-/// How.
+/// Options of `dorm gc`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct GcOptions {
     #[command(flatten)]
     connection: Connection,
-    /// Only say what would be deleted, and why everything else is kept
+    /// Only show what would be deleted, and why everything else is kept
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// End the runs that no record names, too. They are left alone otherwise, since the database may be an old one
+    /// Also end runs without a record. By default they are left alone, since the database may be an
+    /// old one
     #[arg(long)]
     runs: bool,
-    /// Delete nothing: read every image, layer, sleep image and snapshot to its last byte, and say what is damaged. The exit
-    /// code is 1 when something is, or could not be read
+    /// Delete nothing: read every image, layer, sleep image and snapshot completely and show what
+    /// is damaged. The exit code is 1 if anything is damaged or could not be read
     #[arg(long, conflicts_with_all = ["dry_run", "runs"])]
     verify: bool,
 }
 
 const VERIFIED: [&str; 5] = ["KIND", "ID", "SIZE", "VERDICT", "DAMAGED"];
 
-const TITLES: [&str; 5] = ["KIND", "ID", "SIZE", "FATE", "WHY"];
+const TITLES: [&str; 5] = ["KIND", "ID", "SIZE", "ACTION", "WHY"];
 
-/// Does it.
+/// Runs `dorm gc`.
 pub(crate) async fn run(options: GcOptions) -> Done {
     let client = options.connection.client()?;
     if options.verify {
@@ -43,18 +44,18 @@ pub(crate) async fn run(options: GcOptions) -> Done {
     }
     if !options.dry_run {
         let bytes = artefacts.iter().map(|artefact| artefact.bytes).sum();
-        output::talk(&format!("{} things deleted, {}", artefacts.len(), shown::size(bytes)));
+        output::talk(&format!("deleted {} items, {}", artefacts.len(), shown::size(bytes)));
     }
     Ok(exit::OK)
 }
 
-/// One thing after the other: each is read at the disk's full speed.
+/// Verifies one item after the other, since each is read at the disk's full speed.
 async fn verify(client: &Client, format: Format) -> Done {
     let mut all = Vec::new();
     for stored in client.stored().await? {
         match client.verify(&stored).await {
             Ok(verified) => all.push(verified),
-            // One thing that cannot be read keeps nothing else from being read.
+            // An item that cannot be read does not keep the others from being verified.
             Err(error @ ClientError::Refused { .. }) => {
                 output::talk(&format!("{} {}: {error}", stored.kind, stored.id));
                 let wire::Stored { kind, id } = stored;
@@ -71,12 +72,12 @@ async fn verify(client: &Client, format: Format) -> Done {
     let (damaged, unread) = (count("damaged"), count("unread"));
     let bytes = all.iter().map(|one| one.bytes).sum();
     output::talk(&format!(
-        "{} things read, {}: {damaged} damaged, {unread} could not be read",
+        "verified {} items, {}: {damaged} damaged, {unread} could not be read",
         all.len(),
         shown::size(bytes)
     ));
     if damaged > 0 {
-        output::talk("import or pull damaged images again, which mends them; go back to an older snapshot of the rest");
+        output::talk("import or pull damaged images again to repair them; use older snapshots for the rest");
     }
     Ok(if damaged + unread > 0 { exit::FAILED } else { exit::OK })
 }
@@ -90,7 +91,7 @@ fn verified(one: &wire::Verified) -> Vec<String> {
 
 fn row(artefact: &wire::Artefact) -> Vec<String> {
     let wire::Artefact { kind, id, bytes, fate, why } = artefact;
-    // The digest of an image is shown as everywhere else.
+    // The digest of an image is shortened as everywhere else.
     let id = if kind == "image" { shown::digest(id) } else { id.clone() };
     vec![kind.clone(), id, shown::size(*bytes), fate.clone(), why.join("; ")]
 }

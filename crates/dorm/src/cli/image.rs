@@ -1,4 +1,4 @@
-//! `dorm image`: what sandboxes start from.
+//! `dorm image`: the images that sandboxes start from.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -18,10 +18,11 @@ use super::{exit, shown};
 use crate::client::Client;
 
 const PIECE_BYTES: usize = 256 << 10;
-/// An exported image has nothing in it that others may not see, but its directory says who may.
+/// The mode of an exported image. Images contain no secrets, but who may read the file is decided
+/// by its directory and its owner.
 const MODE: u32 = 0o600;
 
-/// What to do with images.
+/// Options of `dorm image`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ImageOptions {
     #[command(flatten)]
@@ -34,63 +35,63 @@ pub(crate) struct ImageOptions {
 enum ImageVerb {
     /// List images
     Ls,
-    /// Show one image
+    /// Show all details of an image
     Describe {
-        /// Its tag, digest, or the first 8 or more digits of that
+        /// Its tag, its digest, or at least the first 8 digits of the digest
         image: String,
     },
     /// Build an image from a Dockerfile, or from steps given as options
     ///
-    /// Each step that changes files runs in a sandbox of its own, and its files are kept for two weeks: the next build goes
-    /// on behind the last step that is the same, with the same files copied. The image gets its tag when a sandbox of it
-    /// has been suspended and resumed.
+    /// Each step that changes files runs in a sandbox of its own, and its files are kept for two
+    /// weeks: the next build continues after the last step that is unchanged and copies the same
+    /// files. The image gets its tag after a sandbox created from it was suspended and resumed.
     Build(Box<super::build::BuildOptions>),
-    /// Fetch an image from a registry
+    /// Pull an image from a registry
     ///
-    /// What was fetched before is not fetched again, also after a pull that was cut off. Logins are those of Docker's
-    /// configuration, as the user the daemon runs as has it.
+    /// Data that was fetched before is not fetched again, even after an interrupted pull.
+    /// Credentials are read from the Docker configuration of the user that the daemon runs as.
     Pull {
-        /// HOST/NAME with :TAG or @sha256:DIGEST; without a host that of Docker
+        /// HOST/NAME with :TAG or @sha256:DIGEST; without a host, from Docker Hub
         #[arg(value_name = "REF")]
         reference: String,
-        /// For another architecture than this host's, such as arm64
+        /// Architecture of the image, such as arm64. By default this host's
         #[arg(long, value_name = "ARCH")]
         arch: Option<String>,
-        /// Name it like this too; another image that had this tag loses it
+        /// Also give the image this tag; another image with this tag loses it
         #[arg(long)]
         tag: Option<String>,
-        /// Speak to a registry of another host without TLS
+        /// Contact a registry on another host without TLS
         #[arg(long)]
         insecure: bool,
-        /// When to ask the registry
+        /// When to contact the registry
         #[arg(long, value_enum, default_value = "always", value_name = "WHEN")]
         pull: super::pull::When,
     },
-    /// Write an image into a file that other tools read: an OCI layout in a tar archive
+    /// Write an image to a file that other tools can read: an OCI layout in a tar archive
     Export {
-        /// Its tag, digest, or the first 8 or more digits of that
+        /// Its tag, its digest, or at least the first 8 digits of the digest
         image: String,
-        /// The file; it must not be there yet
+        /// The file; it must not exist yet
         path: PathBuf,
     },
-    /// Import a root filesystem, an OCI layout or a docker archive: a directory, or a tar archive, plain or compressed by
-    /// gzip or zstd
+    /// Import a root filesystem, an OCI layout or a Docker archive: a directory, or a tar archive,
+    /// plain or compressed with gzip or zstd
     Import {
-        /// The directory or archive. A daemon that is asked with --server takes archives only
+        /// The directory or archive. With --server, only an archive
         path: PathBuf,
-        /// Name it; another image that had this tag loses it
+        /// Tag the image; another image with this tag loses it
         #[arg(long)]
         tag: Option<String>,
     },
     /// Remove images that no living sandbox and no snapshot needs
     Rm {
-        /// Tags, digests, or the first 8 or more digits of one
+        /// Tags, digests, or at least the first 8 digits of a digest
         #[arg(required = true, value_name = "IMAGE")]
         images: Vec<String>,
     },
 }
 
-/// Does it.
+/// Runs `dorm image`.
 pub(crate) async fn run(options: ImageOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;
@@ -114,7 +115,8 @@ pub(crate) async fn run(options: ImageOptions) -> Done {
     }
 }
 
-/// Over the owner's socket the daemon reads the file itself; elsewhere it is sent to it.
+/// Imports an image. Over the owner's socket the daemon reads the file itself; otherwise the file
+/// is sent to it.
 async fn import(client: &Client, path: &Path, tag: Option<String>, format: Format) -> Done {
     if !client.may_name_paths() {
         return finish(upload(client, path, tag.as_deref()).await?, format);
@@ -134,7 +136,7 @@ async fn upload(client: &Client, path: &Path, tag: Option<&str>) -> Result<wire:
     if found.is_dir() {
         let shown = path.display();
         return Err(Problem::usage(
-            format!("{shown} is a directory, and a daemon that is asked with --server takes archives only"),
+            format!("{shown} is a directory, but with --server only archives can be imported"),
             format!("pack it: `tar --numeric-owner --xattrs -C {shown} -cf image.tar .`, and import image.tar"),
         ));
     }
@@ -148,7 +150,8 @@ async fn upload(client: &Client, path: &Path, tag: Option<&str>) -> Result<wire:
     super::pull::follow(stream, &progress).await
 }
 
-/// Receives the image into a file, which appears whole or not at all, and never in the place of another.
+/// Downloads an image to a file, which appears complete or not at all and never replaces another
+/// file.
 async fn download(client: &Client, image: &str, path: &Path) -> Result<wire::ExportedImage, Problem> {
     let host = |error: std::io::Error| Problem::host(format!("write {}", path.display()), &error);
     let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
@@ -192,13 +195,13 @@ async fn export(client: &Client, image: &str, path: &Path, format: Format) -> Do
     Ok(exit::OK)
 }
 
-/// A path as the daemon can find it.
+/// Returns a path as an absolute one, for the daemon.
 fn whole(path: &Path) -> Result<String, Problem> {
     let whole = std::path::absolute(path).map_err(|error| Problem::host(format!("find {}", path.display()), &error))?;
     whole
         .to_str()
         .map(str::to_owned)
-        .ok_or_else(|| Problem::usage(format!("the path {} is not UTF-8", whole.display()), "give it a name that is"))
+        .ok_or_else(|| Problem::usage(format!("the path {} is not UTF-8", whole.display()), "rename it"))
 }
 
 fn finish(image: wire::Image, format: Format) -> Done {

@@ -1,4 +1,4 @@
-//! `dorm key`: keys that open the API, beside the one in the daemon's data directory.
+//! `dorm key`: API keys, in addition to the one in the daemon's data directory.
 
 use clap::Subcommand;
 use dorm_api::wire;
@@ -8,7 +8,7 @@ use super::output::{self, Format};
 use super::problem::Done;
 use super::{exit, shown, values};
 
-/// What to do with keys.
+/// Options of `dorm key`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct KeyOptions {
     #[command(flatten)]
@@ -19,21 +19,21 @@ pub(crate) struct KeyOptions {
 
 #[derive(Debug, Subcommand)]
 enum KeyVerb {
-    /// Make a key; prints it, once: only its hash is kept
+    /// Create a key and print it once: only its hash is kept
     Create {
-        /// What to call it
+        /// Name of the key
         name: Option<String>,
-        /// Let it look at everything and change nothing
+        /// Permit it to read everything and to change nothing
         #[arg(long, conflicts_with = "sandbox")]
         read_only: bool,
-        /// Let it use this sandbox, by id or name, and nothing else
+        /// Permit it to use only this sandbox, by id or name
         #[arg(long, value_name = "SANDBOX")]
         sandbox: Option<String>,
-        /// Let it expire after this time, such as 30d [default: never]
+        /// Expire the key after this time, such as 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = values::duration)]
         expires: Option<f64>,
     },
-    /// List keys, without what opens anything
+    /// List keys, without their secret values
     Ls,
     /// Revoke keys
     Rm {
@@ -43,9 +43,9 @@ enum KeyVerb {
     },
 }
 
-const TITLES: [&str; 5] = ["ID", "NAME", "OPENS", "CREATED", "EXPIRES"];
+const TITLES: [&str; 5] = ["ID", "NAME", "ACCESS", "CREATED", "EXPIRES"];
 
-/// Does it.
+/// Runs `dorm key`.
 pub(crate) async fn run(options: KeyOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;
@@ -62,7 +62,7 @@ pub(crate) async fn run(options: KeyOptions) -> Done {
                 Format::Json => output::json(&made)?,
                 Format::Table => {
                     let opens = opens(&made.record);
-                    output::fields(&[("id", made.record.id), ("opens", opens), ("key", made.key)])?;
+                    output::fields(&[("id", made.record.id), ("access", opens), ("key", made.key)])?;
                     output::talk("the key is not shown again");
                 }
             }
@@ -94,7 +94,7 @@ fn row(key: &wire::Key) -> Vec<String> {
 fn opens(key: &wire::Key) -> String {
     match (key.scope, &key.sandbox) {
         (wire::KeyScope::Full, _) => "everything".to_owned(),
-        (wire::KeyScope::ReadOnly, _) => "everything, to look".to_owned(),
+        (wire::KeyScope::ReadOnly, _) => "everything, read-only".to_owned(),
         (wire::KeyScope::Sandbox, sandbox) => format!("sandbox {}", sandbox.as_deref().unwrap_or("?")),
     }
 }

@@ -1,5 +1,5 @@
-//! Standard output: tables for people, JSON for programs. A table that is too wide for the terminal loses columns from
-//! the right, never parts of an id; JSON always has everything.
+//! Standard output: tables for people, JSON for programs. A table wider than the terminal loses
+//! columns from the right, never parts of an id; JSON always contains everything.
 
 use std::io::{ErrorKind, IsTerminal as _, Write as _};
 
@@ -8,7 +8,7 @@ use serde::Serialize;
 
 use super::problem::Problem;
 
-/// In which form data is printed.
+/// The output format.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
 pub(crate) enum Format {
     /// A table, for people
@@ -41,30 +41,32 @@ pub(crate) fn json_line(data: &impl Serialize) -> Result<(), Problem> {
     write(format!("{text}\n").as_bytes())
 }
 
-/// Writes a table. The most important columns come first; the first one is always shown.
+/// Prints a table. The most important columns come first; the first one is always shown.
 pub(crate) fn table(titles: &[&str], rows: &[Vec<String>]) -> Result<(), Problem> {
     write(render(titles, rows, width()).as_bytes())
 }
 
-/// Writes names and values, one a line.
+/// Prints names and values, one pair per line.
 pub(crate) fn fields(rows: &[(&str, String)]) -> Result<(), Problem> {
     let longest = rows.iter().map(|(name, _)| name.len()).max().unwrap_or(0);
     let text: String = rows.iter().map(|(name, value)| format!("{name:longest$}  {}\n", harmless(value))).collect();
     write(text.as_bytes())
 }
 
-/// Says something on standard error.
+/// Prints a message on standard error.
 pub(crate) fn talk(text: &str) {
-    // Nobody is left to be told that nobody listens.
+    // If standard error is closed, the message is not wanted.
     let _ = writeln!(std::io::stderr(), "{}", harmless(text));
 }
 
-/// The text without anything that a terminal would obey. It may come from inside a sandbox.
+/// Returns the text without characters that a terminal would interpret. It may come from inside a
+/// sandbox.
 pub(crate) fn harmless(text: &str) -> String {
     text.chars().map(|symbol| if is_harmless(symbol) { symbol } else { '�' }).collect()
 }
 
-/// Whether a character neither commands a terminal nor turns the direction of what follows, or is seen as nothing.
+/// Returns whether a character neither controls a terminal, nor changes the direction of text, nor
+/// is invisible.
 fn is_harmless(symbol: char) -> bool {
     let is_hidden = matches!(
         symbol,
@@ -103,7 +105,7 @@ fn render_columns(titles: &[&str], rows: &[Vec<String>], columns: usize) -> Stri
     text
 }
 
-/// How wide a table may be, if that matters.
+/// Returns the maximum width of a table, or none if there is no limit.
 fn width() -> Option<usize> {
     let stdout = std::io::stdout();
     if !stdout.is_terminal() {

@@ -1,4 +1,4 @@
-//! Why a verb did not work, for people: a sentence, the next step, and the exit code.
+//! The failure of a verb: a sentence, the next step, and the exit code.
 
 use std::error::Error;
 
@@ -7,10 +7,10 @@ use super::output::harmless;
 use crate::client::ClientError;
 use crate::data::DataError;
 
-/// What a verb answers.
+/// The result of a verb: its exit code, or its failure.
 pub(crate) type Done = Result<u8, Problem>;
 
-/// Why it did not work.
+/// The failure of a verb.
 #[derive(Debug)]
 pub(crate) struct Problem {
     message: String,
@@ -19,47 +19,47 @@ pub(crate) struct Problem {
 }
 
 impl Problem {
-    /// It was tried and did not work.
+    /// A failure without a code of its own.
     pub(crate) fn failed(message: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self { message: message.into(), next_step: next_step.into(), code: exit::FAILED }
     }
 
-    /// It cannot be meant like this.
+    /// A usage error.
     pub(crate) fn usage(message: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self { code: exit::USAGE, ..Self::failed(message, next_step) }
     }
 
-    /// What it names is not there.
+    /// Something that was named does not exist.
     pub(crate) fn not_found(message: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self { code: exit::NOT_FOUND, ..Self::failed(message, next_step) }
     }
 
-    /// No daemon could be reached.
+    /// The daemon is unreachable.
     pub(crate) fn no_daemon(message: impl Into<String>, next_step: impl Into<String>) -> Self {
         Self { code: exit::NO_DAEMON, ..Self::failed(message, next_step) }
     }
 
-    /// Nobody reads the output any more, so nothing is left to be said.
+    /// The reader of the output has closed it, so nothing is printed.
     pub(crate) fn closed_output() -> Self {
         Self { message: String::new(), next_step: String::new(), code: exit::CLOSED_OUTPUT }
     }
 
-    /// Something of this host did not work: what was done, to what, and what the system said.
+    /// An operation on this host failed. `what` names the operation and its operand.
     pub(crate) fn host(what: impl std::fmt::Display, error: &std::io::Error) -> Self {
         Self::failed(format!("cannot {what}: {error}"), "")
     }
 
-    /// Whether it is [`Problem::closed_output`].
+    /// Returns whether it is [`Problem::closed_output`].
     pub(crate) fn is_closed_output(&self) -> bool {
         self.code == exit::CLOSED_OUTPUT
     }
 
-    /// What the program's end says.
+    /// Returns the exit code of the program.
     pub(crate) fn exit_code(&self) -> u8 {
         self.code
     }
 
-    /// The same, with more to say in front.
+    /// Puts `what` in front of the message.
     pub(crate) fn during(mut self, what: &str) -> Self {
         if !self.is_closed_output() {
             self.message = format!("{what}: {}", self.message);
@@ -67,7 +67,7 @@ impl Problem {
         self
     }
 
-    /// Says it on standard error.
+    /// Prints it on standard error.
     pub(crate) fn tell(&self) {
         if self.message.is_empty() {
             return;
@@ -76,7 +76,7 @@ impl Problem {
         if !self.next_step.is_empty() {
             text.push_str(&format!("  next: {}\n", harmless(&self.next_step)));
         }
-        // Nobody is left to be told that nobody listens.
+        // If standard error is closed, the message is not wanted.
         let _ = std::io::Write::write_all(&mut std::io::stderr(), text.as_bytes());
     }
 }
@@ -94,17 +94,17 @@ impl From<ClientError> for Problem {
                 };
                 Self { message, next_step: error.next_step, code }
             }
-            ClientError::Address(_) => Self::usage(message, "addresses look like http://127.0.0.1:7070"),
+            ClientError::Address(_) => Self::usage(message, "give an address such as http://127.0.0.1:7070"),
             ClientError::Unreachable { .. } => Self::no_daemon(
                 message,
-                "is `dorm serve` running? Start it, or say where it is with --server or --data",
+                "start `dorm serve`, or give its address with --server or its data directory with --data",
             ),
             ClientError::Broken { .. } | ClientError::Ended { .. } => Self::failed(
                 message,
-                "if the daemon has stopped, sandboxes are safe: look at `dorm sbx ls` when it is back",
+                "if the daemon has stopped, sandboxes are safe: run `dorm sbx ls` when it is running again",
             ),
-            ClientError::Foreign { .. } => Self::no_daemon(message, "say where the daemon is with --server"),
-            ClientError::Unreadable { .. } => Self::failed(message, "use the dorm of the daemon's own version"),
+            ClientError::Foreign { .. } => Self::no_daemon(message, "give the daemon's address with --server"),
+            ClientError::Unreadable { .. } => Self::failed(message, "use the same version of dorm as the daemon"),
             ClientError::Start { .. } => Self::failed(message, ""),
         }
     }
@@ -114,7 +114,7 @@ impl From<DataError> for Problem {
     fn from(error: DataError) -> Self {
         let next = match &error {
             DataError::Io { source, .. } if source.kind() == std::io::ErrorKind::PermissionDenied => {
-                "run it as root, or say which daemon with --server and put its key into DORM_KEY"
+                "run it as root, or give the daemon's address with --server and its key in DORM_KEY"
             }
             _ => "",
         };
@@ -122,7 +122,7 @@ impl From<DataError> for Problem {
     }
 }
 
-/// The error, and what was at the root of it.
+/// Returns the error and its root cause.
 pub(super) fn message(error: &dyn Error) -> String {
     let mut root = error.source();
     while let Some(deeper) = root.and_then(Error::source) {

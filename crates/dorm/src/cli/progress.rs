@@ -1,17 +1,17 @@
-//! That something takes long, said on standard error while it does; nothing where that is no terminal.
+//! The progress of long work, shown on standard error if that is a terminal.
 
 use std::io::IsTerminal as _;
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Work in progress. Gone from the screen when it is dropped.
+/// Work in progress. It disappears from the screen when dropped.
 pub(crate) struct Progress {
     bar: ProgressBar,
 }
 
 impl Progress {
-    /// Work of unknown length.
+    /// Starts work of unknown length.
     pub(crate) fn new(what: &str) -> Self {
         let target =
             if std::io::stderr().is_terminal() { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
@@ -24,24 +24,24 @@ impl Progress {
         Self { bar }
     }
 
-    /// Bytes that pass.
+    /// Starts a transfer of bytes.
     pub(crate) fn bytes(what: &str) -> Self {
         let progress = Self::new(what);
         progress.bar.set_style(style("{spinner} {msg} {bytes} ({bytes_per_sec})"));
         progress
     }
 
-    /// What is done now.
+    /// Sets the message.
     pub(crate) fn say(&self, what: String) {
         self.bar.set_message(what);
     }
 
-    /// So many bytes more have passed.
+    /// Adds transferred bytes.
     pub(crate) fn add(&self, bytes: usize) {
         self.bar.inc(bytes as u64);
     }
 
-    /// A handle to the same work.
+    /// Returns a function that adds transferred bytes.
     pub(crate) fn share(&self) -> impl Fn(usize) + Send + Sync + use<> {
         let bar = self.bar.clone();
         move |bytes| bar.inc(bytes as u64)

@@ -1,5 +1,5 @@
-//! `dorm prove`: the claim that nothing is lost, checked on this host with daemons of its own. The daemon that users
-//! have is not asked and not touched.
+//! `dorm prove`: proves on this host, with daemons of its own, that nothing is lost. It neither
+//! calls nor changes the daemon that users have.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -12,22 +12,22 @@ use super::exit;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 
-/// How long, and with what.
+/// Options of `dorm prove`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ProveOptions {
-    /// Repeat for so long, in another order each time. By default one whole pass
+    /// Repeat for this long, in another order each time. By default one complete pass
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=60 * 24 * 30))]
     minutes: Option<u64>,
-    /// The image its sandboxes start from
+    /// The image to start sandboxes from
     #[arg(long, value_name = "IMAGE", default_value = "base")]
     image: String,
-    /// Where images are; nothing is changed there. By default those of the data directory
+    /// The directory of images, which is not changed. By default that of the data directory
     #[arg(long, env = "DORM_IMAGES", value_name = "DIRECTORY")]
     images: Option<PathBuf>,
-    /// The data directory that the daemon has, only to find its images
+    /// The daemon's data directory, used only to find its images
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
-    /// Where it makes a directory of its own, with some GiB of room
+    /// Where to create a directory of its own; needs a few GiB of free space
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]
     place: PathBuf,
     /// The runsc to use
@@ -36,21 +36,22 @@ pub(crate) struct ProveOptions {
     /// Prove only this operation, such as `resume-evicted`; may be given several times
     #[arg(long, value_name = "OPERATION")]
     only: Vec<String>,
-    /// Cut the power instead of only killing the daemon: the data is on a disk of its own, which loses whatever was not
-    /// synced, at each step and as soon as the caller has its answer
+    /// Cut the power instead of only killing the daemon: the data is on a separate disk that loses
+    /// everything not synced, at each step and as soon as the caller has its answer
     #[arg(long)]
     power: bool,
-    /// Do so many random walks instead: sequences of everything that is done with sandboxes and snapshots, each compared
-    /// with a model of every file and of memory
+    /// Run this many random walks instead: sequences of all operations on sandboxes and snapshots,
+    /// each compared with a model of all files and memory
     #[arg(long, value_name = "N", conflicts_with_all = ["minutes", "only", "power"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     walks: Option<u64>,
-    /// Suspend and resume a sandbox so many times instead, while its process is stopped now and then, for up to 60 s
+    /// Suspend and resume a sandbox this many times instead, while its process is stopped from time
+    /// to time, for up to 60 s
     #[arg(long, value_name = "CYCLES", conflicts_with_all = ["minutes", "only", "walks"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     silent_agents: Option<u64>,
-    /// Repeat the order of an earlier proof, or the walk that has this seed
+    /// Repeat the order of an earlier proof, or the walk with this seed
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
-    /// How data is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Format,
 }
@@ -64,7 +65,7 @@ struct Printed<'a> {
     remains: &'a [String],
 }
 
-/// Proves, and prints the table.
+/// Runs the proof and prints its table.
 pub(crate) async fn run(options: ProveOptions) -> Done {
     if !rustix::process::geteuid().is_root() {
         return Err(Problem::failed("the proof needs root, as the daemon does", "run it as root"));
@@ -75,16 +76,16 @@ pub(crate) async fn run(options: ProveOptions) -> Done {
     tell(&format!("seed {}", setting.seed));
     if let Some(count) = options.walks {
         let walked = dorm_prove::walk(&setting, count, interrupted()?, &tell).await;
-        let walked = walked.map_err(|error| Problem::failed(format!("the walks broke off: {error:#}"), ""))?;
+        let walked = walked.map_err(|error| Problem::failed(format!("cannot complete the walks: {error:#}"), ""))?;
         return print_walked(&walked, &options);
     }
     if let Some(count) = options.silent_agents {
         let silenced = dorm_prove::silence(&setting, count, interrupted()?, &tell).await;
-        let silenced = silenced.map_err(|error| Problem::failed(format!("it could not begin: {error:#}"), ""))?;
+        let silenced = silenced.map_err(|error| Problem::failed(format!("cannot start the proof: {error:#}"), ""))?;
         return print_silenced(&silenced, &options);
     }
     let outcome = dorm_prove::prove(&setting, interrupted()?, &tell).await;
-    let outcome = outcome.map_err(|error| Problem::failed(format!("the proof could not begin: {error:#}"), ""))?;
+    let outcome = outcome.map_err(|error| Problem::failed(format!("cannot start the proof: {error:#}"), ""))?;
     let Outcome { report, interrupted, remains } = &outcome;
     let holds = report.holds() && !interrupted && remains.is_empty();
     match options.output {
@@ -92,7 +93,7 @@ pub(crate) async fn run(options: ProveOptions) -> Done {
         Format::Table => print(report)?,
     }
     for what in remains {
-        output::talk(&format!("could not be cleared away: {what}"));
+        output::talk(&format!("not cleaned up: {what}"));
     }
     tell(&verdict(&outcome, holds));
     Ok(if holds { exit::OK } else { exit::FAILED })
@@ -104,14 +105,14 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
     if !images.join("tags").is_dir() {
         return Err(Problem::not_found(
             format!("there are no images in {}", images.display()),
-            "import one with `dorm image import PATH --tag base` (`cargo xtask setup` makes one), or say where they \
-             are with --images",
+            "import one with `dorm image import PATH --tag base` (`cargo xtask setup` creates one), or give \
+             their directory with --images",
         ));
     }
     let mut seed = [0; 8];
     getrandom::fill(&mut seed).map_err(|error| Problem::failed(format!("cannot choose a seed: {error}"), ""))?;
     Ok(Setting {
-        // This very program, also when another one was put in its place meanwhile.
+        // This program itself, even if its file was replaced meanwhile.
         dorm: format!("/proc/{}/exe", std::process::id()).into(),
         images,
         image: options.image.clone(),
@@ -125,7 +126,8 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
     })
 }
 
-/// Until SIGINT or SIGTERM, which are listened for from now on: what the proof makes must never be left to itself.
+/// Completes on SIGINT or SIGTERM, which are handled from now on: what the proof creates must
+/// always be cleaned up.
 fn interrupted() -> Result<impl Future<Output = ()>, Problem> {
     let listen = |kind| signal(kind).map_err(|error| Problem::host("listen for signals", &error));
     let (mut interrupt, mut terminate) = (listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?);
@@ -150,7 +152,7 @@ fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
         Format::Json => output::json(&PrintedWalks { holds, walked })?,
         Format::Table => {
             let rows = walked.deeds.iter().map(|done| vec![done.deed.clone(), done.times.to_string()]);
-            output::table(&["DEED", "TIMES"], &rows.collect::<Vec<_>>())?;
+            output::table(&["ACTION", "TIMES"], &rows.collect::<Vec<_>>())?;
         }
     }
     for stumble in &walked.stumbles {
@@ -159,19 +161,19 @@ fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
         for step in &stumble.steps {
             output::talk(&format!("  {step}"));
         }
-        output::talk(&format!("again: dorm prove --walks 1 --seed {seed} --image {image}, with the same --images"));
+        output::talk(&format!("to repeat: dorm prove --walks 1 --seed {seed} --image {image}, with the same --images"));
     }
     for what in &walked.remains {
-        output::talk(&format!("could not be cleared away: {what}"));
+        output::talk(&format!("not cleaned up: {what}"));
     }
     if let Some(log) = &walked.log {
-        output::talk(&format!("the daemon's words are in {}", log.display()));
+        output::talk(&format!("the daemon's log is {}", log.display()));
     }
     let Walked { walks, checks, seconds, seed, .. } = walked;
     let how = match (holds, walked.interrupted && walked.stumbles.is_empty() && walked.remains.is_empty()) {
-        (true, _) => "all as the model has it",
-        (false, true) => "broken off, all as the model has it until then",
-        (false, false) => "it does not hold",
+        (true, _) => "everything matched the model",
+        (false, true) => "interrupted; everything matched the model until then",
+        (false, false) => "the proof failed",
     };
     output::talk(&format!("{walks} walks from seed {seed}, {checks} comparisons, {seconds} s: {how}"));
     Ok(if holds { exit::OK } else { exit::FAILED })
@@ -191,9 +193,9 @@ fn print_silenced(silenced: &Silenced, options: &ProveOptions) -> Done {
         Format::Json => output::json(&PrintedSilence { holds, silenced })?,
         Format::Table => output::fields(&[
             ("cycles", cycles.to_string()),
-            ("stopped", format!("{stopped} times, {stopped_seconds} s in all")),
+            ("stopped", format!("{stopped} times, {stopped_seconds} s in total")),
             ("operations refused", refused.to_string()),
-            ("suspends not quiesced", unquiesced.to_string()),
+            ("suspends without quiescing", unquiesced.to_string()),
             ("restarts of the daemon", restarts.to_string()),
         ])?,
     }
@@ -201,15 +203,15 @@ fn print_silenced(silenced: &Silenced, options: &ProveOptions) -> Done {
         output::talk(&format!("found: {what}"));
     }
     for what in &silenced.remains {
-        output::talk(&format!("could not be cleared away: {what}"));
+        output::talk(&format!("not cleaned up: {what}"));
     }
     if let Some(log) = &silenced.log {
-        output::talk(&format!("the daemon's words are in {}", log.display()));
+        output::talk(&format!("the daemon's log is {}", log.display()));
     }
     let how = match (holds, silenced.interrupted) {
         (true, _) => "nothing was lost and no run was ended",
-        (false, true) => "broken off",
-        (false, false) => "it does not hold",
+        (false, true) => "interrupted",
+        (false, false) => "the proof failed",
     };
     output::talk(&format!("{cycles} cycles from seed {}: {how}", silenced.seed));
     Ok(if holds { exit::OK } else { exit::FAILED })
@@ -227,7 +229,7 @@ fn print(report: &Report) -> Result<(), Problem> {
     }
     for row in report.rows.iter().filter(|row| !row.by_chance.is_empty()) {
         let steps = row.by_chance.join(", ");
-        output::talk(&format!("came only now and then in '{}': {steps}", row.operation));
+        output::talk(&format!("reached only sometimes in '{}': {steps}", row.operation));
     }
     for finding in &report.findings {
         let step = finding.step.as_ref().map(|step| format!(" at the step '{step}'")).unwrap_or_default();
@@ -267,9 +269,9 @@ fn verdict(outcome: &Outcome, holds: bool) -> String {
     match (&report.log, holds) {
         (_, true) => format!("{} passes, nothing was lost (seed {seed})", report.passes),
         (Some(log), false) => {
-            format!("it does not hold: {} findings; the daemons' words are in {}", report.findings.len(), log.display())
+            format!("the proof failed: {} findings; the daemons' log is {}", report.findings.len(), log.display())
         }
-        (None, false) if outcome.interrupted => "broken off; everything was cleared away".to_owned(),
-        (None, false) => "not every step was tried: give it more --minutes; what was tried holds".to_owned(),
+        (None, false) if outcome.interrupted => "interrupted; everything was cleaned up".to_owned(),
+        (None, false) => "not every step was tried: increase --minutes; all steps that were tried passed".to_owned(),
     }
 }

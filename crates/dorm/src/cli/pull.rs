@@ -1,4 +1,4 @@
-//! Fetching an image, and how far that is.
+//! Pulls an image and shows the progress.
 
 use dorm_api::wire;
 
@@ -7,12 +7,12 @@ use super::progress::Progress;
 use super::shown;
 use crate::client::{Client, Sse};
 
-/// When a registry is asked.
+/// When to contact a registry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(crate) enum When {
-    /// Also when the image is here
+    /// Even if the image is present
     Always,
-    /// When it is not here
+    /// If the image is not present
     Missing,
     /// Never
     Never,
@@ -28,15 +28,15 @@ impl From<When> for wire::Pull {
     }
 }
 
-/// Fetches an image, and shows how far that is.
+/// Pulls an image and shows the progress.
 pub(crate) async fn pull(client: &Client, asked: &wire::PullImage) -> Result<wire::Image, Problem> {
     let progress = Progress::new(&format!("looking for {}", asked.reference));
     let stream = client.pull_image(asked).await?;
     follow(stream, &progress).await
 }
 
-/// Fetches the image of a sandbox that is to be created, where its name says from which registry, so that it can be seen
-/// how far that is.
+/// Pulls the image of a sandbox that is about to be created, if its name contains a registry, so
+/// that the progress is shown.
 pub(crate) async fn before(client: &Client, asked: &mut wire::CreateSandbox) -> Result<(), Problem> {
     let when = asked.pull.unwrap_or(wire::Pull::Missing);
     let Some(image) = asked.image.clone().filter(|image| names_registry(image)) else { return Ok(()) };
@@ -53,7 +53,7 @@ fn names_registry(image: &str) -> bool {
     image.split_once('/').is_some_and(|(host, _)| host == "localhost" || host.contains(['.', ':']))
 }
 
-/// The image at the end of a stream, with what was said on the way.
+/// Shows the progress of a stream and returns its image.
 pub(crate) async fn follow(mut stream: Sse, progress: &Progress) -> Result<wire::Image, Problem> {
     while let Some(event) = stream.next().await? {
         match event.kind.as_str() {
@@ -71,7 +71,9 @@ fn stage(progress: &wire::ImportProgress) -> String {
         None => shown::size(progress.bytes),
     };
     match progress.stage {
-        wire::ImportStage::Waiting => "asking the registry, or waiting for another pull of the same".to_owned(),
+        wire::ImportStage::Waiting => {
+            "contacting the registry, or waiting for another pull of the same image".to_owned()
+        }
         wire::ImportStage::Fetching => format!("fetching: {read}"),
         _ => format!("{}: {} entries, {read}", shown::word(&progress.stage), progress.entries),
     }

@@ -1,11 +1,11 @@
-//! What a list leaves out since it cannot be read.
+//! Records that a list leaves out because they cannot be read.
 
 use super::output;
 use crate::client::Client;
 
-/// Names the records of a kind that are missing from a list, on standard error.
+/// Prints on standard error which records of a kind are missing from a list.
 pub(super) async fn tell(client: &Client, kind: &str) {
-    // The list itself is there; a daemon that does not answer this has nothing to add to it.
+    // The list was printed already. If the daemon does not answer this, there is nothing to add.
     let Ok(quarantine) = client.quarantine().await else { return };
     for record in quarantine.records.iter().filter(|record| record.kind == kind) {
         let name = record.name.as_ref().map(|name| format!(" ({name})")).unwrap_or_default();

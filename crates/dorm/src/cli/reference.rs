@@ -1,5 +1,5 @@
-//! `docs/reference/cli.md`, written from what clap knows. The committed page must be the same; `DORM_REWRITE=1`
-//! rewrites it.
+//! `docs/reference/cli.md`, generated from the clap definitions. The committed page must be
+//! identical; `DORM_REWRITE=1` rewrites it.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -51,7 +51,7 @@ fn page() -> String {
     format!("{}\n", page.trim_end())
 }
 
-/// Without what depends on the environment or repeats itself.
+/// Removes what depends on the environment or repeats itself.
 fn quiet(command: Command) -> Command {
     let command = command.mut_args(|argument| argument.hide_env_values(true));
     let names: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();

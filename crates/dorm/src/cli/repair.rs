@@ -1,4 +1,4 @@
-//! `dorm repair`: what cannot be read in a data directory, and rebuilding it.
+//! `dorm repair`: finds unreadable records in a data directory and rebuilds them.
 
 use std::path::PathBuf;
 
@@ -10,33 +10,33 @@ use super::problem::{Done, Problem};
 use crate::data::Data;
 use crate::repair::{Asked, Finding, Remedy, Report, repair};
 
-/// Where, and how far it may go.
+/// Options of `dorm repair`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RepairOptions {
-    /// The data directory. No daemon may use it meanwhile; sandboxes that run go on running
+    /// The data directory. No daemon may use it meanwhile; running sandboxes keep running
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
-    /// Where images are. By default in the data directory
+    /// The directory of images. By default in the data directory
     #[arg(long, env = "DORM_IMAGES", value_name = "DIRECTORY")]
     images: Option<PathBuf>,
-    /// Only say what is wrong and what would be done
+    /// Only show what is wrong and what would be done
     #[arg(short = 'n', long)]
     dry_run: bool,
-    /// Move rows that cannot be rebuilt out of the database, each into a file in `quarantine/`. What only they needed may
-    /// then be deleted
+    /// Move rows that cannot be rebuilt out of the database, each to a file in `quarantine/`. Data
+    /// that only they needed may then be deleted
     #[arg(long)]
     quarantine: bool,
-    /// How data is printed
+    /// Output format
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Format,
 }
 
 #[derive(Serialize)]
 struct Printed {
-    /// Whether everything can be read now, or could be.
+    /// Whether everything can be read now, or could be after a real run.
     mended: bool,
     dry_run: bool,
-    /// The database as it was before, if it was changed.
+    /// The database from before the repair, if it was changed.
     kept: Option<PathBuf>,
     findings: Vec<PrintedFinding>,
 }
@@ -48,9 +48,9 @@ struct PrintedFinding {
     problem: String,
     /// `rebuilt`, `quarantined` or `none`.
     remedy: &'static str,
-    /// From which facts, in which file, or why there is no remedy.
+    /// The facts it was rebuilt from, the file it was moved to, or why there is no remedy.
     detail: String,
-    /// What could not be known, and what stands there instead.
+    /// Values that are unknown, and what was recorded instead.
     unknown: Vec<String>,
 }
 
@@ -69,13 +69,13 @@ impl From<Finding> for PrintedFinding {
 
 const TITLES: [&str; 5] = ["KIND", "ID", "REMEDY", "DETAIL", "PROBLEM"];
 
-/// Looks, repairs, and prints what was found.
+/// Finds unreadable records, repairs them, and prints the findings.
 pub(super) async fn run(options: RepairOptions) -> Done {
     let RepairOptions { data, images, dry_run, quarantine, output } = options;
     if !data.is_dir() {
         return Err(Problem::not_found(
             format!("there is no data directory {}", data.display()),
-            "say where with --data",
+            "give it with --data",
         ));
     }
     let held = Data::take(&data)?;
@@ -94,7 +94,7 @@ fn print(report: Report, mended: bool, dry_run: bool, format: Format) -> Result<
         return output::json(&Printed { mended, dry_run, kept, findings });
     }
     if findings.is_empty() {
-        output::talk("everything can be read");
+        output::talk("all records can be read");
         return Ok(());
     }
     let row = |finding: &PrintedFinding| {
@@ -107,12 +107,12 @@ fn print(report: Report, mended: bool, dry_run: bool, format: Format) -> Result<
     };
     output::table(&TITLES, &findings.iter().map(row).collect::<Vec<_>>())?;
     match (dry_run, kept) {
-        (true, _) => output::talk("nothing was changed: this was a dry run"),
-        (false, Some(kept)) => output::talk(&format!("the database as it was before is {}", kept.display())),
+        (true, _) => output::talk("dry run: nothing was changed"),
+        (false, Some(kept)) => output::talk(&format!("the previous database is kept as {}", kept.display())),
         (false, None) => {}
     }
     if !mended {
-        output::talk("what has no remedy stays as it is; --quarantine moves such rows out of the database");
+        output::talk("rows without a remedy are not changed; --quarantine moves them out of the database");
     }
     Ok(())
 }

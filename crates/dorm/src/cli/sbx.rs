@@ -1,4 +1,4 @@
-//! `dorm sbx`: everything one does with sandboxes, one verb a file.
+//! `dorm sbx`: everything about sandboxes, one verb per file.
 
 mod attach;
 mod checkpoint;
@@ -42,7 +42,7 @@ use super::connection::Connection;
 use super::exit;
 use super::problem::Done;
 
-/// What to do with sandboxes.
+/// Options of `dorm sbx`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SbxOptions {
     #[command(flatten)]
@@ -57,81 +57,89 @@ enum SbxVerb {
     Create(create::CreateOptions),
     /// List sandboxes
     Ls(ls::LsOptions),
-    /// Show all there is to know about a sandbox
+    /// Show all details of a sandbox
     Describe(describe::DescribeOptions),
     /// Run a command in a sandbox
     ///
-    /// The exit code is the command's own: 128 and the signal's number when one ended it, 125 when dorm itself failed.
+    /// The exit code is the command's own: 128 plus the signal number if a signal ended it, 125 if
+    /// dorm itself failed.
     Exec(exec::ExecOptions),
-    /// Run a command in a new sandbox, and end that with it
+    /// Run a command in a new sandbox, which is terminated when the command ends
     ///
-    /// The exit code is the command's own: 128 and the signal's number when one ended it, 125 when dorm itself failed.
+    /// The exit code is the command's own: 128 plus the signal number if a signal ended it, 125 if
+    /// dorm itself failed.
     Run(run::RunOptions),
     /// Open a terminal in a sandbox
     ///
-    /// The exit code is the command's own: 128 and the signal's number when one ended it, 125 when dorm itself failed.
+    /// The exit code is the command's own: 128 plus the signal number if a signal ended it, 125 if
+    /// dorm itself failed.
     Shell(shell::ShellOptions),
     /// Copy files into or out of a sandbox
     Cp(cp::CpOptions),
-    /// Attach a volume to a sandbox: at once where it runs, else from its next run on
+    /// Attach a volume to a sandbox: at once if it runs, otherwise from its next run on
     Attach(attach::AttachOptions),
-    /// Detach a volume from a sandbox, unless programs in it work on it
+    /// Detach a volume from a sandbox, unless processes in it use the volume
     Detach(attach::DetachOptions),
-    /// Save a sandbox with its memory and processes, and let it sleep
+    /// Save a sandbox with its memory and processes, and suspend it
     Suspend(suspend::SuspendOptions),
-    /// Let a suspended sandbox go on where it was
+    /// Resume a suspended sandbox where it was
     Resume(resume::ResumeOptions),
-    /// Give back the memory that a suspended sandbox still holds
+    /// Release the memory that a suspended sandbox still holds
     Evict(evict::EvictOptions),
-    /// End sandboxes for ever
+    /// Terminate sandboxes permanently
     Terminate(terminate::TerminateOptions),
-    /// Take a snapshot of a sandbox, which goes on; or list, describe, remove, export, import snapshots
+    /// Take a snapshot of a sandbox, which continues; or list, describe, remove, export, import
+    /// snapshots
     Checkpoint(checkpoint::CheckpointOptions),
-    /// Make a second sandbox that goes on from where the first one is now
+    /// Create a second sandbox that continues from the current state of the first one
     Clone(clone::CloneOptions),
-    /// Make several sandboxes that go on from where one is now
+    /// Create several sandboxes that continue from the current state of one
     ///
-    /// The exit code is 1 when a child could not be made; the others stay, unless --all-or-none is given.
+    /// The exit code is 1 if a child could not be created; the others are kept, unless
+    /// --all-or-none is given.
     Fork(fork::ForkOptions),
-    /// Take a sandbox back to a snapshot, under its own id and name
+    /// Rewind a sandbox to a snapshot, under its own id and name
     ///
-    /// Files are those of the snapshot, and so are memory and processes if it is a memory snapshot; after a filesystem
-    /// snapshot the sandbox boots. Name, variables and time limits stay. What it was until then becomes a snapshot that
-    /// goes by itself after a week, unless --keep says otherwise. When it fails, the sandbox is where it was.
+    /// The sandbox gets the snapshot's files, and with a memory snapshot also its memory and
+    /// processes; from a filesystem snapshot it boots. Its name, variables and time limits do not
+    /// change. Its previous state becomes a snapshot that is deleted automatically after a week,
+    /// unless --keep says otherwise. If the rewind fails, the sandbox stays as it was.
     Rewind(rewind::RewindOptions),
-    /// Make a terminated sandbox anew, from its newest snapshot and with its settings
+    /// Create a sandbox from the newest snapshot of a terminated one, with the same settings
     Restart(restart::RestartOptions),
-    /// Put a child in the place of the sandbox it was made from
+    /// Replace a sandbox with one of its children
     ///
-    /// That one goes on with the child's memory, processes and files under its own id and name, and the child is
-    /// terminated. What it was until then is kept as with rewind.
+    /// The sandbox continues with the child's memory, processes and files under its own id and
+    /// name, and the child is terminated. The sandbox's previous state is kept as with rewind.
     Promote(promote::PromoteOptions),
-    /// Show which sandboxes and snapshots come from which
+    /// Show which sandboxes and snapshots were created from which
     Tree(tree::TreeOptions),
-    /// Show which files differ between two snapshots, or a sandbox and a snapshot
+    /// Show which files differ between two snapshots, or between a sandbox and a snapshot
     Diff(diff::DiffOptions),
-    /// Replace the time limits of a sandbox; they count from now
+    /// Replace the time limits of a sandbox; they are counted from now
     Timeout(timeout::TimeoutOptions),
-    /// Keep a sandbox awake for a while, whatever its time limits say
+    /// Keep a sandbox awake for a time, regardless of its time limits except --max-run
     Hold(hold::HoldOptions),
-    /// Take back a hold
+    /// Remove a hold
     Release(hold::ReleaseOptions),
-    /// Change how many sleep images are kept of a sandbox, and what happens when none can be restored
+    /// Change how many sleep images of a sandbox are kept, and what happens if none can be restored
     Keep(keep::KeepOptions),
-    /// Show or change which snapshots are taken of a sandbox by themselves, and which of those are kept
+    /// Show or change the automatic snapshots of a sandbox and their retention policy
     ///
-    /// They are taken while it runs and has been used since the last one. Snapshots that somebody asked for stay.
+    /// They are taken while the sandbox runs and has been used since the last one. The policy never
+    /// removes snapshots that were taken on request.
     Checkpoints(checkpoints::CheckpointsOptions),
     /// Reach a port inside a sandbox
     Port(port::PortOptions),
-    /// Show what all running sandboxes use on the host, beside their limits, as it changes
+    /// Show the resource usage of all running sandboxes, with their limits, and keep it up to date
     Top(top::TopOptions),
-    /// Show what a sandbox uses on the host
+    /// Show the resource usage of a sandbox
     Usage(usage::UsageOptions),
 }
 
 impl SbxOptions {
-    /// The exit code of any problem, for verbs whose other codes belong to the command they run.
+    /// Returns the exit code of every problem, for verbs whose other exit codes are those of the
+    /// command they run.
     pub(crate) fn on_problem(&self) -> Option<u8> {
         match self.verb {
             SbxVerb::Exec(_) | SbxVerb::Run(_) | SbxVerb::Shell(_) => Some(exit::NOT_THE_COMMAND),
@@ -140,7 +148,7 @@ impl SbxOptions {
     }
 }
 
-/// Does it.
+/// Runs the verb.
 pub(crate) async fn run(options: SbxOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;

@@ -1,4 +1,4 @@
-//! How values look to people.
+//! Formats values for people.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use dorm_api::wire::{self, Time};
 use jiff::Timestamp;
 use serde::Serialize;
 
-/// A size, such as `512 MiB`.
+/// Formats a size, such as `512 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
     if bytes < 1024 {
@@ -21,12 +21,12 @@ pub(crate) fn size(bytes: u64) -> String {
     format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
 }
 
-/// CPUs, such as `1` or `0.5`.
+/// Formats thousandths of CPUs, such as `1` or `0.5`.
 pub(crate) fn cpus(millis: u32) -> String {
     format!("{}", f64::from(millis) / 1000.0)
 }
 
-/// A length of time with its two largest parts, such as `3m 20s`.
+/// Formats a duration by its two largest units, such as `3m 20s`.
 pub(crate) fn length(seconds: f64) -> String {
     if seconds > 0.0 && seconds < 10.0 && seconds.fract() > 0.0005 {
         let text = format!("{seconds:.3}");
@@ -45,28 +45,28 @@ fn parts(large: u64, large_unit: &str, small: u64, small_unit: &str) -> String {
     if small == 0 { format!("{large}{large_unit}") } else { format!("{large}{large_unit} {small}{small_unit}") }
 }
 
-/// How long ago a moment is.
+/// Formats how long ago a time was.
 pub(crate) fn age(time: Time, now: Timestamp) -> String {
     length(now.duration_since(time.0).as_secs_f64().max(0.0).trunc())
 }
 
-/// How long a moment is ahead.
+/// Formats how far ahead a time is.
 pub(crate) fn ahead(time: Option<Time>, now: Timestamp) -> String {
     time.map_or_else(none, |time| length(time.0.duration_since(now).as_secs_f64().max(0.0).trunc()))
 }
 
-/// A moment, to the second.
+/// Formats a time, to the second.
 pub(crate) fn moment(time: Time) -> String {
     let seconds = Timestamp::from_second(time.0.as_second()).unwrap_or(time.0);
     seconds.to_string()
 }
 
-/// What stands where there is nothing.
+/// Returns the placeholder for a missing value.
 pub(crate) fn none() -> String {
     "-".to_owned()
 }
 
-/// The word that a value has on the wire.
+/// Returns the name that a value has on the wire.
 pub(crate) fn word(value: &impl Serialize) -> String {
     match serde_json::to_value(value) {
         Ok(serde_json::Value::String(word)) => word,
@@ -75,7 +75,8 @@ pub(crate) fn word(value: &impl Serialize) -> String {
     }
 }
 
-/// A sandbox's state, and where its memory is when that is not said by it.
+/// Formats a sandbox's state, with what the state alone does not say: the cause of its end, where
+/// its memory is, or that it is unreachable.
 pub(crate) fn state(sandbox: &wire::Sandbox) -> String {
     let state = word(&sandbox.state);
     match (&sandbox.cause, sandbox.residence) {
@@ -88,7 +89,7 @@ pub(crate) fn state(sandbox: &wire::Sandbox) -> String {
     }
 }
 
-/// Where a sandbox may connect to.
+/// Formats where a sandbox may connect to.
 pub(crate) fn egress(egress: &wire::Egress) -> String {
     match egress {
         wire::Egress::Public => "public".to_owned(),
@@ -97,7 +98,7 @@ pub(crate) fn egress(egress: &wire::Egress) -> String {
     }
 }
 
-/// The beginning of a digest, which is enough to name it.
+/// Returns the beginning of a digest, which is enough to identify it.
 pub(crate) fn digest(digest: &str) -> String {
     digest.chars().take(12).collect()
 }

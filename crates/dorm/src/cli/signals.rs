@@ -1,11 +1,11 @@
-//! Being asked to end.
+//! Signals that ask this process to end.
 
 use tokio::signal::unix::{SignalKind, signal};
 
 use super::exit;
 use super::problem::Problem;
 
-/// The signals by which we are asked to end.
+/// The signals that ask this process to end.
 pub(crate) struct Signals {
     receivers: [(i32, tokio::signal::unix::Signal); 4],
 }
@@ -25,7 +25,7 @@ impl Signals {
         Ok(Self { receivers })
     }
 
-    /// The number of the next one.
+    /// Waits for the next signal and returns its number.
     pub(crate) async fn next(&mut self) -> i32 {
         let [first, second, third, fourth] = &mut self.receivers;
         tokio::select! {
@@ -37,7 +37,7 @@ impl Signals {
     }
 }
 
-/// What we say when a signal ends us.
+/// Returns the exit code of a process that a signal ended.
 pub(crate) fn ended_by(signal: i32) -> u8 {
     exit::SIGNAL.saturating_add(u8::try_from(signal).unwrap_or(0))
 }

@@ -1,14 +1,14 @@
-//! What is typed after an option, read once into what it means.
+//! Parsers for the values of options.
 
 use dorm_api::wire::{AttachVolume, Egress};
 use dorm_lifecycle::EgressRule;
 
-/// CPUs, such as `1` or `0.5`, in thousandths.
+/// Parses CPUs, such as `1` or `0.5`, into thousandths.
 pub(crate) fn cpus(text: &str) -> Result<u32, String> {
     thousandths(text).map_err(|_| format!("'{text}' is not a number of CPUs such as 2 or 0.5"))
 }
 
-/// A ratio, in thousandths.
+/// Parses a ratio into thousandths.
 pub(crate) fn thousandths(text: &str) -> Result<u32, String> {
     let wrong = || format!("'{text}' is not a number such as 2 or 0.5");
     let count: f64 = text.parse().map_err(|_| wrong())?;
@@ -20,7 +20,7 @@ pub(crate) fn thousandths(text: &str) -> Result<u32, String> {
     Ok(millis as u32)
 }
 
-/// A size in bytes, such as `512M` or `4GiB`; units are powers of 1024.
+/// Parses a size, such as `512M` or `4GiB`, into bytes; units are powers of 1024.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size such as 512M or 4G");
     let digits = text.find(|symbol: char| !symbol.is_ascii_digit() && symbol != '.').unwrap_or(text.len());
@@ -44,7 +44,7 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
     Ok(bytes.round() as u64)
 }
 
-/// A time in seconds, such as `90`, `90s`, `1.5h` or `1h30m`.
+/// Parses a time, such as `90`, `90s`, `1.5h` or `1h30m`, into seconds.
 pub(crate) fn duration(text: &str) -> Result<f64, String> {
     let wrong = || format!("'{text}' is not a time such as 90s, 5m or 1h30m");
     if let Ok(seconds) = text.parse::<f64>() {
@@ -70,22 +70,22 @@ pub(crate) fn duration(text: &str) -> Result<f64, String> {
     if total > 0.0 && total.is_finite() { Ok(total) } else { Err(wrong()) }
 }
 
-/// How long something is kept; none for ever.
+/// How long records are kept; `None` means forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kept(pub(crate) Option<std::time::Duration>);
 
-/// How long something is kept: a duration, or `forever`.
+/// Parses how long records are kept: a duration, or `forever`.
 pub(crate) fn kept(text: &str) -> Result<Kept, String> {
     match text {
         "forever" => Ok(Kept(None)),
         _ => {
             let kept = std::time::Duration::try_from_secs_f64(duration(text)?);
-            kept.map(|kept| Kept(Some(kept))).map_err(|_| format!("{text} is longer than can be counted"))
+            kept.map(|kept| Kept(Some(kept))).map_err(|_| format!("'{text}' is too long"))
         }
     }
 }
 
-/// `KEY=VALUE`.
+/// Parses `KEY=VALUE`.
 pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
@@ -93,7 +93,7 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
     }
 }
 
-/// `NAME:/path`, with `:ro` and `:subpath=DIR` behind it in any order.
+/// Parses `NAME:/path`, followed by `:ro` and `:subpath=DIR` in any order.
 pub(crate) fn volume(text: &str) -> Result<AttachVolume, String> {
     let wrong = || format!("'{text}' is not NAME:/PATH[:ro][:subpath=DIR]");
     let mut parts = text.split(':');
@@ -112,7 +112,7 @@ pub(crate) fn volume(text: &str) -> Result<AttachVolume, String> {
     Ok(asked)
 }
 
-/// `public`, `none`, or networks and host names with commas between them.
+/// Parses `public`, `none`, or a comma-separated list of networks and host names.
 pub(crate) fn egress(text: &str) -> Result<Egress, String> {
     match text {
         "public" => Ok(Egress::Public),
@@ -135,7 +135,7 @@ pub(crate) fn egress(text: &str) -> Result<Egress, String> {
 pub(crate) enum PortAccess {
     /// Everyone who knows its id.
     Public,
-    /// Those who show a key of the API, its port token, or the cookie of a link.
+    /// Callers with an API key, its port token, or the cookie of a link.
     Private,
 }
 

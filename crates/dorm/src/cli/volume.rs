@@ -10,7 +10,7 @@ use super::output::{self, Format};
 use super::problem::Done;
 use super::{exit, shown, values};
 
-/// What to do with volumes.
+/// Options of `dorm volume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct VolumeOptions {
     #[command(flatten)]
@@ -21,29 +21,29 @@ pub(crate) struct VolumeOptions {
 
 #[derive(Debug, Subcommand)]
 enum VolumeVerb {
-    /// Make a volume
+    /// Create a volume
     Create {
-        /// Its name: lower-case letters, digits and hyphens
+        /// Name: lower-case letters, digits and hyphens
         name: String,
-        /// What fits on it
+        /// Size of the volume
         #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "1G")]
         size: u64,
-        /// How many sandboxes may write to it at a time; one leaves the others to read
+        /// How many sandboxes can write to it at a time; with one, all others can only read
         #[arg(long, value_enum, value_name = "HOW MANY", default_value = "one")]
         writers: Writers,
     },
     /// List volumes
     Ls,
-    /// Show all there is to know of a volume: its health, and who has it
+    /// Show all details of a volume, including its health and where it is attached
     Describe {
-        /// Its name or id
+        /// The volume's name or id
         volume: String,
     },
     /// Copy files into or out of a volume, without a sandbox
     Cp(cp::CpOptions),
-    /// Remove volumes that are attached to no sandbox, with all that is on them
+    /// Remove volumes that are attached to no sandbox, with all their content
     Rm {
-        /// Their names or ids
+        /// The volumes' names or ids
         #[arg(required = true, value_name = "VOLUME")]
         volumes: Vec<String>,
     },
@@ -55,7 +55,7 @@ enum Writers {
     Many,
 }
 
-/// Does it.
+/// Runs `dorm volume`.
 pub(crate) async fn run(options: VolumeOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;

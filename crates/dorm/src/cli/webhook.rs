@@ -1,4 +1,4 @@
-//! `dorm webhook`: where events are sent to.
+//! `dorm webhook`: the URLs that events are sent to.
 
 use clap::Subcommand;
 use dorm_api::wire;
@@ -8,7 +8,7 @@ use super::output::{self, Format};
 use super::problem::Done;
 use super::{exit, shown};
 
-/// What to do with webhooks.
+/// Options of `dorm webhook`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WebhookOptions {
     #[command(flatten)]
@@ -19,30 +19,30 @@ pub(crate) struct WebhookOptions {
 
 #[derive(Debug, Subcommand)]
 enum WebhookVerb {
-    /// Send events to an address from now on; prints the secret that signs them, once
+    /// Send events to a URL from now on; prints the secret that signs them, once
     Create {
-        /// Where to, such as http://127.0.0.1:9000/hook
+        /// The URL, such as http://127.0.0.1:9000/hook
         url: String,
-        /// Only events of this kind, such as suspended; may come several times
+        /// Only events of this kind, such as suspended; may be given several times
         #[arg(long = "kind", value_name = "KIND")]
         kinds: Vec<String>,
-        /// Begin after this event instead of with the next one; 0 for all there are
+        /// Start after this event instead of with the next one; 0 for all events on record
         #[arg(long, value_name = "NUMBER")]
         after: Option<u64>,
     },
     /// List webhooks
     Ls,
-    /// Send everything after an event again
+    /// Send all events after an event again
     Replay {
-        /// The webhook
+        /// The webhook's id
         id: String,
-        /// The event; 0 for all there are
+        /// The number of the event; 0 for all events on record
         #[arg(long, value_name = "NUMBER")]
         after: u64,
     },
     /// Remove webhooks
     Rm {
-        /// The webhooks
+        /// The webhooks' ids
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
@@ -50,7 +50,7 @@ enum WebhookVerb {
 
 const TITLES: [&str; 5] = ["ID", "URL", "KINDS", "DELIVERED", "CREATED"];
 
-/// Does it.
+/// Runs `dorm webhook`.
 pub(crate) async fn run(options: WebhookOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;

@@ -1,4 +1,4 @@
-//! `dorm why`: why a sandbox is where it is, and what happens next.
+//! `dorm why`: explains the state of a sandbox and what happens next.
 
 use dorm_api::wire;
 
@@ -7,18 +7,18 @@ use super::output::{self, Format};
 use super::problem::Done;
 use super::{exit, shown};
 
-/// Which sandbox.
+/// Options of `dorm why`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WhyOptions {
     #[command(flatten)]
     connection: Connection,
-    /// Its id, or its name while it lives
+    /// The sandbox's id, or its name until it is terminated
     id: String,
 }
 
 const TITLES: [&str; 4] = ["", "BASED ON", "WHAT", "AT"];
 
-/// Explains it.
+/// Prints the explanation.
 pub(crate) async fn run(options: WhyOptions) -> Done {
     let client = options.connection.client()?;
     let why = client.why(&options.id).await?;

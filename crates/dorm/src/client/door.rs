@@ -1,4 +1,4 @@
-//! The two ways to a daemon: its address with a key, and the socket of its owner.
+//! The two ways to reach a daemon: its address with a key, and its owner's socket.
 
 use std::io;
 
@@ -8,7 +8,7 @@ use tokio::net::{TcpStream, UnixStream};
 use super::{Client, ClientError};
 use crate::owner_socket::OwnerSocket;
 
-/// What is sent as `Host` over the owner's socket.
+/// The `Host` header over the owner's socket.
 const OWNER: &str = "localhost";
 
 /// How the daemon is reached.
@@ -18,25 +18,25 @@ pub(super) enum Door {
     Network {
         /// Host and port.
         authority: String,
-        /// What opens it.
+        /// The API key.
         key: String,
     },
     /// Over the socket in the data directory.
     Owner {
-        /// Where it is.
+        /// The socket.
         socket: OwnerSocket,
-        /// Where the daemon listens for others.
+        /// The address at which the daemon listens for others.
         listens: Option<String>,
     },
 }
 
-/// A connection to the daemon, for what is not a request and its answer.
+/// A connection to the daemon, for protocols other than request and response.
 pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
 impl Door {
-    /// What stands for the daemon in addresses.
+    /// Returns the authority of the daemon in URLs.
     pub(super) fn authority(&self) -> &str {
         match self {
             Self::Network { authority, .. } => authority,

@@ -1,85 +1,75 @@
-//! Why the daemon could not be asked, or what it refused.
+//! The errors of requests to the daemon.
 
 use dorm_api::wire;
 use thiserror::Error;
 
-/// What went wrong between this program and the daemon.
+/// An error of a request to the daemon.
 #[derive(Debug, Error)]
 pub(crate) enum ClientError {
-    /// The text is no address of a daemon.
+    /// The text is not the address of a daemon.
     #[error("'{0}' is not the address of a daemon")]
     Address(String),
-    /// The HTTP client itself does not work.
+    /// The HTTP client cannot be created.
     #[error("cannot start an HTTP client")]
     Start {
-        /// Why.
+        /// The cause.
         #[source]
         source: reqwest::Error,
     },
-    /// Nothing listens there.
+    /// Nothing listens at the address.
     #[error("no daemon answers at {server}")]
     Unreachable {
-        /// Where.
+        /// The daemon.
         server: String,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The connection broke in the middle of a request.
-    #[error("the connection to {server} broke")]
+    /// The connection failed during a request.
+    #[error("the connection to {server} failed")]
     Broken {
-        /// Where to.
+        /// The daemon.
         server: String,
-        /// How.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// A stream ended before it had said its last word.
+    /// A stream ended before its last event.
     #[error("{server} ended the stream early")]
     Ended {
-        /// Who.
+        /// The daemon.
         server: String,
     },
-    /// The daemon says no.
-    #[error("{}", error.message)]
+    /// The daemon refused the request.
+    #[error("{}", error.detail)]
     Refused {
         /// The HTTP status.
         status: u16,
-        /// Its words.
-        error: wire::ErrorBody,
+        /// The error that the daemon returned.
+        error: wire::Problem,
     },
-    /// Something answers, but not a daemon.
-    #[error("{server} answered {status} in words that no Dormouse daemon uses")]
+    /// The response does not come from a daemon.
+    #[error("{server} answered with status {status} but is not a Dormouse daemon")]
     Foreign {
-        /// Who.
+        /// The address.
         server: String,
         /// The HTTP status.
         status: u16,
     },
-    /// The answer is not what this version expects.
-    #[error("an answer of {server} cannot be read")]
+    /// The response is not what this version expects.
+    #[error("cannot parse the response of {server}")]
     Unreadable {
-        /// Whose.
+        /// The daemon.
         server: String,
-        /// Why not.
+        /// The cause.
         #[source]
         source: serde_json::Error,
     },
 }
 
 impl ClientError {
-    /// A refusal in the middle of a stream, where there is no status any more.
-    pub(crate) fn refused_in_stream(error: wire::ErrorBody) -> Self {
-        let status = match error.code.as_str() {
-            "invalid_argument" => 400,
-            "not_found" => 404,
-            "conflict" => 409,
-            "gone" => 410,
-            "unavailable" => 503,
-            "timed_out" => 504,
-            "no_room" => 507,
-            _ => 500,
-        };
-        Self::Refused { status, error }
+    /// Returns the refusal that an event in a stream reports, where only its body has a status.
+    pub(crate) fn refused_in_stream(error: wire::Problem) -> Self {
+        Self::Refused { status: error.status, error }
     }
 }

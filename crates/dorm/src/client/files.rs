@@ -1,4 +1,5 @@
-//! Files inside a sandbox. Contents are streams, so that a file of any size needs the same memory.
+//! Files in a sandbox. Contents are streams, so that the memory use does not depend on the size of
+//! a file.
 
 use bytes::Bytes;
 use dorm_api::wire;
@@ -7,19 +8,19 @@ use reqwest::{Body, Method};
 
 use super::{Client, ClientError, segment};
 
-/// How a file is to be written.
+/// How to write a file.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Wanted {
-    /// Its permission bits; none for those of the file it replaces, or 0644.
+    /// Its permission bits; without them, those of the file it replaces, or 0644.
     pub(crate) mode: Option<u32>,
-    /// Its length, where it is known.
+    /// Its length, if it is known.
     pub(crate) length: Option<u64>,
 }
 
 impl Client {
-    /// What is known of a path, a link as itself; none when nothing is there.
+    /// Returns what is known about a path, or none if nothing is there. A link is not followed.
     pub(crate) async fn stat(&self, sandbox: &str, path: &str) -> Result<Option<wire::FileStat>, ClientError> {
-        // Tells a sandbox that is not there from a file that is not.
+        // Distinguishes a sandbox that does not exist from a file that does not exist.
         let asked = self.request(Method::GET, &files(sandbox, "/stat")).query(&[("path", path)]);
         match self.read(asked).await {
             Ok(stat) => Ok(Some(stat)),
@@ -32,7 +33,7 @@ impl Client {
         }
     }
 
-    /// Entries of a directory, those behind `after`.
+    /// Returns entries of a directory, from the one after `after` on.
     pub(crate) async fn list(
         &self,
         sandbox: &str,
@@ -44,13 +45,13 @@ impl Client {
         self.read(self.request(Method::GET, &files(sandbox, "/list")).query(&query)).await
     }
 
-    /// Makes a directory with its parents; one that is there is fine.
+    /// Creates a directory with its parents. Succeeds if it exists.
     pub(crate) async fn make_directory(&self, sandbox: &str, path: &str) -> Result<(), ClientError> {
         let asked = wire::MakeDirectory { path: wire::Text::Plain(path.to_owned()), parents: None, user: None };
         self.tell(self.request(Method::POST, &files(sandbox, "/mkdir")).json(&asked)).await
     }
 
-    /// A file's contents. The stream fails when the rest cannot be read.
+    /// Returns the content of a file. The stream fails if the rest cannot be read.
     pub(crate) async fn read_file(
         &self,
         sandbox: &str,
@@ -61,7 +62,7 @@ impl Client {
         Ok(answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))))
     }
 
-    /// Writes a file. Whoever reads it sees the old one or the new one.
+    /// Writes a file atomically: a reader sees the old or the new content.
     pub(crate) async fn write_file<S>(
         &self,
         sandbox: &str,

@@ -1,4 +1,4 @@
-//! Commands inside a sandbox: started, followed, fed, signalled.
+//! Commands in a sandbox: starts, follows, feeds and signals them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -8,13 +8,13 @@ use reqwest::{Body, Method};
 
 use super::{Client, ClientError, Sse, segment};
 
-/// How much output a command keeps for its reader, who comes a moment after its start.
+/// How much output a command keeps for a reader that follows shortly after the start.
 const KEPT_BYTES: u32 = 8 << 20;
 
-/// What a command does, as it does it.
+/// An event of a command.
 #[derive(Debug)]
 pub(crate) enum CommandEvent {
-    /// This snapshot was taken before.
+    /// This snapshot was taken first.
     Checkpoint(String),
     /// It runs under this handle.
     Started(u64),
@@ -22,19 +22,19 @@ pub(crate) enum CommandEvent {
     Stdout(Vec<u8>),
     /// It wrote to its standard error.
     Stderr(Vec<u8>),
-    /// Some of its output is gone.
+    /// Some of its output was lost.
     Lost(wire::LostOutput),
     /// It has ended.
     Exited(wire::ExitStatus),
 }
 
-/// A command that is followed.
+/// The events of a command.
 pub(crate) struct CommandEvents {
     sse: Sse,
 }
 
 impl CommandEvents {
-    /// What it does next. The last one is [`CommandEvent::Exited`].
+    /// Returns the next event. The last one is [`CommandEvent::Exited`].
     pub(crate) async fn next(&mut self) -> Result<CommandEvent, ClientError> {
         loop {
             let Some(event) = self.sse.next().await? else {
@@ -56,7 +56,7 @@ impl CommandEvents {
 fn bytes(chunk: wire::OutputChunk) -> Vec<u8> {
     match chunk.encoding {
         wire::Encoding::Utf8 => chunk.data.into_bytes(),
-        // A daemon writes base64 that is base64.
+        // A daemon always sends valid base64.
         wire::Encoding::Base64 => STANDARD.decode(chunk.data).unwrap_or_default(),
     }
 }
@@ -77,7 +77,7 @@ impl Client {
         self.post(&format!("/sandboxes/{}/exec", segment(sandbox)), asked).await
     }
 
-    /// Starts a command that goes on by itself; answers its handle.
+    /// Starts a command that continues without a follower, and returns its handle.
     pub(crate) async fn start(&self, sandbox: &str, mut asked: wire::StartProcess) -> Result<u64, ClientError> {
         asked.output_kept_bytes = Some(KEPT_BYTES);
         let path = format!("/sandboxes/{}/processes", segment(sandbox));
@@ -90,7 +90,8 @@ impl Client {
         Ok(CommandEvents { sse: self.stream(self.request(Method::GET, &path)).await? })
     }
 
-    /// Writes a stream of bytes to a command's input, and closes it. A command that wants no more is no error.
+    /// Writes a stream of bytes to a command's input, and closes it. It is not an error if the
+    /// command reads no more.
     pub(crate) async fn feed<S>(&self, sandbox: &str, process: u64, input: S) -> Result<(), ClientError>
     where
         S: Stream<Item = std::io::Result<bytes::Bytes>> + Send + 'static,
@@ -107,7 +108,8 @@ impl Client {
         }
     }
 
-    /// Sends a signal to a command and all it started. One that has ended is no error.
+    /// Sends a signal to a command and all processes it started. It is not an error if the command
+    /// has ended.
     pub(crate) async fn signal(&self, sandbox: &str, process: u64, signal: i32) -> Result<(), ClientError> {
         let path = format!("/sandboxes/{}/processes/{process}/signal", segment(sandbox));
         let asked = wire::SignalRequest { signal, target: wire::SignalTarget::Group };

@@ -1,20 +1,44 @@
-//! Sandboxes, snapshots, images, events and the daemon itself: one call, one answer.
+//! Sandboxes, snapshots, images, events and the daemon itself: one method per route.
 
 use dorm_api::wire;
 use reqwest::Method;
+use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
 
-/// How many things of a list are read at once.
-pub(super) const PAGE: &str = "1000";
+/// How many items of a list are requested at once.
+const PAGE: &str = "1000";
 
 impl Client {
+    /// Every item of a list, read page by page.
+    pub(super) async fn pages<P: DeserializeOwned, T>(
+        &self,
+        path: &str,
+        query: &[(&str, String)],
+        of: impl Fn(P) -> (Vec<T>, Option<String>),
+    ) -> Result<Vec<T>, ClientError> {
+        let (mut found, mut after) = (Vec::new(), None::<String>);
+        loop {
+            let mut request = self.request(Method::GET, path).query(query).query(&[("limit", PAGE)]);
+            if let Some(cursor) = &after {
+                request = request.query(&[("after", cursor)]);
+            }
+            let (items, next) = of(self.read(request).await?);
+            found.extend(items);
+            match next {
+                Some(next) => after = Some(next),
+                None => return Ok(found),
+            }
+        }
+    }
+
     pub(crate) async fn create(&self, asked: &wire::CreateSandbox) -> Result<wire::Sandbox, ClientError> {
         self.post("/sandboxes", asked).await
     }
 
-    /// The first `most` sandboxes in one of `states` (all states, if none is given) that have all `labels`.
+    /// Returns the first `most` sandboxes that are in one of `states` (any state if none is given)
+    /// and have all `labels`.
     pub(crate) async fn sandboxes(
         &self,
         states: &[String],
@@ -44,7 +68,7 @@ impl Client {
         self.get(&format!("/sandboxes/{}", segment(sandbox))).await
     }
 
-    /// `suspend`, `resume`, `evict` or `terminate`.
+    /// Sends `suspend`, `resume`, `evict` or `terminate`.
     pub(crate) async fn command(&self, sandbox: &str, verb: &str) -> Result<wire::Sandbox, ClientError> {
         self.post(&format!("/sandboxes/{}/{verb}", segment(sandbox)), &json!({})).await
     }
@@ -134,20 +158,10 @@ impl Client {
         self.get(&format!("/sandboxes/{}/usage", segment(sandbox))).await
     }
 
-    /// Every snapshot, or those taken of the sandbox of that id.
+    /// Returns all snapshots, or those of the sandbox with that id.
     pub(crate) async fn snapshots(&self, source: Option<&str>) -> Result<Vec<wire::Snapshot>, ClientError> {
-        let (mut found, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let mut query = vec![("limit", PAGE.to_owned())];
-            query.extend(source.map(|source| ("source", source.to_owned())));
-            query.extend(after.iter().map(|cursor| ("after", cursor.clone())));
-            let page: wire::SnapshotList = self.read(self.request(Method::GET, "/snapshots").query(&query)).await?;
-            found.extend(page.snapshots);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(found),
-            }
-        }
+        let query: Vec<_> = source.map(|source| ("source", source.to_owned())).into_iter().collect();
+        self.pages("/snapshots", &query, |page: wire::SnapshotList| (page.snapshots, page.next)).await
     }
 
     pub(crate) async fn snapshot(&self, snapshot: &str) -> Result<wire::Snapshot, ClientError> {
@@ -159,20 +173,20 @@ impl Client {
         self.tell(self.request(Method::DELETE, &path).query(&[("when_free", when_free)])).await
     }
 
-    /// Who comes from whom.
+    /// Returns which sandboxes and snapshots were created from which.
     pub(crate) async fn tree(&self, sandbox: Option<&str>, all: bool) -> Result<wire::Tree, ClientError> {
         let mut query = vec![("all", all.to_string())];
         query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
         self.read(self.request(Method::GET, "/tree").query(&query)).await
     }
 
-    /// What differs between the files of two moments.
+    /// Returns the differences between the files of two snapshots or sandboxes.
     pub(crate) async fn diff(&self, from: &str, to: &str) -> Result<wire::Diff, ClientError> {
         self.read(self.request(Method::GET, "/diff").query(&[("from", from), ("to", to)])).await
     }
 
     pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {
-        Ok(self.get::<wire::ImageList>("/images").await?.images)
+        self.pages("/images", &[], |page: wire::ImageList| (page.images, page.next)).await
     }
 
     /// Imports an image: a stream of `progress`, then `done`.
@@ -230,7 +244,7 @@ impl Client {
     }
 
     pub(crate) async fn webhooks(&self) -> Result<Vec<wire::Webhook>, ClientError> {
-        Ok(self.get::<wire::WebhookList>("/webhooks").await?.webhooks)
+        self.pages("/webhooks", &[], |page: wire::WebhookList| (page.webhooks, page.next)).await
     }
 
     pub(crate) async fn replay_webhook(&self, webhook: &str, after: u64) -> Result<wire::Webhook, ClientError> {
@@ -246,24 +260,40 @@ impl Client {
     }
 
     pub(crate) async fn keys(&self) -> Result<Vec<wire::Key>, ClientError> {
-        Ok(self.get::<wire::KeyList>("/keys").await?.keys)
+        self.pages("/keys", &[], |page: wire::KeyList| (page.keys, page.next)).await
     }
 
     pub(crate) async fn delete_key(&self, key: &str) -> Result<(), ClientError> {
         self.tell(self.request(Method::DELETE, &format!("/keys/{}", segment(key)))).await
     }
 
-    /// How a port inside is reached.
+    /// Returns the newest operations, of one sandbox or of all.
+    pub(crate) async fn operations(
+        &self,
+        sandbox: Option<&str>,
+        limit: u64,
+    ) -> Result<Vec<wire::Operation>, ClientError> {
+        let mut query = vec![("limit", limit.to_string())];
+        query.extend(sandbox.map(|sandbox| ("sandbox", sandbox.to_owned())));
+        let page: wire::OperationList = self.read(self.request(Method::GET, "/operations").query(&query)).await?;
+        Ok(page.operations)
+    }
+
+    pub(crate) async fn operation(&self, operation: &str) -> Result<wire::Operation, ClientError> {
+        self.get(&format!("/operations/{}", segment(operation))).await
+    }
+
+    /// Returns how to reach a port in a sandbox.
     pub(crate) async fn port(&self, sandbox: &str, port: u16) -> Result<wire::Port, ClientError> {
         self.get(&format!("/sandboxes/{}/ports/{port}", segment(sandbox))).await
     }
 
-    /// A link that opens a port in a browser, once.
+    /// Creates a link that opens a port in a browser, once.
     pub(crate) async fn port_link(&self, sandbox: &str, port: u16) -> Result<wire::PortLink, ClientError> {
         self.post(&format!("/sandboxes/{}/ports/{port}/link", segment(sandbox)), &wire::LinkRequest {}).await
     }
 
-    /// One page of events, or the newest of them.
+    /// Returns one page of events, or the newest of them.
     pub(crate) async fn events(
         &self,
         sandbox: Option<&str>,
@@ -275,7 +305,7 @@ impl Client {
         self.read(self.request(Method::GET, "/events").query(&query)).await
     }
 
-    /// Events as they happen.
+    /// Follows events.
     pub(crate) async fn follow_events(&self, sandbox: Option<&str>, after: u64) -> Result<Sse, ClientError> {
         self.stream(self.request(Method::GET, "/events").query(&events_query(sandbox, after))).await
     }

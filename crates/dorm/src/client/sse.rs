@@ -1,4 +1,4 @@
-//! Server-sent events, read as they come.
+//! Server-sent events, parsed as they arrive.
 
 use std::collections::VecDeque;
 
@@ -15,7 +15,7 @@ use super::ClientError;
 pub(crate) struct SseEvent {
     /// Its kind.
     pub(crate) kind: String,
-    /// What it carries.
+    /// Its data.
     pub(crate) data: String,
 }
 
@@ -31,12 +31,13 @@ impl Sse {
         Self { server, body: answer.bytes_stream().boxed(), parser: Parser::default() }
     }
 
-    /// The next event; none when the stream has ended. An `error` event is an error.
+    /// Returns the next event, or none if the stream has ended. An `error` event is returned as an
+    /// error.
     pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, ClientError> {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {
                 if event.kind == "error" {
-                    return Err(ClientError::refused_in_stream(self.parse::<wire::ErrorBody>(&event)?));
+                    return Err(ClientError::refused_in_stream(self.parse::<wire::Problem>(&event)?));
                 }
                 return Ok(Some(event));
             }
@@ -50,13 +51,13 @@ impl Sse {
         }
     }
 
-    /// What an event carries.
+    /// Parses the data of an event.
     pub(crate) fn parse<T: DeserializeOwned>(&self, event: &SseEvent) -> Result<T, ClientError> {
         serde_json::from_str(&event.data)
             .map_err(|source| ClientError::Unreadable { server: self.server.clone(), source })
     }
 
-    /// That the stream must not have ended here.
+    /// Returns the error for a stream that ended too early.
     pub(crate) fn ended(&self) -> ClientError {
         ClientError::Ended { server: self.server.clone() }
     }

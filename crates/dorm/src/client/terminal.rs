@@ -1,4 +1,4 @@
-//! A terminal inside a sandbox, over a WebSocket.
+//! A terminal in a sandbox, over a WebSocket.
 
 use bytes::Bytes;
 use dorm_api::wire::{self, TerminalMessage};
@@ -12,31 +12,31 @@ use super::{Client, ClientError, Connection, segment};
 
 type Socket = WebSocketStream<Box<dyn Connection>>;
 
-/// An open terminal: the two ends of it.
+/// An open terminal.
 pub(crate) struct Terminal {
-    /// What is typed.
+    /// Sends what is typed.
     pub(crate) input: TerminalInput,
-    /// What is shown.
+    /// Receives what is shown.
     pub(crate) output: TerminalOutput,
 }
 
-/// The end that is typed into.
+/// The input half of a terminal.
 pub(crate) struct TerminalInput {
     sink: SplitSink<Socket, Message>,
 }
 
-/// The end that shows.
+/// The output half of a terminal.
 pub(crate) struct TerminalOutput {
     server: String,
     stream: SplitStream<Socket>,
 }
 
-/// What a terminal shows.
+/// An event of the output half.
 #[derive(Debug)]
 pub(crate) enum TerminalEvent {
     /// Bytes for the screen.
     Output(Bytes),
-    /// This many bytes are gone.
+    /// This many bytes were lost.
     Lost(u64),
     /// The command has ended.
     Exited(wire::ExitStatus),
@@ -61,8 +61,8 @@ impl Client {
             Err(Error::Http(answer)) => {
                 let body = answer.body().as_deref().unwrap_or_default();
                 let status = answer.status().as_u16();
-                match serde_json::from_slice::<wire::ErrorAnswer>(body) {
-                    Ok(answer) => Err(ClientError::Refused { status, error: answer.error }),
+                match serde_json::from_slice::<wire::Problem>(body) {
+                    Ok(error) => Err(ClientError::Refused { status, error }),
                     Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status }),
                 }
             }
@@ -79,7 +79,7 @@ impl Client {
 }
 
 impl TerminalInput {
-    /// Types. That the other side is gone shows in the output.
+    /// Sends typed bytes. If the connection is gone, the output half reports it.
     pub(crate) async fn write(&mut self, bytes: Bytes) {
         let _ = self.sink.send(Message::Binary(bytes)).await;
     }
@@ -89,7 +89,7 @@ impl TerminalInput {
         self.say(&TerminalMessage::Eof).await;
     }
 
-    /// Says that the screen has another size.
+    /// Sends a new size of the screen.
     pub(crate) async fn resize(&mut self, size: wire::TerminalSize) {
         self.say(&TerminalMessage::Resize { rows: size.rows, cols: size.cols }).await;
     }
@@ -102,7 +102,7 @@ impl TerminalInput {
 }
 
 impl TerminalOutput {
-    /// What is shown next. The last one is [`TerminalEvent::Exited`].
+    /// Returns the next event. The last one is [`TerminalEvent::Exited`].
     pub(crate) async fn next(&mut self) -> Result<TerminalEvent, ClientError> {
         while let Some(message) = self.stream.next().await {
             let broken = |source| ClientError::Broken { server: self.server.clone(), source: Box::new(source) };
@@ -116,8 +116,9 @@ impl TerminalOutput {
                             let status = wire::ExitStatus { exit_code, signal, timed_out: false };
                             return Ok(TerminalEvent::Exited(status));
                         }
-                        TerminalMessage::Error { code, message, next_step } => {
-                            let error = wire::ErrorBody { code, message, next_step };
+                        TerminalMessage::Error { status, code, detail, next_step } => {
+                            let kind = format!("/errors/{code}");
+                            let error = wire::Problem { kind, title: String::new(), status, detail, code, next_step };
                             return Err(ClientError::refused_in_stream(error));
                         }
                         TerminalMessage::Started { .. } | TerminalMessage::Resize { .. } | TerminalMessage::Eof => {}

@@ -1,4 +1,5 @@
-//! Snapshots and images as files. Contents are streams, so that one of any size needs the same memory.
+//! Snapshots and images as files. Contents are streams, so that the memory use does not depend on
+//! the size.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +12,7 @@ use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
 
-/// What is said of an image that is downloaded.
+/// What the daemon says about an image that is downloaded.
 pub(crate) struct Downloaded {
     /// Its digest.
     pub(crate) image: String,
@@ -20,7 +21,7 @@ pub(crate) struct Downloaded {
 }
 
 impl Client {
-    /// The file of a snapshot. The stream fails when the rest cannot be read.
+    /// Returns a snapshot as a file. The stream fails if the rest cannot be read.
     pub(crate) async fn export_snapshot(
         &self,
         snapshot: &str,
@@ -31,7 +32,7 @@ impl Client {
         Ok(answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))))
     }
 
-    /// Takes in the file of a snapshot.
+    /// Imports a snapshot from a file.
     pub(crate) async fn import_snapshot<S>(
         &self,
         labels: &BTreeMap<String, String>,
@@ -55,7 +56,7 @@ impl Client {
         self.read(asked.body(Body::wrap_stream(contents))).await
     }
 
-    /// Sends the archive of an image: a stream of `progress`, then `done`.
+    /// Uploads the archive of an image: a stream of `progress`, then `done`.
     pub(crate) async fn upload_image<S>(
         &self,
         tag: Option<&str>,
@@ -75,7 +76,8 @@ impl Client {
         self.stream(asked.body(Body::wrap_stream(contents))).await
     }
 
-    /// An image as a file, and what is said of it. The stream fails when the rest cannot be read.
+    /// Returns an image as a file, and what the daemon says about it. The stream fails if the rest
+    /// cannot be read.
     pub(crate) async fn download_image(
         &self,
         reference: &str,
@@ -91,7 +93,7 @@ impl Client {
         Ok((about, answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))).boxed()))
     }
 
-    /// Makes a filesystem snapshot of the files of a memory snapshot.
+    /// Creates a filesystem snapshot from the files of a memory snapshot.
     pub(crate) async fn snapshot_files(&self, snapshot: &str) -> Result<wire::Snapshot, ClientError> {
         self.post(&format!("/snapshots/{}/files", segment(snapshot)), &json!({})).await
     }

@@ -5,7 +5,6 @@ use dorm_api::wire;
 use futures_util::{Stream, StreamExt as _};
 use reqwest::{Body, Method};
 
-use super::resources::PAGE;
 use super::{Client, ClientError, segment};
 
 impl Client {
@@ -14,17 +13,7 @@ impl Client {
     }
 
     pub(crate) async fn volumes(&self) -> Result<Vec<wire::Volume>, ClientError> {
-        let (mut found, mut after) = (Vec::new(), None::<String>);
-        loop {
-            let mut query = vec![("limit", PAGE.to_owned())];
-            query.extend(after.iter().map(|name| ("after", name.clone())));
-            let page: wire::VolumeList = self.read(self.request(Method::GET, "/volumes").query(&query)).await?;
-            found.extend(page.volumes);
-            match page.next {
-                Some(next) => after = Some(next),
-                None => return Ok(found),
-            }
-        }
+        self.pages("/volumes", &[], |page: wire::VolumeList| (page.volumes, page.next)).await
     }
 
     pub(crate) async fn volume(&self, volume: &str) -> Result<wire::Volume, ClientError> {
@@ -35,13 +24,13 @@ impl Client {
         self.tell(self.request(Method::DELETE, &path(volume, ""))).await
     }
 
-    /// What is in a directory on a volume.
+    /// Returns the entries of a directory on a volume.
     pub(crate) async fn volume_files(&self, volume: &str, at: &str) -> Result<Vec<wire::VolumeFile>, ClientError> {
         let asked = self.request(Method::GET, &path(volume, "/files/list")).query(&[("path", at)]);
         Ok(self.read::<wire::VolumeFiles>(asked).await?.entries)
     }
 
-    /// The contents of a file on a volume. The stream fails when the rest cannot be read.
+    /// Returns the content of a file on a volume. The stream fails if the rest cannot be read.
     pub(crate) async fn read_volume(
         &self,
         volume: &str,
@@ -52,7 +41,7 @@ impl Client {
         Ok(answer.bytes_stream().map(move |piece| piece.map_err(|source| client.broken(source))))
     }
 
-    /// Writes a file on a volume. Whoever reads it sees the old one or the new one.
+    /// Writes a file on a volume atomically: a reader sees the old or the new content.
     pub(crate) async fn write_volume<S>(&self, volume: &str, at: &str, contents: S) -> Result<(), ClientError>
     where
         S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,

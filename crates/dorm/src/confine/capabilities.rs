@@ -4,7 +4,7 @@ use rustix::thread::{CapabilitySet, CapabilitySets};
 
 use super::{ConfineError, system};
 
-/// Those that are kept, with the kernel's name of each.
+/// The capabilities that are kept, with their kernel names.
 pub(crate) const KEPT: [(&str, CapabilitySet); 15] = [
     // Files of guests and images: their owners, modes, set-user-id bits, file capabilities and overlay whiteouts.
     ("CAP_CHOWN", CapabilitySet::CHOWN),
@@ -13,11 +13,11 @@ pub(crate) const KEPT: [(&str, CapabilitySet); 15] = [
     ("CAP_FSETID", CapabilitySet::FSETID),
     ("CAP_MKNOD", CapabilitySet::MKNOD),
     ("CAP_SETFCAP", CapabilitySet::SETFCAP),
-    // The id maps of sandboxes, and the end of their processes.
+    // The id maps of sandboxes, and ending their processes.
     ("CAP_SETUID", CapabilitySet::SETUID),
     ("CAP_SETGID", CapabilitySet::SETGID),
     ("CAP_KILL", CapabilitySet::KILL),
-    // Which of its disks a sandbox has open is read in /proc.
+    // Reading in /proc which of its disks a sandbox has open.
     ("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
     // Mounts, namespaces and loop devices.
     ("CAP_SYS_ADMIN", CapabilitySet::SYS_ADMIN),
@@ -25,7 +25,7 @@ pub(crate) const KEPT: [(&str, CapabilitySet); 15] = [
     ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
     ("CAP_NET_RAW", CapabilitySet::NET_RAW),
     ("CAP_NET_BIND_SERVICE", CapabilitySet::NET_BIND_SERVICE),
-    // A mounted file system grows with it.
+    // Growing a mounted file system.
     ("CAP_SYS_RESOURCE", CapabilitySet::SYS_RESOURCE),
 ];
 
@@ -34,11 +34,12 @@ pub(crate) fn kept() -> CapabilitySet {
     KEPT.iter().fold(CapabilitySet::empty(), |all, (_, one)| all | *one)
 }
 
-/// Drops all others from every set of the calling thread.
+/// Drops all other capabilities from every set of the calling thread.
 pub(super) fn reduce() -> Result<(), ConfineError> {
     let kept = kept();
     let had = rustix::thread::capabilities(None).map_err(system("read the daemon's capabilities"))?;
-    // Without CAP_SETPCAP the bounding set stays. It then gives nothing back, since no new privileges can be gained.
+    // Without CAP_SETPCAP the bounding set stays. It then restores nothing, since no new privileges
+    // can be gained.
     if had.effective.contains(CapabilitySet::SETPCAP) {
         for bit in 0..u64::BITS {
             let one = CapabilitySet::from_bits_retain(1 << bit);

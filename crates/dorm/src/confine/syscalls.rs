@@ -1,5 +1,6 @@
-//! System calls that neither the daemon nor a program that it starts ever makes, and that an intruder in one of them would
-//! try: they change the host's kernel, clock or power, or reach parts of the kernel known for their faults.
+//! System calls that neither the daemon nor a program that it starts ever makes, and that an
+//! attacker in one of them would try: they change the host's kernel, clock or power, or reach parts
+//! of the kernel with a record of vulnerabilities.
 
 use std::collections::BTreeMap;
 
@@ -7,12 +8,12 @@ use seccompiler::{BpfProgram, SeccompAction, SeccompFilter, TargetArch};
 
 use super::ConfineError;
 
-/// Names and numbers of the system calls of that name.
+/// Expands to the names and numbers of the system calls.
 macro_rules! calls {
     ($($name:ident => $number:ident),* $(,)?) => { &[$((stringify!($name), libc::$number)),*] };
 }
 
-/// Those that fail with `EPERM`.
+/// The system calls that fail with `EPERM`.
 pub(crate) const DENIED: &[(&str, libc::c_long)] = calls![
     acct => SYS_acct,
     add_key => SYS_add_key,
@@ -61,8 +62,8 @@ fn program() -> Result<BpfProgram, seccompiler::BackendError> {
     let denied = libc::EPERM.unsigned_abs();
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, SeccompAction::Errno(denied), TargetArch::x86_64)?;
     let mut program = BpfProgram::try_from(filter)?;
-    // A call by the ABI of another processor only fails. Ending the process would come before what gVisor's own filter
-    // does about a guest that makes such a call.
+    // A call through the ABI of another architecture only fails. Killing the process would take
+    // precedence over what gVisor's own filter does about a guest that makes such a call.
     for instruction in &mut program {
         if instruction.k == libc::SECCOMP_RET_KILL_PROCESS {
             instruction.k = libc::SECCOMP_RET_ERRNO | denied;

@@ -1,10 +1,10 @@
-//! The unit and the code name the same, and what is given up cannot be had again.
+//! The unit and the code have the same lists, and what is given up cannot be regained.
 
 use std::collections::BTreeSet;
 
 use super::{capabilities, syscalls};
 
-/// Every value of `key` in the unit, in words.
+/// Returns every value of `key` in the unit, split into words.
 fn unit(key: &str) -> Vec<String> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/dormouse.service");
     let text = std::fs::read_to_string(path).unwrap().replace("\\\n", " ");
@@ -15,7 +15,6 @@ fn unit(key: &str) -> Vec<String> {
 #[test]
 fn the_unit_keeps_the_same_capabilities() {
     let named: BTreeSet<_> = unit("CapabilityBoundingSet").into_iter().collect();
-    // The daemon drops this one itself when it has reduced its bounding set.
     let expected: BTreeSet<_> = capabilities::KEPT.iter().map(|(name, _)| (*name).to_owned()).collect();
     assert_eq!(named, expected);
 }
@@ -30,7 +29,7 @@ fn the_unit_denies_the_same_system_calls() {
     assert_eq!(unit("SystemCallErrorNumber"), ["EPERM"]);
 }
 
-/// Runs `work` in a thread that is confined and then ends: what it gives up stays with it.
+/// Runs `work` in a confined thread that then ends, so that only this thread is restricted.
 fn confined<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
     let thread = std::thread::spawn(move || {
         capabilities::reduce().unwrap();
@@ -61,11 +60,11 @@ fn a_confined_thread_and_its_children_keep_no_more() {
 fn each_denied_system_call_fails_before_its_arguments_are_looked_at() {
     let errors = confined(|| {
         let call = |(name, number): &(&'static str, libc::c_long)| {
-            // SAFETY: each argument is zero or minus one, which no call takes for a pointer to anything.
+            // SAFETY: each argument is zero or minus one, which no call takes for a valid pointer.
             let done = unsafe { libc::syscall(*number, -1_i64, 0_i64, 0_i64, 0_i64, 0_i64, 0_i64) };
             (*name, done, std::io::Error::last_os_error().raw_os_error())
         };
-        // What these two do with odd arguments needs no further asking.
+        // These two are not called: without the filter they could do harm even with these arguments.
         let harmless = |(name, _): &&(&str, libc::c_long)| !["reboot", "vhangup"].contains(name);
         syscalls::DENIED.iter().filter(harmless).map(call).collect::<Vec<_>>()
     });

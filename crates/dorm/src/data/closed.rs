@@ -1,15 +1,16 @@
-//! What other users of the host may do in the data directory: pass through it, as guests' ids must, and nothing else.
-//! Directories of earlier versions are closed when a daemon takes them.
+//! Restricts what other users of the host may do in the data directory: pass through it, as guest
+//! ids must, and nothing else. A directory is restricted when a daemon takes it.
 
 use std::fs::{File, Permissions};
 use std::io;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::Path;
 
-/// What the directory itself allows.
+/// The mode of the data directory.
 const DATA: u32 = 0o711;
 
-/// Whether a directory can be given to a daemon: it is empty, but for what a new file system holds, or a daemon had it.
+/// Returns whether the directory belongs to a daemon: it is empty except for what a new file system
+/// contains, or a daemon used it before.
 pub(super) fn is_for_a_daemon(data: &Path) -> io::Result<bool> {
     let mut empty = true;
     for entry in std::fs::read_dir(data)? {
@@ -22,14 +23,14 @@ pub(super) fn is_for_a_daemon(data: &Path) -> io::Result<bool> {
     Ok(empty)
 }
 
-/// Closes the directory and what is in it. `is_ours` says whether its own mode is the daemon's to set: one that holds other
-/// things keeps its mode.
+/// Restricts the modes of the directory and its entries. `is_ours` says whether the daemon may set
+/// the mode of the directory itself: one with other content keeps its mode.
 pub(super) fn close(data: &Path, is_ours: bool) -> io::Result<()> {
     let facts = std::fs::metadata(data)?;
     if is_ours && facts.mode() & 0o777 != DATA {
         std::fs::set_permissions(data, Permissions::from_mode(DATA))?;
     } else if facts.mode() & 0o022 != 0 {
-        let what = "other users may write to it, and it holds other things: choose another --data directory";
+        let what = "other users can write to it, and it has other content: choose another --data directory";
         return Err(io::Error::new(io::ErrorKind::PermissionDenied, what));
     }
     for entry in std::fs::read_dir(data)? {
@@ -53,10 +54,12 @@ pub(super) fn close(data: &Path, is_ours: bool) -> io::Result<()> {
     Ok(())
 }
 
-/// The mode of a directory in the data directory; none when the part that owns it sets it.
+/// Returns the mode of a directory in the data directory, or none if the component that owns it
+/// sets the mode.
 fn directory_mode(name: &str) -> Option<u32> {
     match name {
-        // Guests' ids pass through to root filesystems, to the slots of volumes, and to the agent.
+        // Guest ids pass through these to root file systems, to the mount points of volumes, and to
+        // the agent.
         "images" => None,
         "gvisor" => Some(0o711),
         name if name.starts_with("agent-") => Some(0o711),

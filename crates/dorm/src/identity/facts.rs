@@ -1,4 +1,4 @@
-//! What is in a data directory, as far as it matters for whose it is. Reads and changes nothing.
+//! The content of a data directory that determines its identity. Changes nothing.
 
 use std::fmt;
 use std::io;
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{DATABASE, IdentityError, Written, wrong};
 
-/// Everything that is looked at.
+/// Everything that is inspected.
 #[derive(Clone, Debug)]
 pub(super) struct Facts {
     pub(super) written: Option<Written>,
-    /// Where the directory is now.
+    /// The current place of the directory.
     pub(super) place: Place,
     pub(super) database: Database,
-    /// Whether there is a log of changes beside the database, or where it should be.
+    /// Whether there is a write-ahead log, beside the database or without it.
     pub(super) has_log: bool,
     pub(super) leavings: Leavings,
     pub(super) runs: Vec<NotedRun>,
@@ -33,21 +33,22 @@ pub(super) enum Database {
     There,
 }
 
-/// Which directory a data directory is.
+/// What identifies a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Place {
-    /// Where it was last, for people.
+    /// The last known path, shown to users.
     pub(super) path: PathBuf,
     pub(super) inode: u64,
-    /// When the inode was made, in nanoseconds since 1970; none where the file system does not say. A copy cannot have
-    /// the same, even if it has the same number on another file system.
+    /// When the inode was created, in nanoseconds since 1970, or none if the file system does not
+    /// record it. A copy cannot have the same time, even if it has the same inode number on another
+    /// file system.
     pub(super) born: Option<i128>,
     pub(super) device: u64,
-    /// The boot of the host in which the device had this number.
+    /// The boot of the host during which the device had this number.
     pub(super) boot: String,
 }
 
-/// What only a database knows.
+/// Data that only a database describes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Leavings {
     pub(super) saved: usize,
@@ -77,7 +78,7 @@ impl Facts {
             Ok(found) if found.len() == 0 => Database::Empty,
             Ok(_) => Database::There,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Database::Missing,
-            Err(error) => return Err(wrong("look at", &data.join(DATABASE))(error)),
+            Err(error) => return Err(wrong("read the metadata of", &data.join(DATABASE))(error)),
         };
         let engine = data.join("gvisor");
         let runs = dorm_engine_gvisor::noted_runs(&engine).map_err(wrong("read the notes in", &engine))?;
@@ -91,14 +92,14 @@ impl Facts {
     }
 }
 
-/// The log of changes that belongs to the database.
+/// Returns the path of the database's write-ahead log.
 pub(super) fn log(data: &Path) -> PathBuf {
     data.join(format!("{DATABASE}-wal"))
 }
 
 impl Place {
     fn of(data: &Path) -> Result<Self, IdentityError> {
-        let found = std::fs::metadata(data).map_err(wrong("look at", data))?;
+        let found = std::fs::metadata(data).map_err(wrong("read the metadata of", data))?;
         let more = statx(CWD, data, AtFlags::empty(), StatxFlags::BTIME).ok();
         let born = more.filter(|more| more.stx_mask & StatxFlags::BTIME.bits() != 0);
         let born =
@@ -109,7 +110,7 @@ impl Place {
     }
 }
 
-/// How many things are in a directory, without those that are being made or aside.
+/// Returns the number of entries in a directory, without those being created or set aside.
 fn entries(directory: &Path) -> Result<usize, IdentityError> {
     let found = match std::fs::read_dir(directory) {
         Ok(found) => found,

@@ -51,7 +51,7 @@ async fn a_living_sandbox_has_a_file_that_says_what_the_database_says() {
     assert_eq!((file.kind, file.revision), (RowKind::Sandbox, 2));
     assert_eq!(codec::decode_sandbox(&file.document).unwrap(), second);
 
-    // What happened without the files is caught up with, and one that is over has none.
+    // The files catch up with what happened without them, and a terminated sandbox has none.
     second.generation = 3;
     inner.commit(change(second.clone(), 2)).await.unwrap();
     let store = FiledStore::new(Arc::new(inner.clone()), directory.path());

@@ -1,4 +1,5 @@
-//! The thread that writes record files: of each record only the newest text, so that it never falls behind for long.
+//! The thread that writes record files. It writes only the newest text of each record, so that it
+//! never falls behind for long.
 
 use std::collections::BTreeMap;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -10,7 +11,7 @@ use std::time::Duration;
 
 use super::{Fate, Key, Keyed, name};
 
-/// How long the end of the daemon waits for files.
+/// How long shutdown waits for the files.
 const CLOSING: Duration = Duration::from_secs(5);
 
 type Waiting = BTreeMap<Key, Fate>;
@@ -29,7 +30,7 @@ struct Shared {
 }
 
 impl Shared {
-    /// The queue is whole between any two statements that hold it.
+    /// The queue is consistent between any two statements that hold its lock.
     fn queue(&self) -> MutexGuard<'_, Queue> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -43,7 +44,7 @@ impl Writer {
         let working = shared.clone();
         let started = std::thread::Builder::new().name("records".to_owned()).spawn(move || work(&working, &directory));
         if let Err(error) = started {
-            tracing::warn!(%error, "records are kept in the database alone");
+            tracing::warn!(%error, "cannot start the writer of record files; records are kept only in the database");
             shared.queue().is_closing = true;
         }
         Self(shared)
@@ -91,7 +92,7 @@ fn work(shared: &Shared, directory: &Path) {
             std::mem::take(&mut queue.waiting)
         };
         if let Err(error) = write(directory, &batch) {
-            tracing::warn!(%error, path = %directory.display(), "record files are behind; only `dorm repair` would miss them");
+            tracing::warn!(%error, path = %directory.display(), "cannot write record files; `dorm repair` may find outdated ones");
         }
         shared.queue().is_writing = false;
         shared.news.notify_all();
@@ -99,7 +100,7 @@ fn work(shared: &Shared, directory: &Path) {
 }
 
 fn write(directory: &Path, batch: &Waiting) -> io::Result<()> {
-    // They hold what the database holds: variables and secrets.
+    // The files contain what the database contains, including variables and secrets.
     match DirBuilder::new().mode(0o700).create(directory) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
         _ => {}
@@ -109,7 +110,7 @@ fn write(directory: &Path, batch: &Waiting) -> io::Result<()> {
         match fate {
             Some(file) => {
                 let text = file.text();
-                // At a start most are as they should be.
+                // At a start most files are up to date.
                 if fs::read(&path).is_ok_and(|there| there == text) {
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! What is known: the records that can be read, record files, saved states with their manifests, living runs.
+//! The known facts: readable records, record files, saved states with their manifests, and living
+//! runs.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -18,7 +19,7 @@ use crate::records::{DIRECTORY, RecordFile};
 
 pub(super) struct Facts {
     pub(super) unreadable: Vec<UnreadableRow>,
-    /// Living or not.
+    /// Including terminated ones.
     pub(super) sandboxes: Vec<SandboxRecord>,
     pub(super) snapshots: Vec<SnapshotRecord>,
     pub(super) operations: Vec<OperationRecord>,
@@ -27,14 +28,14 @@ pub(super) struct Facts {
     pub(super) discards: BTreeSet<CaptureId>,
     pub(super) files: Vec<RecordFile>,
     unreadable_files: Vec<(String, String)>,
-    /// Those whose manifest can be read.
+    /// The saved states whose manifest can be read.
     pub(super) states: Vec<Capture>,
     unreadable_states: Vec<(String, PoolError)>,
     /// The newest living run of each sandbox.
     pub(super) runs: BTreeMap<SandboxId, RunId>,
     /// Whether rows may be missing.
     pub(super) is_lost: bool,
-    /// What [`Facts::next_gap`] has told already.
+    /// The findings that [`Facts::next_gap`] has already returned.
     pub(super) told: BTreeSet<(String, String)>,
 }
 
@@ -49,14 +50,14 @@ impl Facts {
         let (files, unreadable_files) = RecordFile::all(data).map_err(io_error("list", &data.join(DIRECTORY)))?;
         let mut states = Vec::new();
         for id in pool.captures().await? {
-            // Those that cannot be read are told by the pool.
+            // The storage reports those that cannot be read.
             states.extend(pool.capture(&id).await);
         }
         let mut runs: BTreeMap<SandboxId, RunId> = BTreeMap::new();
         let engine = data.join("gvisor");
         let own = crate::identity::id(data);
         let noted = dorm_engine_gvisor::noted_runs(&engine).map_err(io_error("list", &engine))?;
-        let is_own = |noted: &NotedRun| noted.owner.is_none() || noted.owner == own;
+        let is_own = |noted: &NotedRun| Some(&noted.owner) == own.as_ref();
         for run in noted.into_iter().filter(|noted| noted.is_alive && is_own(noted)).filter_map(|noted| noted.run) {
             let newest = runs.entry(run.sandbox.clone()).or_insert_with(|| run.clone());
             newest.generation = newest.generation.max(run.generation);
@@ -82,7 +83,8 @@ impl Facts {
         })
     }
 
-    /// Manifests, images and record files that cannot be read. Nothing is rebuilt of them.
+    /// Returns the manifests, images and record files that cannot be read. Nothing is rebuilt from
+    /// them.
     pub(super) fn unreadable_findings(&self) -> Vec<Finding> {
         let states = self.unreadable_states.iter().map(|(what, error)| {
             let (kind, id) = what.split_once(' ').unwrap_or(("saved state", what));
@@ -90,7 +92,7 @@ impl Facts {
                 kind: if kind == "capture" { "saved state".to_owned() } else { kind.to_owned() },
                 id: id.to_owned(),
                 problem: error.to_string(),
-                remedy: Remedy::Nothing("it stays, and is refused by name when it is needed".to_owned()),
+                remedy: Remedy::Nothing("it is kept; operations that need it fail and name it".to_owned()),
             }
         });
         let files = self.unreadable_files.iter().map(|(file, what)| Finding {
@@ -106,7 +108,7 @@ impl Facts {
         self.files.iter().find(|file| file.kind == kind && file.id == id)
     }
 
-    /// The saved states that a readable record needs, or that are to go.
+    /// Returns the saved states that a readable record needs or that are pending deletion.
     pub(super) fn held(&self) -> BTreeSet<CaptureId> {
         let mut held = self.discards.clone();
         held.extend(self.operations.iter().filter_map(|operation| operation.capture.clone()));
@@ -122,7 +124,7 @@ impl Facts {
         held
     }
 
-    /// Saved states of the memory of a sandbox that nothing else needs, the newest first.
+    /// Returns the saved states of a sandbox's memory that nothing else needs, the newest first.
     pub(super) fn images_of(&self, sandbox: &SandboxId) -> Vec<&Capture> {
         let held = self.held();
         let of_snapshots: BTreeSet<&str> = self
@@ -143,7 +145,7 @@ impl Facts {
         images
     }
 
-    /// The newest image of a sandbox of which every byte is as it was written.
+    /// Returns the newest of these images whose data is verified completely.
     pub(super) async fn newest_image(&self, sandbox: &SandboxId, pool: &Pool) -> Option<&Capture> {
         for capture in self.images_of(sandbox) {
             if pool.check(&capture.id).await.is_ok() {
@@ -154,7 +156,7 @@ impl Facts {
     }
 }
 
-/// A saved state as the image that a sandbox sleeps by.
+/// Returns a saved state as the sleep image of a sandbox.
 pub(super) fn sleep_image(capture: &Capture) -> SleepImage {
     SleepImage {
         capture: capture.id.clone(),

@@ -1,5 +1,5 @@
-//! Records that are missing, and records of images that are missing: one after the other, since each that is written is a
-//! fact for the next.
+//! Finds missing records, and records whose images are missing, one after the other: each record
+//! that is written is a fact for the next.
 
 use dorm_lifecycle::{CaptureId, SandboxId, SnapshotId, State};
 use dorm_pool::{Pool, PoolError};
@@ -12,7 +12,7 @@ use super::{Finding, Remedy};
 const NO_ROW: &str = "there is a record file, but no row";
 
 impl Facts {
-    /// The next thing that is missing. What its remedy writes counts as written.
+    /// Returns the next gap. What its remedy writes counts as written.
     pub(super) async fn next_gap(&mut self, pool: &Pool) -> Option<Finding> {
         let finding = match self.file_without_row(pool).await {
             Some(finding) => finding,
@@ -66,7 +66,7 @@ impl Facts {
                 RowKind::Webhook | RowKind::Volume => rewrite(file.kind, &file.document),
                 RowKind::ApiKey | RowKind::Operation | RowKind::Discard | RowKind::Event => continue,
             };
-            // A file that was left behind of something that is over is no finding.
+            // A file that something terminated or deleted left behind is not a finding.
             if !self.is_lost && matches!(remedy, Remedy::Nothing(_)) {
                 continue;
             }
@@ -89,8 +89,8 @@ impl Facts {
         }
     }
 
-    /// A suspended sandbox whose image is gone or damaged, and that has another one which no record needs: an older
-    /// database was put back, perhaps.
+    /// Finds a suspended sandbox whose image is missing or damaged, for example because an older
+    /// database was restored. The remedy is another image that no record needs.
     async fn image_that_is_gone(&self, pool: &Pool) -> Option<Finding> {
         for record in &self.sandboxes {
             let State::Suspended { image, .. } = &record.sandbox.state else { continue };
@@ -99,7 +99,7 @@ impl Facts {
                 continue;
             }
             let Err(PoolError::Missing(missing)) = pool.capture(&image.capture).await else { continue };
-            let problem = format!("its image, saved state {missing} of generation {}, is gone", image.generation);
+            let problem = format!("its image, saved state {missing} of generation {}, is missing", image.generation);
             let remedy = self.other_image(record, pool).await;
             return Some(Finding { kind: "sandbox".to_owned(), id: id.to_string(), problem, remedy });
         }
@@ -108,12 +108,12 @@ impl Facts {
 
     async fn other_image(&self, record: &SandboxRecord, pool: &Pool) -> Remedy {
         let Some(found) = self.newest_image(&record.sandbox.id, pool).await else {
-            return Remedy::Nothing("there is no other whole saved state of it".to_owned());
+            return Remedy::Nothing("it has no other intact saved state".to_owned());
         };
         let mut record = record.clone();
         record.sandbox.generation = record.sandbox.generation.max(found.facts.generation);
         record.sandbox.state = State::Suspended { image: sleep_image(found), background: None };
-        let unknown = vec!["changes of settings since that record".to_owned()];
+        let unknown = vec!["changes to its settings since that record".to_owned()];
         Remedy::Rebuild {
             change: Box::new(Change { sandboxes: vec![record], ..Change::default() }),
             from: format!("saved state {} of generation {}", found.id, found.facts.generation),
@@ -121,7 +121,8 @@ impl Facts {
         }
     }
 
-    /// A saved state that no record knows. Only where rows are lost is it a finding: else nobody has named it on purpose.
+    /// Finds a saved state without a record. This is a finding only if rows are lost; otherwise it
+    /// has no record on purpose.
     async fn state_without_record(&self, pool: &Pool) -> Option<Finding> {
         if !self.is_lost {
             return None;
@@ -138,7 +139,7 @@ impl Facts {
             let has_sandbox = self.has_row(RowKind::Sandbox, sandbox.as_str());
             let remedy = match (capture.tree, is_newest && !has_sandbox) {
                 (None, true) => self.sandbox(sandbox, 0, None, None, pool).await,
-                // The newest comes first, and the others are kept as snapshots then.
+                // The newest one comes first; the others are then kept as snapshots.
                 (None, false) if !has_sandbox && !self.is_told("saved state", newest_id(self, sandbox)) => continue,
                 (_, _) => match (pool.check(&capture.id).await, id.parse::<SnapshotId>()) {
                     (Ok(_), Ok(snapshot)) => snapshot_of(snapshot, None, capture),
@@ -146,7 +147,7 @@ impl Facts {
                     (_, Err(error)) => Remedy::Nothing(error.to_string()),
                 },
             };
-            let problem = format!("no record knows this saved state of sandbox {sandbox}");
+            let problem = format!("no record refers to this saved state of sandbox {sandbox}");
             return Some(Finding { kind: "saved state".to_owned(), id: id.to_owned(), problem, remedy });
         }
         None

@@ -1,4 +1,4 @@
-//! The copy that is worked on, and putting it in the place of the database.
+//! The working copy of the database, and replacing the database with it.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -15,14 +15,14 @@ pub(crate) use crate::identity::DATABASE;
 
 const DRAFT: &str = "dormouse.db.repair";
 const QUARANTINE: &str = "quarantine";
-/// What SQLite keeps beside a file.
+/// The suffixes of the files that SQLite keeps beside a database.
 const BESIDE: [&str; 2] = ["-wal", "-shm"];
 
 /// A copy of the database.
 pub(super) struct Draft {
     data: PathBuf,
     pub(super) store: SqlStore,
-    /// Whether rows may be missing of which nothing tells, since the database was missing or damaged.
+    /// Whether rows may be missing without a trace, since the database was missing or damaged.
     pub(super) is_lost: bool,
     pub(super) findings: Vec<Finding>,
 }
@@ -51,7 +51,7 @@ fn remove(path: &Path) -> Result<(), RepairError> {
 impl Draft {
     pub(super) async fn make(data: &Path) -> Result<Self, RepairError> {
         let (database, draft) = (data.join(DATABASE), data.join(DRAFT));
-        // Of a repair that was cut off.
+        // Left by an interrupted repair.
         remove(&draft)?;
         let finding = |problem: String, remedy: &str| Finding {
             kind: "database".to_owned(),
@@ -75,7 +75,7 @@ impl Draft {
             Ok(()) => (false, Vec::new()),
             Err(problem) => {
                 remove(&draft)?;
-                (true, vec![finding(problem, "a new file, with every row that could be read of the old one")])
+                (true, vec![finding(problem, "a new file with every row that could be read from the old one")])
             }
         };
         let store = SqlStore::open(&draft).await?;
@@ -92,7 +92,8 @@ impl Draft {
         self.data.join(DRAFT)
     }
 
-    /// Puts the copy in the place of the database, or throws it away. Answers where the old one is.
+    /// Replaces the database with the copy, or deletes the copy. Returns the path of the old
+    /// database.
     pub(super) async fn finish(self, is_wanted: bool) -> Result<Option<PathBuf>, RepairError> {
         let Self { data, store, .. } = self;
         store.close().await?;
@@ -107,7 +108,8 @@ impl Draft {
     }
 }
 
-/// Puts `new`, which is durable and has nothing beside it, in the place of the database. Answers where the old one is.
+/// Replaces the database with `new`, which is durable and has no files beside it. Returns the path
+/// of the old database.
 pub(crate) fn replace(data: &Path, new: &Path, why: &str) -> Result<Option<PathBuf>, RepairError> {
     let database = data.join(DATABASE);
     let sync = || fs::File::open(data).and_then(|file| file.sync_all()).map_err(io_error("sync", data));
@@ -119,7 +121,7 @@ pub(crate) fn replace(data: &Path, new: &Path, why: &str) -> Result<Option<PathB
             .or_else(|_| fs::copy(&database, &old).map(drop))
             .map_err(io_error("keep", &old))?;
         for end in BESIDE {
-            // A log of the old file must never be applied to the new one.
+            // The log of the old database must never be applied to the new one.
             match fs::rename(beside(&database, end), beside(&old, end)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
                     return Err(io_error("set aside", &beside(&database, end))(error));
@@ -135,7 +137,7 @@ pub(crate) fn replace(data: &Path, new: &Path, why: &str) -> Result<Option<PathB
     Ok(kept)
 }
 
-/// Writes a row into a file of its own, durable. Answers where.
+/// Writes a row durably to a file of its own and returns its path.
 pub(super) fn set_aside(data: &Path, row: &UnreadableRow, dry_run: bool) -> Result<PathBuf, RepairError> {
     let directory = data.join(QUARANTINE);
     let legal = |symbol: char| if symbol.is_ascii_alphanumeric() { symbol } else { '_' };
@@ -146,7 +148,9 @@ pub(super) fn set_aside(data: &Path, row: &UnreadableRow, dry_run: bool) -> Resu
         return Ok(path);
     }
     match fs::DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(io_error("make", &directory)(error)),
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(io_error("create", &directory)(error));
+        }
         _ => {}
     }
     let text = serde_json::json!({

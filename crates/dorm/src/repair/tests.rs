@@ -1,4 +1,4 @@
-//! Data directories that something has damaged, and what is left after a repair.
+//! Damaged data directories, and their content after a repair.
 
 use std::fs;
 use std::path::PathBuf;
@@ -22,8 +22,8 @@ use crate::records::{DIRECTORY, FiledStore};
 
 const AT: Timestamp = Timestamp::from_millis(1_000);
 
-/// A data directory as a daemon leaves it: a suspended sandbox `web` with an image of its second generation, a memory
-/// snapshot of it, a webhook and a volume.
+/// A data directory as a daemon leaves it: a suspended sandbox `web` with an image of its second
+/// generation, a memory snapshot of it, a webhook and a volume.
 pub(crate) struct Place {
     pub(crate) directory: TempDir,
 }
@@ -116,7 +116,7 @@ fn volume() -> VolumeRecord {
     }
 }
 
-/// The records of a store.
+/// Returns the records of a store.
 #[derive(PartialEq, Eq, Debug)]
 pub(crate) struct Records {
     pub(crate) sandboxes: Vec<Sandbox>,
@@ -225,7 +225,7 @@ const SPOIL: [&str; 4] = [
     "UPDATE sandboxes SET document = substr(document, 1, 40)",
     "UPDATE snapshots SET document = CAST(x'ff00' AS TEXT)",
     "UPDATE webhooks SET document = ''",
-    "UPDATE volumes SET document = replace(document, '\"v\":3', '\"v\":9')",
+    "UPDATE volumes SET document = replace(document, '\"v\":1', '\"v\":9')",
 ];
 
 #[tokio::test]
@@ -244,7 +244,7 @@ async fn every_unreadable_row_is_written_again_as_it_was() {
     let report = place.repair(Asked::default()).await;
     assert!(report.is_mended() && report.findings.len() == 4, "{report:#?}");
     assert_eq!(place.records().await, all());
-    // The old one is kept as it was.
+    // The old database is kept unchanged.
     let kept = dorm_store_sql::check(&report.kept.unwrap()).await.unwrap();
     assert_eq!(kept.unreadable.len(), 4);
     let again = place.repair(Asked::default()).await;
@@ -255,7 +255,7 @@ async fn every_unreadable_row_is_written_again_as_it_was() {
 async fn without_record_files_a_sandbox_and_a_snapshot_come_from_their_saved_states() {
     let place = Place::new().await;
     place.without_files();
-    // One byte of each is wrong; the ids in them can be read.
+    // One byte of each is wrong; their ids can be read.
     place.sql("UPDATE sandboxes SET document = replace(document, '\"spec\"', '\"spek\"')").await;
     place.sql("UPDATE snapshots SET document = replace(document, '\"kind\"', '\"kin\"')").await;
     let report = place.repair(Asked::default()).await;

@@ -1,4 +1,4 @@
-//! Rebuilding the record of a row that cannot be read.
+//! Rebuilds the records of rows that cannot be read.
 
 use dorm_lifecycle::{
     Egress, OnTimeout, Origin, ProjectId, Restored, RunId, Sandbox, SandboxId, SandboxSpec, SnapshotId, SnapshotKind,
@@ -13,25 +13,23 @@ use super::facts::{Facts, sleep_image};
 use super::{Remedy, is_history};
 
 impl Facts {
-    /// What can be done about a row that cannot be read.
+    /// Returns the remedy for a row that cannot be read.
     pub(super) async fn rebuild(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
         match row.kind {
             RowKind::Sandbox => self.rebuild_sandbox(row, pool).await,
             RowKind::Snapshot => self.rebuild_snapshot(row, pool).await,
             RowKind::Webhook | RowKind::Volume => match self.file(row.kind, &row.id) {
                 Some(file) => rewrite(row.kind, &file.document),
-                None => Remedy::Nothing("there is no record file of it".to_owned()),
+                None => Remedy::Nothing("it has no record file".to_owned()),
             },
-            // There is no file of it on purpose: a key that was revoked must not come back.
-            RowKind::ApiKey => Remedy::Nothing("it opens nothing; make another one".to_owned()),
+            // Keys have no record files on purpose: a revoked key must not come back.
+            RowKind::ApiKey => Remedy::Nothing("it permits nothing; create another one".to_owned()),
             RowKind::Operation => {
-                Remedy::Nothing("what it was doing cannot be known; `--quarantine` gives it up".to_owned())
+                Remedy::Nothing("what it was doing is unknown; `--quarantine` abandons it".to_owned())
             }
-            RowKind::Discard => {
-                Remedy::Nothing("which saved state was to be deleted cannot be known; none is".to_owned())
-            }
+            RowKind::Discard => Remedy::Nothing("which saved state to delete is unknown; none is deleted".to_owned()),
             RowKind::Event if is_history(row.kind) => {
-                Remedy::Nothing("it only tells what happened, and nothing depends on it".to_owned())
+                Remedy::Nothing("it is only history, and nothing depends on it".to_owned())
             }
             RowKind::Event => Remedy::Nothing(String::new()),
         }
@@ -39,14 +37,15 @@ impl Facts {
 
     async fn rebuild_sandbox(&self, row: &UnreadableRow, pool: &Pool) -> Remedy {
         let Ok(id) = row.id.parse::<SandboxId>() else {
-            return Remedy::Nothing("its key is damaged, so whose record it is cannot be known".to_owned());
+            return Remedy::Nothing("its key is damaged, so the sandbox is unknown".to_owned());
         };
         let revision = row.revision.unwrap_or_default();
         self.sandbox(&id, revision, row.project.clone(), row.name.clone(), pool).await
     }
 
-    /// A record for the sandbox `id`: its record file as it is where nothing has happened since, else brought up to date
-    /// with its newest image and its living run; without a file, from its newest image alone.
+    /// Returns a record for the sandbox `id`: its record file as it is if nothing has happened
+    /// since, or updated with its newest image and its living run; without a file, from its newest
+    /// image alone.
     pub(super) async fn sandbox(
         &self,
         id: &SandboxId,
@@ -60,7 +59,7 @@ impl Facts {
         if let Some((of, sandbox)) = &recorded
             && *of == revision
         {
-            let from = "its record file, which is as new as the row".to_owned();
+            let from = "its record file, which has the revision of the row".to_owned();
             return rebuilt(sandbox.clone(), revision, from, Vec::new());
         }
         let image = self.newest_image(id, pool).await;
@@ -69,7 +68,7 @@ impl Facts {
         let (mut sandbox, mut from) = match (recorded, image) {
             (Some((of, sandbox)), _) => {
                 if revision > 0 {
-                    unknown.push(format!("changes of settings after revision {of} of {revision}"));
+                    unknown.push(format!("changes to its settings after revision {of} of {revision}"));
                 }
                 (sandbox, format!("its record file of revision {of}"))
             }
@@ -78,7 +77,7 @@ impl Facts {
                 (bare(id, project, name, image), String::new())
             }
             (None, None) => {
-                return Remedy::Nothing("there is neither a record file nor a whole saved state of it".to_owned());
+                return Remedy::Nothing("it has neither a record file nor an intact saved state".to_owned());
             }
         };
         settle(&mut sandbox, image, run);
@@ -93,7 +92,7 @@ impl Facts {
             State::Running { .. } if run.is_some() => rebuilt(sandbox, revision, from, unknown),
             State::Suspended { .. } => rebuilt(sandbox, revision, from, unknown),
             _ => Remedy::Nothing(format!(
-                "its record file says that it is {}, and nothing of it is left",
+                "its record file says that it is {}, but nothing of it is left",
                 sandbox.state.name()
             )),
         }
@@ -104,7 +103,7 @@ impl Facts {
             return rewrite(RowKind::Snapshot, &file.document);
         }
         let Ok(id) = row.id.parse::<SnapshotId>() else {
-            return Remedy::Nothing("its key is damaged, so which snapshot it is cannot be known".to_owned());
+            return Remedy::Nothing("its key is damaged, so the snapshot is unknown".to_owned());
         };
         let held = self.held();
         let mut mentioned = self.states.iter().filter(|one| row.mentions(one.id.as_str()) && !held.contains(&one.id));
@@ -112,23 +111,22 @@ impl Facts {
             (Some(capture), None) if pool.check(&capture.id).await.is_ok() => {
                 snapshot_of(id, row.project.clone(), capture)
             }
-            (_, _) => {
-                Remedy::Nothing("there is no record file of it, and its row names no whole saved state".to_owned())
-            }
+            (_, _) => Remedy::Nothing("it has no record file, and its row names no intact saved state".to_owned()),
         }
     }
 }
 
-/// What a manifest does not say of a sandbox, and what is assumed instead.
+/// What a manifest does not say about a sandbox, and what is recorded instead.
 const UNKNOWN: [&str; 5] = [
-    "its time limits: it has none",
+    "its time limits: none",
     "where it may connect to: nowhere",
-    "its variables, secrets and labels: it has none",
-    "its volumes: none is attached",
-    "its checkpoint policy: it has none",
+    "its variables, secrets and labels: none",
+    "its volumes: none",
+    "its checkpoint policy: none",
 ];
 
-/// A sandbox of which only a saved state is known. Nothing ends it, and it may connect to nothing.
+/// Returns a sandbox of which only a saved state is known. It has no time limits and may not
+/// connect to anything.
 fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle::Name>, image: &Capture) -> Sandbox {
     let facts = &image.facts;
     let name = name.or_else(|| format!("repaired-{}", &id.as_str()[..8]).parse().ok());
@@ -158,7 +156,7 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
     }
 }
 
-/// Brings a sandbox where the facts say it is: into its living run, or to its newest image.
+/// Puts a sandbox into the state that the facts show: its living run, or its newest image.
 fn settle(sandbox: &mut Sandbox, image: Option<&Capture>, run: Option<&RunId>) {
     let known = sandbox.state.image().cloned();
     let newest = match (known, image.map(sleep_image)) {
@@ -167,7 +165,7 @@ fn settle(sandbox: &mut Sandbox, image: Option<&Capture>, run: Option<&RunId>) {
         (None, found) => found,
     };
     if let Some(run) = run.filter(|run| run.generation >= sandbox.run) {
-        // A run that stands still is a sleep that was recorded, or is about to be: its image says so.
+        // If there is an image of the run, its suspend was recorded, or was about to be.
         let sleeps = newest.as_ref().is_some_and(|image| image.generation >= run.generation);
         sandbox.generation = sandbox.generation.max(run.generation);
         sandbox.run = run.generation;
@@ -188,7 +186,7 @@ fn rebuilt(sandbox: Sandbox, revision: u64, from: String, unknown: Vec<String>) 
     Remedy::Rebuild { change: Box::new(change), from, unknown }
 }
 
-/// A record of a snapshot from its saved state.
+/// Returns a record of a snapshot, from its saved state.
 pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &Capture) -> Remedy {
     let facts = &capture.facts;
     let record = SnapshotRecord {
@@ -215,12 +213,12 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, capture: &
         from: format!("saved state {}", capture.id),
         unknown: vec![
             "its labels and parent, and whether it shares its data".to_owned(),
-            "when it expires: it does not".to_owned(),
+            "when it expires: never".to_owned(),
         ],
     }
 }
 
-/// The record of a record file, as it is.
+/// Returns the record in a record file, unchanged.
 pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
     let change = match kind {
         RowKind::Snapshot => {

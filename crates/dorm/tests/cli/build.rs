@@ -93,7 +93,7 @@ async fn a_step_that_fails_is_named_and_what_is_before_it_is_kept() {
     world
         .dorm(&["image", "build", "project", "--tag", "app"])
         .await
-        .failed(1, "line 3: RUN false: the command ended with 1");
+        .failed(1, "line 3: RUN false: the command exited with code 1");
     write(&world.path("project/Dockerfile"), b"FROM base\nRUN true\nRUN echo mended\n");
     assert_eq!(cached(&built(&world, &["project", "--tag", "app"]).await), [true, false]);
     let living = world.json(&["sbx", "ls", "-o", "json"]).await;

@@ -70,7 +70,7 @@ async fn a_clone_goes_on_beside_its_source() {
     assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo both > /tmp/note"]).await.code, 0);
     let ran = world.dorm(&["sbx", "clone", "web", "--name", "twin"]).await;
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.stderr.starts_with("cloned through snapshot "), "{ran:?}");
+    assert!(ran.stderr.starts_with("cloned from snapshot "), "{ran:?}");
     let rows = ran.rows();
     assert_eq!((rows[1][1].as_str(), rows[1][2].as_str()), ("twin", "running"));
     assert_ne!(rows[1][0], source);

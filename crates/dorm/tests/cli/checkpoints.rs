@@ -51,7 +51,7 @@ async fn a_command_can_have_a_snapshot_taken_first() {
     let first = snapshots().await.remove(0);
     assert_eq!((&first["kind"], &first["made_by"]), (&json!("filesystem"), &json!("policy")));
     let id = first["id"].as_str().unwrap();
-    assert_eq!(ran.stderr, format!("snapshot {id} was taken before\n"));
+    assert_eq!(ran.stderr, format!("took snapshot {id} before the command\n"));
     let described = world.dorm(&["sbx", "checkpoint", "describe", id]).await.text();
     assert!(described.contains("made by         policy\n"), "{described}");
     let ran = world.json(&["sbx", "exec", "--checkpoint=memory", "web", "-o", "json", "--", "true"]).await;

@@ -11,7 +11,7 @@ async fn a_daemon_that_never_ran_is_5() {
     let data = directory.path().to_str().unwrap();
     let said = format!(
         "error: no daemon has run with the data directory {data}\n  \
-         next: is `dorm serve` running? Start it, or say where it is with --server or --data\n"
+         next: start `dorm serve`, or give its address with --server or its data directory with --data\n"
     );
     end(bare(&["sbx", "ls", "--data", data]), b"").await.refused(5, &said);
     end(bare(&["events", "--data", data]), b"").await.refused(5, &said);
@@ -28,7 +28,7 @@ async fn a_daemon_that_has_stopped_is_5() {
         5,
         &format!(
             "error: no daemon answers at {free}: Connection refused (os error 111)\n  \
-             next: is `dorm serve` running? Start it, or say where it is with --server or --data\n"
+             next: start `dorm serve`, or give its address with --server or its data directory with --data\n"
         ),
     );
     world.dorm(&["sbx", "shell", "web", "--server", &free]).await.failed(125, "no daemon answers at");
@@ -40,10 +40,10 @@ async fn a_wrong_key_is_refused() {
     let mut command = world.command(&["sbx", "ls"]);
     command.env("DORM_KEY", "wrong");
     let ran = end(command, b"").await;
-    ran.failed(4, "error: this needs a key");
+    ran.failed(4, "error: an API key is required");
     let mut command = world.command(&["sbx", "shell", "web"]);
     command.env("DORM_KEY", "wrong");
-    end(command, b"").await.failed(125, "error: this needs a key");
+    end(command, b"").await.failed(125, "error: an API key is required");
 }
 
 #[tokio::test]
@@ -64,7 +64,7 @@ async fn the_key_of_this_host_is_not_shown_to_others() {
     world
         .dorm(&["sbx", "ls", "--server", "http://192.0.2.1:7070"])
         .await
-        .refused(2, "error: there is no key for http://192.0.2.1:7070\n  next: put it into DORM_KEY\n");
+        .refused(2, "error: no key for http://192.0.2.1:7070\n  next: set DORM_KEY\n");
 }
 
 #[tokio::test]
@@ -87,7 +87,7 @@ async fn something_else_that_answers_is_no_daemon() {
                 visitor.write_all(b"HTTP/1.1 404 Not Found\r\nContent-Length: 2\r\nConnection: close\r\n\r\nno").await;
         }
     });
-    let said = format!("error: {server} answered 404 in words that no Dormouse daemon uses");
+    let said = format!("error: {server} answered with status 404 but is not a Dormouse daemon");
     world.dorm(&["sbx", "ls", "--server", &server]).await.failed(5, &said);
     other.abort();
 }

@@ -70,7 +70,7 @@ async fn a_link_on_its_way_in_is_named_and_the_rest_is_copied() {
     std::os::unix::fs::symlink("a", world.path("tree/link")).unwrap();
     let ran = world.dorm(&["sbx", "cp", "tree", "web:/tmp/tree"]).await;
     ran.failed(1, "skipped tree/link: links cannot be copied into a sandbox yet\n");
-    assert!(ran.stderr.ends_with("error: not copied: 1 of the entries; all others are\n"), "{ran:?}");
+    assert!(ran.stderr.ends_with("error: entries not copied: 1; all others were copied\n"), "{ran:?}");
     assert_eq!(world.dorm(&["sbx", "cp", "web:/tmp/tree/a", "-"]).await.stdout, b"a");
 }
 
@@ -86,8 +86,8 @@ async fn what_cannot_be_copied_is_refused() {
         (["note", "nobody:/tmp/x"], 3, "there is no sandbox 'nobody'"),
         (["no-such-file", "web:/tmp/x"], 3, "cannot read no-such-file"),
         (["note", "web:relative"], 2, "the path 'relative' inside web is not absolute"),
-        (["note", "copy"], 2, "neither end is inside a sandbox"),
-        (["web:/a", "web:/b"], 2, "both ends are inside sandboxes"),
+        (["note", "copy"], 2, "neither path is in a sandbox"),
+        (["web:/a", "web:/b"], 2, "both paths are in sandboxes"),
         (["web:/tmp", "-"], 2, "/tmp"),
     ] {
         let ran = world.dorm(&[["sbx", "cp"], arguments].concat()).await;

@@ -45,7 +45,7 @@ async fn without_a_name_it_is_ephemeral() {
 async fn what_cannot_be_is_refused_and_nothing_is_made() {
     let world = World::new().await;
     for (arguments, code, said) in [
-        (&["sbx", "create", "No_Name"][..], 2, "'No_Name' is not a legal name"),
+        (&["sbx", "create", "No_Name"][..], 2, "'No_Name' is not a valid name"),
         (&["sbx", "create", "--memory", "1M"], 2, "memory_bytes is 1048576: it must be between"),
         (&["sbx", "create", "--cpus", "1000"], 2, "cpu_millis is 1000000"),
         (&["sbx", "create", "--cpus", "none"], 2, "'none' is not a number of CPUs such as 2 or 0.5"),
@@ -59,7 +59,7 @@ async fn what_cannot_be_is_refused_and_nothing_is_made() {
         ),
         (&["sbx", "create", "--egress", "1.2.3.4.5"], 2, "1.2.3.4.5"),
         (&["sbx", "create", "--image", "base", "--snapshot", "x"], 2, "cannot be used with"),
-        (&["sbx", "create", "--on-timeout", "suspend"], 2, "an unnamed sandbox cannot be suspended on timeout"),
+        (&["sbx", "create", "--on-timeout", "suspend"], 2, "a sandbox that is not suspendable"),
         (&["sbx", "create", "--image", "nothing"], 3, "nothing"),
         (&["sbx", "create", "--snapshot", "a2345678901234567890"], 3, "there is no snapshot a2345678901234567890"),
     ] {

@@ -15,17 +15,17 @@ async fn everything_is_told_by_name_or_id() {
     let names: Vec<_> = rows.iter().map(|row| row[0].as_str()).collect();
     assert_eq!(
         names.join(", "),
-        "id, name, project, state, generation, began with, sleep image, image, snapshot, cpus, memory, disk, processes, \
-         egress, env, secrets, labels, timeout, idle timeout, longest run, on timeout, if it cannot be suspended, suspendable, \
-         auto-resume, ports, kept images, if none can be restored, checkpoints, created, last active, running since, expires"
+        "id, name, project, state, generation, started with, sleep image, image, snapshot, cpus, memory, disk, processes, \
+         egress, env, secrets, labels, timeout, idle timeout, max run, on timeout, on suspend failure, suspendable, \
+         auto-resume, ports, sleep images kept, on unrestorable, checkpoints, created, last active, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),
         ("name", "web"),
         ("state", "running"),
-        ("began with", "nothing but its image"),
-        ("kept images", "1"),
-        ("if none can be restored", "fail"),
+        ("started with", "image only"),
+        ("sleep images kept", "1"),
+        ("on unrestorable", "fail"),
         ("sleep image", "-"),
         ("memory", "512 MiB"),
         ("disk", "4 GiB"),
@@ -34,7 +34,7 @@ async fn everything_is_told_by_name_or_id() {
         ("labels", "a=b"),
         ("timeout", "10m"),
         ("on timeout", "suspend"),
-        ("if it cannot be suspended", "keep"),
+        ("on suspend failure", "keep"),
         ("auto-resume", "yes"),
     ] {
         let row = rows.iter().find(|row| row[0] == name).unwrap();
@@ -48,6 +48,6 @@ async fn an_unknown_one_is_not_found() {
     let world = World::new().await;
     for unknown in ["nobody", "a2345678901234567890", "../../info", "Not Legal"] {
         let ran = world.dorm(&["sbx", "describe", unknown]).await;
-        ran.failed(3, &format!("error: there is no sandbox '{unknown}'\n  next: list the sandboxes that are there\n"));
+        ran.failed(3, &format!("error: there is no sandbox '{unknown}'\n  next: list the existing sandboxes\n"));
     }
 }

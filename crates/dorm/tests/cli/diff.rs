@@ -12,7 +12,7 @@ async fn what_differs_is_shown_and_a_rewind_to_files_takes_it_away() {
     let snapshot = world.json(&["sbx", "checkpoint", "web", "-o", "json"]).await;
     let snapshot = snapshot["id"].as_str().unwrap();
     let none = world.dorm(&["sbx", "diff", snapshot, "web"]).await;
-    assert_eq!((none.code, none.stderr.trim()), (0, "no file differs"), "{none:?}");
+    assert_eq!((none.code, none.stderr.trim()), (0, "no files differ"), "{none:?}");
     assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo three > /root/note"]).await.code, 0);
     assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo new > /root/new"]).await.code, 0);
     let rows = world.table(&["sbx", "diff", snapshot, "web"]).await;

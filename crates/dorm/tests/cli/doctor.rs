@@ -33,5 +33,5 @@ async fn a_missing_runsc_fails_and_says_what_to_do() {
     let text = ran.text();
     let line = text.lines().position(|line| line.starts_with("fail  runsc ")).unwrap();
     assert!(text.lines().nth(line + 1).unwrap().trim().starts_with("next: install runsc"), "{text}");
-    assert!(text.ends_with("The daemon cannot work here yet.\n"), "{text}");
+    assert!(text.ends_with("The daemon cannot run on this host yet.\n"), "{text}");
 }

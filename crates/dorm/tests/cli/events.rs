@@ -11,7 +11,7 @@ async fn what_happened_is_told_in_its_order() {
     let id = world.named("web").await;
     assert_eq!(world.dorm(&["sbx", "suspend", "web"]).await.code, 0);
     let rows = world.table(&["events"]).await;
-    assert_eq!(rows[0], ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "ACTOR", "DETAIL"]);
+    assert_eq!(rows[0], ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "INITIATOR", "DETAIL"]);
     let kinds: Vec<_> = rows[1..].iter().map(|row| row[3].as_str()).collect();
     assert_eq!(kinds, ["created", "started", "suspending", "suspended"]);
     assert!(rows[1..].iter().all(|row| row[2] == id), "{rows:?}");

@@ -68,7 +68,7 @@ async fn a_daemon_that_is_asked_by_its_address_gets_and_sends_the_bytes() {
     let rows = world.table(&[&["image", "import", "image.tar", "--tag", "sent"][..], &remote].concat()).await;
     assert_eq!(rows[1][1], "sent");
     let refused = world.dorm(&[&["image", "import", "rootfs", "--tag", "x"][..], &remote].concat()).await;
-    refused.failed(2, "takes archives only");
+    refused.failed(2, "only archives can be imported");
     assert_ne!(world.dorm(&[&["image", "import", "absent"][..], &remote].concat()).await.code, 0);
     write(&world.path("note"), b"text");
     world.dorm(&[&["image", "import", "note"][..], &remote].concat()).await.failed(2, "cannot import");

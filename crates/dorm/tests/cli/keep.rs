@@ -43,5 +43,5 @@ async fn what_is_kept_can_be_chosen_and_changed() {
     world
         .dorm(&["sbx", "keep", "web", "--keep-generations", "17"])
         .await
-        .failed(2, "like this: keep_generations is 17: it must be between 1 and 16\n");
+        .failed(2, "invalid sandbox specification: keep_generations is 17: it must be between 1 and 16\n");
 }

@@ -20,7 +20,7 @@ async fn a_key_is_made_listed_and_revoked() {
     let refused = with_it(&["sbx", "describe", "other"]).await;
     assert!(refused.code != 0 && refused.stderr.contains("this key is for sandbox"), "{}", refused.stderr);
     let rows = world.table(&["key", "ls"]).await;
-    assert_eq!(rows[0], ["ID", "NAME", "OPENS", "CREATED", "EXPIRES"]);
+    assert_eq!(rows[0], ["ID", "NAME", "ACCESS", "CREATED", "EXPIRES"]);
     assert_eq!(rows[1][..2], [id.to_owned(), "agent".to_owned()]);
     let sandbox = world.json(&["sbx", "describe", "web", "-o", "json"]).await["id"].as_str().unwrap().to_owned();
     assert_eq!(rows[1][2], format!("sandbox {sandbox}"));

@@ -18,6 +18,7 @@ mod keep;
 mod key;
 mod ls;
 mod matrix;
+mod operations;
 mod port;
 mod rewind;
 mod run;

@@ -80,7 +80,7 @@ async fn the_files_of_a_memory_snapshot_make_one_of_files() {
     let files = files["id"].as_str().unwrap();
     assert_eq!(world.dorm(&["sbx", "create", "child", "--snapshot", files]).await.code, 0);
     assert_eq!(world.dorm(&["sbx", "exec", "child", "--", "cat", "/root/note"]).await.text(), "kept\n");
-    world.dorm(&["sbx", "checkpoint", "files", files]).await.failed(4, "of files alone");
+    world.dorm(&["sbx", "checkpoint", "files", files]).await.failed(4, "is a filesystem snapshot");
 }
 
 #[tokio::test]

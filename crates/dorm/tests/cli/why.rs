@@ -20,5 +20,5 @@ async fn it_says_why_what_comes_next_and_what_is_kept() {
     world.dorm(&["why", "web"]).await.failed(3, "there is no sandbox 'web'");
     let id = why["sandbox"].as_str().unwrap();
     let over = world.dorm(&["why", id]).await;
-    assert!(over.text().contains("a caller asked for its end"), "{}", over.text());
+    assert!(over.text().contains("a caller requested its termination"), "{}", over.text());
 }

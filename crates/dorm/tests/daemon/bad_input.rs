@@ -10,7 +10,7 @@ async fn refused(daemon: &Daemon, path: &str, body: Value, status: u16, word: &s
     let answer = daemon.try_ask(Method::POST, path, Some(body.clone())).await.unwrap();
     let text = answer.body.to_string();
     assert!(answer.status == status && text.contains(word), "{path} {body}: {} {text}", answer.status);
-    assert!(answer.body["error"]["code"].is_string() && answer.body["error"]["message"].is_string(), "{text}");
+    assert!(answer.body["code"].is_string() && answer.body["detail"].is_string(), "{text}");
 }
 
 #[tokio::test]

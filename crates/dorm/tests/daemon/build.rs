@@ -87,11 +87,11 @@ async fn a_step_that_fails_hangs_or_fills_its_disk_ends_the_build_and_leaves_not
     let daemon = place.daemon();
     let begin = ["--from", "base", "--tag", "made", "--run", "echo kept > /kept"];
     let with = |more: &[&'static str]| [&begin[..], more].concat();
-    refused(daemon, &with(&["--run", "echo out of luck; exit 3"]), "the command ended with 3");
-    refused(daemon, &with(&["--run", "sleep 1000", "--step-timeout", "2s"]), "took longer than");
+    refused(daemon, &with(&["--run", "echo out of luck; exit 3"]), "the command exited with code 3");
+    refused(daemon, &with(&["--run", "sleep 1000", "--step-timeout", "2s"]), "exceeded the step timeout of");
     let filling = ["--from", "base", "--tag", "made", "--disk", "64M", "--run", "head -c 100M /dev/urandom > /big"];
-    refused(daemon, &filling, "the command ended with 1");
-    refused(daemon, &with(&["--ready-cmd", "true"]), "say what the image is started with");
+    refused(daemon, &filling, "the command exited with code 1");
+    refused(daemon, &with(&["--ready-cmd", "true"]), "also set the command that the image starts");
     refused(daemon, &with(&["--run", "kill -9 $$"]), "signal 9");
     // Its program cannot be started as somebody who is not there: it is not kept.
     let nobody = ["--user", "no-such-user", "--cmd", "sleep 1000", "--ready-cmd", "true"];

@@ -119,10 +119,10 @@ async fn a_host_without_loop_devices_is_refused_unless_told_otherwise() {
         started.map_err(|error| error.to_string())
     };
     let refused = again(&["--warm-containers", "0"]).unwrap_err();
-    assert!(refused.contains("would have no limit") && refused.contains("--allow-unlimited-disks"), "{refused}");
+    assert!(refused.contains("cannot limit the size of sandbox disks") && refused.contains("--allow-unlimited-disks"), "{refused}");
     let allowed = again(&["--warm-containers", "0", "--allow-unlimited-disks"]).unwrap();
     let id = allowed.create(json!({ "image": "base" })).await.unwrap();
-    assert!(allowed.log().contains("a sandbox's disk has no limit on this host"), "{}", allowed.log());
+    assert!(allowed.log().contains("the disk of a sandbox has no size limit on this host"), "{}", allowed.log());
     allowed.act(&id, "terminate").await.unwrap();
     drop(allowed);
     place.daemon_mut().start_again().unwrap();

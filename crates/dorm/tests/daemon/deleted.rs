@@ -125,7 +125,7 @@ async fn a_deleted_file_on_a_volume_that_is_mapped_is_named_and_the_sandbox_goes
     program.ask(daemon, "map").await;
     let suspend = format!("/sandboxes/{id}/suspend");
     let refused = daemon.try_ask(Method::POST, &suspend, Some(json!({}))).await.unwrap();
-    let why = refused.body["error"]["message"].as_str().unwrap_or_default();
+    let why = refused.body["detail"].as_str().unwrap_or_default();
     assert!(refused.status >= 400, "{refused:?}");
     assert!(why.contains("/data/scratch") && why.contains("(python3) has mapped it"), "{why}");
     assert_eq!(daemon.describe(&id).await.unwrap()["state"], "running");

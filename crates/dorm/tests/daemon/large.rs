@@ -67,5 +67,5 @@ async fn two_gibibytes_pass_both_ways_without_growing_the_daemon() {
     }
     assert_eq!((number, rest.len()), (BLOCKS, 0));
     assert!(resident_kib(daemon.pid()) < before + 64 * 1024, "the daemon keeps none of it");
-    place.end(&["memory ran high"]).await;
+    place.end(&["memory pressure"]).await;
 }

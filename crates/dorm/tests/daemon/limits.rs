@@ -66,7 +66,7 @@ async fn a_fork_bomb_is_bounded_and_the_sandbox_can_be_ended() {
     let other = daemon.create(json!({ "image": "base" })).await.unwrap();
     assert_eq!(daemon.exec(&other, &["true"]).await.unwrap().0, 0, "another sandbox does not notice");
     assert_eq!(daemon.act(&id, "terminate").await.unwrap()["state"], "terminated");
-    place.end(&["memory ran high", "run"]).await;
+    place.end(&["memory pressure", "run"]).await;
 }
 
 #[tokio::test]

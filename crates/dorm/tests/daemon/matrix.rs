@@ -43,7 +43,7 @@ impl Stage for Gvisor {
     }
 
     async fn close(self) {
-        self.0.end(&["a run has ended by itself"]).await;
+        self.0.end(&["a run ended unexpectedly"]).await;
     }
 }
 

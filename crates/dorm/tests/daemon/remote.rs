@@ -112,7 +112,7 @@ async fn what_a_registry_has_spoilt_or_has_not_is_refused_and_nothing_of_it_stay
     let refused = async |reference: &str, expected: &str| {
         let asked = Some(json!({ "reference": reference }));
         let answer = daemon.try_ask(Method::POST, "/snapshots/pull", asked).await.unwrap();
-        let said = answer.body["error"]["message"].as_str().unwrap_or_default();
+        let said = answer.body["detail"].as_str().unwrap_or_default();
         assert!(answer.status >= 400 && said.contains(expected), "{expected}: {}", answer.body);
         assert_eq!((count(daemon).await, captures(daemon).len()), (snapshots, before), "{expected}");
     };
@@ -120,13 +120,13 @@ async fn what_a_registry_has_spoilt_or_has_not_is_refused_and_nothing_of_it_stay
     let path = format!("/snapshots/{}/push", files.as_str().unwrap());
     let pinned = json!({ "reference": format!("{}@sha256:{}", registry.named("a"), "0".repeat(64)) });
     let answer = daemon.try_ask(Method::POST, &path, Some(pinned)).await.unwrap();
-    assert!(answer.body["error"]["message"].as_str().unwrap().contains("name a tag"), "{}", answer.body);
+    assert!(answer.body["detail"].as_str().unwrap().contains("needs a tag"), "{}", answer.body);
     let largest = blobs(&registry.store()).into_iter().max_by_key(|path| fs::metadata(path).unwrap().len()).unwrap();
     let mut content = fs::read(&largest).unwrap();
     let middle = content.len() / 2;
     content[middle] ^= 1;
     fs::write(&largest, content).unwrap();
-    refused(&reference, "sends a blob that is").await;
+    refused(&reference, "sends a blob with the digest").await;
     drop(registry);
     refused(&reference, "cannot be reached").await;
     place.end(&[]).await;

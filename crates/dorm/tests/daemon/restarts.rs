@@ -78,6 +78,6 @@ async fn a_killed_engine_process_takes_its_sandbox_back_to_its_image_or_ends_it_
     let without = daemon.create(json!({ "name": "other", "image": "base" })).await.unwrap();
     kill_engine(&place);
     let over = becomes(daemon, &without, "terminated").await;
-    assert!(over["cause"].to_string().contains("no image"), "{over}");
-    place.end(&["a run has ended by itself"]).await;
+    assert!(over["cause"].to_string().contains("no sleep image"), "{over}");
+    place.end(&["a run ended unexpectedly"]).await;
 }

@@ -117,7 +117,7 @@ async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decide
         .start_again_with(&["--warm-containers", "0", "--secrets-key", &said])
         .unwrap_err()
         .to_string();
-    assert!(readable.contains("may be read by others"), "{readable}");
+    assert!(readable.contains("other users can read"), "{readable}");
     mode(0o600);
     place.daemon_mut().start_again().unwrap();
     place.daemon().act(&id, "resume").await.unwrap();

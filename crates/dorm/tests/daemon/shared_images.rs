@@ -20,8 +20,8 @@ async fn an_image_is_not_removed_under_a_sandbox_of_another_daemon_that_is_stopp
     assert_eq!(other.stop().unwrap(), Some(0));
     let remove = async || place.daemon().try_ask(Method::DELETE, "/images/base", None).await;
     let refused = remove().await.unwrap();
-    assert_eq!((refused.status, &refused.body["error"]["code"]), (409, &json!("conflict")), "{refused:?}");
-    let told = refused.body["error"]["message"].as_str().unwrap();
+    assert_eq!((refused.status, &refused.body["code"]), (409, &json!("conflict")), "{refused:?}");
+    let told = refused.body["detail"].as_str().unwrap();
     assert!(told.contains(data.to_str().unwrap()), "{told}");
     other.start_again().unwrap();
     other.act("web", "resume").await.unwrap();

@@ -10,8 +10,13 @@ use crate::place::{Counter, PATIENCE, Place};
 const UNFINISHED: Option<i32> = Some(6);
 
 /// What the log may hold of a stop that is cut short.
-const EXPECTED: [&str; 5] =
-    ["left for the next start", "the next start finds", "are cut off", "does not answer", "does not say what it does"];
+const EXPECTED: [&str; 5] = [
+    "left for the next start",
+    "the next start recovers",
+    "closing API connections",
+    "does not answer",
+    "cannot determine the state of a run",
+];
 
 /// A sandbox whose process is stopped while it is being suspended.
 async fn hangs(daemon: &Daemon, counter: &Counter) -> u32 {

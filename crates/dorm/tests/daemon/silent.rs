@@ -10,7 +10,7 @@ use crate::place::{Counter, PATIENCE, Place};
 const OPTIONS: [&str; 6] = ["--agent-limit", "3s", "--operation-limit", "20s", "--min-throughput-mib", "10000"];
 
 /// What the log may hold of a run that does not answer.
-const SILENCE: [&str; 3] = ["does not answer", "does not say what it does", "not say what runs here"];
+const SILENCE: [&str; 3] = ["does not answer", "cannot determine the state of a run", "did not list its runs"];
 
 fn stop(daemon: &Daemon, id: &str) -> u32 {
     let pid = sandbox_process(daemon.data(), id).expect("a process");

@@ -40,10 +40,10 @@ async fn a_damaged_file_of_an_image_is_named_by_everybody_and_mended_by_importin
     let [damaged] = damaged.as_slice() else { panic!("{rows:?}") };
     assert_eq!((&damaged["id"], &damaged["files"][0]["file"]), (&json!(digest), &json!("rootfs/etc/file")));
     let table = String::from_utf8(dorm(&["gc", "--verify"], &data).stdout).unwrap();
-    assert!(table.contains("rootfs/etc/file is not what was imported"), "{table}");
+    assert!(table.contains("rootfs/etc/file differs from the imported file"), "{table}");
     let asked = Some(json!({ "image": "tiny" }));
     let refused = place.daemon().try_ask(Method::POST, "/sandboxes", asked).await.unwrap();
-    assert_eq!((refused.status, &refused.body["error"]["code"]), (500, &json!("damaged")), "{refused:?}");
+    assert_eq!((refused.status, &refused.body["code"]), (500, &json!("damaged")), "{refused:?}");
     assert!(refused.body.to_string().contains("rootfs/etc/file"), "{refused:?}");
     sound.is_whole(place.daemon()).await;
 
@@ -60,5 +60,5 @@ async fn a_damaged_file_of_an_image_is_named_by_everybody_and_mended_by_importin
     assert_eq!(verify(&data).0, Some(0));
     assert_eq!(place.daemon().get("/quarantine").await.unwrap()["files"], json!([]));
     sound.is_whole(place.daemon()).await;
-    place.end(&["is damaged", "a damaged image was made whole"]).await;
+    place.end(&["is damaged", "repaired a damaged image"]).await;
 }

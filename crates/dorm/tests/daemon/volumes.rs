@@ -26,7 +26,7 @@ async fn works(daemon: &Daemon, id: &str, line: &str) -> String {
 async fn refused(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> String {
     let answer = daemon.try_ask(method, path, body).await.unwrap();
     assert!(answer.status >= 400, "{path}: {}", answer.body);
-    answer.body["error"]["message"].as_str().unwrap().to_owned()
+    answer.body["detail"].as_str().unwrap().to_owned()
 }
 
 fn with(name: &str, volumes: Value) -> Value {
@@ -156,7 +156,7 @@ async fn volumes_come_and_go_while_a_sandbox_runs_and_while_it_sleeps() {
     works(daemon, &id, "echo a > /a/file").await;
     for (asked, word) in [
         (json!({ "volume": "b", "path": "/a/b" }), "neither may lie in the other"),
-        (json!({ "volume": "b", "path": "/proc/b" }), "/proc is the sandbox's own"),
+        (json!({ "volume": "b", "path": "/proc/b" }), "/proc is reserved"),
         (json!({ "volume": "b", "path": "relative" }), "absolute"),
         (json!({ "volume": "c", "path": "/c" }), "there is no volume 'c'"),
     ] {

@@ -201,7 +201,7 @@ async fn a_killed_worker_is_an_error_of_its_import_alone() {
     let (imported, said) = import(&place, &source).await;
     assert!(imported, "{said}");
     // It is no image that anything could run in.
-    place.end(&["no warm container could be made"]).await;
+    place.end(&["cannot create a warm container"]).await;
 }
 
 #[tokio::test]

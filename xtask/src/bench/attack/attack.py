@@ -41,7 +41,7 @@ def stream(count):
     out = os.open("/proc/1/fd/1", os.O_WRONLY)
     magic = b"\xd0\x9d\x4d\xa1"
     while True:
-        # Bytes that are no frame, frames of channels that nobody opened, and a frame that never ends.
+        # Bytes that are not a frame, frames of channels that were not opened, and a frame that never ends.
         forged = magic + struct.pack("<BBHII", random.choice([4, 5, 6, 7, 8]), 1, 0, random.getrandbits(8), 32768)
         until = time.monotonic() + 10
         while time.monotonic() < until:
@@ -213,7 +213,7 @@ while time.monotonic() < end:
     write_counts()
     for slot, child in list(running.items()):
         if os.waitpid(child, os.WNOHANG)[0]:
-            # One that was ended, by a shortage of memory for example, begins anew.
+            # A process that ended, for example by a shortage of memory, is started again.
             try:
                 os.killpg(child, signal.SIGKILL)
             except OSError:

@@ -50,13 +50,12 @@ fn what_is_missing_is_named_with_the_build() {
     let bytes = sample().bytes();
     let graph = graph(&bytes).unwrap();
     let root = graph.root().unwrap().value;
-    for (of, field, expected) in [
-        ("pkg/Top", "size", "pkg/Top has no field size"),
-        ("pkg/Other", "count", "pkg/Top is where pkg/Other should be"),
-    ] {
+    for (of, field, expected) in
+        [("pkg/Top", "size", "pkg/Top has no field size"), ("pkg/Other", "count", "expected pkg/Other, found pkg/Top")]
+    {
         let error = graph.fields(root, of, [field]).err().unwrap().to_string();
         assert!(error.starts_with(expected), "{error}");
-        assert!(error.contains("this build of the engine writes its images differently"), "{error}");
+        assert!(error.contains("this runsc build writes memory images in another format"), "{error}");
     }
     let [name] = graph.fields(root, "pkg/Top", ["name"]).unwrap();
     let error = graph.unsigned(name).unwrap_err().to_string();
@@ -72,7 +71,7 @@ fn a_pointer_to_what_is_not_there_is_an_error() {
         let bytes = saved.bytes();
         let graph = graph(&bytes).unwrap();
         let [to] = graph.fields(graph.root().unwrap().value, "pkg/Pointer", ["to"]).unwrap();
-        // A number can be pointed to, but it is no struct.
+        // A pointer can refer to a number, which is not a struct.
         let followed = graph.must(to).and_then(|place| graph.fields(place.value, "pkg/Inner", ["value"]));
         assert!(followed.is_err(), "{root}.{field}");
     }

@@ -1,12 +1,12 @@
-//! Passing over values without looking at them.
+//! Skips values without decoding them.
 
 use super::{Result, Wire, tag};
 
-/// How deep values may stand in one another. Pointers do not nest, so real images stay far below.
+/// The maximum nesting of values. Pointers do not nest, so real images stay far below.
 const DEPTH_MAX: u32 = 64;
 
 impl Wire<'_> {
-    /// Passes over the value here.
+    /// Skips the value at this position.
     pub(in crate::files) fn skip(&mut self) -> Result<()> {
         self.skip_value(0)
     }
@@ -18,7 +18,7 @@ impl Wire<'_> {
 
     pub(super) fn skip_body(&mut self, tag: u64, depth: u32) -> Result<()> {
         if depth > DEPTH_MAX {
-            return self.fault("values stand too deep in one another");
+            return self.fault("values are nested too deeply");
         }
         match tag {
             tag::BOOL | tag::INT | tag::UINT | tag::FLOAT_32 | tag::FLOAT_64 => self.uint().map(drop),
@@ -73,7 +73,7 @@ impl Wire<'_> {
                 self.uint()?;
                 self.uint().map(drop)
             }
-            _ => self.fault("there is no such kind of value"),
+            _ => self.fault("unknown kind of value"),
         }
     }
 
@@ -86,13 +86,13 @@ impl Wire<'_> {
     }
 
     fn at_least(&self, count: u64) -> Result<()> {
-        if count > self.left() { self.fault("it ends before what it announces") } else { Ok(()) }
+        if count > self.left() { self.fault("it ends before the announced length") } else { Ok(()) }
     }
 
-    /// Passes over the name of a type, as pointers and interfaces carry it.
+    /// Skips the name of a type, as encoded in pointers and interfaces.
     pub(super) fn skip_type(&mut self, depth: u32) -> Result<()> {
         if depth > DEPTH_MAX {
-            return self.fault("types stand too deep in one another");
+            return self.fault("types are nested too deeply");
         }
         match self.uint()? {
             0 => self.uint().map(drop),
@@ -106,12 +106,12 @@ impl Wire<'_> {
                 self.skip_type(depth + 1)
             }
             5 => Ok(()),
-            _ => self.fault("there is no such kind of type"),
+            _ => self.fault("unknown kind of type"),
         }
     }
 }
 
-/// Whether values of this kind take no byte, so that no number of them is too many to stand here.
+/// Returns whether values of this kind take no bytes, so that any number of them fits.
 pub(super) fn is_empty(tag: u64) -> bool {
     matches!(tag, tag::NIL | tag::NO_FIELDS)
 }

@@ -104,9 +104,9 @@ fn values_that_take_no_room_are_passed_over_and_not_counted_out() {
 #[test]
 fn values_do_not_nest_without_end() {
     let structs = [11, 1].repeat(100_000);
-    assert_eq!(skip(&structs).unwrap_err().what, "values stand too deep in one another");
+    assert_eq!(skip(&structs).unwrap_err().what, "values are nested too deeply");
     let types = [&[14][..], &[1].repeat(100_000)].concat();
-    assert_eq!(skip(&types).unwrap_err().what, "types stand too deep in one another");
+    assert_eq!(skip(&types).unwrap_err().what, "types are nested too deeply");
 }
 
 #[test]

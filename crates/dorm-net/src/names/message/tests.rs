@@ -5,7 +5,7 @@ use hickory_proto::rr::{Record, RecordType};
 
 use super::*;
 
-/// A question as a program in a sandbox writes it.
+/// Returns a query as a program in a sandbox encodes it.
 pub(crate) fn question(name: &str, kind: RecordType) -> Vec<u8> {
     let mut message = Message::new(0x1234, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
@@ -13,7 +13,7 @@ pub(crate) fn question(name: &str, kind: RecordType) -> Vec<u8> {
     message.to_vec().unwrap()
 }
 
-/// A question with more in it than a question.
+/// Returns a query with additional records.
 pub(crate) fn question_with_options(name: &str) -> Vec<u8> {
     let mut message = Message::from_vec(&question(name, RecordType::TXT)).unwrap();
     let mut edns = Edns::new();
@@ -24,7 +24,7 @@ pub(crate) fn question_with_options(name: &str) -> Vec<u8> {
     message.to_vec().unwrap()
 }
 
-/// A server's answer with these records.
+/// Returns a server's reply with these records.
 pub(crate) fn answer(asked: &[u8], records: Vec<Record>) -> Vec<u8> {
     let asked = Message::from_vec(asked).unwrap();
     let mut message = Message::response(asked.metadata.id, OpCode::Query);
@@ -46,7 +46,7 @@ fn pattern(text: &str) -> Vec<HostPattern> {
     vec![pattern]
 }
 
-/// The addresses learned of these records, asked for `www.example.com`.
+/// Returns the addresses learned from these records, in reply to a query for `www.example.com`.
 fn learned(records: Vec<Record>) -> Vec<[u8; 4]> {
     let asked = question("www.example.com.", RecordType::A);
     let read = Question::read(&asked).unwrap().answered(&answer(&asked, records)).unwrap();

@@ -22,15 +22,15 @@ pub(super) fn read(job: &Job<'_>, blobs: &dyn Blobs) -> Result<Bundle, PoolError
     let refused = |what: &str| job.refused(what, None);
     let text = named(job, blobs, "manifest.json")?;
     let entries: Vec<Entry> =
-        serde_json::from_slice(&text).map_err(|error| refused(&format!("its manifest.json is not one: {error}")))?;
+        serde_json::from_slice(&text).map_err(|error| refused(&format!("its manifest.json is invalid: {error}")))?;
     let entry = match entries.as_slice() {
-        [] => return Err(refused("there is no image in it")),
+        [] => return Err(refused("it contains no image")),
         [one] => one,
         several => {
             let names: Vec<_> = several.iter().flat_map(|entry| entry.repo_tags.iter().flatten()).take(20).collect();
             let names = names.iter().map(|name| name.as_str()).collect::<Vec<_>>().join(", ");
             let names = names.escape_debug();
-            return Err(refused(&format!("it holds several images ({names}): save the one that is meant")));
+            return Err(refused(&format!("it contains several images ({names}): save only one of them")));
         }
     };
     let text = named(job, blobs, &entry.config)?;
@@ -38,12 +38,12 @@ pub(super) fn read(job: &Job<'_>, blobs: &dyn Blobs) -> Result<Bundle, PoolError
     let sum = BlobDigest::from_bytes(&Sha256::digest(&text));
     let said = entry.config.trim_start_matches("blobs/sha256/").trim_end_matches(".json");
     if said.len() == 64 && said != sum.hex() {
-        return Err(refused(&format!("its configuration is not what its name says: it is {sum}")));
+        return Err(refused(&format!("its configuration does not match its name: its digest is {sum}")));
     }
     let configuration = Configuration::parse(&text).map_err(|what| refused(&what))?;
     if configuration.diff_ids.len() != entry.layers.len() {
         let (layers, known) = (entry.layers.len(), configuration.diff_ids.len());
-        return Err(refused(&format!("its manifest has {layers} layers, its configuration {known}")));
+        return Err(refused(&format!("its manifest has {layers} layers, but its configuration {known}")));
     }
     let mut layers = Vec::new();
     for (name, diff_id) in entry.layers.iter().zip(configuration.diff_ids) {

@@ -1,4 +1,4 @@
-//! Where the files of an archive are, when all of them are such as the archive of an image has.
+//! The positions of the files in an archive, if all of them are typical of an image's archive.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -21,20 +21,20 @@ pub(in crate::images) struct Index {
 }
 
 pub(in crate::images) enum Place {
-    /// Where it begins, and how long it is.
+    /// Its position and its length.
     At(u64, u64),
-    /// The name of another.
+    /// A link to another name.
     Same(String),
 }
 
 impl Index {
-    /// One without any file yet, of an archive that is `file`.
+    /// Creates an empty index of the archive `file`.
     pub(in crate::images) fn of(file: File) -> Self {
         let bytes = file.metadata().map_or(0, |facts| facts.len());
         Self { file: Arc::new(file), bytes, places: BTreeMap::new() }
     }
 
-    /// Adds a file; `None` when it cannot be one of an image.
+    /// Adds a file; `None` if an image's archive cannot contain it.
     pub(in crate::images) fn add(&mut self, name: &[u8], place: Place) -> Option<()> {
         let name = self::name(name).filter(|name| fits(name))?;
         if let Place::At(offset, bytes) = &place
@@ -67,11 +67,11 @@ impl Blobs for Index {
                 Some(Place::Same(other)) => name = other,
             }
         }
-        Err(io::Error::other("its links lead in a circle"))
+        Err(io::Error::other("its links form a loop"))
     }
 }
 
-/// The places of all files; `None` when this is not the archive of an image.
+/// Returns the positions of all files; `None` if this is not an image's archive.
 pub(in crate::images) fn read(mut file: File) -> Option<Index> {
     file.rewind().ok()?;
     let mut index = Index::of(file);
@@ -102,12 +102,12 @@ pub(in crate::images) fn read(mut file: File) -> Option<Index> {
     is_image.then_some(index)
 }
 
-/// Whether an archive may be that of an image, as far as the first entry with a name tells.
+/// Returns whether an archive may be that of an image, judging by the first informative name.
 pub(in crate::images) fn begins_like_one(from: impl Read) -> bool {
-    // What a header may take is bounded where a parser believes what it says.
+    // Limits the headers, since the parser trusts their lengths.
     let mut archive = Archive::new(BufReader::new(from.take(1 << 20)));
     let Ok(entries) = archive.entries() else { return false };
-    // The first that tells something: many tools name the directory that is packed before what is in it.
+    // The first informative one: many tools store the packed directory itself before its content.
     let names = entries.map(|entry| entry.ok().and_then(|entry| name(&entry.path_bytes())));
     let first = names.take(ENTRIES_MAX).find(|name| name.as_deref() != Some(""));
     first.flatten().is_some_and(|name| fits(&name))
@@ -119,7 +119,7 @@ fn name(raw: &[u8]) -> Option<String> {
     (text.len() <= NAME_MAX && !text.split('/').any(|part| part == ".." || part == ".")).then(|| text.to_owned())
 }
 
-/// Whether the archive of an image could have a file or directory of that name.
+/// Returns whether an image's archive can contain a file or directory of that name.
 fn fits(name: &str) -> bool {
     let hex = |text: &str| text.len() == 64 && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     match name.split('/').collect::<Vec<_>>().as_slice() {

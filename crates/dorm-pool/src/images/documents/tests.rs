@@ -36,13 +36,13 @@ fn documents_that_are_none_are_refused_with_the_reason() {
     let one = format!(r#"{{"digest":"{DIGEST}","size":3}}"#);
     let many = vec![one.clone(); LAYERS_MAX + 1].join(",");
     for (text, expected) in [
-        ("", "not one"),
-        ("[]", "not one"),
+        ("", "is invalid"),
+        ("[]", "is invalid"),
         ("{}", "neither"),
         (r#"{"schemaVersion":1,"fsLayers":[]}"#, "schema 1"),
-        (r#"{"manifests":[{"digest":"sha256:..","size":1}]}"#, "64 small"),
-        (r#"{"manifests":[{"digest":"sha512:00","size":1}]}"#, "kind sha256"),
-        (r#"{"manifests":[{"digest":"x","size":-1}]}"#, "not one"),
+        (r#"{"manifests":[{"digest":"sha256:..","size":1}]}"#, "64 lower-case"),
+        (r#"{"manifests":[{"digest":"sha512:00","size":1}]}"#, "is not sha256"),
+        (r#"{"manifests":[{"digest":"x","size":-1}]}"#, "is invalid"),
         (&format!(r#"{{"config":{one},"layers":[{many}]}}"#), "more than 512 layers"),
     ] {
         let error = Document::parse(text.as_bytes()).unwrap_err();
@@ -89,7 +89,7 @@ fn a_configuration_for_something_else_is_refused() {
         (r#"{"os":"windows","rootfs":{}}"#, "windows"),
         (r#"{"rootfs":{"diff_ids":["../x"]}}"#, "sha256"),
         (r#"{"rootfs":{},"config":{"Env":["=x"]}}"#, "variable"),
-        (r#"{}"#, "not one"),
+        (r#"{}"#, "is invalid"),
     ] {
         let error = Configuration::parse(text.as_bytes()).unwrap_err();
         assert!(error.contains(expected), "{text}: {error}");

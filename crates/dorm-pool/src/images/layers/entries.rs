@@ -1,22 +1,22 @@
-//! What the entries of a layer mean: names that stand for the removal of something, and links to files that an
-//! earlier layer has.
+//! The meaning of a layer's entries: whiteouts, which mark removals, and links to files of an
+//! earlier layer.
 
 use super::{Links, OPAQUE, WHITEOUT};
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 use crate::images::tree::Tree;
 
 const LINKS_MAX: usize = 10_000;
-/// What older tools keep for themselves.
+/// The prefix of names that older tools use internally.
 const PRIVATE: &[u8] = b".wh..wh.";
 
-/// What the entries of one layer have brought that no file can say.
+/// The parts of one layer's entries that files cannot represent.
 #[derive(Default)]
 pub(in crate::images) struct LayerEntries {
     pub(in crate::images) links: Links,
 }
 
 impl LayerEntries {
-    /// What is to be written for an entry; `None` where it is nothing.
+    /// Returns what to write for an entry; `None` if there is nothing to write.
     pub(in crate::images) fn read(&mut self, node: Node, tree: &Tree) -> Result<Option<Node>, Refusal> {
         let Some((directory, name)) = node.path.split() else { return Ok(Some(node)) };
         let mut above = directory.split(|byte| *byte == b'/');
@@ -24,7 +24,7 @@ impl LayerEntries {
             return Ok(None);
         }
         if above.any(|part| part.starts_with(WHITEOUT)) {
-            return Err(Refusal::because("is in something that stands for a removal"));
+            return Err(Refusal::because("is inside a whiteout"));
         }
         if name.starts_with(WHITEOUT) {
             return if name == OPAQUE {
@@ -32,7 +32,7 @@ impl LayerEntries {
             } else if name.starts_with(PRIVATE) {
                 Ok(None)
             } else if matches!(&name[WHITEOUT.len()..], b"" | b"." | b"..") {
-                Err(Refusal::because("stands for the removal of something that no directory holds"))
+                Err(Refusal::because("is a whiteout with an invalid name"))
             } else {
                 Ok(Some(mark(node)))
             };
@@ -40,7 +40,9 @@ impl LayerEntries {
         match &node.kind {
             Kind::HardLink(target) if !tree.has(target) => {
                 if self.links.len() >= LINKS_MAX {
-                    return Err(Refusal::because("is one link to a lower layer too many: layers have 10,000 at most"));
+                    return Err(Refusal::because(
+                        "exceeds the limit of 10,000 hard links from one layer to the layers below it",
+                    ));
                 }
                 self.links.push((node.path.as_bytes().to_vec(), target.as_bytes().to_vec()));
                 Ok(None)
@@ -50,7 +52,7 @@ impl LayerEntries {
     }
 }
 
-/// An empty file with the name of the entry.
+/// Returns an empty file with the name of the entry.
 fn mark(node: Node) -> Node {
     let path: GuestPath = node.path;
     Node { path, kind: Kind::File(0), mode: 0, user: 0, group: 0, modified: 0, capability: None }

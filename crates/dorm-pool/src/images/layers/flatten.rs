@@ -1,5 +1,6 @@
-//! Laying layers on each other: the plain directory that engines are given. Files become hard links to those of the
-//! layer, directories are made anew, and what a layer removes is removed before anything of the layer is added.
+//! Applies layers to each other, which gives the plain directory that engines use. Files become
+//! hard links to those of the layer, directories are created anew, and removals of a layer are
+//! applied before its additions.
 
 use std::ffi::OsString;
 use std::io;
@@ -13,10 +14,10 @@ use super::{Layer, OPAQUE, WHITEOUT};
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 use crate::images::tree::Tree;
 
-/// Why something could not be laid: the entry, and what is wrong with it.
+/// An entry that could not be applied, and why.
 type Refused = (String, Refusal);
 
-/// Lays `layer` on what is in `tree`.
+/// Applies `layer` to the content of `tree`.
 pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), Refused> {
     lay(tree, &layer.tree, Names::OfLayer)?;
     for (name, target) in &layer.links {
@@ -26,17 +27,17 @@ pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), Ref
     Ok(())
 }
 
-/// Fills `tree`, which is empty, with all that is in the plain directory `root`.
+/// Fills the empty `tree` with the content of the plain directory `root`.
 pub(in crate::images) fn link_all(tree: &mut Tree, root: &Path) -> Result<(), Refused> {
     lay(tree, root, Names::Plain)
 }
 
-/// What names in a directory mean.
+/// The meaning of names in a directory.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Names {
-    /// Some stand for removals.
+    /// Some are whiteouts.
     OfLayer,
-    /// Nothing but themselves.
+    /// All are plain names.
     Plain,
 }
 
@@ -55,7 +56,7 @@ fn open_root(path: &Path) -> Result<OwnedFd, Refusal> {
     rustix::fs::openat(CWD, path, flags, Mode::empty()).map_err(|error| Refusal::system("cannot be opened", error))
 }
 
-/// One directory of the layer; what is below it is left in `open`.
+/// Applies one directory of the layer; pushes its subdirectories to `open`.
 fn directory(
     tree: &mut Tree,
     root: &OwnedFd,

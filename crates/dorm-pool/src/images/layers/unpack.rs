@@ -1,5 +1,5 @@
-//! Unpacking one layer: its blob is hashed while it is read, so is what comes out of it, and nothing is believed
-//! before both sums are what the manifest and the configuration say.
+//! Unpacks one layer. Its blob and the decompressed content are hashed while they are read, and
+//! used only if both digests match the manifest and the configuration.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read};
@@ -34,7 +34,7 @@ impl Blob {
         Ok(Self { file: Arc::new(file), offset: 0, bytes })
     }
 
-    /// All of it, in memory, when it is no longer than `most`.
+    /// Returns its content, if it is not longer than `most`.
     pub(in crate::images) fn read_all(&self, most: u64) -> io::Result<Vec<u8>> {
         if self.bytes > most {
             return Err(io::Error::other(format!("it is longer than {most} bytes")));
@@ -65,19 +65,19 @@ impl Read for Section {
     }
 }
 
-/// A layer that is to be unpacked.
+/// A layer to unpack.
 pub(in crate::images) struct LayerBlob {
-    /// What comes out of it.
+    /// The digest of the unpacked layer.
     pub(in crate::images) diff_id: BlobDigest,
-    /// What is in the blob, where that is said.
+    /// The digest of the blob, if specified.
     pub(in crate::images) digest: Option<BlobDigest>,
-    /// How it is compressed; found out where it is not said.
+    /// The compression; detected if not specified.
     pub(in crate::images) packing: Option<Packing>,
-    /// The blob; not there when the layer is here already.
+    /// The blob; `None` if the layer is already stored.
     pub(in crate::images) blob: Option<Blob>,
 }
 
-/// Unpacks a layer into a place of its own.
+/// Unpacks a layer into a directory of its own.
 pub(in crate::images) fn unpack(images: &Images, layer: &LayerBlob, job: &mut Job<'_>) -> Result<Layer, PoolError> {
     let Some(blob) = &layer.blob else {
         return Err(job.refused(&format!("the blob of its layer {} is missing", layer.diff_id), None));
@@ -85,7 +85,7 @@ pub(in crate::images) fn unpack(images: &Images, layer: &LayerBlob, job: &mut Jo
     let part = images.part()?;
     images.steps.reach(Step::LayerBegun)?;
     let tree_path = part.path.join(TREE);
-    disk::make_directory(&tree_path).map_err(failed("make the directory", &tree_path))?;
+    disk::make_directory(&tree_path).map_err(failed("create the directory", &tree_path))?;
     let tree = images.tree(&tree_path).map_err(failed("open", &tree_path))?.for_layer();
     let mut sink = Sink::new(job, tree, &part.path).of_layer().read_by(&images.reader);
     let links = fill(&mut sink, layer, blob)?;
@@ -115,20 +115,23 @@ fn fill(sink: &mut Sink<'_, '_>, layer: &LayerBlob, blob: &Blob) -> Result<Links
         }
     };
     sink.finish_times();
-    // A blob that is not compressed is what comes out of it: one sum is enough.
+    // An uncompressed blob equals its content: one digest is enough.
     let packed = packed.unwrap_or_else(|| sum.clone());
     if let Some(digest) = layer.digest.as_ref().filter(|digest| **digest != packed) {
-        return Err(sink.refused(&format!("a layer is not what its manifest says: it is {packed}, not {digest}"), None));
+        return Err(
+            sink.refused(&format!("a layer does not match its manifest: its digest is {packed}, not {digest}"), None)
+        );
     }
     if sum != layer.diff_id {
         let wanted = &layer.diff_id;
-        let what = format!("a layer is not what its configuration says: unpacked it is {sum}, not {wanted}");
+        let what = format!("a layer does not match its configuration: unpacked, its digest is {sum}, not {wanted}");
         return Err(sink.refused(&what, None));
     }
     Ok(sink.links())
 }
 
-/// Unpacks a layer in this process, and answers the digests of its blob, when it is packed, and of what comes out of it.
+/// Unpacks a layer in this process. Returns the digests of its blob, if it is compressed, and of
+/// its content.
 fn unpack_here(
     sink: &mut Sink<'_, '_>,
     blob: &Blob,
@@ -147,7 +150,7 @@ fn unpack_here(
     Ok((packed, BlobDigest::from_bytes(&hashing.sum.finalize())))
 }
 
-/// Counts and hashes what is read of a blob.
+/// Counts and hashes what is read from a blob.
 struct Counted {
     inner: Section,
     read: Arc<AtomicU64>,

@@ -1,4 +1,4 @@
-//! What workers do for images: each role is a function from bytes to bytes or messages.
+//! The worker roles for images: each is a function from bytes to bytes or messages.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -13,7 +13,7 @@ use crate::images::documents::Packing;
 use crate::images::node::{Kind, Node, Refusal};
 use crate::sparse::read_full;
 
-/// What a worker does that reads images.
+/// The roles of the workers that read images.
 pub const READERS: &[Role] = &[
     Role::new(DECOMPRESS, decompress),
     Role::new(UNTAR, untar),
@@ -25,7 +25,7 @@ fn decompress(work: Work) -> io::Result<()> {
     let packing = match work.arguments.first().map(String::as_str) {
         Some("gzip") => Packing::Gzip,
         Some("zstd") => Packing::Zstd,
-        _ => return Err(io::Error::other("there is no such compression")),
+        _ => return Err(io::Error::other("unknown compression")),
     };
     let mut output = work.output;
     let mut from = archive::decompress(packing, work.input)?;
@@ -33,7 +33,7 @@ fn decompress(work: Work) -> io::Result<()> {
     loop {
         let read = read_full(&mut from, &mut buffer)?;
         match output.write_all(buffer.get(..read).unwrap_or_default()) {
-            // Whoever reads it has seen enough.
+            // The reader has read enough.
             Err(error) if error.kind() == io::ErrorKind::BrokenPipe => return Ok(()),
             written => written?,
         }
@@ -60,14 +60,14 @@ fn untar(work: Work) -> io::Result<()> {
     told.sender.flush()
 }
 
-/// Tells the daemon what is in an archive.
+/// Reports the content of an archive to the daemon.
 struct Told {
     sender: Sender<File>,
     fields: Fields,
     buffer: Vec<u8>,
 }
 
-/// Why no more is told.
+/// Why no more is reported.
 enum Stop {
     Refused(String, Refusal),
     Pipe(io::Error),
@@ -108,7 +108,7 @@ impl Entries for Told {
             let read = read.map_err(|error| refused(Refusal::system("cannot be read", error)))?;
             left -= read as u64;
             if read < want {
-                let what = format!("is cut short: {left} of {bytes} bytes are missing");
+                let what = format!("is truncated: {left} of {bytes} bytes are missing");
                 return Err(refused(Refusal::because(what)));
             }
             self.sender.send(CONTENT, self.buffer.get(..read).unwrap_or_default())?;

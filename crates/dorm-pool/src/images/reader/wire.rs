@@ -1,4 +1,5 @@
-//! What a worker says of an archive. The daemon parses every path again, as if it had read it in the archive itself.
+//! The messages of a worker about an archive. The daemon parses every path again, as if it had read
+//! it from the archive itself.
 
 use std::io;
 
@@ -9,23 +10,23 @@ use crate::images::node::{GuestPath, Kind, Node, Refusal};
 
 /// The kinds of frames.
 pub(in crate::images) const ENTRY: u8 = 1;
-/// Some of the content of the entry before.
+/// A part of the content of the previous entry.
 pub(in crate::images) const CONTENT: u8 = 2;
 pub(in crate::images) const LEFT_OUT: u8 = 3;
-/// Why no more comes.
+/// Why nothing more follows.
 pub(in crate::images) const WRONG: u8 = 4;
-/// Where a file is in an archive.
+/// The position of a file in an archive.
 pub(in crate::images) const PLACE: u8 = 5;
-/// Another name of one.
+/// Another name of a file.
 pub(in crate::images) const SAME: u8 = 6;
-/// A yes or no.
+/// A boolean.
 pub(in crate::images) const ANSWER: u8 = 7;
-/// Everything has been said.
+/// The end of the messages.
 pub(in crate::images) const DONE: u8 = 8;
 
-/// How much content is in a frame at most.
+/// The maximum content of a frame.
 pub(in crate::images) const CONTENT_MAX: usize = 256 << 10;
-/// The value of `security.capability` has 24 bytes at most.
+/// The maximum length of a `security.capability`, whose values have at most 24 bytes.
 const CAPABILITY_MAX: usize = 64;
 const NAME_MAX: usize = 64 << 10;
 
@@ -56,7 +57,7 @@ pub(in crate::images) fn put_node(fields: &mut Fields, name: &str, node: &Node) 
     fields.put_bytes(node.capability.as_deref().unwrap_or_default());
 }
 
-/// The entry and its name in messages.
+/// Decodes an entry and its name in messages.
 pub(in crate::images) fn node(fields: &mut Fields) -> io::Result<(String, Node)> {
     let refused = |refusal: Refusal| io::Error::new(io::ErrorKind::InvalidData, refusal.what);
     let name = legible(&fields.text()?);
@@ -68,13 +69,13 @@ pub(in crate::images) fn node(fields: &mut Fields) -> io::Result<(String, Node)>
         SYMLINK => Kind::Symlink(link_target(target).map_err(refused)?),
         HARD_LINK => Kind::HardLink(GuestPath::parse(&target).map_err(refused)?),
         FIFO => Kind::Fifo,
-        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry is of no kind")),
+        _ => return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry has an unknown kind")),
     };
     let (mode, user, group) = (fields.small()?, fields.small()?, fields.small()?);
     let modified = fields.number()?.cast_signed();
     let capability = Some(fields.text()?).filter(|value| !value.is_empty());
     if capability.as_ref().is_some_and(|value| value.len() > CAPABILITY_MAX) {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry has capabilities that cannot be"));
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "an entry has invalid capabilities"));
     }
     fields.end()?;
     Ok((name, Node { path, kind, mode, user, group, modified, capability }))

@@ -1,5 +1,5 @@
-//! Small archives that would become large: a limit or the reserve of the disk stops them, nothing of them stays, and
-//! whoever else writes to the disk is not disturbed.
+//! Small archives that expand enormously: a limit or the reserve of the disk stops them, nothing of
+//! them stays, and other writers to the disk are not disturbed.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -43,7 +43,7 @@ impl SmallDisk {
         Some(disk)
     }
 
-    /// Where images go.
+    /// Returns the directory of images.
     fn path(&self) -> PathBuf {
         self.home.path().join("images")
     }
@@ -58,8 +58,9 @@ impl SmallDisk {
         facts.f_bavail * facts.f_frsize
     }
 
-    /// The most of some readings, one after the other. While ext4 writes an extent back it counts it twice for a moment, as
-    /// reserved and as taken (2 MiB of 96 MiB that were synced, measured on Linux 6.18).
+    /// Returns the maximum of several readings. While ext4 writes an extent back it counts it twice
+    /// for a moment, as reserved and as allocated (2 MiB of 96 MiB that were synced, measured on
+    /// Linux 6.18).
     fn free_for_long(&self) -> u64 {
         (0..100).map(|_| self.free()).max().unwrap_or_default()
     }
@@ -68,8 +69,8 @@ impl SmallDisk {
         rustix::fs::statvfs(self.path()).unwrap().f_favail
     }
 
-    /// Imports `source` while a neighbour writes and syncs the same file again and again. The least room there was
-    /// meanwhile must not be less than the reserve.
+    /// Imports `source` while another thread writes and syncs the same file over and over. The
+    /// lowest free space meanwhile must not be less than the reserve.
     async fn import(&self, pool: &Pool, source: &Path) -> Result<Image, PoolError> {
         let over = AtomicBool::new(false);
         thread::scope(|scope| {
@@ -93,7 +94,7 @@ impl SmallDisk {
             over.store(true, Ordering::Relaxed);
             neighbour.join().unwrap();
             let least = watch.join().unwrap();
-            // What the neighbour itself takes is not the import's.
+            // The space of the other writer does not count.
             assert!(least >= RESERVE - MIB, "{least} bytes were free, {RESERVE} must stay so");
             imported
         })
@@ -144,8 +145,8 @@ async fn a_bomb_is_stopped_at_the_reserve_of_the_disk_and_harms_no_neighbour() {
         let layout = Layout::new(&disk.home).layer(Packing::Zstd, bomb);
         layout.write();
         disk.assert_stopped(&format!("a layer of {name}"), disk.import(&pool, &layout.path).await);
-        // What begins like an image in one file is decompressed before it is looked at: here in a layer that is
-        // compressed in an archive that is compressed.
+        // An archive that looks like an image is decompressed before it is read: here a compressed
+        // layer in a compressed archive.
         let path = write(&disk.home, &pack(Packing::Zstd, &tar_of(&layout.path)));
         disk.assert_stopped(&format!("a nested layer of {name}"), disk.import(&pool, &path).await);
         fs::remove_dir_all(&layout.path).unwrap();
@@ -211,7 +212,7 @@ async fn an_archive_of_millions_of_entries_is_refused_by_the_name_of_the_first_t
     let bomb = packer.finish().unwrap();
     assert!(bomb.len() < 1 << 20, "{} bytes", bomb.len());
     let error = import(&pool, &write(&home, &bomb)).await.unwrap_err();
-    assert!(error.to_string().contains("2,000,000 at most"), "{error}");
+    assert!(error.to_string().contains("limit of 2,000,000 entries"), "{error}");
     assert_eq!(left(&home), [""; 0]);
 }
 

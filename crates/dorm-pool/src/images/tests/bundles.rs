@@ -1,4 +1,4 @@
-//! The forms in which images come, told by what is in them.
+//! The formats of images, detected by their content.
 
 use std::fs;
 
@@ -78,7 +78,7 @@ async fn a_docker_archive_is_read_with_its_settings_and_linked_layers() {
     entries[3] = file(&format!("{}.json", name.hex()), &config.replace("ann", "eve"));
     fs::write(&path, archive(&entries)).unwrap();
     let error = import(&pool, &path).await.unwrap_err();
-    assert!(error.to_string().contains("not what its name says"), "{error}");
+    assert!(error.to_string().contains("does not match its name"), "{error}");
 }
 
 #[tokio::test]
@@ -112,12 +112,12 @@ async fn layouts_that_cannot_be_meant_are_refused_and_leave_nothing() {
     let named = |name: &str| one(&format!(r#","annotations":{{"org.opencontainers.image.ref.name":"{name}"}}"#));
     let other = r#","platform":{"os":"linux","architecture":"s390x"}"#;
     for (manifests, expected) in [
-        (String::new(), "there is no image for linux/"),
+        (String::new(), "it has no image for linux/"),
         (format!("{},{}", named("one"), named("two")), "several images (one, two)"),
         (format!("{},{}", one(other), one(other)), "linux/s390x"),
-        (one("").replace(&size.to_string(), "3"), "not what it should be"),
+        (one("").replace(&size.to_string(), "3"), "does not match: its digest"),
         (one("").replace(digest.hex(), &"0".repeat(64)), "is missing"),
-        (one("").replace(digest.hex(), "../../x"), "64 small hexadecimal"),
+        (one("").replace(digest.hex(), "../../x"), "64 lower-case hexadecimal"),
     ] {
         index(&manifests);
         let error = import(&pool, &layout.path).await.expect_err(expected);

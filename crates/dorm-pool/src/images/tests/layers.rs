@@ -1,4 +1,4 @@
-//! Images in layers: what each of them changes, and what can be wrong with them.
+//! Images with layers: their changes, and possible defects.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +33,7 @@ pub(super) fn pack(packing: Packing, content: &[u8]) -> Vec<u8> {
     }
 }
 
-/// An OCI layout that a test puts together.
+/// An OCI layout that a test assembles.
 pub(super) struct Layout {
     pub(super) path: PathBuf,
     pub(super) layers: Vec<(BlobDigest, u64, &'static str)>,
@@ -103,7 +103,7 @@ async fn layered(home: &TempDir, pool: &Pool, layers: &[&[Entry]]) -> Result<Ima
     import(pool, &layout.path).await
 }
 
-/// The same as one root filesystem.
+/// The same as one root file system.
 async fn flat(home: &TempDir, pool: &Pool, entries: &[Entry]) -> Image {
     let path = home.path().join("flat.tar");
     fs::write(&path, archive(entries)).unwrap();
@@ -247,7 +247,7 @@ async fn a_hard_link_to_a_file_of_a_lower_layer_is_one() {
     let inode = |path: &str| fs::metadata(image.rootfs.join(path)).unwrap().ino();
     assert_eq!(inode("etc/a"), inode("etc/b"));
     let error = layered(&home, &pool, &[&lower, &[link(EntryType::Link, "etc/c", "etc/nothing")]]).await.unwrap_err();
-    assert!(error.to_string().contains("does not come before it"), "{error}");
+    assert!(error.to_string().contains("does not precede it"), "{error}");
 }
 
 #[tokio::test]
@@ -303,12 +303,12 @@ async fn hostile_layers_are_refused_by_name_and_leave_nothing() {
     let rows: Vec<(&str, Vec<Entry>)> = vec![
         ("leads out of the image", vec![file("../escape", "")]),
         ("leads out of the image", vec![file("a/../../.wh.escape", "")]),
-        ("stands for a removal", vec![file(".wh.x/inside", "")]),
-        ("no directory holds", vec![file("a/.wh.", "")]),
-        ("no directory holds", vec![file("a/.wh...", "")]),
+        ("is inside a whiteout", vec![file(".wh.x/inside", "")]),
+        ("whiteout with an invalid name", vec![file("a/.wh.", "")]),
+        ("whiteout with an invalid name", vec![file("a/.wh...", "")]),
         ("device outside of /dev", vec![entry(EntryType::Block, "disk")]),
-        ("belongs to id 65536", vec![Entry { owner: 65_536, ..file("a", "") }]),
-        ("unknown kind", vec![entry(EntryType::new(b'Z'), "a")]),
+        ("belongs to ID 65536", vec![Entry { owner: 65_536, ..file("a", "") }]),
+        ("unknown type", vec![entry(EntryType::new(b'Z'), "a")]),
         ("cannot be entered", vec![file("a", ""), file("a/b", "")]),
     ];
     for (expected, entries) in rows {
@@ -325,20 +325,20 @@ async fn hostile_layers_are_refused_by_name_and_leave_nothing() {
 async fn blobs_that_are_not_what_is_said_of_them_are_refused_and_leave_nothing() {
     type Spoil = fn(&mut Layout);
     let rows: [(&str, Spoil); 8] = [
-        ("not what its manifest says", |layout| {
+        ("does not match its manifest", |layout| {
             let path = layout.path.join("blobs/sha256").join(layout.layers[0].0.hex());
             let mut content = fs::read(&path).unwrap();
-            // The comment and name of a gzip header are free; its time is not looked at.
+            // The comment and name of a gzip header are arbitrary; its time is ignored.
             content[4] ^= 1;
             fs::write(path, content).unwrap();
         }),
-        ("not what its configuration says", |layout| layout.diff_ids[0] = sum(b"something else")),
+        ("does not match its configuration", |layout| layout.diff_ids[0] = sum(b"something else")),
         ("bytes, not 7", |layout| layout.layers[0].1 = 7),
         ("is missing", |layout| {
             fs::remove_file(layout.path.join("blobs/sha256").join(layout.layers[0].0.hex())).unwrap();
         }),
-        ("has 1 layers, its configuration 2", |layout| layout.diff_ids.push(sum(b""))),
-        ("not known here", |layout| layout.layers[0].2 = "application/vnd.oci.image.layer.v1.tar+encrypted"),
+        ("has 1 layers, but its configuration 2", |layout| layout.diff_ids.push(sum(b""))),
+        ("unsupported media type", |layout| layout.layers[0].2 = "application/vnd.oci.image.layer.v1.tar+encrypted"),
         ("cannot be read", |layout| {
             let path = layout.path.join("blobs/sha256").join(layout.layers[0].0.hex());
             let mut content = fs::read(&path).unwrap();
@@ -346,7 +346,7 @@ async fn blobs_that_are_not_what_is_said_of_them_are_refused_and_leave_nothing()
             content[middle..].fill(0xff);
             fs::write(path, content).unwrap();
         }),
-        ("not one", |layout| layout.settings = "7"),
+        ("is invalid", |layout| layout.settings = "7"),
     ];
     for (expected, spoil) in rows {
         let (home, pool) = home();
@@ -432,7 +432,7 @@ mod hostile {
     use crate::images::Images;
     use crate::steps::Steps;
 
-    /// An entry of a layer, now and then one that removes something.
+    /// An entry of a layer, sometimes a whiteout.
     fn change() -> impl Strategy<Value = Entry> {
         let marks =
             prop::sample::select(vec![".wh.a", ".wh.b", ".wh.etc", ".wh..wh.opq", ".wh..", ".wh...", ".wh..wh.plnk"]);

@@ -1,5 +1,5 @@
-//! Workers that have been taken over: whatever they say, the import fails or the image is what its archive could have
-//! said, and nothing is left.
+//! Compromised workers: whatever they send, the import fails or the image is one that its archive
+//! could describe, and nothing is left over.
 
 use dorm_worker::{Fields, Program, Sender};
 
@@ -17,7 +17,7 @@ fn node(kind: Kind) -> Node {
     Node { path, kind, mode: 0o644, user: 0, group: 0, modified: 0, capability: None }
 }
 
-/// What a worker sends.
+/// The messages of a worker.
 struct Said(Sender<Vec<u8>>);
 
 impl Said {
@@ -36,7 +36,7 @@ impl Said {
         self.frame(ENTRY, fields.as_bytes())
     }
 
-    /// An entry whose path is not one.
+    /// Adds an entry with an invalid path.
     fn path(self, path: &[u8]) -> Self {
         let mut fields = Fields::default();
         fields.put_bytes(b"name");
@@ -48,7 +48,7 @@ impl Said {
     }
 }
 
-/// A pool whose workers say `said` when they read entries, and then do what `then` says.
+/// Returns a pool whose workers send `said` when they read entries, and then execute `then`.
 fn lied_to(home: &TempDir, said: Said, then: &str) -> Pool {
     let file = home.path().join("said");
     fs::write(&file, said.0.into_inner().unwrap()).unwrap();
@@ -73,22 +73,32 @@ fn text(error: &PoolError) -> String {
 async fn a_worker_that_lies_or_dies_fails_its_import_and_leaves_nothing() {
     let file = || node(Kind::File(8));
     let cases = [
-        ("leads out", Said::new().path(b"../../etc/shadow"), "", "cannot be"),
-        ("leads out from the root", Said::new().entry(&node(Kind::Fifo)).path(b"a/../../../b"), "", "cannot be"),
-        ("says nothing", Said::new(), "", "ended before it was done"),
+        ("leads out", Said::new().path(b"../../etc/shadow"), "", "invalid message"),
+        ("leads out from the root", Said::new().entry(&node(Kind::Fifo)).path(b"a/../../../b"), "", "invalid message"),
+        ("says nothing", Said::new(), "", "ended early"),
         ("fails", Said::new(), "echo why >&2; exit 3", "exit status: 3 (\"why\")"),
         ("is killed", Said::new().entry(&node(Kind::Directory)), "kill -9 $$", "signal: 9"),
         ("is killed in a file", Said::new().entry(&file()).frame(CONTENT, b"1234"), "kill -9 $$", "signal: 9"),
-        ("has a longer file", Said::new().entry(&file()).frame(CONTENT, b"123456789"), "", "content of its entry"),
-        ("has a shorter file", Said::new().entry(&file()).frame(CONTENT, b"1").frame(DONE, b""), "", "content of its"),
-        ("has content of nothing", Said::new().frame(CONTENT, b"1"), "", "about no entry"),
-        ("knows another message", Said::new().frame(77, b"1"), "", "of no kind"),
-        ("answers what is not asked", Said::new().frame(ANSWER, &[1]), "", "about no entry"),
-        ("begins a frame", Said::new(), "printf '\\377\\377\\377\\377\\001'", "longer than any message"),
+        (
+            "has a longer file",
+            Said::new().entry(&file()).frame(CONTENT, b"123456789"),
+            "",
+            "content of the current entry",
+        ),
+        (
+            "has a shorter file",
+            Said::new().entry(&file()).frame(CONTENT, b"1").frame(DONE, b""),
+            "",
+            "content of the current entry",
+        ),
+        ("has content of nothing", Said::new().frame(CONTENT, b"1"), "", "its type is unexpected"),
+        ("knows another message", Said::new().frame(77, b"1"), "", "its type is unknown"),
+        ("answers what is not asked", Said::new().frame(ANSWER, &[1]), "", "its type is unexpected"),
+        ("begins a frame", Said::new(), "printf '\\377\\377\\377\\377\\001'", "longer than the maximum message length"),
         ("has too much", Said::new().entry(&node(Kind::File(1 << 50))), "", "larger than 64 GiB"),
-        ("links out", Said::new().entry(&node(Kind::Symlink(vec![b'x'; 4096]))), "", "cannot be"),
-        ("owns too much", Said::new().entry(&Node { user: 70_000, ..node(Kind::Fifo) }), "", "ids 0 to 65535"),
-        ("has nothing", Said::new().frame(DONE, b""), "", "there is nothing in it"),
+        ("links out", Said::new().entry(&node(Kind::Symlink(vec![b'x'; 4096]))), "", "invalid message"),
+        ("owns too much", Said::new().entry(&Node { user: 70_000, ..node(Kind::Fifo) }), "", "IDs 0 to 65535"),
+        ("has nothing", Said::new().frame(DONE, b""), "", "it is empty"),
     ];
     for (name, said, then, expected) in cases {
         let home = tempfile::tempdir().unwrap();
@@ -102,13 +112,13 @@ async fn a_worker_that_lies_or_dies_fails_its_import_and_leaves_nothing() {
 #[tokio::test]
 async fn a_worker_cannot_pass_files_off_as_those_of_another_layer() {
     for (said, then) in [
-        // It reads its layer and says that there is something else in it.
+        // It reads its layer and reports other content.
         (Said::new().entry(&node(Kind::File(1))).frame(CONTENT, b"x").frame(DONE, b""), ""),
         (Said::new().frame(DONE, b""), "exec cat >/dev/null"),
     ] {
         let home = tempfile::tempdir().unwrap();
         let pool = lied_to(&home, said, then);
-        // A blob that is not the layer it is said to be: what the worker says of it does not matter.
+        // A blob that does not match its layer: the worker's messages do not matter.
         let mut layout = Layout::new(&home).layer(Packing::Plain, &full(1 << 20));
         layout.diff_ids = vec![super::layers::sum(&archive(&sample()))];
         layout.write();
@@ -134,5 +144,5 @@ async fn a_worker_cannot_place_a_file_outside_of_its_archive() {
     let pool = lied_to(&home, Said::new(), "");
     fs::write(home.path().join("index"), index.into_inner().unwrap()).unwrap();
     let error = import(&pool, &write(&home, &archive(&sample()))).await.unwrap_err();
-    assert!(text(&error).contains("not the place of a file"), "{}", text(&error));
+    assert!(text(&error).contains("not the position of a file"), "{}", text(&error));
 }

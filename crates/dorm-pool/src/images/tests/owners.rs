@@ -1,5 +1,5 @@
-//! Whose files images have: host ids of guests, also of images that were made for guests with others, and capabilities
-//! that mean nothing on the host.
+//! The owners of images' files: host IDs of guests, including images created with other ones, and
+//! capabilities without effect on the host.
 
 use std::path::PathBuf;
 
@@ -11,7 +11,7 @@ use super::*;
 use crate::images::documents::Packing;
 use crate::{Foreign, Owner};
 
-/// `cap_setuid+ep`, as a builder has it in its archives: executed on the host, it makes anybody root.
+/// `cap_setuid+ep`, as builders store it in archives: executed on the host, it makes anyone root.
 const SETUID: [u8; 20] = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const BASE: u32 = GuestIds::DEFAULT.base();
 
@@ -20,7 +20,7 @@ fn with_attributes(builder: &mut Builder<Vec<u8>>, name: &str, attributes: &[(&s
     builder.append(&header(&file(name, name)), name.as_bytes()).unwrap();
 }
 
-/// A hostile image: set-id files, and capabilities in every form.
+/// A hostile image: set-ID files, and capabilities in every form.
 fn hostile() -> Vec<u8> {
     let mut builder = Builder::new(Vec::new());
     for one in sample() {
@@ -70,15 +70,15 @@ async fn capabilities_of_an_image_mean_nothing_on_the_host_and_other_attributes_
     let image = import(&pool, &write(&home, &hostile())).await.unwrap();
     hostile_attributes(&image, GuestIds::DEFAULT);
     pool.verify_image(&image.digest).await.unwrap();
-    // Anybody on this host executes it and has no capability; the value itself would give one.
+    // Any user of this host can execute it and gets no capability; the value itself would give one.
     let value = attribute(image.rootfs.join("cap2"), capability::NAME).unwrap();
     assert_eq!((value.len(), value[3], &value[20..]), (24, 3, &BASE.to_le_bytes()[..]));
-    // A layer is unpacked by the same rules.
+    // Layers are unpacked by the same rules.
     let layout = Layout::new(&home).layer(Packing::Gzip, &hostile());
     layout.write();
     let layered = pool.import(&layout.path, Some("layered"), |_| {}).await.unwrap();
     hostile_attributes(&layered, GuestIds::DEFAULT);
-    // Others that read an export get what the builder has written.
+    // Other readers of an export get what the builder wrote.
     let to = home.path().join("export.tar");
     pool.export_image(&image.digest, &to).await.unwrap();
     let text = fs::read(&to).unwrap();
@@ -101,7 +101,7 @@ async fn the_digest_of_an_image_does_not_depend_on_the_host_ids() {
     assert!(digests.iter().all(|digest| *digest == digests[0]), "{digests:?}");
 }
 
-/// Everything that a listing of the host tells of owners and modes, with the owners inside.
+/// Returns a listing of the host with all owners and modes, with the owners inside.
 fn owners(root: &Path, ids: GuestIds) -> Vec<String> {
     let mut lines = Vec::new();
     let mut open = vec![root.to_owned()];
@@ -118,7 +118,7 @@ fn owners(root: &Path, ids: GuestIds) -> Vec<String> {
     lines
 }
 
-/// As versions without a choice of ids have left it.
+/// Restores the state of versions without a choice of IDs.
 fn forget_records(home: &TempDir) {
     let mut open = vec![home.path().to_owned()];
     while let Some(path) = open.pop() {
@@ -141,7 +141,7 @@ async fn an_image_made_with_other_host_ids_gets_those_of_now_before_it_is_used()
     layout.write();
     let layered = before.import(&layout.path, Some("layered"), |_| {}).await.unwrap();
     let was = [&plain, &layered].map(|image| owners(&image.rootfs, GuestIds::LEGACY));
-    // What the version before had written: a capability of the host.
+    // What the previous version wrote: a capability on the host.
     rustix::fs::setxattr(layered.rootfs.join("cap2"), capability::NAME, &SETUID, rustix::fs::XattrFlags::empty())
         .unwrap();
     forget_records(&home);
@@ -158,7 +158,7 @@ async fn an_image_made_with_other_host_ids_gets_those_of_now_before_it_is_used()
     }
     let cap2 = attribute(layered.rootfs.join("cap2"), capability::NAME);
     assert_eq!(cap2, capability::bound(&SETUID, GuestIds::DEFAULT));
-    // Its layer is not used any more, and comes again with the next import that has it.
+    // Its layer is no longer used, and is unpacked again by the next import that contains it.
     let diff_id = layout.diff_ids[0].clone();
     assert!(!now.has_layer(&diff_id).await.unwrap());
     now.remove_image(&layered.digest, &[]).await.unwrap();
@@ -208,14 +208,14 @@ async fn a_change_of_host_ids_that_was_cut_off_is_completed_at_the_next_start() 
     let image = import(&open(&home, GuestIds::LEGACY), &write(&home, &archive(&sample()))).await.unwrap();
     let was = owners(&image.rootfs, GuestIds::LEGACY);
     let directory = image.rootfs.parent().unwrap();
-    // It died before it was on record that the owners are others now.
+    // It died before it had recorded the new owners.
     let journal = directory.join("owners.journal");
     dorm_disk::change_owners(&image.rootfs, &journal, GuestIds::LEGACY, GuestIds::DEFAULT).unwrap();
     let now = open(&home, GuestIds::DEFAULT);
     assert!(!journal.exists());
     now.sound_image(&image.digest).await.unwrap();
     assert_eq!(owners(&image.rootfs, GuestIds::DEFAULT), was);
-    // Or on its way to ids that are wanted no more.
+    // Or during a change to IDs that are no longer wanted.
     let journal_of = |ids| dorm_disk::change_owners(&image.rootfs, &journal, GuestIds::DEFAULT, ids).unwrap();
     let third = GuestIds::new(3_000_000).unwrap();
     journal_of(third);
@@ -238,11 +238,11 @@ async fn files_of_captures_made_with_other_host_ids_get_those_of_now() {
     let layers = now.layers(&id).await.unwrap();
     assert_eq!(owners_of_tree(&layers[0].root(), GuestIds::DEFAULT), was);
     assert_eq!(now.listing(&id).await.unwrap(), before.listing(&id).await.unwrap());
-    // It was read to its last byte by that, and is what it was.
+    // That read it completely, and it is unchanged.
     open(&home, GuestIds::DEFAULT).layers(&id).await.unwrap();
 }
 
-/// As [`owners`], without what stands for something that is gone, which is nobody's.
+/// Like [`owners`], without whiteouts, which have no owner.
 fn owners_of_tree(root: &Path, ids: GuestIds) -> Vec<String> {
     let gone = root.join("gone");
     let facts = gone.symlink_metadata().unwrap();

@@ -1,4 +1,4 @@
-//! Inputs for fuzzers, made as other tests make theirs; and every input that is kept passes.
+//! Seeds for the fuzzers, made like the inputs of other tests; every committed seed must pass.
 
 use std::fs;
 

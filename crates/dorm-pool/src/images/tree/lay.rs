@@ -1,4 +1,5 @@
-//! What laying layers on each other needs of a tree: entries that are linked instead of written, and removals.
+//! The operations of a tree that applying layers needs: entries that are linked instead of written,
+//! and removals.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -16,23 +17,25 @@ use crate::captures::set_attributes;
 use crate::images::listing;
 use crate::images::node::{GuestPath, Kind, Node, Refusal};
 
-/// What the daemon runs as: nobody in a sandbox.
+/// The user of the daemon, which is no user in a sandbox.
 const HOST_ROOT: u32 = 0;
 
 impl Tree {
-    /// A tree of one layer, in which directories that no entry names can be told from others.
+    /// Returns the tree for one layer, in which directories that no entry names can be
+    /// distinguished.
     pub(in crate::images) fn for_layer(mut self) -> Self {
         self.implied_owner = HOST_ROOT;
         self
     }
 
-    /// Whether something is there; links on the way are followed inside, the last one is not.
+    /// Returns whether the path exists. Links on the way are followed inside the image, the last
+    /// part is not.
     pub(in crate::images) fn has(&self, path: &GuestPath) -> bool {
         let Some((directory, name)) = path.split() else { return true };
         self.resolve(directory).is_ok_and(|parent| rustix::fs::statat(&parent, name, AtFlags::SYMLINK_NOFOLLOW).is_ok())
     }
 
-    /// Sees to it that there is a directory. One that is there, also through a link, stays as it is.
+    /// Creates a directory unless it exists, possibly through a link.
     pub(in crate::images) fn imply(&mut self, path: &GuestPath) -> Result<(), Refusal> {
         if !self.has_directory(path) {
             self.clear_way(path)?;
@@ -56,21 +59,22 @@ impl Tree {
         Ok(())
     }
 
-    /// Removes `name` from a directory. What is not there is removed.
+    /// Removes `name` from a directory. A missing name is no error.
     pub(in crate::images) fn remove(&mut self, directory: &GuestPath, name: &[u8]) -> Result<(), Refusal> {
         self.enter(directory.as_bytes())?;
         self.take_away(name)
     }
 
-    /// Removes what is at a path, so that something else can be put there.
+    /// Removes the entry at a path, so that something else can be written there.
     pub(in crate::images) fn clear_way(&mut self, path: &GuestPath) -> Result<(), Refusal> {
         let Some((directory, name)) = path.split() else { return Ok(()) };
         self.enter(directory)?;
         self.take_away(name)
     }
 
-    /// Puts an entry that is no directory there by a hard link to one in another directory, by its name there; a copy
-    /// where no more links can be had. What is at its place goes.
+    /// Creates an entry that is not a directory as a hard link to one in another directory, by its
+    /// name there, or as a copy if the file has the maximum number of links. An existing entry is
+    /// replaced.
     pub(in crate::images) fn link_from(
         &mut self,
         path: &GuestPath,
@@ -78,7 +82,7 @@ impl Tree {
         facts: &Stat,
     ) -> Result<(), Refusal> {
         let Some((directory, name)) = path.split() else {
-            return Err(Refusal::because("is the root of the image, but no directory"));
+            return Err(Refusal::because("is the root of the image, but not a directory"));
         };
         self.enter(directory)?;
         let kind = FileType::from_raw_mode(facts.st_mode);
@@ -144,11 +148,12 @@ impl Tree {
             .map_err(|error| Refusal { what: "cannot be given its attributes".to_owned(), source: Some(error) })
     }
 
-    /// Removes `name` from the entered directory, with all that is in it. Links are not followed.
+    /// Removes `name` from the entered directory, with all its content. Does not follow links.
     fn take_away(&self, name: &[u8]) -> Result<(), Refusal> {
-        let refused = |error: io::Error| Refusal::system("cannot be removed for what a layer has there", error);
+        let refused =
+            |error: io::Error| Refusal::system("cannot be removed to make place for an entry of a layer", error);
         if matches!(name, b"" | b"." | b"..") || name.contains(&b'/') {
-            return Err(Refusal::because("stands for the removal of something that no directory holds"));
+            return Err(Refusal::because("is a whiteout with an invalid name"));
         }
         let parent = self.parent()?;
         match rustix::fs::unlinkat(parent, name, AtFlags::empty()) {

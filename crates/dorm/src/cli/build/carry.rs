@@ -1,4 +1,4 @@
-//! Carrying out one step in a sandbox of its own, and keeping the files it leaves.
+//! Runs one step in a sandbox of its own and keeps the resulting files.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -16,18 +16,19 @@ use crate::cli::problem::Problem;
 use crate::cli::{output, shown};
 use crate::client::{Client, CommandEvent, Wanted};
 
-/// How many files are on their way at once.
+/// How many files are sent at once.
 const AT_ONCE: usize = 8;
-/// What the sandbox of a step lives on after the step may have, until somebody sees to its end.
+/// How long the sandbox of a step may run after the time limit of the step, in seconds.
 const GRACE_SECS: f64 = 600.0;
-/// How long the files of a step are kept for other builds.
+/// How long the files of a step are kept for later builds, in seconds.
 const KEPT_SECS: f64 = 14.0 * 86_400.0;
 
 /// What a step starts from.
 #[derive(Clone, Debug)]
 pub(super) enum From {
     Image(String),
-    /// A snapshot, and the disk it was taken of: one that goes on from it can have no smaller one.
+    /// A snapshot, and the disk size of its source: a sandbox created from it cannot have a smaller
+    /// disk.
     Snapshot {
         id: String,
         disk_bytes: u64,
@@ -49,7 +50,7 @@ impl std::convert::From<wire::Snapshot> for From {
     }
 }
 
-/// Does it in a new sandbox; answers the snapshot of what that left.
+/// Runs a step in a new sandbox and returns a snapshot of the result.
 pub(super) async fn carry_out(
     client: &Client,
     options: &BuildOptions,
@@ -73,11 +74,11 @@ pub(super) async fn carry_out(
         Ok(client.checkpoint(&sandbox, &asked).await?.into())
     }
     .await;
-    // One that cannot be ended now is ended by its deadline.
+    // If the sandbox cannot be terminated now, its deadline terminates it.
     let ended = client.command(&sandbox, "terminate").await;
     let kept = kept?;
     if let Err(error) = ended {
-        Problem::from(error).during(&format!("sandbox {sandbox} could not be ended yet")).tell();
+        Problem::from(error).during(&format!("cannot terminate sandbox {sandbox} yet")).tell();
     }
     Ok(kept)
 }
@@ -130,19 +131,19 @@ async fn run(
     loop {
         match events.next().await? {
             CommandEvent::Stdout(bytes) | CommandEvent::Stderr(bytes) => {
-                // Nobody is left to be told that nobody listens.
+                // If standard error is closed, the output is not wanted.
                 let _ = std::io::stderr().write_all(&bytes);
             }
             CommandEvent::Exited(wire::ExitStatus { exit_code: Some(0), .. }) => return Ok(()),
             CommandEvent::Exited(status) => {
                 let how = match status {
                     wire::ExitStatus { timed_out: true, .. } => {
-                        format!("took longer than {}, and was ended", shown::length(options.step_timeout))
+                        format!("exceeded the step timeout of {} and was ended", shown::length(options.step_timeout))
                     }
-                    wire::ExitStatus { exit_code: Some(code), .. } => format!("ended with {code}"),
-                    status => format!("was ended by signal {}", status.signal.unwrap_or_default()),
+                    wire::ExitStatus { exit_code: Some(code), .. } => format!("exited with code {code}"),
+                    status => format!("was killed by signal {}", status.signal.unwrap_or_default()),
                 };
-                let next = "its output is above; the steps before it are kept, so that the next build goes on here";
+                let next = "see its output above; earlier steps are kept, so the next build continues here";
                 return Err(Problem::failed(format!("the command {how}"), next));
             }
             CommandEvent::Checkpoint(_) | CommandEvent::Started(_) | CommandEvent::Lost(_) => {}
@@ -150,7 +151,8 @@ async fn run(
     }
 }
 
-/// `USER:GROUP` with the numbers that the lists of the sandbox have for them; everything else as it is.
+/// Returns `USER:GROUP` as the numbers that the sandbox's files list for them, and anything else
+/// unchanged.
 async fn numbered(client: &Client, sandbox: &str, user: &str) -> Result<String, Problem> {
     if !user.contains(':') {
         return Ok(user.to_owned());
@@ -161,12 +163,12 @@ async fn numbered(client: &Client, sandbox: &str, user: &str) -> Result<String, 
         lists.push(String::from_utf8_lossy(&content.concat()).into_owned());
     }
     dorm_pool::numbered_user(user, &lists[0], &lists[1]).ok_or_else(|| {
-        let next = "have an earlier step make it, or give numbers";
-        Problem::failed(format!("/etc/passwd and /etc/group do not tell who '{user}' is"), next)
+        let next = "create it in an earlier step, or give numbers";
+        Problem::failed(format!("/etc/passwd and /etc/group do not list '{user}'"), next)
     })
 }
 
-/// Puts files to `target`, which was written as `written`.
+/// Copies files to `target`, which the step spells as `written`.
 async fn place(
     client: &Client,
     sandbox: &str,
@@ -180,7 +182,7 @@ async fn place(
         || names_directory(written)
         || client.stat(sandbox, target).await?.is_some_and(|stat| stat.kind == wire::FileKind::Directory);
     let target = target.trim_end_matches('/');
-    // What comes later replaces what came before under the same name.
+    // Of two entries with the same target path, the later one wins.
     let mut wanted = BTreeMap::new();
     for found in &files.found {
         wanted.insert(inside(target, found, into)?, &found.kind);
@@ -203,7 +205,7 @@ async fn place(
     Ok(())
 }
 
-/// Where something goes.
+/// Returns the target path of an entry.
 fn inside(target: &str, found: &Found, into: bool) -> Result<String, Problem> {
     let below = found.below.to_str().unwrap_or_default();
     Ok(match (below.is_empty(), into) {
@@ -232,7 +234,7 @@ async fn send(client: &Client, sandbox: &str, path: &str, kind: &Kind) -> Result
             let made = client.exec_whole(sandbox, &asked).await?;
             match made.exit_code {
                 Some(0) => Ok(()),
-                _ => Err(Problem::failed(format!("the link {path} could not be made: {}", made.stderr.trim()), "")),
+                _ => Err(Problem::failed(format!("cannot create the link {path}: {}", made.stderr.trim()), "")),
             }
         }
     }

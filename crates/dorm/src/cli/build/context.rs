@@ -1,5 +1,5 @@
-//! The directory that a build copies files from. What `.dockerignore` names is not in it, and nothing outside of it is
-//! ever read, whatever links lead there.
+//! The directory that a build copies files from. Paths that `.dockerignore` excludes are not part
+//! of it, and nothing outside of it is ever read, wherever links lead.
 
 use std::fs::{self, File};
 use std::io::ErrorKind;
@@ -12,7 +12,7 @@ use crate::cli::problem::Problem;
 
 const IGNORE: &str = ".dockerignore";
 
-/// The directory.
+/// The context directory.
 pub(super) struct Context {
     root: PathBuf,
     ignored: Vec<(GlobMatcher, Ignored)>,
@@ -25,18 +25,18 @@ enum Ignored {
     No,
 }
 
-/// One thing that is copied.
+/// One entry to copy.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
-    /// Its path below what was named; empty for what was named itself, when that is a file.
+    /// Its path below the source that was given; empty for a file that was given itself.
     pub(super) below: PathBuf,
-    /// Its name, for a file that was named itself.
+    /// Its name, for a file that was given itself.
     pub(super) name: String,
-    /// What it is.
+    /// Its kind.
     pub(super) kind: Kind,
 }
 
-/// What is copied.
+/// The kind of an entry.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Kind {
     Directory,
@@ -44,23 +44,23 @@ pub(super) enum Kind {
     Link(String),
 }
 
-/// All that one step copies, and a hash over it.
+/// All entries that one step copies, and their hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Files {
     pub(super) found: Vec<Found>,
     pub(super) hash: String,
-    /// Whether one file was named, and nothing else.
+    /// Whether the step names exactly one file.
     pub(super) is_one_file: bool,
 }
 
 impl Context {
-    /// A directory that is there.
+    /// Opens an existing directory.
     pub(super) fn open(path: &Path) -> Result<Self, Problem> {
         let host = |error| Problem::host(format!("read the context {}", path.display()), &error);
         let root = fs::canonicalize(path).map_err(host)?;
         if !root.is_dir() {
-            let message = format!("the context {} is no directory", path.display());
-            return Err(Problem::usage(message, "name the directory that files are copied from"));
+            let message = format!("the context {} is not a directory", path.display());
+            return Err(Problem::usage(message, "give the directory to copy files from"));
         }
         let text = match fs::read_to_string(root.join(IGNORE)) {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
@@ -69,7 +69,7 @@ impl Context {
         Ok(Self { root, ignored: ignored(&text)? })
     }
 
-    /// What the paths of one step stand for.
+    /// Returns the entries that the source paths of one step name.
     pub(super) fn collect(&self, sources: &[String]) -> Result<Files, Problem> {
         let mut found = Vec::new();
         let mut named = 0;
@@ -89,7 +89,7 @@ impl Context {
     fn add(&self, relative: &Path, found: &mut Vec<Found>) -> Result<(), Problem> {
         let missing = || {
             let message = format!("there is no '{}' in the context {}", relative.display(), self.root.display());
-            Problem::not_found(message, format!("name a path in it that {IGNORE} does not name"))
+            Problem::not_found(message, format!("give a path in it that {IGNORE} does not exclude"))
         };
         if self.is_ignored(relative) {
             return Err(missing());
@@ -132,9 +132,10 @@ impl Context {
         Ok(())
     }
 
-    /// What a pattern matches, in order.
+    /// Returns the paths that a pattern matches, in order.
     fn matching(&self, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
-        let matcher = glob(pattern).map_err(|what| Problem::usage(format!("'{pattern}': {what}"), "name the paths"))?;
+        let matcher =
+            glob(pattern).map_err(|what| Problem::usage(format!("'{pattern}': {what}"), "give the paths instead"))?;
         let (mut left, mut matching) = (vec![PathBuf::new()], Vec::new());
         let depth = Path::new(pattern).components().count();
         while let Some(below) = left.pop() {
@@ -152,14 +153,15 @@ impl Context {
         matching.sort_unstable();
         match matching.is_empty() {
             true => Err(Problem::not_found(
-                format!("nothing in the context {} is called '{pattern}'", self.root.display()),
-                "name what is there",
+                format!("nothing in the context {} matches '{pattern}'", self.root.display()),
+                "give existing paths",
             )),
             false => Ok(matching),
         }
     }
 
-    /// Whether `.dockerignore` names a path, or a directory it is in, and does not take that back.
+    /// Returns whether `.dockerignore` excludes a path or a directory above it, and does not
+    /// include it again.
     fn is_ignored(&self, path: &Path) -> bool {
         let mut is_ignored = false;
         for (matcher, what) in &self.ignored {
@@ -201,7 +203,7 @@ fn has_pattern(path: &str) -> bool {
     path.contains(['*', '?', '['])
 }
 
-/// A path of a step, as one below the context.
+/// Returns a source path of a step as a path relative to the context.
 fn inside(path: &str) -> Result<String, Problem> {
     let mut parts: Vec<&str> = Vec::new();
     for part in path.split('/') {
@@ -209,7 +211,7 @@ fn inside(path: &str) -> Result<String, Problem> {
             "" | "." => {}
             ".." if parts.pop().is_none() => {
                 let message = format!("'{path}' leads out of the context");
-                return Err(Problem::usage(message, "copy only what is in it, or name another context"));
+                return Err(Problem::usage(message, "copy only paths in it, or give another context"));
             }
             ".." => {}
             part => parts.push(part),
@@ -220,7 +222,7 @@ fn inside(path: &str) -> Result<String, Problem> {
 
 fn kind(path: &Path) -> Result<Kind, Problem> {
     let host = |error| Problem::host(format!("read {}", path.display()), &error);
-    let unfit = |what: &str| Problem::usage(format!("{} {what}", path.display()), "name it in .dockerignore");
+    let unfit = |what: &str| Problem::usage(format!("{} {what}", path.display()), "add it to .dockerignore");
     let facts = fs::symlink_metadata(path).map_err(host)?;
     let has_name = path.file_name().is_none_or(|name| name.to_str().is_some());
     if !has_name {
@@ -235,11 +237,11 @@ fn kind(path: &Path) -> Result<Kind, Problem> {
         let mode = facts.permissions().mode() & 0o7777;
         Ok(Kind::File { path: path.to_owned(), mode, bytes: facts.size() })
     } else {
-        Err(unfit("is neither a file nor a directory nor a link"))
+        Err(unfit("is not a file, directory or link"))
     }
 }
 
-/// A hash over names, modes and contents.
+/// Returns a hash of names, modes and contents.
 fn hash(found: &[Found]) -> Result<String, Problem> {
     let mut hasher = blake3::Hasher::new();
     for Found { below, name, kind } in found {

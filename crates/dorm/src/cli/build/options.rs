@@ -1,4 +1,4 @@
-//! What can be asked of a build. Steps count in the order in which they are typed, whatever options they come as.
+//! Options of a build. Steps run in the order in which they are given, whichever options give them.
 
 use std::path::PathBuf;
 
@@ -8,70 +8,72 @@ use dorm_build::{Command as Program, Copy, Placed, Step};
 
 use crate::cli::values;
 
-/// How to build.
+/// Options of `dorm image build`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct BuildOptions {
-    /// The directory that files are copied from
+    /// The directory to copy files from
     #[arg(default_value = ".", value_name = "CONTEXT")]
     pub(super) context: PathBuf,
     /// The Dockerfile [default: CONTEXT/Dockerfile]
     #[arg(short, long, value_name = "PATH", conflicts_with = "from")]
     pub(super) file: Option<PathBuf>,
-    /// Name the image; another image that had this tag loses it
+    /// Tag the image; another image with this tag loses it
     #[arg(short, long)]
     pub(super) tag: Option<String>,
     /// A value for an ARG of the Dockerfile
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair, conflicts_with = "from")]
     pub(super) build_arg: Vec<(String, String)>,
-    /// Begin with this image, and take the steps from the options, in their order, instead of a Dockerfile
+    /// Start from this image and take the steps from the options, in their order, instead of a
+    /// Dockerfile
     #[arg(long, value_name = "IMAGE")]
     pub(super) from: Option<String>,
     #[command(flatten)]
     pub(super) steps: Steps,
-    /// A line for /bin/sh that what the image is started with is run by
+    /// Run this line with /bin/sh as the image's entrypoint
     #[arg(long, value_name = "LINE")]
     pub(super) cmd: Option<String>,
-    /// A line for /bin/sh that ends with 0 as soon as what the image is started with can be used
+    /// A line for /bin/sh that exits with 0 as soon as the started image is ready
     #[arg(long, value_name = "LINE")]
     pub(super) ready_cmd: Option<String>,
-    /// Run every step, also those whose files are here
+    /// Run every step, even those whose files are cached
     #[arg(long)]
     pub(super) no_cache: bool,
-    /// How long each step may take
+    /// Time limit of each step
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "30m")]
     pub(super) step_timeout: f64,
-    /// How many CPUs a step may use, such as 0.5 [default: 1]
+    /// CPU limit of a step, such as 0.5 [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
     pub(super) cpus: Option<u32>,
-    /// The memory of a step [default: 512M]
+    /// Memory limit of a step [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) memory: Option<u64>,
-    /// What a step may write to its disk, no less than steps before it [default: 4G]
+    /// Disk limit of a step; never less than that of earlier steps [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) disk: Option<u64>,
-    /// Where a step may connect to: public (the internet, never private networks), none, or networks and host names with
-    /// commas between, such as 198.51.100.0/24,example.com,*.example.com; no other name resolves
+    /// Where a step may connect to: public (the internet, never private networks), none, or a
+    /// comma-separated list of networks and host names, such as
+    /// 198.51.100.0/24,example.com,*.example.com; no other name resolves
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     pub(super) egress: Option<wire::Egress>,
 }
 
-/// The steps that came as options, in their order.
+/// The steps given as options, in their order.
 #[derive(Debug, Default)]
 pub(super) struct Steps(pub(super) Vec<Placed>);
 
 type Read = fn(&str) -> Result<Step, String>;
 
-/// Each option, what its value is called, what it does, and how it is read.
+/// Each option: its name, value name, help text and parser.
 const STEPS: [(&str, &str, &str, Read); 5] = [
-    ("run", "LINE", "Run a line by /bin/sh", |line| Ok(Step::Run(Program::Shell(line.to_owned())))),
-    ("copy", "PATH:DESTINATION", "Copy a file, or what is in a directory, of the context", copy),
-    ("env", "NAME=VALUE", "Set a variable for all steps that follow, and in the image", |text| {
+    ("run", "LINE", "Run a line with /bin/sh", |line| Ok(Step::Run(Program::Shell(line.to_owned())))),
+    ("copy", "PATH:DESTINATION", "Copy a file, or the content of a directory, from the context", copy),
+    ("env", "NAME=VALUE", "Set a variable for all later steps and in the image", |text| {
         values::pair(text).map(|(name, value)| Step::Env(name, value))
     }),
-    ("workdir", "PATH", "Set the directory in which later steps and programs of the image begin", |path| {
+    ("workdir", "PATH", "Set the working directory of later steps and of the image", |path| {
         Ok(Step::Workdir(path.to_owned()))
     }),
-    ("user", "USER", "Set as whom later steps and programs of the image run", |user| Ok(Step::User(user.to_owned()))),
+    ("user", "USER", "Set the user of later steps and of the image", |user| Ok(Step::User(user.to_owned()))),
 ];
 
 fn copy(text: &str) -> Result<Step, String> {
@@ -79,7 +81,7 @@ fn copy(text: &str) -> Result<Step, String> {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => {
             Ok(Step::Copy(Copy { from: vec![from.to_owned()], to: to.to_owned() }))
         }
-        _ => Err(format!("'{text}' does not say what to copy and where to: write PATH:DESTINATION")),
+        _ => Err(format!("'{text}' is not PATH:DESTINATION")),
     }
 }
 

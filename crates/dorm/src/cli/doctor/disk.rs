@@ -1,4 +1,4 @@
-//! The file system of the data directory: room, and whether files can share their blocks.
+//! The file system of the data directory: free space, and whether files can share blocks.
 
 use std::path::{Path, PathBuf};
 
@@ -7,9 +7,9 @@ use rustix::fs::{Mode, OFlags};
 use super::Check;
 use crate::cli::shown;
 
-/// Less than this, and sandboxes will soon be refused.
+/// With less free space than this, sandboxes will soon be refused.
 const ROOM_LEAST: u64 = 2 << 30;
-/// Less than this, and it will not last long.
+/// With less free space than this, it will not last long.
 const ROOM_GOOD: u64 = 20 << 30;
 
 pub(super) fn checks(data: &Path) -> Vec<Check> {
@@ -17,7 +17,7 @@ pub(super) fn checks(data: &Path) -> Vec<Check> {
     vec![room(data, &there), way(data, &there), reflink(&there), identity(data)]
 }
 
-/// The directory itself, or the nearest one above it that is there.
+/// Returns the directory itself, or the nearest existing one above it.
 fn existing(data: &Path) -> PathBuf {
     let whole = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
     whole.ancestors().find(|path| path.is_dir()).unwrap_or(Path::new("/")).to_owned()
@@ -25,7 +25,7 @@ fn existing(data: &Path) -> PathBuf {
 
 fn room(data: &Path, there: &Path) -> Check {
     const NAME: &str = "disk space";
-    let next = "make room, or choose another directory with --data";
+    let next = "free some space, or choose another directory with --data";
     match rustix::fs::statvfs(there) {
         Ok(found) => {
             let free = found.f_bavail.saturating_mul(found.f_frsize);
@@ -33,20 +33,20 @@ fn room(data: &Path, there: &Path) -> Check {
             match free {
                 0..ROOM_LEAST => Check::fail(NAME, text, next),
                 ROOM_LEAST..ROOM_GOOD => {
-                    Check::warn(NAME, text, "sleep images are as large as the memory in use: watch it")
+                    Check::warn(NAME, text, "watch it: a sleep image is as large as the memory in use")
                 }
                 _ => Check::ok(NAME, text),
             }
         }
-        Err(error) => Check::fail(NAME, format!("{} cannot be asked: {error}", there.display()), next),
+        Err(error) => Check::fail(NAME, format!("cannot get the free space of {}: {error}", there.display()), next),
     }
 }
 
-/// Whether user ids of sandboxes can pass to the data directory.
+/// Checks whether user ids of sandboxes can reach the data directory.
 fn way(data: &Path, there: &Path) -> Check {
     const NAME: &str = "data path";
     let whole = std::path::absolute(data).unwrap_or_else(|_| data.to_owned());
-    // What is not there yet, the daemon makes; what is there may itself be above it.
+    // The daemon creates missing directories; what exists may itself be above the data directory.
     let ids = if there == whole { crate::guest_ids::recorded(data).ok() } else { None };
     let below = if there == whole { whole } else { there.join("data") };
     let closed = dorm_pool::closed_to_guests(&below, ids.unwrap_or(dorm_guest_ids::GuestIds::DEFAULT));
@@ -66,21 +66,21 @@ fn identity(data: &Path) -> Check {
         Ok(Some(id)) => Check::ok(NAME, format!("{} has the id {id}", data.display())),
         Ok(None) => Check::ok(NAME, format!("{} has no id yet", data.display())),
         Err(error) => {
-            Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), "do what it says; nothing was changed")
+            Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), "follow this message; nothing was changed")
         }
     }
 }
 
 fn reflink(there: &Path) -> Check {
     const NAME: &str = "reflink";
-    let next = "nothing is lost but speed and space: on XFS or btrfs, copies of disks and images share their blocks";
+    let next = "this costs only speed and space: on XFS or btrfs, copies of disks and images share blocks";
     match shares_blocks(there) {
-        Ok(()) => Check::ok(NAME, format!("files of {} can share blocks", there.display())),
-        Err(error) => Check::warn(NAME, format!("files of {} cannot share blocks: {error}", there.display()), next),
+        Ok(()) => Check::ok(NAME, format!("files in {} can share blocks", there.display())),
+        Err(error) => Check::warn(NAME, format!("files in {} cannot share blocks: {error}", there.display()), next),
     }
 }
 
-/// Tries it with two files that have no name, so that nothing stays.
+/// Tries it with two files without a name, so that nothing is left behind.
 fn shares_blocks(directory: &Path) -> rustix::io::Result<()> {
     let unnamed = || {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;

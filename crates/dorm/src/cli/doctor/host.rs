@@ -1,4 +1,4 @@
-//! Kernel, `runsc`, control groups, loop devices, KVM.
+//! Checks of the kernel, `runsc`, control groups, loop devices and KVM.
 
 use std::fs::OpenOptions;
 use std::path::Path;
@@ -8,7 +8,7 @@ use dorm_engine_gvisor::cgroup::Version;
 
 use super::Check;
 
-/// `openat2`, which keeps paths of sandboxes inside.
+/// The first kernel with `openat2`, which keeps paths of sandboxes inside their directory.
 const KERNEL_LEAST: (u32, u32) = (5, 6);
 
 pub(super) fn checks(runsc: &Path) -> Vec<Check> {
@@ -22,7 +22,7 @@ fn root() -> Check {
     if rustix::process::geteuid().is_root() {
         Check::ok("user", "root")
     } else {
-        Check::fail("user", "not root", "run `dorm serve` (and this) as root: mounts and namespaces need it")
+        Check::fail("user", "not root", "run `dorm serve` and `dorm doctor` as root: mounts and namespaces require it")
     }
 }
 
@@ -40,38 +40,39 @@ fn kernel(release: &str) -> Check {
 fn runsc_itself(probe: &Probe) -> Check {
     let shown = probe.runsc.display();
     if let Some(error) = &probe.failure {
-        let next = "install runsc (https://gvisor.dev/docs/user_guide/install), or say where it is with --runsc";
-        return Check::fail("runsc", format!("{shown} cannot be executed: {error}"), next);
+        let next = "install runsc (https://gvisor.dev/docs/user_guide/install), or give its path with --runsc";
+        return Check::fail("runsc", format!("cannot execute {shown}: {error}"), next);
     }
     if !probe.missing.is_empty() {
         let missing = probe.missing.join(", ");
-        return Check::fail("runsc", format!("{} has no {missing}", probe.build), "use release 20240729.0 or newer");
+        return Check::fail("runsc", format!("{} lacks {missing}", probe.build), "use release 20240729.0 or newer");
     }
     age(&probe.build, probe.released.as_deref(), jiff::Timestamp::now())
 }
 
-/// After so many days without an update a build is behind on fixes.
+/// After this many days without an update, a build lacks fixes.
 const OLD_DAYS: i64 = 183;
 
 fn age(build: &str, released: Option<&str>, now: jiff::Timestamp) -> Check {
-    const NEXT: &str = "install a newer release: docs/operations.md says how to keep the memory of suspended sandboxes";
+    const NEXT: &str =
+        "install a newer release: docs/operations.md explains how to keep the memory of suspended sandboxes";
     let day = released.and_then(|day| day.parse::<jiff::civil::Date>().ok());
     let Some(day) = day else {
-        let found = format!("{build}; its version does not say when it was released");
+        let found = format!("{build}; its version has no release date");
         return Check::warn("runsc", found, NEXT);
     };
     let today = now.to_zoned(jiff::tz::TimeZone::UTC).date();
     let days = (today - day).get_days().max(0);
     let found = format!("{build}, released on {day}");
     if i64::from(days) > OLD_DAYS {
-        return Check::warn("runsc", format!("{found}, {days} days ago: it lacks fixes made since"), NEXT);
+        return Check::warn("runsc", format!("{found}, {days} days ago: it lacks later fixes"), NEXT);
     }
     Check::ok("runsc", found)
 }
 
 fn groups(probe: &Probe) -> Check {
     const NAME: &str = "cgroups";
-    const NEXT: &str = "mount the control groups: cgroup2 on /sys/fs/cgroup, or the controllers of version 1";
+    const NEXT: &str = "mount cgroup2 on /sys/fs/cgroup, or the controllers of cgroup v1";
     let support = match &probe.groups {
         Ok(support) => support,
         Err(error) => return Check::fail(NAME, error.to_string(), NEXT),
@@ -79,8 +80,8 @@ fn groups(probe: &Probe) -> Check {
     if let Err(reason) = &support.can_create {
         return Check::fail(
             NAME,
-            format!("a group cannot be made: {reason}"),
-            "let this user make groups, or run as root",
+            format!("cannot create a group: {reason}"),
+            "allow this user to create groups, or run as root",
         );
     }
     let offered = support.controllers.iter().filter_map(|(controller, version)| {
@@ -110,24 +111,25 @@ fn namespaces(probe: &Probe) -> Check {
 
 fn loops() -> Check {
     match OpenOptions::new().read(true).write(true).open("/dev/loop-control") {
-        Ok(_) => Check::ok("loop devices", "/dev/loop-control opens"),
+        Ok(_) => Check::ok("loop devices", "/dev/loop-control can be opened"),
         Err(error) => {
-            let next = "load the module loop, and let this user open /dev/loop-control: each sandbox's disk is one";
-            Check::fail("loop devices", format!("/dev/loop-control does not open: {error}"), next)
+            let next = "load the loop module and allow opening /dev/loop-control: each sandbox's disk is a loop device";
+            Check::fail("loop devices", format!("cannot open /dev/loop-control: {error}"), next)
         }
     }
 }
 
-/// Whether the host's table of connections has room for those of many sandboxes.
+/// Checks whether the host's connection table has room for the connections of many sandboxes.
 fn connections(table: Option<&str>) -> Check {
     const NAME: &str = "connections";
     const SANDBOXES: u64 = 64;
     let each = 2 * u64::from(dorm_net::TrafficLimits::default().connections.get());
     let Some(text) = table else {
-        return Check::ok(NAME, "the host has no table of connections before the first sandbox");
+        return Check::ok(NAME, "the host has no connection table before the first sandbox");
     };
     let most = text.trim().parse::<u64>().unwrap_or(0);
-    let found = format!("the host's table has room for {most} connections, that is for {} sandboxes", most / each);
+    let found =
+        format!("the host's connection table has room for {most} connections, enough for {} sandboxes", most / each);
     if most >= SANDBOXES * each {
         return Check::ok(NAME, found);
     }
@@ -139,11 +141,11 @@ fn connections(table: Option<&str>) -> Check {
 }
 
 fn kvm() -> Check {
-    // A device that opens may still refuse to run anything, so its presence decides nothing.
+    // A device that can be opened may still not work, so its presence decides nothing.
     if Path::new("/dev/kvm").exists() {
-        Check::ok("kvm", "/dev/kvm is present, which is no proof that it works; not needed")
+        Check::ok("kvm", "/dev/kvm exists, but may not work; not required")
     } else {
-        Check::ok("kvm", "absent; not needed")
+        Check::ok("kvm", "absent; not required")
     }
 }
 

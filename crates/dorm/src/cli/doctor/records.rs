@@ -1,11 +1,11 @@
-//! The records of the data directory: whether all can be read. A daemon may work on them meanwhile.
+//! Checks whether all records of the data directory can be read. A daemon may use them meanwhile.
 
 use std::path::Path;
 
 use super::Check;
 use crate::repair::DATABASE;
 
-/// How many of them are named.
+/// How many unreadable records or damaged items are named.
 const NAMED: usize = 5;
 
 const NAME: &str = "records";
@@ -14,13 +14,13 @@ pub(super) async fn checks(data: &Path) -> Vec<Check> {
     vec![check(data).await]
 }
 
-/// What a daemon has found when it read what is on the disk.
+/// Reports the damage that a daemon found when it read data on the disk.
 pub(super) fn damage(data: &Path) -> Check {
     const NAME: &str = "damage";
-    let next_step = "import or pull damaged images again, which mends them; go back to older snapshots; check the disk. \
+    let next_step = "import or pull damaged images again to repair them; use older snapshots; check the disk. \
                      `dorm gc --verify` reads everything";
     match dorm_pool::damage_in(data) {
-        Ok(damage) if damage.is_empty() => Check::ok(NAME, "none is known"),
+        Ok(damage) if damage.is_empty() => Check::ok(NAME, "none known"),
         Ok(damage) => {
             let mut named: Vec<_> = damage.iter().take(NAMED).map(dorm_pool::Damage::sentence).collect();
             if damage.len() > NAMED {
@@ -29,7 +29,7 @@ pub(super) fn damage(data: &Path) -> Check {
             Check::warn(NAME, named.join("; "), next_step)
         }
         Err(error) => {
-            Check::warn(NAME, format!("{} cannot be read: {error}", data.join(dorm_pool::DAMAGED).display()), next_step)
+            Check::warn(NAME, format!("cannot read {}: {error}", data.join(dorm_pool::DAMAGED).display()), next_step)
         }
     }
 }
@@ -37,14 +37,14 @@ pub(super) fn damage(data: &Path) -> Check {
 async fn check(data: &Path) -> Check {
     let database = data.join(DATABASE);
     let repair = format!(
-        "stop the daemon and run `dorm repair --data {} --dry-run`; nothing that they may need is deleted until then",
+        "stop the daemon and run `dorm repair --data {} --dry-run`; until then nothing that the records may need is deleted",
         data.display()
     );
     if !database.is_file() {
         let is_orphaned = ["captures", crate::records::DIRECTORY].iter().any(|name| has_entries(&data.join(name)));
         return match is_orphaned {
-            true => Check::fail(NAME, format!("{} is missing beside saved states", database.display()), repair),
-            false => Check::ok(NAME, "there are none yet"),
+            true => Check::fail(NAME, format!("{} is missing, but there are saved states", database.display()), repair),
+            false => Check::ok(NAME, "none yet"),
         };
     }
     match dorm_store_sql::check(&database).await {
@@ -57,12 +57,16 @@ async fn check(data: &Path) -> Check {
             if check.unreadable.len() > NAMED {
                 named.push(format!("and {} more", check.unreadable.len() - NAMED));
             }
-            Check::warn(NAME, format!("{} cannot be read: {}", check.unreadable.len(), named.join(", ")), repair)
+            Check::warn(
+                NAME,
+                format!("{} records cannot be read: {}", check.unreadable.len(), named.join(", ")),
+                repair,
+            )
         }
         Ok(check) => Check::fail(NAME, format!("{} is damaged: {}", database.display(), check.faults[0]), repair),
         Err(error) => {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
-            Check::fail(NAME, format!("{} cannot be read: {error}{cause}", database.display()), repair)
+            Check::fail(NAME, format!("cannot read {}: {error}{cause}", database.display()), repair)
         }
     }
 }

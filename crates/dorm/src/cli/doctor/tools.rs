@@ -1,4 +1,4 @@
-//! The programs that the daemon starts.
+//! Checks of the programs that the daemon starts.
 
 use std::process::Command;
 
@@ -12,18 +12,20 @@ fn nft() -> Check {
     const NAME: &str = "nft";
     let version = match said("nft", &["--version"]) {
         Ok(version) => version,
-        Err(error) => return Check::fail(NAME, error, "install nftables: it keeps sandboxes off private networks"),
+        Err(error) => return Check::fail(NAME, error, "install nftables, which keeps sandboxes off private networks"),
     };
     match said("nft", &["list", "tables"]) {
         Ok(_) => Check::ok(NAME, version),
-        Err(error) => Check::fail(NAME, format!("{version}, but it cannot ask the kernel: {error}"), "load nf_tables"),
+        Err(error) => {
+            Check::fail(NAME, format!("{version}, but it cannot query the kernel: {error}"), "load nf_tables")
+        }
     }
 }
 
 fn ip() -> Check {
     match said("ip", &["-V"]) {
         Ok(version) => Check::ok("ip", version),
-        Err(error) => Check::fail("ip", error, "install iproute2: it sets up the network of sandboxes"),
+        Err(error) => Check::fail("ip", error, "install iproute2, which sets up the network of sandboxes"),
     }
 }
 
@@ -32,7 +34,7 @@ fn shaping() -> Check {
         Ok(()) => Check::ok("traffic shaping", "tc and the scheduler tbf work"),
         Err(error) => Check::warn(
             "traffic shaping",
-            format!("{error}; what a sandbox sends or receives too fast is dropped instead of delayed"),
+            format!("{error}; traffic above a sandbox's rate limit is dropped instead of delayed"),
             "install iproute2 and load the module sch_tbf",
         ),
     }
@@ -41,11 +43,11 @@ fn shaping() -> Check {
 fn mkfs() -> Check {
     match said("mkfs.ext4", &["-V"]) {
         Ok(version) => Check::ok("mkfs.ext4", version),
-        Err(error) => Check::fail("mkfs.ext4", error, "install e2fsprogs: it formats the disks of sandboxes"),
+        Err(error) => Check::fail("mkfs.ext4", error, "install e2fsprogs, which formats the disks of sandboxes"),
     }
 }
 
-/// The first line that a program says.
+/// Returns the first line that a program prints.
 fn said(program: &str, arguments: &[&str]) -> Result<String, String> {
     let output = Command::new(program).args(arguments).output().map_err(|error| match error.kind() {
         std::io::ErrorKind::NotFound => "not installed".to_owned(),

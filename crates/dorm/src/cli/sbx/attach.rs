@@ -8,31 +8,32 @@ use crate::cli::problem::Done;
 use crate::cli::values;
 use crate::client::Client;
 
-/// What to attach to which sandbox.
+/// Options of `dorm sbx attach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct AttachOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// The volume, where it is to appear, and whether it can only be read or which directory of it is meant
+    /// The volume, its path in the sandbox, and optionally read-only access or a directory of the
+    /// volume to attach
     #[arg(value_name = "NAME:/PATH[:ro][:subpath=DIR]", value_parser = values::volume)]
     volume: wire::AttachVolume,
 }
 
-/// What to detach from which sandbox.
+/// Options of `dorm sbx detach`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DetachOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// Where the volume appears in it
+    /// The path of the volume in the sandbox
     path: String,
 }
 
-/// Attaches it.
+/// Attaches a volume and prints the sandbox.
 pub(super) async fn attach(client: &Client, options: AttachOptions, format: Format) -> Done {
     table::one(&client.attach(&options.id, &options.volume).await?, format)
 }
 
-/// Detaches it.
+/// Detaches a volume and prints the sandbox.
 pub(super) async fn detach(client: &Client, options: DetachOptions, format: Format) -> Done {
     table::one(&client.detach(&options.id, &options.path).await?, format)
 }

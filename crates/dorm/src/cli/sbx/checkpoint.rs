@@ -1,4 +1,4 @@
-//! `dorm sbx checkpoint`: takes snapshots, and lists, describes and removes them.
+//! `dorm sbx checkpoint`: takes, lists, describes and removes snapshots.
 
 use std::time::Duration;
 
@@ -13,26 +13,26 @@ use crate::cli::progress::Progress;
 use crate::cli::{exit, shown, values};
 use crate::client::Client;
 
-/// Of which sandbox; or what to do with snapshots.
+/// Options of `dorm sbx checkpoint`: a sandbox, or a subcommand for snapshots.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct CheckpointOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     #[arg(required = true)]
     id: Option<String>,
-    /// What is kept: files alone, or memory and processes, too
+    /// What to save: only files, or also memory and processes
     #[arg(long, value_enum, default_value = "filesystem", value_name = "TYPE")]
     checkpoint_type: CheckpointType,
-    /// Do not wait for it: `dorm sbx checkpoint describe` tells when it is complete
+    /// Do not wait until the snapshot is complete; `dorm sbx checkpoint describe` shows its status
     #[arg(long)]
     no_wait: bool,
-    /// How long to wait for it; it goes on without us
+    /// How long to wait; after this time the snapshot continues in the background
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "300")]
     timeout: f64,
-    /// Let it go by itself after this time
+    /// Delete the snapshot automatically after this time
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     expires: Option<f64>,
-    /// A label of the snapshot
+    /// A label for the snapshot
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
     #[command(subcommand)]
@@ -41,9 +41,10 @@ pub(crate) struct CheckpointOptions {
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
 pub(super) enum CheckpointType {
-    /// Files alone: what starts from it boots, and may have other CPUs, memory and a larger disk
+    /// Only files: a sandbox created from it boots, its CPU and memory can differ, and its disk can
+    /// be larger
     Filesystem,
-    /// Memory, processes and files: what starts from it goes on
+    /// Memory, processes and files: a sandbox created from it continues where it was
     Memory,
 }
 
@@ -58,51 +59,54 @@ impl From<CheckpointType> for wire::SnapshotKind {
 
 #[derive(Debug, Subcommand)]
 enum CheckpointVerb {
-    /// List snapshots; ALONE is what is free when one is removed, SHARED what it has in common with others
+    /// List snapshots; ALONE is the space that removing only this snapshot frees, SHARED the space
+    /// it shares with others
     Ls {
-        /// Only those of this sandbox, by id
+        /// List only snapshots of this sandbox, by id
         #[arg(long, value_name = "ID")]
         sandbox: Option<String>,
     },
-    /// Show all there is to know about a snapshot
+    /// Show all details of a snapshot
     Describe {
-        /// Its id
+        /// The snapshot's id
         snapshot: String,
     },
-    /// Remove snapshots; sandboxes that were made from memory snapshots live on
+    /// Remove snapshots; sandboxes created from memory snapshots are not affected
     Rm {
-        /// Their ids
+        /// The snapshots' ids
         #[arg(required = true, value_name = "SNAPSHOT")]
         snapshots: Vec<String>,
-        /// One that is in use goes as soon as it is free; nothing can be created from it any more
+        /// Delete a snapshot in use as soon as nothing uses it; nothing more can be created from it
         #[arg(long)]
         when_free: bool,
     },
-    /// Write a snapshot to a file, to be imported on another host
+    /// Write a snapshot to a file, for import on another host
     ///
-    /// All layers below it are in the file, its image is not: it must be on the other host, too. Memory of a sandbox with
-    /// secrets is refused.
+    /// The file contains all layers that the snapshot is based on, but not its image, which the
+    /// other host must have, too. A memory snapshot of a sandbox with secrets is refused.
     Export(transfer::ExportOptions),
-    /// Take in a snapshot from a file that was exported
+    /// Import a snapshot from an exported file
     ///
-    /// It gets an id of its own. Nothing is left of a file that is damaged or refused.
+    /// The snapshot gets a new id. If the file is damaged or refused, nothing of it is kept.
     Import(transfer::ImportOptions),
-    /// Send a snapshot to a registry of images, to be fetched by other hosts
+    /// Push a snapshot to an image registry, from which other hosts can pull it
     ///
-    /// What is there already is not sent again, also after a push that was cut off. As with export its image is not part of
-    /// it. Logins are those of Docker's configuration, as the user the daemon runs as has it.
+    /// Data that the registry already has is not sent again, even after an interrupted push. As
+    /// with export, the image is not included. Credentials are read from the Docker configuration
+    /// of the user that the daemon runs as.
     Push(remote::PushOptions),
-    /// Fetch a snapshot from a registry
+    /// Pull a snapshot from a registry
     ///
-    /// It gets an id of its own. Nothing is left of one that is damaged or refused.
+    /// The snapshot gets a new id. If it is damaged or refused, nothing of it is kept.
     Pull(remote::PullOptions),
-    /// Make a snapshot of the files of a memory snapshot, which stays
+    /// Create a filesystem snapshot from a memory snapshot, which is kept
     ///
-    /// It works for memory of another build of the engine or CPU, too, from which no sandbox can go on.
+    /// This also works if the memory was written by another build of the engine or on another CPU,
+    /// so that no sandbox can continue from it.
     Files(transfer::FilesOptions),
 }
 
-/// Does it.
+/// Runs `dorm sbx checkpoint`.
 pub(super) async fn run(client: &Client, options: CheckpointOptions, format: Format) -> Done {
     match (options.verb, options.id) {
         (Some(CheckpointVerb::Ls { sandbox }), _) => {
@@ -125,7 +129,7 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
         (Some(CheckpointVerb::Rm { snapshots, when_free }), _) => {
             for snapshot in snapshots {
                 client.delete_snapshot(&snapshot, when_free).await?;
-                let what = if when_free { "goes as soon as it is free" } else { "is removed" };
+                let what = if when_free { "is deleted as soon as nothing uses it" } else { "is removed" };
                 output::talk(&format!("snapshot {snapshot} {what}"));
             }
             Ok(exit::OK)
@@ -142,7 +146,7 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
             let asked = wire::CheckpointRequest { kind, wait, labels, expires_secs: options.expires };
             take(client, &id, &asked, options.timeout, format).await
         }
-        (None, None) => Err(Problem::usage("no sandbox is named", "name one, or see `dorm sbx checkpoint --help`")),
+        (None, None) => Err(Problem::usage("no sandbox given", "give one, or see `dorm sbx checkpoint --help`")),
     }
 }
 
@@ -153,7 +157,7 @@ async fn take(client: &Client, id: &str, asked: &wire::CheckpointRequest, timeou
     drop(progress);
     let Ok(snapshot) = taken else {
         let message = format!("the snapshot of {id} is not complete after {}", shown::length(timeout));
-        return Err(Problem::failed(message, "it goes on without us: look at `dorm sbx checkpoint ls`"));
+        return Err(Problem::failed(message, "it continues in the background: see `dorm sbx checkpoint ls`"));
     };
     let snapshot = snapshot?;
     match format {
@@ -206,7 +210,7 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
         ("created", shown::moment(snapshot.created_at)),
         ("expires", snapshot.expires_at.map_or_else(shown::none, shown::moment)),
         ("made by", shown::word(&snapshot.made_by)),
-        ("goes when free", if snapshot.goes_when_free { "yes" } else { "no" }.to_owned()),
+        ("delete when free", if snapshot.goes_when_free { "yes" } else { "no" }.to_owned()),
         (
             "held by",
             snapshot.held_by.as_ref().filter(|held| !held.is_empty()).map_or_else(shown::none, |held| held.join(", ")),

@@ -1,4 +1,4 @@
-//! `dorm sbx checkpoints`.
+//! `dorm sbx checkpoints`: the automatic snapshots of a sandbox.
 
 use dorm_api::wire;
 use dorm_lifecycle::Ladder;
@@ -9,35 +9,38 @@ use crate::cli::problem::Done;
 use crate::cli::{exit, shown, values};
 use crate::client::Client;
 
-/// Of which sandbox, and how.
+/// Options of `dorm sbx checkpoints`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CheckpointsOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// How often, such as 10m: 10s or more
+    /// How often to take a snapshot, such as 10m; at least 10s
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     every: Option<f64>,
-    /// Which of them are kept, such as 3,24x1h,7x1d: the newest three, and the newest of each of the last 24 hours and 7 days
-    #[arg(long, value_name = "LADDER")]
+    /// Their retention policy, such as 3,24x1h,7x1d: the newest three, and the newest of each of
+    /// the last 24 hours and of the last 7 days
+    #[arg(long, value_name = "POLICY")]
     keep: Option<Ladder>,
-    /// What is kept in them: files alone, or memory and processes, too
+    /// What to save: only files, or also memory and processes
     #[arg(long, value_enum, value_name = "TYPE")]
     checkpoint_type: Option<CheckpointType>,
-    /// Take no more; those that are there stay
+    /// Take no more automatic snapshots; existing ones are kept
     #[arg(long, conflicts_with_all = ["every", "keep", "checkpoint_type"])]
     off: bool,
 }
 
-/// Snapshots of a new sandbox that are taken by themselves.
+/// Options for the automatic snapshots of a new sandbox.
 #[derive(Debug, clap::Args)]
 pub(super) struct NewCheckpoints {
-    /// Take a snapshot of it this often while it runs and is used, such as 10m
+    /// Take a snapshot automatically this often while the sandbox runs and is used, such as 10m
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     checkpoint_every: Option<f64>,
-    /// Which of these snapshots are kept: the newest ones, and the newest of each of so many intervals [default: 3,24x1h,7x1d]
-    #[arg(long, value_name = "LADDER", requires = "checkpoint_every")]
+    /// Retention policy of automatic snapshots: the newest ones, and the newest of each of a number
+    /// of intervals [default: 3,24x1h,7x1d]
+    #[arg(long, value_name = "POLICY", requires = "checkpoint_every")]
     checkpoint_keep: Option<Ladder>,
-    /// What is kept in them: files alone, or memory and processes, too [default: filesystem]
+    /// What automatic snapshots save: only files, or also memory and processes [default:
+    /// filesystem]
     #[arg(long, value_enum, value_name = "TYPE", requires = "checkpoint_every")]
     checkpoint_type: Option<CheckpointType>,
 }
@@ -52,7 +55,7 @@ impl NewCheckpoints {
     }
 }
 
-/// Changes what is said and leaves the rest; prints what holds then.
+/// Changes the settings that were given, keeps the others, and prints the result.
 pub(super) async fn run(client: &Client, options: CheckpointsOptions, format: Format) -> Done {
     let CheckpointsOptions { id, every, keep, checkpoint_type, off } = options;
     let asked = wire::SetCheckpoints {
@@ -81,7 +84,7 @@ fn fields(checkpoints: Option<&wire::Checkpoints>) -> Vec<(&'static str, String)
     ]
 }
 
-/// In one line.
+/// Returns the settings as one line.
 pub(super) fn line(checkpoints: Option<&wire::Checkpoints>) -> String {
     checkpoints.map_or_else(shown::none, |wire::Checkpoints { every_secs, kind, keep }| {
         format!("{} every {}, keep {keep}", shown::word(kind), shown::length(*every_secs))

@@ -9,24 +9,26 @@ use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// Of which sandbox.
+/// Options of `dorm sbx clone`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CloneOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// The clone's name; it is ephemeral without one
+    /// Name of the clone; without a name it is ephemeral
     #[arg(long)]
     name: Option<String>,
-    /// A secret it gets: NAME for the source's own value, or NAME=@FILE for the content of a file. No other one follows
+    /// A secret for the clone: NAME for the source's value, or NAME=@FILE for the content of a
+    /// file. The clone gets no other secrets
     #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
-    /// Attach the source's volumes to it as they are, to be read, or not at all. One that takes a single writer, and to which
-    /// the source writes, cannot be attached as it is [default: same]
+    /// How to attach the source's volumes to the clone: with the same access, read-only, or not at
+    /// all. A volume that allows one writer and that the source can write to cannot be attached
+    /// with the same access [default: same]
     #[arg(long, value_enum, value_name = "HOW")]
     volumes: Option<Volumes>,
 }
 
-/// Clones it; it goes on. The snapshot between the two stays.
+/// Clones a sandbox. The source continues, and the snapshot that the clone is created from is kept.
 pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) -> Done {
     let volumes = options.volumes.map(Into::into).unwrap_or_default();
     let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret)?, volumes };
@@ -37,6 +39,6 @@ pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) 
         output::json(&cloned)?;
         return Ok(crate::cli::exit::OK);
     }
-    output::talk(&format!("cloned through snapshot {}, which stays", cloned.snapshot.id));
+    output::talk(&format!("cloned from snapshot {}, which is kept", cloned.snapshot.id));
     table::one(&cloned.sandbox, format)
 }

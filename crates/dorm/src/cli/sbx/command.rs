@@ -1,5 +1,5 @@
-//! A command inside a sandbox under our eyes: its output comes out here byte for byte, our input and signals go there,
-//! and its end becomes ours.
+//! A command in a sandbox, run in the foreground: its output is printed here byte for byte, this
+//! process's input and signals are passed to it, and its exit code becomes this process's own.
 
 use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
@@ -22,23 +22,23 @@ use crate::client::{Client, CommandEvent, CommandEvents};
 /// How many pieces of output wait for a slow reader before the command has to wait.
 const PIECES: usize = 1024;
 const PIECE_BYTES: usize = 64 << 10;
-/// How often the same user must ask to end before we leave a command that does not.
+/// How many signals the user must send before dorm leaves a command that does not end.
 const PATIENCE: usize = 3;
 const SIGPIPE: i32 = 13;
 
-/// How a command is run.
+/// Options for how a command is run.
 #[derive(Debug, clap::Args)]
 pub(super) struct CommandOptions {
-    /// Where it starts: a directory inside
+    /// Directory in the sandbox to start in
     #[arg(short, long, value_name = "DIRECTORY")]
     workdir: Option<String>,
-    /// As whom: a name, a number, or UID:GID
+    /// User to run as: a name, a number, or UID:GID
     #[arg(short, long)]
     user: Option<String>,
-    /// Give it a terminal
+    /// Allocate a terminal
     #[arg(short, long)]
     tty: bool,
-    /// Pass our input on to it
+    /// Pass standard input to the command
     #[arg(short, long)]
     interactive: bool,
     /// The command and its arguments
@@ -47,12 +47,12 @@ pub(super) struct CommandOptions {
 }
 
 impl CommandOptions {
-    /// Whether its end and output can be told as one document.
+    /// Returns whether the result and the output can be printed as one document.
     pub(super) fn fits_a_document(&self) -> bool {
         !self.tty && !self.interactive
     }
 
-    /// The request for one without input.
+    /// Returns the request for a command without input.
     pub(super) fn exec(self, env: Vec<(String, String)>) -> wire::ExecRequest {
         wire::ExecRequest {
             argv: Some(self.command.iter().map(|word| wire::Text::from_bytes(word.as_encoded_bytes())).collect()),
@@ -63,7 +63,7 @@ impl CommandOptions {
         }
     }
 
-    /// The request for one with input, or with a terminal.
+    /// Returns the request for a command with input or with a terminal.
     fn start(self, env: Vec<(String, String)>, terminal: Option<wire::TerminalSize>) -> wire::StartProcess {
         let (interactive, exec) = (self.interactive, self.exec(env));
         wire::StartProcess {
@@ -78,7 +78,7 @@ impl CommandOptions {
     }
 }
 
-/// Runs a command to its end; answers its exit code.
+/// Runs a command to its end and returns its exit code.
 pub(super) async fn run(
     client: &Client,
     sandbox: &str,
@@ -112,7 +112,7 @@ pub(super) async fn run(
     done
 }
 
-/// Runs a command without input to its end, after a snapshot.
+/// Takes a snapshot, then runs a command without input to its end.
 pub(super) async fn run_after_checkpoint(
     client: &Client,
     sandbox: &str,
@@ -125,14 +125,14 @@ pub(super) async fn run_after_checkpoint(
     follow(client, sandbox, None, events?).await
 }
 
-/// Runs a command to its end, and prints that as one document.
+/// Runs a command to its end and prints its result as one document.
 pub(super) async fn run_whole(client: &Client, sandbox: &str, asked: &wire::ExecRequest) -> Done {
     let result = client.exec_whole(sandbox, asked).await?;
     output::json(&result)?;
     Ok(code(wire::ExitStatus { exit_code: result.exit_code, signal: result.signal, timed_out: result.timed_out }))
 }
 
-/// What we say when a command has ended.
+/// Returns the exit code of dorm for a command that has ended.
 pub(super) fn code(status: wire::ExitStatus) -> u8 {
     let code = match (status.exit_code, status.signal) {
         (Some(code), _) => code,
@@ -156,7 +156,7 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
                     client.signal(sandbox, process, number).await?;
                 }
                 if asked_to_end >= PATIENCE {
-                    output::talk("the command goes on without us");
+                    output::talk("the command keeps running in the sandbox");
                     return Ok(ended_by(number));
                 }
                 continue;
@@ -169,7 +169,7 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
             }
         };
         match event {
-            CommandEvent::Checkpoint(snapshot) => output::talk(&format!("snapshot {snapshot} was taken before")),
+            CommandEvent::Checkpoint(snapshot) => output::talk(&format!("took snapshot {snapshot} before the command")),
             CommandEvent::Started(handle) => process = Some(handle),
             CommandEvent::Stdout(bytes) => waiting = Some(Piece::Stdout(bytes)),
             CommandEvent::Stderr(bytes) => waiting = Some(Piece::Stderr(bytes)),
@@ -188,14 +188,14 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
     }
 }
 
-/// Output that is not whole must not look like success.
+/// Returns the error for incomplete output, which must not look like success.
 pub(super) fn lost_output(bytes: u64, status: wire::ExitStatus) -> Problem {
     let message = format!(
-        "{} of the command's output are lost, since nobody read them in time (it ended with code {})",
+        "lost {} of the command's output, which was not read in time (the command ended with code {})",
         shown::size(bytes),
         code(status)
     );
-    Problem::failed(message, "write large output to a file inside, and copy that with `dorm sbx cp`")
+    Problem::failed(message, "write large output to a file in the sandbox and copy the file with `dorm sbx cp`")
 }
 
 enum Piece {
@@ -203,7 +203,8 @@ enum Piece {
     Stderr(Vec<u8>),
 }
 
-/// Writes output where it belongs, on a thread that may wait for whoever reads it.
+/// Writes output to standard output and standard error, on a thread that can wait for a slow
+/// reader.
 struct Printer {
     pieces: Option<mpsc::Sender<Piece>>,
     closed: CancellationToken,
@@ -220,7 +221,7 @@ impl Printer {
             while let Some(piece) = taken.blocking_recv() {
                 match piece {
                     Piece::Stdout(bytes) => output::write(&bytes)?,
-                    // Who closed it does not want it.
+                    // If standard error is closed, the output is not wanted.
                     Piece::Stderr(bytes) => drop(std::io::stderr().write_all(&bytes)),
                 }
             }
@@ -230,24 +231,24 @@ impl Printer {
         Self { pieces: Some(pieces), closed, writer }
     }
 
-    /// Takes a piece as soon as there is room for it.
+    /// Passes on a piece as soon as there is room for it.
     async fn print(&self, piece: &mut Option<Piece>) {
         let room = match &self.pieces {
             Some(pieces) => pieces.reserve().await.ok(),
             None => None,
         };
-        // Without room, nobody takes it any more: `closed` says so.
+        // There is no room if the writer has ended; `closed` reports that.
         if let (Some(room), Some(piece)) = (room, piece.take()) {
             room.send(piece);
         }
     }
 
-    /// Waits until nothing can be written any more.
+    /// Waits until output can no longer be written.
     async fn closed(&self) {
         self.closed.cancelled().await;
     }
 
-    /// Waits until all is written.
+    /// Waits until all output is written.
     async fn end(&mut self) -> Result<(), Problem> {
         self.pieces = None;
         (&mut self.writer)
@@ -256,7 +257,7 @@ impl Printer {
     }
 }
 
-/// Our standard input as it comes. A thread reads it, which may wait for ever.
+/// Returns this process's standard input as a stream, read by a thread that may block forever.
 pub(in crate::cli) fn our_input() -> impl Stream<Item = std::io::Result<Bytes>> + Send + 'static {
     let (pieces, taken) = mpsc::channel(4);
     std::thread::spawn(move || {

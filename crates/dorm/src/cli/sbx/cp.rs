@@ -1,7 +1,8 @@
-//! `dorm sbx cp`: files and directories, into a sandbox or out of it.
+//! `dorm sbx cp`: copies files and directories into a sandbox or out of it.
 //!
-//! A file appears whole or not at all on either side: it is written under another name first. What cannot be copied
-//! (devices, and links on their way in) is named, and the exit code says that something is missing.
+//! On either side a file appears complete or not at all: it is written under another name first.
+//! Entries that cannot be copied (devices, and symbolic links on the way in) are named, and the
+//! exit code says that something is missing.
 
 mod download;
 pub(in crate::cli) mod place;
@@ -14,13 +15,13 @@ use crate::cli::exit;
 use crate::cli::problem::{Done, Problem};
 use crate::client::Client;
 
-/// From where to where.
+/// Options of `dorm sbx cp`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CpOptions {
-    /// What to copy: a path of this host, ID:/path inside a sandbox, or - for standard input
+    /// Source: a path on this host, ID:/path in a sandbox, or - for standard input
     source: String,
-    /// Where to: a path of this host, ID:/path inside a sandbox, or - for standard output. In a directory that is there,
-    /// it keeps its name
+    /// Destination: a path on this host, ID:/path in a sandbox, or - for standard output. A copy
+    /// into an existing directory keeps its name
     destination: String,
 }
 
@@ -32,7 +33,7 @@ enum End {
     Stream,
 }
 
-/// What was left out.
+/// The number of entries that were not copied.
 #[derive(Default)]
 struct Skipped(usize);
 
@@ -45,12 +46,12 @@ impl Skipped {
     fn done(self) -> Done {
         match self.0 {
             0 => Ok(exit::OK),
-            count => Err(Problem::failed(format!("not copied: {count} of the entries; all others are"), "")),
+            count => Err(Problem::failed(format!("entries not copied: {count}; all others were copied"), "")),
         }
     }
 }
 
-/// Copies.
+/// Runs `dorm sbx cp`.
 pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
     let destination_is_directory = options.destination.ends_with('/');
     match (end(&options.source)?, end(&options.destination)?) {
@@ -61,11 +62,11 @@ pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
             upload::run(client, &from, &sandbox, &path, destination_is_directory).await
         }
         (End::Inside { .. }, End::Inside { .. }) => Err(Problem::usage(
-            "both ends are inside sandboxes",
-            "copy through here: dorm sbx cp A:/file - | dorm sbx cp - B:/file",
+            "both paths are in sandboxes",
+            "copy through this host: dorm sbx cp A:/file - | dorm sbx cp - B:/file",
         )),
         (End::Here(_) | End::Stream, End::Here(_) | End::Stream) => {
-            Err(Problem::usage("neither end is inside a sandbox", "name a path inside as ID:/path"))
+            Err(Problem::usage("neither path is in a sandbox", "write a path in a sandbox as ID:/path"))
         }
     }
 }
@@ -80,20 +81,20 @@ fn end(text: &str) -> Result<End, Problem> {
         _ => return Ok(End::Here(text.into())),
     };
     if !path.starts_with('/') {
-        let next = format!("begin it with /, or write ./{text} if a file of this host is meant");
-        return Err(Problem::usage(format!("the path '{path}' inside {sandbox} is not absolute"), next));
+        let next = format!("start it with /, or write ./{text} for a file on this host");
+        return Err(Problem::usage(format!("the path '{path}' in {sandbox} is not absolute"), next));
     }
     let path = if path == "/" { path } else { path.trim_end_matches('/') };
     let path = if path.is_empty() { "/" } else { path };
     Ok(End::Inside { sandbox: sandbox.to_owned(), path: path.to_owned() })
 }
 
-/// A path inside, one level deeper.
+/// Joins a path in a sandbox and a name.
 fn join(directory: &str, name: &str) -> String {
     format!("{}/{name}", directory.trim_end_matches('/'))
 }
 
-/// The last part of a path inside.
+/// Returns the last component of a path in a sandbox.
 fn name_of(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }

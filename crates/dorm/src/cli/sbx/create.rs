@@ -13,28 +13,30 @@ use crate::cli::values::PortAccess;
 use crate::cli::{pull, values};
 use crate::client::Client;
 
-/// The image of a sandbox when none is named.
+/// The image of a sandbox if none is given.
 const IMAGE: &str = "base";
 
-/// What the sandbox is to be.
+/// Options of `dorm sbx create`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CreateOptions {
-    /// Its name: lower-case letters, digits and hyphens. Makes it suspendable; without one it is ephemeral
+    /// Name: lower-case letters, digits and hyphens. A named sandbox can be suspended; without a
+    /// name it is ephemeral
     name: Option<String>,
     #[command(flatten)]
     sandbox: NewSandbox,
-    /// Suspend it, or terminate it, when its time is over. By default suspend with a name, terminate without
+    /// Suspend or terminate the sandbox when a time limit expires. By default, suspend a named
+    /// sandbox and terminate an unnamed one
     #[arg(long, value_enum, value_name = "WHAT")]
     on_timeout: Option<OnTimeout>,
-    /// When it cannot be suspended at its deadline: keep it running and try again, every 10 minutes in the end, or
-    /// terminate it after 11 failures in a row (about 17 minutes) [default: keep]
+    /// If it cannot be suspended at its deadline: keep it running and retry, in the end every 10
+    /// minutes, or terminate it after 11 failures in a row (about 17 minutes) [default: keep]
     #[arg(long, value_enum, value_name = "WHAT")]
     on_suspend_failure: Option<OnSuspendFailure>,
-    /// Let it sleep when traffic for its ports comes, instead of waking it
+    /// Do not resume the suspended sandbox when traffic arrives for its ports
     #[arg(long)]
     no_auto_resume: bool,
-    /// Who may reach its ports: everyone who knows its id, or who shows a key, its port token or the cookie of a link
-    /// [default: as the daemon was started]
+    /// Access to its ports: public for everyone who knows its id, or private for callers with a
+    /// key, its port token or the cookie of a link [default: the `--ports` of the daemon]
     #[arg(long, value_enum, value_name = "ACCESS")]
     ports: Option<PortAccess>,
     #[command(flatten)]
@@ -43,13 +45,15 @@ pub(crate) struct CreateOptions {
     checkpoints: NewCheckpoints,
 }
 
-/// What is kept to bring a sandbox back.
+/// Options for the sleep images of a sandbox.
 #[derive(Debug, clap::Args)]
 pub(super) struct Keeping {
-    /// How many of its sleep images are kept, to fall back to when the newest is damaged [default: 1]
+    /// How many of its sleep images to keep; an older one is used if the newest is damaged
+    /// [default: 1]
     #[arg(long, value_name = "COUNT")]
     pub(super) keep_generations: Option<u32>,
-    /// When none can be restored: fail and stay suspended, or boot afresh without memory and files [default: fail]
+    /// If no sleep image can be restored: fail and stay suspended, or boot fresh, without memory
+    /// and files [default: fail]
     #[arg(long, value_enum, value_name = "WHAT")]
     pub(super) on_unrestorable: Option<OnUnrestorable>,
 }
@@ -81,64 +85,69 @@ enum OnSuspendFailure {
     Terminate,
 }
 
-/// What every new sandbox can be given.
+/// Options of every new sandbox.
 #[derive(Debug, clap::Args)]
 pub(super) struct NewSandbox {
-    /// The image it starts from: a tag or digest, or the name of one in a registry, such as
+    /// The image to start from: a tag or digest, or an image in a registry, such as
     /// docker.io/library/python:3.12 [default: base]
     #[arg(long)]
     image: Option<String>,
-    /// When to ask the registry that the image names
+    /// When to contact the registry of the image
     #[arg(long, value_enum, default_value = "missing", value_name = "WHEN")]
     pull: pull::When,
-    /// Start what the image is made to run, as a process with the label `start`; when that fails the sandbox is terminated
+    /// Start the image's entrypoint and command as a process with the label `start`; if that fails,
+    /// the sandbox is terminated
     #[arg(long, conflicts_with = "snapshot")]
     start: bool,
-    /// Start from this snapshot instead: from one of memory it goes on, from one of files it boots
+    /// Start from this snapshot instead: a memory snapshot continues where it was, a filesystem
+    /// snapshot boots
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<String>,
-    /// How many CPUs it may use, such as 0.5 [default: 1]
+    /// CPU limit, such as 0.5 [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
     cpus: Option<u32>,
-    /// Its memory [default: 512M]
+    /// Memory limit [default: 512M]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     memory: Option<u64>,
-    /// What it may write to its disk [default: 4G]
+    /// Disk limit: how much it can write [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     disk: Option<u64>,
-    /// How many processes and threads it may have [default: 512]
+    /// Maximum number of processes and threads [default: 512]
     #[arg(long, value_name = "COUNT")]
     processes: Option<u32>,
-    /// How long it may run, such as 5m; counts anew with every resume
+    /// How long it may run, such as 5m; every resume restarts this limit
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     timeout: Option<f64>,
     /// How long it may be idle
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     idle_timeout: Option<f64>,
-    /// How long it may run without a break, whatever holds it awake
+    /// How long it may run without a break, even if a hold keeps it awake
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     max_run: Option<f64>,
-    /// A variable for everything in it
+    /// An environment variable for all processes in it
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
-    /// A secret for everything in it: NAME, with the value it has in the environment of this command, or NAME=@FILE for
-    /// the content of a file. It is never shown, and no clone or fork gets it unless it is named
+    /// A secret for all processes in it: NAME for the value in the environment of this command, or
+    /// NAME=@FILE for the content of a file. It is never shown, and a clone or fork gets it only if
+    /// it is named there
     #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
     /// A label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
-    /// A volume, where it appears in the sandbox, and whether it can only be read or which directory of it is meant
+    /// A volume, its path in the sandbox, and optionally read-only access or a directory of the
+    /// volume to attach
     #[arg(long, value_name = "NAME:/PATH[:ro][:subpath=DIR]", value_parser = values::volume)]
     volume: Vec<wire::AttachVolume>,
-    /// Where it may connect to: public (the internet, never private networks), none, or networks and host names with
-    /// commas between, such as 198.51.100.0/24,example.com,*.example.com; no other name resolves
+    /// Where it may connect to: public (the internet, never private networks), none, or a
+    /// comma-separated list of networks and host names, such as
+    /// 198.51.100.0/24,example.com,*.example.com; no other name resolves
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
 }
 
 impl NewSandbox {
-    /// The request for it.
+    /// Returns the API request.
     pub(super) fn request(self, name: Option<String>) -> Result<wire::CreateSandbox, Problem> {
         let asked = self.cpus.is_some() || self.memory.is_some() || self.disk.is_some() || self.processes.is_some();
         let resources = wire::ResourcesRequest {
@@ -168,7 +177,7 @@ impl NewSandbox {
     }
 }
 
-/// Creates it; prints it when it runs.
+/// Creates a sandbox and prints it when it runs.
 pub(super) async fn run(client: &Client, options: CreateOptions, format: Format) -> Done {
     let mut asked = options.sandbox.request(options.name)?;
     asked.on_timeout = options.on_timeout.map(|what| match what {

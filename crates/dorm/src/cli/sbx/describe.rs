@@ -8,14 +8,14 @@ use crate::cli::problem::Done;
 use crate::cli::{exit, shown};
 use crate::client::Client;
 
-/// Which sandbox.
+/// Options of `dorm sbx describe`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DescribeOptions {
-    /// Its id, or its name while it lives
+    /// The sandbox's id, or its name until it is terminated
     id: String,
 }
 
-/// Prints it.
+/// Prints all details of a sandbox.
 pub(super) async fn run(client: &Client, options: DescribeOptions, format: Format) -> Done {
     let sandbox = client.describe(&options.id).await?;
     match format {
@@ -40,7 +40,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("project", sandbox.project.clone()),
         ("state", shown::state(sandbox)),
         ("generation", sandbox.generation.to_string()),
-        ("began with", began_with(sandbox)),
+        ("started with", began_with(sandbox)),
         ("sleep image", image),
         ("image", sandbox.image.clone()),
         ("snapshot", text(&sandbox.snapshot)),
@@ -54,14 +54,14 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("labels", list(&labels)),
         ("timeout", limit(sandbox.timeout_secs)),
         ("idle timeout", limit(sandbox.idle_timeout_secs)),
-        ("longest run", limit(sandbox.max_run_secs)),
+        ("max run", limit(sandbox.max_run_secs)),
         ("on timeout", shown::word(&sandbox.on_timeout)),
-        ("if it cannot be suspended", shown::word(&sandbox.on_suspend_failure)),
+        ("on suspend failure", shown::word(&sandbox.on_suspend_failure)),
         ("suspendable", yes_no(sandbox.suspendable)),
         ("auto-resume", yes_no(sandbox.auto_resume)),
         ("ports", shown::word(&sandbox.port_access)),
-        ("kept images", sandbox.keep_generations.to_string()),
-        ("if none can be restored", shown::word(&sandbox.on_unrestorable)),
+        ("sleep images kept", sandbox.keep_generations.to_string()),
+        ("on unrestorable", shown::word(&sandbox.on_unrestorable)),
         ("checkpoints", checkpoints::line(sandbox.checkpoints.as_ref())),
         ("created", shown::moment(sandbox.created_at)),
         ("last active", shown::moment(sandbox.last_active_at)),
@@ -69,14 +69,14 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("expires", moment(sandbox.expires_at)),
     ];
     if sandbox.paused_for_disk {
-        fields.push(("paused", "until there is room on the host's disk".to_owned()));
+        fields.push(("paused", "until the host's disk has free space".to_owned()));
     }
     if let Some(silent) = &sandbox.unreachable {
         fields.push(("unreachable", format!("since {}: {}", shown::moment(silent.since), silent.reason)));
     }
     if let Some(failed) = &sandbox.suspend_failures {
         let next = shown::moment(failed.next_attempt_at);
-        fields.push(("failed suspends", format!("{}, not before {next} again: {}", failed.count, failed.reason)));
+        fields.push(("failed suspends", format!("{}, next attempt after {next}: {}", failed.count, failed.reason)));
     }
     for attached in &sandbox.volumes {
         let part = attached.subpath.as_ref().map_or_else(String::new, |part| format!(", its directory {part}"));
@@ -94,7 +94,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ));
     }
     if let Some(operation) = &sandbox.operation {
-        fields.push(("operation", format!("{}, given up at {}", operation.id, shown::moment(operation.deadline))));
+        fields.push(("operation", format!("{}, deadline {}", operation.id, shown::moment(operation.deadline))));
     }
     if let Some(cause) = &sandbox.cause {
         let reason = cause.reason.as_ref().map_or_else(String::new, |reason| format!(": {reason}"));
@@ -108,7 +108,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
 
 fn began_with(sandbox: &wire::Sandbox) -> String {
     match (sandbox.restored, sandbox.restored_generation) {
-        (wire::Restored::None, _) => "nothing but its image".to_owned(),
+        (wire::Restored::None, _) => "image only".to_owned(),
         (wire::Restored::Filesystem, _) => "files".to_owned(),
         (wire::Restored::Memory, Some(generation)) => format!("memory and files of generation {generation}"),
         (wire::Restored::Memory, None) => "memory and files of a snapshot".to_owned(),

@@ -8,16 +8,17 @@ use crate::cli::progress::Progress;
 use crate::cli::{exit, shown};
 use crate::client::Client;
 
-/// What is compared.
+/// Options of `dorm sbx diff`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct DiffOptions {
-    /// A snapshot, or a sandbox as it is now: an id, or the name of a living sandbox
+    /// A snapshot, or a sandbox in its current state: an id, or the name of a sandbox that is not
+    /// terminated
     from: String,
-    /// The other one
+    /// The snapshot or sandbox to compare with
     to: String,
 }
 
-/// Does it.
+/// Runs `dorm sbx diff`.
 pub(super) async fn run(client: &Client, options: DiffOptions, format: Format) -> Done {
     let DiffOptions { from, to } = options;
     let progress = Progress::new(&format!("comparing {from} with {to}"));
@@ -31,14 +32,14 @@ pub(super) async fn run(client: &Client, options: DiffOptions, format: Format) -
     Ok(exit::OK)
 }
 
-/// On one line, whatever is in a name.
+/// Returns a path that fits on one line: control characters are replaced.
 fn plain(path: &str) -> String {
     path.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
 fn table(changes: &[wire::DiffEntry]) -> Result<(), Problem> {
     if changes.is_empty() {
-        output::talk("no file differs");
+        output::talk("no files differ");
     }
     let size = |bytes: Option<u64>| bytes.map_or_else(shown::none, shown::size);
     let row = |entry: &wire::DiffEntry| {

@@ -5,14 +5,14 @@ use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::client::Client;
 
-/// Which sandbox.
+/// Options of `dorm sbx evict`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct EvictOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
 }
 
-/// Evicts it; one that is not suspended is left alone.
+/// Evicts a suspended sandbox. One that is not suspended is not changed.
 pub(super) async fn run(client: &Client, options: EvictOptions, format: Format) -> Done {
     table::one(&client.command(&options.id, "evict").await?, format)
 }

@@ -9,15 +9,15 @@ use crate::cli::problem::Done;
 use crate::cli::values;
 use crate::client::Client;
 
-/// Where, and what.
+/// Options of `dorm sbx exec`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ExecOptions {
     /// The sandbox's id or name
     id: String,
-    /// A variable for it
+    /// An environment variable for the command
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
-    /// Take a snapshot first [default TYPE: filesystem]; when that fails, the command is not run
+    /// Take a snapshot first [default TYPE: filesystem]; if that fails, the command is not run
     #[arg(
         long,
         value_enum,
@@ -32,7 +32,7 @@ pub(crate) struct ExecOptions {
     command: CommandOptions,
 }
 
-/// Runs it; the exit code is its own.
+/// Runs the command and returns its exit code.
 pub(super) async fn run(client: &Client, options: ExecOptions, format: Format) -> Done {
     let ExecOptions { id, env, checkpoint, command } = options;
     if format == Format::Json && command.fits_a_document() {

@@ -13,31 +13,33 @@ use crate::cli::shown;
 use crate::cli::values;
 use crate::client::Client;
 
-/// Of which sandbox, and into what.
+/// Options of `dorm sbx fork`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ForkOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// How many children to make
+    /// How many children to create
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1)]
     count: u32,
-    /// Name the children NAME-1, NAME-2 and so on; they are ephemeral without
+    /// Name the children NAME-1, NAME-2 and so on; without a name they are ephemeral
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
-    /// A variable for every process of the children, over those of the source
+    /// An environment variable for every process of the children; overrides the source's variable
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
-    /// A label of the children, over those of the source
+    /// A label for the children; overrides the source's label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
-    /// A secret the children get: NAME for the source's own value, or NAME=@FILE for the content of a file. No other one follows
+    /// A secret for the children: NAME for the source's value, or NAME=@FILE for the content of a
+    /// file. They get no other secrets
     #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
-    /// Keep none when one cannot be made; without, the others stay
+    /// Roll back if one child cannot be created; by default the others are kept
     #[arg(long)]
     all_or_none: bool,
-    /// Attach the source's volumes to the children as they are, to be read, or not at all. One that takes a single writer,
-    /// and to which the source writes, cannot be attached as it is [default: same]
+    /// How to attach the source's volumes to the children: with the same access, read-only, or not
+    /// at all. A volume that allows one writer and that the source can write to cannot be attached
+    /// with the same access [default: same]
     #[arg(long, value_enum, value_name = "HOW")]
     volumes: Option<Volumes>,
 }
@@ -59,7 +61,7 @@ impl From<Volumes> for wire::FollowingVolumes {
     }
 }
 
-/// Forks it; it goes on.
+/// Forks a sandbox, which continues, and prints the children.
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
     let ForkOptions { id, count, name, env, label, secret, all_or_none, volumes } = options;
     let volumes = volumes.map(Into::into).unwrap_or_default();
@@ -78,7 +80,7 @@ pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -
     drop(progress);
     let failed = forked.children.iter().filter(|child| child.error.is_some()).count();
     if failed > 0 {
-        output::talk(&format!("{failed} of {count} children could not be made"));
+        output::talk(&format!("{failed} of {count} children could not be created"));
     }
     let code = if failed > 0 { exit::FAILED } else { exit::OK };
     match format {
@@ -91,11 +93,11 @@ pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -
     Ok(code)
 }
 
-/// A child as it is, or why it is not there.
+/// Returns the row of a child, or of the error with which it failed.
 fn row(child: &wire::ForkedChild, name: Option<String>) -> Vec<String> {
     let (id, state) = match (&child.sandbox, &child.error) {
         (Some(sandbox), _) => (sandbox.id.clone(), shown::state(sandbox)),
-        (None, Some(error)) => (shown::none(), format!("failed: {}", error.message)),
+        (None, Some(error)) => (shown::none(), format!("failed: {}", error.detail)),
         (None, None) => (shown::none(), shown::none()),
     };
     vec![id, name.unwrap_or_else(shown::none), state]

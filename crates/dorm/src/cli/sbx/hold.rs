@@ -8,23 +8,23 @@ use crate::cli::problem::Done;
 use crate::cli::{exit, shown, values};
 use crate::client::Client;
 
-/// Which sandbox, how long and why.
+/// Options of `dorm sbx hold`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct HoldOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// For how long from now, such as 30m
+    /// How long from now, such as 30m
     #[arg(long = "for", value_name = "TIME", value_parser = values::duration)]
     ttl: f64,
-    /// Why; shown to whoever asks why it is awake
+    /// The reason, shown by `dorm sbx describe` and `dorm why`
     #[arg(long)]
     reason: String,
-    /// A hold that is there already, and is to last so long instead
+    /// Renew this existing hold for the new time
     #[arg(long, value_name = "HOLD")]
     renew: Option<String>,
 }
 
-/// Which hold.
+/// Options of `dorm sbx release`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ReleaseOptions {
     /// The sandbox's id or name
@@ -33,7 +33,7 @@ pub(crate) struct ReleaseOptions {
     hold: String,
 }
 
-/// Holds it awake.
+/// Keeps a sandbox awake and prints the hold.
 pub(super) async fn hold(client: &Client, options: HoldOptions, format: Format) -> Done {
     let asked = wire::HoldRequest { ttl_secs: options.ttl, reason: options.reason, renew: options.renew };
     let hold = client.hold(&options.id, &asked).await?;
@@ -47,7 +47,7 @@ pub(super) async fn hold(client: &Client, options: HoldOptions, format: Format) 
     Ok(exit::OK)
 }
 
-/// Takes back a hold.
+/// Removes a hold.
 pub(super) async fn release(client: &Client, options: ReleaseOptions, format: Format) -> Done {
     table::one(&client.release(&options.id, &options.hold).await?, format)
 }

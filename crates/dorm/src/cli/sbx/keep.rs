@@ -8,17 +8,17 @@ use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::client::Client;
 
-/// Of which sandbox, and what.
+/// Options of `dorm sbx keep`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("kept").required(true).multiple(true).args(["keep_generations", "on_unrestorable"])))]
 pub(crate) struct KeepOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
     #[command(flatten)]
     keeping: Keeping,
 }
 
-/// Changes what is said and leaves the rest.
+/// Changes the settings that were given and keeps the others.
 pub(super) async fn run(client: &Client, options: KeepOptions, format: Format) -> Done {
     let Keeping { keep_generations, on_unrestorable } = options.keeping;
     let asked = wire::SetKeeping { keep_generations, on_unrestorable: on_unrestorable.map(Into::into) };

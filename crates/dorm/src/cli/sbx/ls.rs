@@ -6,27 +6,27 @@ use crate::cli::problem::Done;
 use crate::cli::{quarantine, values};
 use crate::client::Client;
 
-/// Every state but the last one.
+/// Every state except `terminated`.
 const LIVING: [&str; 7] = ["pending", "running", "snapshotting", "suspending", "suspended", "resuming", "terminating"];
 
-/// Which sandboxes to list.
+/// Options of `dorm sbx ls`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct LsOptions {
-    /// Only those in this state; several with commas between
+    /// List only sandboxes in this state; separate several with commas
     #[arg(long, value_delimiter = ',')]
     state: Vec<String>,
-    /// Only those with this label
+    /// List only sandboxes with this label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
-    /// Those that are terminated, too
+    /// Include terminated sandboxes
     #[arg(short, long, conflicts_with = "state")]
     all: bool,
-    /// At most so many, in the order of ids. By default all
+    /// List at most this many, in the order of their ids. By default all
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 }
 
-/// Lists them, the oldest first.
+/// Lists sandboxes, the oldest first.
 pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> Done {
     let states = match (options.all, options.state.is_empty()) {
         (true, _) => Vec::new(),

@@ -1,4 +1,4 @@
-//! `dorm sbx port`: says how a port inside is reached, or brings it to a port of this host.
+//! `dorm sbx port`: prints the address of a port in a sandbox, or forwards the port to this host.
 
 use std::net::Ipv4Addr;
 
@@ -13,21 +13,23 @@ use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::client::Client;
 
-/// The longest head of a request that is passed on.
+/// The longest request head that is forwarded.
 const HEAD_BYTES_MAX: usize = 64 << 10;
 
-/// Which port of which sandbox.
+/// Options of `dorm sbx port`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PortOptions {
     /// The sandbox's id or name
     id: String,
-    /// The port inside
+    /// The port in the sandbox
     #[arg(value_parser = clap::value_parser!(u16).range(1..))]
     port: u16,
-    /// Forward it to this local port (0: any free one) until Ctrl-C. Speaks HTTP/1.1 and WebSocket
+    /// Forward it to this local port (0: any free one) until Ctrl-C. Supports HTTP/1.1 and
+    /// WebSocket
     #[arg(long, value_name = "PORT")]
     local: Option<u16>,
-    /// Print a link that opens the port in a browser also when it is private: once, within a minute, and then for 12 hours
+    /// Print a link that opens the port in a browser even if it is private. It works once, within a
+    /// minute, and then gives access for 12 hours
     #[arg(long, conflicts_with = "local")]
     link: bool,
 }
@@ -39,9 +41,9 @@ struct Reached<'a> {
     url: String,
 }
 
-/// Prints the address; with `--local`, serves it.
+/// Prints the address of a port; with `--local`, forwards the port.
 pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -> Done {
-    // The gateway takes ids alone, since they cannot be guessed.
+    // The gateway accepts only ids, since they cannot be guessed.
     let wire::Port { sandbox, label, token, .. } = client.port(&options.id, options.port).await?;
     let path = match options.link {
         true => client.port_link(&sandbox, options.port).await?.path,
@@ -59,7 +61,7 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
             format!("http://{label}.localhost:{daemon_port}{path}")
         }
         Some(listener) => {
-            let address = listener.local_addr().map_err(|error| Problem::host("find out where we listen", &error))?;
+            let address = listener.local_addr().map_err(|error| Problem::host("get the local address", &error))?;
             format!("http://{address}/")
         }
     };
@@ -80,7 +82,7 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
 }
 
 async fn serve(client: &Client, listener: &TcpListener, lines: String) -> Done {
-    output::talk("forwarding; end with Ctrl-C");
+    output::talk("forwarding; press Ctrl-C to stop");
     let mut signals = crate::cli::signals::Signals::new()?;
     loop {
         let accepted = tokio::select! {
@@ -91,13 +93,13 @@ async fn serve(client: &Client, listener: &TcpListener, lines: String) -> Done {
         let (daemon, lines) = (client.clone(), lines.clone());
         tokio::spawn(async move {
             if let Err(error) = forward(visitor, &daemon, &lines).await {
-                output::talk(&format!("a connection broke: {error}"));
+                output::talk(&format!("a connection failed: {error}"));
             }
         });
     }
 }
 
-/// Passes one connection on, with `lines` in the head of its one request.
+/// Forwards one connection, with `lines` added to the head of its only request.
 async fn forward(mut visitor: TcpStream, daemon: &Client, lines: &str) -> std::io::Result<()> {
     let mut head = Vec::new();
     let end = loop {
@@ -122,7 +124,8 @@ async fn forward(mut visitor: TcpStream, daemon: &Client, lines: &str) -> std::i
     tokio::io::copy_bidirectional(&mut visitor, &mut daemon).await.map(drop)
 }
 
-/// The head with our lines, and without a promise that more requests follow: they would not get the lines.
+/// Returns the head with `lines` added and keep-alive removed: further requests would not get the
+/// lines.
 fn rewrite(head: &[u8], lines: &str) -> Vec<u8> {
     let mut rewritten = Vec::with_capacity(head.len() + lines.len() + 32);
     let mut parts = head.split_inclusive(|byte| *byte == b'\n');

@@ -10,7 +10,7 @@ use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// Which child.
+/// Options of `dorm sbx promote`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct PromoteOptions {
     /// The child's id or name
@@ -19,7 +19,7 @@ pub(crate) struct PromoteOptions {
     keep: KeepOptions,
 }
 
-/// Puts it in the place of the sandbox it was made from.
+/// Replaces the sandbox that a child was created from with that child.
 pub(super) async fn run(client: &Client, options: PromoteOptions, format: Format) -> Done {
     let (keep_secs, keep) = options.keep.asked();
     let progress = Progress::new(&format!("promoting {}", options.child));

@@ -10,37 +10,37 @@ use crate::cli::progress::Progress;
 use crate::cli::{exit, shown, values};
 use crate::client::{Client, Sse};
 
-/// Which snapshot, and where to.
+/// Options of `dorm sbx checkpoint push`.
 #[derive(Debug, clap::Args)]
 pub(super) struct PushOptions {
-    /// Its id
+    /// The snapshot's id
     snapshot: String,
-    /// HOST/NAME:TAG
+    /// Destination: HOST/NAME:TAG
     #[arg(value_name = "REF")]
     reference: String,
-    /// Speak to a registry of another host without TLS
+    /// Contact a registry on another host without TLS
     #[arg(long)]
     insecure: bool,
 }
 
-/// Which snapshot, and what it is to have.
+/// Options of `dorm sbx checkpoint pull`.
 #[derive(Debug, clap::Args)]
 pub(super) struct PullOptions {
-    /// HOST/NAME with :TAG or @sha256:DIGEST
+    /// Source: HOST/NAME with :TAG or @sha256:DIGEST
     #[arg(value_name = "REF")]
     reference: String,
-    /// Speak to a registry of another host without TLS
+    /// Contact a registry on another host without TLS
     #[arg(long)]
     insecure: bool,
-    /// Let it go by itself after this time
+    /// Delete the snapshot automatically after this time
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     expires: Option<f64>,
-    /// A label of the snapshot, beside those it has
+    /// A label for the snapshot, in addition to those it has
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
 }
 
-/// Sends it, and tells what it is called there.
+/// Pushes a snapshot and prints its reference in the registry.
 pub(super) async fn push(client: &Client, options: PushOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("sending {} to {}", options.snapshot, options.reference));
     let asked = wire::PushSnapshot { reference: options.reference, insecure: options.insecure };
@@ -59,7 +59,7 @@ pub(super) async fn push(client: &Client, options: PushOptions, format: Format) 
     Ok(exit::OK)
 }
 
-/// Fetches it, and prints the snapshot.
+/// Pulls a snapshot and prints it.
 pub(super) async fn pull(client: &Client, options: PullOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("looking for {}", options.reference));
     let asked = wire::PullSnapshot {
@@ -77,7 +77,7 @@ pub(super) async fn pull(client: &Client, options: PullOptions, format: Format) 
     Ok(exit::OK)
 }
 
-/// What is at the end of a stream, with what was said on the way.
+/// Shows the progress of a stream and returns its result.
 async fn follow<T: DeserializeOwned>(mut stream: Sse, progress: &Progress, what: &str) -> Result<T, Problem> {
     while let Some(event) = stream.next().await? {
         match event.kind.as_str() {

@@ -9,17 +9,17 @@ use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// Which sandbox.
+/// Options of `dorm sbx restart`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RestartOptions {
     /// The terminated sandbox's id
     id: String,
-    /// Another name than it had
+    /// A different name for the new sandbox
     #[arg(long)]
     name: Option<String>,
 }
 
-/// Makes it anew, under another id.
+/// Creates a sandbox from the newest snapshot of a terminated one, under a new id.
 pub(super) async fn run(client: &Client, options: RestartOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("restarting {}", options.id));
     let made = client.restart(&options.id, &wire::RestartRequest { name: options.name }).await?;
@@ -28,6 +28,6 @@ pub(super) async fn run(client: &Client, options: RestartOptions, format: Format
         output::json(&made)?;
         return Ok(exit::OK);
     }
-    output::talk(&format!("made from snapshot {}", made.snapshot));
+    output::talk(&format!("created from snapshot {}", made.snapshot));
     table::one(&made.sandbox, format)
 }

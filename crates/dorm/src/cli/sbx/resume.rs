@@ -6,14 +6,14 @@ use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// Which sandbox.
+/// Options of `dorm sbx resume`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ResumeOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
 }
 
-/// Resumes it; one that runs is left alone.
+/// Resumes a sandbox. One that runs is not changed.
 pub(super) async fn run(client: &Client, options: ResumeOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("resuming {}", options.id));
     let sandbox = client.command(&options.id, "resume").await?;

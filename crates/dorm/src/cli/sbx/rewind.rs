@@ -10,22 +10,22 @@ use crate::cli::progress::Progress;
 use crate::cli::values;
 use crate::client::Client;
 
-/// Which sandbox, and where to.
+/// Options of `dorm sbx rewind`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RewindOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// The snapshot to go back to
+    /// The snapshot to rewind to
     #[arg(long, value_name = "SNAPSHOT")]
     to: String,
     #[command(flatten)]
     keep: KeepOptions,
 }
 
-/// What becomes of the present.
+/// Options for the state that a rewind or promotion replaces.
 #[derive(Debug, clap::Args)]
 pub(super) struct KeepOptions {
-    /// How long what it was until now is kept: a time such as 12h, forever, or none
+    /// How long to keep the current state as a snapshot: a time such as 12h, forever, or none
     #[arg(long, value_name = "TIME", value_parser = kept, default_value = "7d")]
     keep: Kept,
 }
@@ -56,20 +56,20 @@ impl KeepOptions {
         }
     }
 
-    /// Says what has become of the present.
+    /// Prints what happened to the replaced state.
     pub(super) fn tell(future: Option<&str>) {
         match future {
-            Some(future) => output::talk(&format!("what it was until now is snapshot {future}")),
-            None => output::talk("what it was until now is not kept"),
+            Some(future) => output::talk(&format!("the previous state is snapshot {future}")),
+            None => output::talk("the previous state is not kept"),
         }
     }
 }
 
-/// Takes it back.
+/// Rewinds a sandbox and prints it.
 pub(super) async fn run(client: &Client, options: RewindOptions, format: Format) -> Done {
     let RewindOptions { id, to, keep } = options;
     let (keep_secs, keep) = keep.asked();
-    let progress = Progress::new(&format!("taking {id} back to {to}"));
+    let progress = Progress::new(&format!("rewinding {id} to {to}"));
     let done = client.rewind(&id, &wire::RewindRequest { to, keep_secs, keep }).await?;
     drop(progress);
     if format == Format::Json {

@@ -1,4 +1,5 @@
-//! `dorm sbx run`: a sandbox for one command. It ends with the command, also when that fails or we are asked to end.
+//! `dorm sbx run`: a sandbox for one command. It is terminated when the command ends, also if the
+//! command fails or dorm receives a signal to end.
 
 use std::pin::pin;
 
@@ -13,7 +14,7 @@ use crate::cli::pull;
 use crate::cli::signals::{Signals, ended_by};
 use crate::client::Client;
 
-/// In what, and what.
+/// Options of `dorm sbx run`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RunOptions {
     #[command(flatten)]
@@ -22,7 +23,7 @@ pub(crate) struct RunOptions {
     command: CommandOptions,
 }
 
-/// Runs it; the exit code is its own.
+/// Runs a command in a new sandbox and returns its exit code.
 pub(super) async fn run(client: &Client, options: RunOptions, format: Format) -> Done {
     let mut asked = options.sandbox.request(None)?;
     pull::before(client, &mut asked).await?;
@@ -39,16 +40,17 @@ pub(super) async fn run(client: &Client, options: RunOptions, format: Format) ->
         (ran, Ok(_)) => ran,
         (Ok(code), Err(problem)) => {
             output::talk(&format!("the command ended with code {code}"));
-            Err(problem.during(&format!("sandbox {} is not terminated", sandbox.id)))
+            Err(problem.during(&format!("cannot terminate sandbox {}", sandbox.id)))
         }
         (Err(first), Err(second)) => {
-            second.during(&format!("sandbox {} is not terminated", sandbox.id)).tell();
+            second.during(&format!("cannot terminate sandbox {}", sandbox.id)).tell();
             Err(first)
         }
     }
 }
 
-/// The sandbox, and the signal by which we were asked to end meanwhile: it must not be left behind.
+/// Creates the sandbox. Also returns a signal to end that arrived meanwhile: the caller must still
+/// terminate the sandbox.
 async fn create(client: &Client, asked: &wire::CreateSandbox) -> Result<(wire::Sandbox, Option<i32>), Problem> {
     let _progress = Progress::new("creating a sandbox");
     let mut signals = Signals::new()?;

@@ -1,5 +1,6 @@
-//! A terminal inside a sandbox on the terminal we run in: every key goes there, what it shows is shown here, and it
-//! follows our size. Our terminal is as it was when this ends, however it ends.
+//! A terminal in a sandbox, shown on this process's terminal: every key is passed to it, its output
+//! is shown here, and it follows the size of this terminal. This terminal is restored in every
+//! case.
 
 use std::io::IsTerminal as _;
 
@@ -15,16 +16,16 @@ use crate::cli::shown;
 use crate::cli::signals::{Signals, ended_by};
 use crate::client::{Client, TerminalEvent};
 
-/// What is typed into it.
+/// The source of the terminal's input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Input {
-    /// Our standard input.
+    /// This process's standard input.
     Ours,
-    /// Nothing.
+    /// No input.
     None,
 }
 
-/// The size of our terminal; 24 lines of 80 characters where there is none.
+/// Returns the size of this terminal, or 24 lines of 80 characters if there is none.
 pub(super) fn size() -> wire::TerminalSize {
     let found = tcgetwinsize(std::io::stdout()).or_else(|_| tcgetwinsize(std::io::stdin())).ok();
     found.filter(|size| size.ws_row > 0 && size.ws_col > 0).map_or(wire::TerminalSize { rows: 24, cols: 80 }, |size| {
@@ -32,7 +33,7 @@ pub(super) fn size() -> wire::TerminalSize {
     })
 }
 
-/// The kind of our terminal, as `TERM` says it.
+/// Returns the type of this terminal, as in `TERM`.
 pub(super) fn kind() -> String {
     std::env::var("TERM")
         .ok()
@@ -40,7 +41,8 @@ pub(super) fn kind() -> String {
         .unwrap_or_else(|| "xterm-256color".to_owned())
 }
 
-/// Shows the terminal that `query` asks for until its command ends; answers the command's exit code.
+/// Shows the terminal that `query` asks for until its command ends, and returns the command's exit
+/// code.
 pub(super) async fn show(client: &Client, sandbox: &str, query: &[(&str, String)], input: Input) -> Done {
     let at = size();
     let mut query = query.to_vec();
@@ -64,7 +66,7 @@ pub(super) async fn show(client: &Client, sandbox: &str, query: &[(&str, String)
                 TerminalEvent::Output(bytes) => output::write(&bytes)?,
                 TerminalEvent::Lost(bytes) => {
                     lost += bytes;
-                    output::talk(&format!("[{} are lost]\r", shown::size(bytes)));
+                    output::talk(&format!("[{} lost]\r", shown::size(bytes)));
                 }
                 TerminalEvent::Exited(status) if lost > 0 => return Err(lost_output(lost, status)),
                 TerminalEvent::Exited(status) => return Ok(code(status)),
@@ -82,13 +84,13 @@ pub(super) async fn show(client: &Client, sandbox: &str, query: &[(&str, String)
     }
 }
 
-/// Our terminal, passing on every key as it is. As it was when this is dropped.
+/// This process's terminal in raw mode; restored on drop.
 struct Raw {
     before: Termios,
 }
 
 impl Raw {
-    /// None when our input is no terminal.
+    /// Returns `None` if standard input is not a terminal.
     fn enter() -> Result<Option<Self>, Problem> {
         let stdin = std::io::stdin();
         if !stdin.is_terminal() {
@@ -107,7 +109,7 @@ impl Raw {
 
 impl Drop for Raw {
     fn drop(&mut self) {
-        // Nothing more can be done about a terminal that is gone.
+        // If the terminal is gone, nothing more can be done.
         let _ = tcsetattr(std::io::stdin(), OptionalActions::Now, &self.before);
     }
 }

@@ -1,6 +1,6 @@
-//! Secrets as they are given on the command line: by name, with the value in this command's environment or in a file. A
-//! value among the arguments would be seen by every user of the host, so there is no way to write one. No value is printed
-//! or part of a complaint.
+//! Secrets on the command line: given by name, with the value in this command's environment or in a
+//! file. Every user of the host can see the arguments of a process, so there is no syntax for a
+//! value among them. No value is printed or part of an error.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -20,10 +20,10 @@ pub(super) struct Named {
 
 #[derive(Clone)]
 enum From {
-    /// What has that name already.
+    /// The value that the name already has.
     Name,
     File(PathBuf),
-    /// The argument has the value in it, which is forgotten at once.
+    /// The argument contained a value, which is dropped at once.
     Argument,
 }
 
@@ -33,7 +33,7 @@ impl fmt::Debug for Named {
     }
 }
 
-/// Reads one. Nothing is refused here, since what is refused is shown.
+/// Parses one secret. It refuses nothing, since clap prints what it refuses.
 #[allow(clippy::unnecessary_wraps, reason = "it is the form of such a function")]
 pub(super) fn named(text: &str) -> Result<Named, Infallible> {
     let (name, from) = match text.split_once('=') {
@@ -44,7 +44,7 @@ pub(super) fn named(text: &str) -> Result<Named, Infallible> {
 }
 
 impl Named {
-    /// Its value; `None` when only the name was given.
+    /// Returns the value, or `None` if only the name was given.
     fn value(&self) -> Result<Option<Secret>, Problem> {
         let path = match &self.from {
             From::Name => return Ok(None),
@@ -52,10 +52,10 @@ impl Named {
             From::Argument => {
                 return Err(Problem::usage(
                     format!(
-                        "the value of secret '{}' is among the arguments, where every user of this host sees it",
+                        "the value of secret '{}' is among the arguments, where every user of this host can see it",
                         self.name
                     ),
-                    "write NAME=@FILE for a value in a file, or NAME alone, and replace this value: it has been seen",
+                    "write NAME=@FILE for a value in a file, or NAME alone, and change the secret: this value was exposed",
                 ));
             }
         };
@@ -69,7 +69,8 @@ impl Named {
     }
 }
 
-/// For a new sandbox: one without a file has its value in this program's own environment.
+/// Returns the secrets of a new sandbox. One without a file takes its value from this process's
+/// environment.
 pub(super) fn given(named: Vec<Named>) -> Result<BTreeMap<String, Secret>, Problem> {
     let value = |named: Named| match named.value()?.or_else(|| std::env::var(&named.name).ok().map(Secret)) {
         Some(value) => Ok((named.name, value)),
@@ -81,7 +82,7 @@ pub(super) fn given(named: Vec<Named>) -> Result<BTreeMap<String, Secret>, Probl
     named.into_iter().map(value).collect()
 }
 
-/// For a sandbox that goes on from another: one without a file keeps the value of the source.
+/// Returns the secrets of a clone or fork. One without a file keeps the value of the source.
 pub(super) fn following(named: Vec<Named>) -> Result<BTreeMap<String, NamedSecret>, Problem> {
     named.into_iter().map(|named| Ok((named.name.clone(), NamedSecret(named.value()?)))).collect()
 }

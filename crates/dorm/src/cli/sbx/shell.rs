@@ -4,20 +4,20 @@ use super::screen::{self, Input};
 use crate::cli::problem::Done;
 use crate::client::Client;
 
-/// Where, and as whom.
+/// Options of `dorm sbx shell`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ShellOptions {
     /// The sandbox's id or name
     id: String,
-    /// As whom: a name, a number, or UID:GID
+    /// User to run as: a name, a number, or UID:GID
     #[arg(short, long)]
     user: Option<String>,
-    /// Where it starts: a directory inside. By default the user's home
+    /// Directory in the sandbox to start in. By default the user's home
     #[arg(short, long, value_name = "DIRECTORY")]
     workdir: Option<String>,
 }
 
-/// Opens the user's shell; the exit code is its own.
+/// Opens the user's shell and returns its exit code.
 pub(super) async fn run(client: &Client, options: ShellOptions) -> Done {
     let mut query = vec![("term", screen::kind())];
     query.extend(options.user.map(|user| ("user", user)));

@@ -6,17 +6,17 @@ use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// Which sandbox, and how deep it sleeps.
+/// Options of `dorm sbx suspend`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct SuspendOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// Give back its memory at once; it is resumed from disk then
+    /// Release its memory at once; it is then resumed from disk
     #[arg(long)]
     evict: bool,
 }
 
-/// Suspends it. When this ends well, its memory, processes and files are on disk, checked.
+/// Suspends a sandbox. On success its memory, processes and files are on disk and verified.
 pub(super) async fn run(client: &Client, options: SuspendOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("suspending {}", options.id));
     let mut sandbox = client.command(&options.id, "suspend").await?;

@@ -1,4 +1,4 @@
-//! Sandboxes as rows.
+//! Sandboxes as table rows.
 
 use dorm_api::wire;
 use jiff::Timestamp;

@@ -7,16 +7,16 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// Which sandboxes.
+/// Options of `dorm sbx terminate`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TerminateOptions {
-    /// Their ids or names
+    /// The sandboxes' ids or names
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
 }
 
-/// Terminates them all, and prints those that are; one that fails does not keep the others, and the first failure
-/// decides what the program's end says.
+/// Terminates all sandboxes given, and prints those that were terminated. A failure does not stop
+/// the others; the first one decides the exit code.
 pub(super) async fn run(client: &Client, options: TerminateOptions, format: Format) -> Done {
     let mut ended = Vec::new();
     let mut code = None;

@@ -8,22 +8,23 @@ use crate::cli::problem::Done;
 use crate::cli::values;
 use crate::client::Client;
 
-/// Of which sandbox, and how long.
+/// Options of `dorm sbx timeout`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("limits").required(true).multiple(true).args(["timeout", "idle_timeout", "max_run", "none"])))]
 pub(crate) struct TimeoutOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
-    /// How long it may run from now on; without this one there is no such limit any more
+    /// How long it may run from now on; if not given, this limit is removed
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     timeout: Option<f64>,
-    /// How long it may be idle; without this one there is no such limit any more
+    /// How long it may be idle; if not given, this limit is removed
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     idle_timeout: Option<f64>,
-    /// How long it may run without a break, from the beginning of its run; without this one there is no such limit
+    /// How long it may run without a break, from the start of its run; if not given, this limit is
+    /// removed
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     max_run: Option<f64>,
-    /// No limits
+    /// Remove all limits
     #[arg(long, conflicts_with_all = ["timeout", "idle_timeout", "max_run"])]
     none: bool,
 }

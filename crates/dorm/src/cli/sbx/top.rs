@@ -12,25 +12,25 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::{exit, shown, values};
 use crate::client::{Client, ClientError};
 
-/// Every state in which something is used.
+/// Every state in which a sandbox uses resources.
 const RUNNING: [&str; 4] = ["running", "snapshotting", "suspending", "resuming"];
 const TITLES: [&str; 10] =
     ["SANDBOX", "NAME", "CPU", "CPUS", "CPU TIME", "MEMORY", "OF", "DISK", "OF", "HOST PROCESSES"];
-/// Empties a terminal.
+/// Clears a terminal.
 const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 
-/// How often.
+/// Options of `dorm sbx top`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopOptions {
-    /// How often it is shown anew on a terminal
+    /// How often to refresh on a terminal
     #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2")]
     every: f64,
-    /// Show it once; that is what happens where there is no terminal, too
+    /// Print once and exit, as without a terminal
     #[arg(long)]
     once: bool,
 }
 
-/// One sandbox and what it uses.
+/// A sandbox and what it uses.
 #[derive(Serialize)]
 struct Row {
     id: String,
@@ -39,7 +39,7 @@ struct Row {
     usage: wire::Usage,
 }
 
-/// Shows it, until somebody has seen enough.
+/// Prints what sandboxes use; on a terminal, again and again until interrupted.
 pub(super) async fn run(client: &Client, options: TopOptions, format: Format) -> Done {
     let once = options.once || format == Format::Json || !std::io::stdout().is_terminal();
     let mut ticks = tokio::time::interval(Duration::try_from_secs_f64(options.every).unwrap_or(Duration::MAX));
@@ -70,7 +70,7 @@ async fn rows(client: &Client) -> Result<Vec<Row>, Problem> {
     for sandbox in sandboxes {
         let usage = match client.usage(&sandbox.id).await {
             Ok(usage) => usage,
-            // It has fallen asleep or ended meanwhile.
+            // It was suspended or terminated meanwhile.
             Err(ClientError::Refused { .. }) => continue,
             Err(error) => return Err(error.into()),
         };
@@ -79,7 +79,7 @@ async fn rows(client: &Client) -> Result<Vec<Row>, Problem> {
     Ok(rows)
 }
 
-/// The CPU time of each at one moment.
+/// The CPU time of each sandbox at one moment.
 #[derive(Default)]
 struct Sample {
     at: Option<Instant>,
@@ -92,7 +92,8 @@ impl Sample {
         Self { at: Some(Instant::now()), cpu_secs }
     }
 
-    /// How many CPUs a sandbox has used since `before`. Its time begins anew with every run.
+    /// Returns how many CPUs a sandbox has used since `before`. Its CPU time restarts with every
+    /// run.
     fn since(&self, before: &Self, id: &str) -> Option<f64> {
         let elapsed = self.at?.checked_duration_since(before.at?)?.as_secs_f64();
         let used = self.cpu_secs.get(id)? - before.cpu_secs.get(id)?;

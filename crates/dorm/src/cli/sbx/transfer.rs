@@ -1,4 +1,5 @@
-//! `dorm sbx checkpoint export`, `import` and `files`: snapshots as files, and the files of one.
+//! `dorm sbx checkpoint export`, `import` and `files`: snapshots as files, and the files of a
+//! snapshot.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -17,39 +18,39 @@ use crate::cli::values;
 use crate::client::Client;
 
 const PIECE_BYTES: usize = 256 << 10;
-/// For a file that may have anything in it that was in memory.
+/// The mode of a file that may contain anything that was in memory.
 const MODE: u32 = 0o600;
 
-/// Which snapshot, and where to.
+/// Options of `dorm sbx checkpoint export`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ExportOptions {
-    /// Its id
+    /// The snapshot's id
     snapshot: String,
     /// The file to write, or - for standard output
     file: PathBuf,
 }
 
-/// Which file, and what the snapshot is to have.
+/// Options of `dorm sbx checkpoint import`.
 #[derive(Debug, clap::Args)]
 pub(super) struct ImportOptions {
     /// The file, or - for standard input
     file: PathBuf,
-    /// Let it go by itself after this time
+    /// Delete the snapshot automatically after this time
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     expires: Option<f64>,
-    /// A label of the snapshot, beside those in the file
+    /// A label for the snapshot, in addition to those in the file
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
 }
 
-/// Which snapshot.
+/// Options of `dorm sbx checkpoint files`.
 #[derive(Debug, clap::Args)]
 pub(super) struct FilesOptions {
-    /// Its id
+    /// The snapshot's id
     snapshot: String,
 }
 
-/// Writes the file. It appears whole or not at all.
+/// Writes a snapshot to a file, which appears complete or not at all.
 pub(super) async fn export(client: &Client, options: ExportOptions) -> Done {
     let mut contents = client.export_snapshot(&options.snapshot).await?.boxed();
     if options.file.as_os_str() == "-" {
@@ -74,11 +75,11 @@ pub(super) async fn export(client: &Client, options: ExportOptions) -> Done {
     to.sync_all().map_err(host)?;
     draft.keep().map_err(host)?;
     drop(progress);
-    output::talk(&format!("snapshot {} is in {}", options.snapshot, file.display()));
+    output::talk(&format!("wrote snapshot {} to {}", options.snapshot, file.display()));
     Ok(exit::OK)
 }
 
-/// Takes it in, and prints the snapshot.
+/// Imports a snapshot and prints it.
 pub(super) async fn import(client: &Client, options: ImportOptions, format: Format) -> Done {
     let labels = options.label.into_iter().collect();
     let file = &options.file;
@@ -101,7 +102,7 @@ pub(super) async fn import(client: &Client, options: ImportOptions, format: Form
     Ok(exit::OK)
 }
 
-/// Makes it, and prints the new snapshot.
+/// Creates a filesystem snapshot from a memory snapshot and prints it.
 pub(super) async fn files(client: &Client, options: FilesOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("reading the files of {}", options.snapshot));
     let snapshot = client.snapshot_files(&options.snapshot).await?;

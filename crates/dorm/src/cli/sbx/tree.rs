@@ -9,17 +9,17 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::{exit, shown};
 use crate::client::Client;
 
-/// Which tree.
+/// Options of `dorm sbx tree`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct TreeOptions {
-    /// A sandbox, by id or name: only the tree it belongs to. Without one every tree is shown
+    /// Show only the tree of this sandbox, by id or name. By default all trees are shown
     id: Option<String>,
-    /// Also what is over and has nothing left below it
+    /// Include terminated sandboxes and deleted snapshots that have no descendants left
     #[arg(short, long)]
     all: bool,
 }
 
-/// Draws it.
+/// Prints the tree.
 pub(super) async fn run(client: &Client, options: TreeOptions, format: Format) -> Done {
     let tree = client.tree(options.id.as_deref(), options.all).await?;
     match format {
@@ -29,9 +29,9 @@ pub(super) async fn run(client: &Client, options: TreeOptions, format: Format) -
     Ok(exit::OK)
 }
 
-/// One line each, joined by lines.
+/// Returns one line for each node, connected by lines.
 fn drawn(nodes: &[wire::TreeNode], now: Timestamp) -> String {
-    // For each depth: whether a later line hangs from the same parent.
+    // For each depth: whether a later line has the same parent.
     let mut open: Vec<bool> = Vec::new();
     let mut lines = Vec::with_capacity(nodes.len());
     for node in nodes.iter().rev() {
@@ -62,7 +62,7 @@ fn described(node: &wire::TreeNode, now: Timestamp) -> String {
     output::harmless(&parts.join("  ")).replace('\n', " ")
 }
 
-/// A line as JSON, without what nesting says.
+/// A node as JSON, without the fields that nesting expresses.
 #[derive(Serialize)]
 struct Own<'a> {
     kind: wire::TreeKind,
@@ -75,7 +75,8 @@ struct Own<'a> {
     labels: &'a std::collections::BTreeMap<String, String>,
 }
 
-/// A list of roots, each with its `children`. Written line by line: nothing here is as deep as the tree.
+/// Returns a list of roots, each with its `children`. It is written line by line, without recursion
+/// as deep as the tree.
 fn nested(nodes: &[wire::TreeNode]) -> Result<String, Problem> {
     let mut text = String::from("[");
     let mut depth = None;

@@ -10,14 +10,14 @@ use crate::client::Client;
 const TITLES: [&str; 9] =
     ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES", "DISK READ", "DISK WRITTEN", "SENT", "RECEIVED", "NETWORK LIMIT"];
 
-/// Of which sandbox.
+/// Options of `dorm sbx usage`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct UsageOptions {
-    /// Its id or name
+    /// The sandbox's id or name
     id: String,
 }
 
-/// Bytes, and how many there may be a second.
+/// Returns a number of bytes, and its limit per second.
 fn used(bytes: u64, limit: Option<u64>) -> String {
     match limit {
         Some(limit) => format!("{} (at most {}/s)", shown::size(bytes), shown::size(limit)),
@@ -25,7 +25,7 @@ fn used(bytes: u64, limit: Option<u64>) -> String {
     }
 }
 
-/// Prints what it uses now.
+/// Prints the current usage of a sandbox.
 pub(super) async fn run(client: &Client, options: UsageOptions, format: Format) -> Done {
     let usage = client.usage(&options.id).await?;
     match format {

@@ -1,5 +1,5 @@
-//! `dorm volume cp`: files and directories, into a volume or out of it. Links are not copied: each is named, and the exit
-//! code says that something is missing.
+//! `dorm volume cp`: copies files and directories into a volume or out of it. Links are not copied:
+//! each is named, and the exit code says that something is missing.
 
 use std::path::{Path, PathBuf};
 
@@ -15,13 +15,13 @@ use crate::client::Client;
 
 const PIECE_BYTES: usize = 256 << 10;
 
-/// From where to where.
+/// Options of `dorm volume cp`.
 #[derive(Debug, clap::Args)]
 pub(super) struct CpOptions {
-    /// What to copy: a path of this host, VOLUME:/path on a volume, or - for standard input
+    /// Source: a path on this host, VOLUME:/path on a volume, or - for standard input
     source: String,
-    /// Where to: a path of this host, VOLUME:/path on a volume, or - for standard output. In a directory of this host that
-    /// is there, and in one named with a slash at its end, it keeps its name
+    /// Destination: a path on this host, VOLUME:/path on a volume, or - for standard output. A copy
+    /// into an existing directory on this host, or to a path that ends with a slash, keeps its name
     destination: String,
 }
 
@@ -32,7 +32,7 @@ enum End {
     Stream,
 }
 
-/// Copies.
+/// Runs `dorm volume cp`.
 pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
     let mut skipped = 0;
     match (end(&options.source)?, end(&options.destination)?) {
@@ -56,16 +56,16 @@ pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
             skipped = upload(client, &from, &volume, &to).await?;
         }
         (End::There { .. }, End::There { .. }) => {
-            let next = "copy through here: dorm volume cp A:/file - | dorm volume cp - B:/file";
-            return Err(Problem::usage("both ends are on volumes", next));
+            let next = "copy through this host: dorm volume cp A:/file - | dorm volume cp - B:/file";
+            return Err(Problem::usage("both paths are on volumes", next));
         }
         (End::Here(_) | End::Stream, End::Here(_) | End::Stream) => {
-            return Err(Problem::usage("neither end is on a volume", "name a path on a volume as VOLUME:/path"));
+            return Err(Problem::usage("neither path is on a volume", "write a path on a volume as VOLUME:/path"));
         }
     }
     match skipped {
         0 => Ok(exit::OK),
-        count => Err(Problem::failed(format!("not copied: {count} of the entries; all others are"), "")),
+        count => Err(Problem::failed(format!("entries not copied: {count}; all others were copied"), "")),
     }
 }
 
@@ -83,7 +83,7 @@ fn end(text: &str) -> Result<End, Problem> {
 }
 
 fn skip(path: &str) -> usize {
-    output::talk(&format!("skipped {path}: it is neither file nor directory"));
+    output::talk(&format!("skipped {path}: it is not a file or directory"));
     1
 }
 
@@ -140,7 +140,8 @@ async fn download(client: &Client, volume: &str, from: &str, to: &Path) -> Resul
     Ok(skipped)
 }
 
-/// One file, which appears whole or not at all. A link of this host is replaced, not followed.
+/// Downloads one file, which appears complete or not at all. A link on this host is replaced, not
+/// followed.
 async fn file(client: &Client, volume: &str, from: &str, to: &Path) -> Result<(), Problem> {
     let mut contents = client.read_volume(volume, from).await?.boxed();
     let mut draft = to.as_os_str().to_owned();

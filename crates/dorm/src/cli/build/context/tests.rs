@@ -51,7 +51,7 @@ fn nothing_outside_is_read() {
     for path in ["../secret", "a/../../secret", "link", "nothing", "*.none"] {
         assert!(context.collect(&[path.to_owned()]).is_err(), "{path}");
     }
-    // As part of a directory a link is copied as the link it is.
+    // A link in a copied directory is copied as a link.
     let files = context.collect(&[".".to_owned()]).unwrap();
     assert!(files.found.iter().any(|found| matches!(&found.kind, Kind::Link(_))));
 }

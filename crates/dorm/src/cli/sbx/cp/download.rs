@@ -1,4 +1,4 @@
-//! Out of a sandbox.
+//! Copies out of a sandbox.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::client::Client;
 
-/// A file's contents to standard output.
+/// Copies the content of a file to standard output.
 pub(super) async fn to_stdout(client: &Client, sandbox: &str, path: &str) -> Done {
     let mut contents = client.read_file(sandbox, path).await?.boxed();
     while let Some(piece) = contents.next().await {
@@ -23,13 +23,13 @@ pub(super) async fn to_stdout(client: &Client, sandbox: &str, path: &str) -> Don
     Ok(exit::OK)
 }
 
-/// A file, or a directory with all below it.
+/// Copies a file, or a directory with everything below it.
 pub(super) async fn run(client: &Client, sandbox: &str, path: &str, to: &Path) -> Done {
     let stat = client.stat(sandbox, path).await?;
     let Some(stat) = stat else {
         return Err(Problem::not_found(
             format!("there is no {path} in {sandbox}"),
-            "list its directory with `ls` inside",
+            "list its directory with `ls` in the sandbox",
         ));
     };
     let copy = Copy { client, sandbox, progress: Progress::bytes(path) };
@@ -51,7 +51,7 @@ pub(super) async fn run(client: &Client, sandbox: &str, path: &str, to: &Path) -
         let name = wanted.file_name().map(PathBuf::from).ok_or_else(|| {
             Problem::usage(format!("{} is not the name of a file", to.display()), "name the file to write")
         })?;
-        // What is named is meant: a link is followed, as `cp` does.
+        // A link that is named itself is followed, as `cp` does.
         let mode = if stat.kind == FileKind::File { mode(&stat) } else { 0o644 };
         copy.file(&open(parent)?, path, &name, mode, &wanted).await?;
     }
@@ -73,7 +73,7 @@ struct Copy<'a> {
 }
 
 impl Copy<'_> {
-    /// All below `root` inside into `place`, which is at `shown` here.
+    /// Copies everything below `root` in the sandbox into `place`, which is `shown` on this host.
     async fn directory(&self, place: &Place, root: &str, shown: &Path, skipped: &mut Skipped) -> Result<(), Problem> {
         let mut left = vec![PathBuf::new()];
         while let Some(relative) = left.pop() {
@@ -104,7 +104,7 @@ impl Copy<'_> {
         Ok(())
     }
 
-    /// What a directory has: all of it but what is in a directory.
+    /// Copies one entry of a directory, but not the entries of a directory in it.
     async fn entry(
         &self,
         place: &Place,
@@ -123,7 +123,7 @@ impl Copy<'_> {
                 Err(_) => skipped.add(from, "its target cannot be read"),
             },
             (FileKind::Link, None) | (FileKind::Other, _) => {
-                skipped.add(from, "it is neither file, directory nor link");
+                skipped.add(from, "it is not a file, directory or link");
             }
         }
         Ok(())

@@ -1,7 +1,7 @@
-//! A directory of this host that a sandbox's files are written into.
+//! A directory of this host into which a sandbox's files are written.
 //!
-//! What a sandbox says about its files is not to be trusted: no name and no link of it may lead out of this directory.
-//! Every step into it refuses links, also those that were there before.
+//! A sandbox's file names and links are untrusted: none of them may lead out of this directory.
+//! Every lookup below it refuses symbolic links, including those that existed before.
 
 use std::fs::File;
 use std::io;
@@ -11,12 +11,13 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, ResolveFlags};
 use rustix::io::Errno;
 
-/// The directory.
+/// A directory to write into.
 pub(in crate::cli) struct Place {
     root: OwnedFd,
 }
 
-/// A file on its way: it appears when it is [kept](Draft::keep), and leaves nothing when it is dropped before.
+/// A file being written: it appears when it is [kept](Draft::keep), and leaves nothing behind when
+/// it is dropped before that.
 pub(in crate::cli) struct Draft {
     directory: OwnedFd,
     name: String,
@@ -25,13 +26,13 @@ pub(in crate::cli) struct Draft {
 }
 
 impl Place {
-    /// A directory that is there. Its own path may lead over links.
+    /// Opens an existing directory. Its own path may contain symbolic links.
     pub(in crate::cli) fn open(path: &Path) -> io::Result<Self> {
         let root = rustix::fs::open(path, OFlags::DIRECTORY | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?;
         Ok(Self { root })
     }
 
-    /// Makes a directory in it; one that is there is fine.
+    /// Creates a directory in it, unless it exists.
     pub(in crate::cli) fn make_directory(&self, path: &Path) -> io::Result<()> {
         let (directory, name) = self.parent(path)?;
         match rustix::fs::mkdirat(&directory, &name, Mode::from_raw_mode(0o755)) {
@@ -41,7 +42,7 @@ impl Place {
         }
     }
 
-    /// Begins a file with these permissions.
+    /// Creates a file with these permissions.
     pub(in crate::cli) fn begin(&self, path: &Path, mode: u32) -> io::Result<(Draft, File)> {
         let (directory, name) = self.parent(path)?;
         let draft = format!(".dorm-{:016x}", random()?);
@@ -50,7 +51,8 @@ impl Place {
         Ok((Draft { directory, name, draft, kept: false }, File::from(file)))
     }
 
-    /// Makes a link, in the place of another one if there is one. It may point anywhere: it is not followed here.
+    /// Creates a symbolic link, replacing an existing link. The target may be any path, since the
+    /// link is not followed here.
     pub(in crate::cli) fn link(&self, path: &Path, target: &[u8]) -> io::Result<()> {
         let (directory, name) = self.parent(path)?;
         match rustix::fs::symlinkat(target, &directory, &name) {
@@ -81,7 +83,7 @@ impl Place {
 }
 
 impl Draft {
-    /// Gives it its name, in the place of a file that had it.
+    /// Gives the file its final name, replacing an existing file.
     pub(in crate::cli) fn keep(mut self) -> io::Result<()> {
         rustix::fs::renameat(&self.directory, &self.draft, &self.directory, &self.name)?;
         self.kept = true;
@@ -92,7 +94,8 @@ impl Draft {
 impl Drop for Draft {
     fn drop(&mut self) {
         if !self.kept {
-            // A draft that cannot be removed is a hidden file, and nothing more can be done about it.
+            // A draft that cannot be removed is a hidden file, and nothing more can be done about
+            // it.
             let _ = rustix::fs::unlinkat(&self.directory, &self.draft, AtFlags::empty());
         }
     }

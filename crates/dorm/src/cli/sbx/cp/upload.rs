@@ -1,4 +1,4 @@
-//! Into a sandbox.
+//! Copies into a sandbox.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::client::{Client, Wanted};
 
 const PIECE_BYTES: usize = 256 << 10;
 
-/// Standard input to a file.
+/// Copies standard input to a file.
 pub(super) async fn from_stdin(client: &Client, sandbox: &str, path: &str) -> Done {
     let progress = Progress::bytes(path);
     let passed = progress.share();
@@ -25,12 +25,12 @@ pub(super) async fn from_stdin(client: &Client, sandbox: &str, path: &str) -> Do
     Ok(exit::OK)
 }
 
-/// A file, or a directory with all below it.
+/// Copies a file, or a directory with everything below it.
 pub(super) async fn run(client: &Client, from: &Path, sandbox: &str, to: &str, into_directory: bool) -> Done {
     let found = std::fs::metadata(from).map_err(|error| {
         let message = format!("cannot read {}: {error}", from.display());
         match error.kind() {
-            std::io::ErrorKind::NotFound => Problem::not_found(message, "name a file of this host"),
+            std::io::ErrorKind::NotFound => Problem::not_found(message, "name a file on this host"),
             _ => Problem::failed(message, ""),
         }
     })?;
@@ -54,7 +54,8 @@ pub(super) async fn run(client: &Client, from: &Path, sandbox: &str, to: &str, i
     skipped.done()
 }
 
-/// The name that a path keeps in another directory; none for those that mean "what is in it", such as `.`.
+/// Returns the name that a path keeps in another directory, or none for paths that mean the content
+/// of a directory, such as `.`.
 fn name(path: &Path) -> Result<Option<String>, Problem> {
     let Some(name) = path.file_name() else { return Ok(None) };
     let text = name.to_str().map(|name| Some(name.to_owned()));
@@ -89,7 +90,7 @@ impl Copy<'_> {
                 } else if kind.is_symlink() {
                     skipped.add(&shown, "links cannot be copied into a sandbox yet");
                 } else {
-                    skipped.add(&shown, "it is neither file, directory nor link");
+                    skipped.add(&shown, "it is not a file, directory or link");
                 }
             }
         }
@@ -103,7 +104,7 @@ impl Copy<'_> {
         self.progress.say(from.display().to_string());
         let passed = self.progress.share();
         let contents = ReaderStream::with_capacity(file, PIECE_BYTES).inspect_ok(move |piece| passed(piece.len()));
-        // A pipe or a file that the kernel makes up as it is read does not know its length.
+        // Pipes, and files that the kernel generates as they are read, have no known length.
         let length = Some(found.len()).filter(|length| found.is_file() && *length > 0);
         let wanted = Wanted { mode: Some(found.permissions().mode() & 0o777), length };
         Ok(self.client.write_file(self.sandbox, to, wanted, contents).await?)

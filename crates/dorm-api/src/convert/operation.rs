@@ -1,0 +1,28 @@
+//! Operations.
+
+use dorm_store::{OperationRecord, OperationResult};
+
+use super::time;
+use crate::wire;
+
+impl From<OperationRecord> for wire::Operation {
+    fn from(operation: OperationRecord) -> Self {
+        let (status, failure) = match &operation.ended {
+            None => (wire::OperationStatus::InProgress, None),
+            Some((_, OperationResult::Done)) => (wire::OperationStatus::Completed, None),
+            Some((_, OperationResult::Failed(failure))) => (wire::OperationStatus::Failed, Some(failure)),
+        };
+        Self {
+            id: operation.id.to_string(),
+            kind: operation.kind.as_str().to_owned(),
+            sandbox: operation.sandbox.as_ref().map(ToString::to_string),
+            actor: operation.actor.as_str().to_owned(),
+            status,
+            started_at: time(operation.began),
+            deadline: time(operation.deadline),
+            ended_at: operation.ended.as_ref().map(|(at, _)| time(*at)),
+            code: failure.and_then(|failure| failure.code).map(|code| code.as_str().to_owned()),
+            reason: failure.map(|failure| failure.reason.clone()),
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Operations.
+
+use axum::extract::{FromRequestParts, State};
+use axum::http::request::Parts;
+use dorm_lifecycle::{IdError, OperationId};
+use dorm_store::OperationFilter;
+use serde::Deserialize;
+use utoipa::IntoParams;
+
+use crate::error::ApiError;
+use crate::extract::{Query, page_limit, parameter};
+use crate::page::{Dated, cursor};
+use crate::routes::Api;
+use crate::wire;
+
+/// The operation of `{id}`.
+pub(crate) struct Operation(OperationId);
+
+impl FromRequestParts<Api> for Operation {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let id = parameter(parts, api, "id").await?;
+        let hint = "list operations with GET /v1/operations";
+        id.parse().map(Self).map_err(|error: IdError| ApiError::not_found(error.to_string(), hint))
+    }
+}
+
+/// Which operations to list.
+#[derive(Deserialize, IntoParams)]
+#[into_params(parameter_in = Query)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct ListQuery {
+    /// Only operations on this sandbox: its ID, or the name of a living one.
+    sandbox: Option<String>,
+    /// Cursor: `next` of the previous page.
+    after: Option<String>,
+    /// Largest number of items to return, 1 to 1000. Default 100.
+    limit: Option<usize>,
+}
+
+/// List operations
+///
+/// Newest first. Ended operations are removed after the retention period of the daemon.
+#[utoipa::path(get, path = "/v1/operations", operation_id = "listOperations", tag = "operations", params(ListQuery),
+    responses(
+        (status = 200, description = "One page of operations.", body = wire::OperationList),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn list(
+    State(api): State<Api>,
+    Query(query): Query<ListQuery>,
+) -> Result<axum::Json<wire::OperationList>, ApiError> {
+    let limit = page_limit(query.limit)?;
+    let after = query.after.as_deref().map(cursor::<Dated<OperationId>>).transpose()?;
+    let sandbox = match &query.sandbox {
+        Some(reference) => Some(api.service.find(reference).await?),
+        None => None,
+    };
+    let filter = OperationFilter { sandbox, after: after.map(|Dated(began, id)| (began, id)), limit };
+    let page = api.service.operation_page(&filter).await?;
+    let next = page.next.map(|(began, id)| Dated(began, id).to_string());
+    Ok(axum::Json(wire::OperationList { operations: page.operations.into_iter().map(Into::into).collect(), next }))
+}
+
+/// Get an operation
+#[utoipa::path(get, path = "/v1/operations/{id}", operation_id = "getOperation", tag = "operations",
+    params(("id" = String, Path, description = "ID of the operation")),
+    responses(
+        (status = 200, description = "The operation.", body = wire::Operation),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn describe(
+    State(api): State<Api>,
+    Operation(id): Operation,
+) -> Result<axum::Json<wire::Operation>, ApiError> {
+    Ok(axum::Json(api.service.operation(&id).await?.into()))
+}

@@ -1,0 +1,218 @@
+//! Examples of the main schemas in the OpenAPI document. Tests read each of them into its type, and check that the
+//! requests are valid.
+
+use serde_json::{Value, json};
+use utoipa::openapi::{Components, RefOr, Schema};
+
+/// Adds each example to the schema it belongs to.
+pub(super) fn add(components: &mut Components) {
+    for (name, example) in all() {
+        if let Some(RefOr::T(Schema::Object(object))) = components.schemas.get_mut(name) {
+            object.examples.push(example);
+        }
+    }
+}
+
+/// Every example with the name of its schema.
+pub(super) fn all() -> Vec<(&'static str, Value)> {
+    let mut all = requests();
+    all.extend(answers());
+    all
+}
+
+fn requests() -> Vec<(&'static str, Value)> {
+    vec![
+        (
+            "CreateSandbox",
+            json!({
+                "image": "python:3.13-slim",
+                "name": "agent-7",
+                "resources": { "cpu_millis": 2000, "memory_bytes": 1_073_741_824 },
+                "egress": { "allow": ["pypi.org", "files.pythonhosted.org"] },
+                "env": { "LANG": "C.UTF-8" },
+                "idle_timeout_secs": 600.0,
+                "checkpoints": { "every_secs": 900.0, "keep": "3,24x1h,7x1d" },
+                "volumes": [{ "volume": "models", "path": "/models", "read_only": true }],
+                "labels": { "team": "research" }
+            }),
+        ),
+        ("CheckpointRequest", json!({ "kind": "memory", "wait": true, "labels": { "step": "deps-installed" } })),
+        ("ForkRequest", json!({ "count": 8, "all_or_none": true, "volumes": "read_only" })),
+        ("ExecRequest", json!({ "argv": ["python3", "-c", "print(6 * 7)"], "cwd": "/work", "timeout_secs": 30.0 })),
+        (
+            "StartProcess",
+            json!({ "shell": "python3 -m http.server 8000", "cwd": "/work", "stdin": "empty", "label": "web" }),
+        ),
+        ("CreateVolume", json!({ "name": "models", "size_bytes": 10_737_418_240_u64, "writers": "one" })),
+        ("PullImage", json!({ "reference": "python:3.13-slim", "insecure": false, "pull": "missing" })),
+        ("CreateKey", json!({ "name": "ci", "scope": "read_only", "lifetime_secs": 86_400.0 })),
+        (
+            "CreateWebhook",
+            json!({ "url": "http://hooks.example.com/dormouse", "kinds": ["suspended", "resume_failed"] }),
+        ),
+    ]
+}
+
+fn answers() -> Vec<(&'static str, Value)> {
+    vec![
+        ("Sandbox", sandbox()),
+        ("Snapshot", snapshot()),
+        (
+            "Problem",
+            json!({
+                "type": "/errors/not_found",
+                "title": "Not found",
+                "status": 404,
+                "detail": "there is no sandbox 'agent-7'",
+                "code": "not_found",
+                "next_step": "list the sandboxes that are there"
+            }),
+        ),
+        (
+            "ExecResult",
+            json!({
+                "process": 12,
+                "pid": 47,
+                "exit_code": 0,
+                "signal": null,
+                "timed_out": false,
+                "stdout": "42\n",
+                "stdout_encoding": "utf8",
+                "stdout_truncated_bytes": 0,
+                "stderr": "",
+                "stderr_encoding": "utf8",
+                "stderr_truncated_bytes": 0
+            }),
+        ),
+        (
+            "Event",
+            json!({
+                "number": 1841,
+                "at": "2026-11-22T09:41:07.412Z",
+                "project": "local",
+                "sandbox": "kq3v9xw2mzc7hf5ra8td",
+                "kind": "suspended",
+                "actor": "timer",
+                "operation": "pw6ynh4b8sge2jux5mkc",
+                "generation": 3,
+                "detail": null,
+                "took_ms": 384,
+                "bytes": 96_468_992
+            }),
+        ),
+        (
+            "Operation",
+            json!({
+                "id": "pw6ynh4b8sge2jux5mkc",
+                "kind": "suspend",
+                "sandbox": "kq3v9xw2mzc7hf5ra8td",
+                "actor": "timer",
+                "status": "completed",
+                "started_at": "2026-11-22T09:41:07.028Z",
+                "deadline": "2026-11-22T09:43:07.028Z",
+                "ended_at": "2026-11-22T09:41:07.412Z",
+                "code": null,
+                "reason": null
+            }),
+        ),
+        (
+            "Volume",
+            json!({
+                "id": "vh8tq2nwc5xk9rbz3yme",
+                "name": "models",
+                "size_bytes": 10_737_418_240_u64,
+                "used_bytes": 2_415_919_104_u64,
+                "writers": "one",
+                "health": "mounted",
+                "problem": null,
+                "attached_to": ["agent-7 (running)"],
+                "created_at": "2026-11-20T16:02:11.094Z"
+            }),
+        ),
+    ]
+}
+
+fn sandbox() -> Value {
+    json!({
+        "id": "kq3v9xw2mzc7hf5ra8td",
+        "name": "agent-7",
+        "project": "local",
+        "state": "suspended",
+        "residence": "evicted",
+        "paused_for_disk": false,
+        "unreachable": null,
+        "suspend_failures": null,
+        "generation": 3,
+        "restored": "memory",
+        "restored_generation": 2,
+        "image": "0b6a27fd2c0df1eb25a0f2f5d7bd8e4f4cc2e02dbd29e9ab5f3a3e2c5e8f7d41",
+        "snapshot": null,
+        "source": null,
+        "rewound_to": null,
+        "resources": {
+            "cpu_millis": 2000,
+            "memory_bytes": 1_073_741_824,
+            "disk_bytes": 4_294_967_296_u64,
+            "processes": 512
+        },
+        "egress": { "allow": ["pypi.org", "files.pythonhosted.org"] },
+        "env": ["LANG"],
+        "secrets": [],
+        "on_timeout": "suspend",
+        "on_suspend_failure": "keep",
+        "suspendable": true,
+        "auto_resume": true,
+        "port_access": "public",
+        "timeout_secs": null,
+        "idle_timeout_secs": 600.0,
+        "max_run_secs": null,
+        "holds": [],
+        "keep_generations": 1,
+        "on_unrestorable": "fail",
+        "older_images": [],
+        "checkpoints": { "every_secs": 900.0, "kind": "filesystem", "keep": "3,24x1h,7x1d" },
+        "volumes": [
+            { "volume": "vh8tq2nwc5xk9rbz3yme", "path": "/models", "read_only": true, "subpath": null }
+        ],
+        "labels": { "team": "research" },
+        "expires_at": null,
+        "created_at": "2026-11-22T09:30:00.125Z",
+        "last_active_at": "2026-11-22T09:31:06.992Z",
+        "running_since": null,
+        "sleep_image": { "generation": 3, "bytes": 96_468_992, "taken_at": "2026-11-22T09:41:07.028Z" },
+        "operation": null,
+        "cause": null,
+        "terminated_at": null
+    })
+}
+
+fn snapshot() -> Value {
+    json!({
+        "id": "sn5bq8rkx2wdm7tzc4hv",
+        "kind": "memory",
+        "project": "local",
+        "source": "kq3v9xw2mzc7hf5ra8td",
+        "generation": 3,
+        "parent": null,
+        "image": "0b6a27fd2c0df1eb25a0f2f5d7bd8e4f4cc2e02dbd29e9ab5f3a3e2c5e8f7d41",
+        "resources": {
+            "cpu_millis": 2000,
+            "memory_bytes": 1_073_741_824,
+            "disk_bytes": 4_294_967_296_u64,
+            "processes": 512
+        },
+        "created_at": "2026-11-22T09:36:40.317Z",
+        "bytes": 94_371_840,
+        "alone_bytes": 94_371_840,
+        "shared_bytes": 0,
+        "shares_data": false,
+        "held_by": [],
+        "status": "completed",
+        "reason": null,
+        "code": null,
+        "labels": { "step": "deps-installed" },
+        "expires_at": null,
+        "goes_when_free": false,
+        "made_by": "request"
+    })
+}

@@ -1,0 +1,58 @@
+//! The rows of background operations, to the domain's types and back.
+
+use dorm_lifecycle::{Attachment, Background, BackgroundWork, OperationId, SnapshotId};
+use serde::{Deserialize, Serialize};
+
+use super::state::RewindRow;
+use super::volume::AttachmentRow;
+use crate::codec::word::{Millis, Text};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct BackgroundRow {
+    operation: Text<OperationId>,
+    deadline: Millis,
+    work: WorkRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+enum WorkRow {
+    Attach { after: Vec<AttachmentRow> },
+    PrepareRewind(RewindRow),
+    Snapshot(Text<SnapshotId>),
+}
+
+impl From<&Background> for BackgroundRow {
+    fn from(background: &Background) -> Self {
+        let Background { operation, deadline, work } = background;
+        Self {
+            operation: Text(operation.clone()),
+            deadline: Millis(*deadline),
+            work: match work {
+                BackgroundWork::Attach { after } => {
+                    WorkRow::Attach { after: after.iter().map(AttachmentRow::from).collect() }
+                }
+                BackgroundWork::PrepareRewind(rewind) => WorkRow::PrepareRewind(rewind.into()),
+                BackgroundWork::Snapshot(snapshot) => WorkRow::Snapshot(Text(snapshot.clone())),
+            },
+        }
+    }
+}
+
+impl From<BackgroundRow> for Background {
+    fn from(row: BackgroundRow) -> Self {
+        let BackgroundRow { operation, deadline, work } = row;
+        Self {
+            operation: operation.0,
+            deadline: deadline.0,
+            work: match work {
+                WorkRow::Attach { after } => {
+                    BackgroundWork::Attach { after: after.into_iter().map(Attachment::from).collect() }
+                }
+                WorkRow::PrepareRewind(rewind) => BackgroundWork::PrepareRewind(rewind.into()),
+                WorkRow::Snapshot(snapshot) => BackgroundWork::Snapshot(snapshot.0),
+            },
+        }
+    }
+}

@@ -1,0 +1,791 @@
+//! The rows that are written to the domain's types and back. Every conversion is total: rows hold parsed values.
+//!
+//! Domain values are taken apart field by field, without `..`: a new field stops the build here until it has a place
+//! in the text.
+
+use dorm_lifecycle::{
+    Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, Keeping, OnSuspendFailure,
+    OnTimeout, OnUnrestorable, Origin, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxSpec, SleepImage, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
+};
+
+use super::background::BackgroundRow;
+use super::event::EventRow;
+use super::operation::{EndedRow, FailureRow, ForkRow, OperationRow, PromoteRow, ResultRow, TogetherRow};
+use super::sandbox::{
+    CheckpointsRow, EgressRow, HoldRow, KeepingRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow,
+    PortAccessRow, ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
+    UnreachableRow,
+};
+use super::snapshot::{KindRow, MakerRow, RemovalRow, SnapshotRow, StatusRow};
+use super::state::{
+    CauseRow, FirstProgramRow, FutureRow, RewindFromRow, RewindRow, RewindingRow, SleepImageRow, StateRow,
+};
+use super::volume::AttachmentRow;
+use super::webhook::WebhookRow;
+use crate::codec::word::{Length, Millis, Text, Word};
+use crate::{
+    FailureRecord, ForkPlan, Maker, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
+    SnapshotStatus, Together, WebhookRecord, codec,
+};
+
+fn text<T: Clone>(value: &T) -> Text<T> {
+    Text(value.clone())
+}
+
+impl From<&Sandbox> for SandboxRow {
+    fn from(sandbox: &Sandbox) -> Self {
+        let Sandbox {
+            id,
+            project,
+            spec,
+            origin,
+            created,
+            generation,
+            run,
+            last_active,
+            timeouts_set,
+            holds,
+            restored,
+            rewound,
+            older,
+            unreachable,
+            suspend_failures,
+            state,
+        } = sandbox;
+        Self {
+            v: codec::SANDBOX,
+            id: text(id),
+            project: text(project),
+            spec: spec.into(),
+            origin: origin.into(),
+            created: Millis(*created),
+            generation: *generation,
+            run: *run,
+            last_active: Millis(*last_active),
+            timeouts_set: Millis(*timeouts_set),
+            holds: holds.iter().map(HoldRow::from).collect(),
+            restored: restored.into(),
+            rewound: rewound.as_ref().map(RewoundRow::from),
+            older: older.iter().map(SleepImageRow::from).collect(),
+            unreachable: unreachable.as_ref().map(UnreachableRow::from),
+            suspend_failures: suspend_failures.as_ref().map(SuspendFailuresRow::from),
+            state: state.into(),
+        }
+    }
+}
+
+impl From<SandboxRow> for Sandbox {
+    fn from(row: SandboxRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            spec: row.spec.into(),
+            origin: row.origin.into(),
+            created: row.created.0,
+            generation: row.generation,
+            run: row.run,
+            last_active: row.last_active.0,
+            timeouts_set: row.timeouts_set.0,
+            holds: row.holds.into_iter().map(Hold::from).collect(),
+            restored: row.restored.into(),
+            rewound: row.rewound.map(Rewound::from),
+            older: row.older.into_iter().map(SleepImage::from).collect(),
+            unreachable: row.unreachable.map(Unreachable::from),
+            suspend_failures: row.suspend_failures.map(SuspendFailures::from),
+            state: row.state.into(),
+        }
+    }
+}
+
+impl From<&Unreachable> for UnreachableRow {
+    fn from(unreachable: &Unreachable) -> Self {
+        let Unreachable { since, reason } = unreachable;
+        Self { since: Millis(*since), reason: reason.clone() }
+    }
+}
+
+impl From<UnreachableRow> for Unreachable {
+    fn from(row: UnreachableRow) -> Self {
+        Self { since: row.since.0, reason: row.reason }
+    }
+}
+
+impl From<&SuspendFailures> for SuspendFailuresRow {
+    fn from(failures: &SuspendFailures) -> Self {
+        let SuspendFailures { count, since, reason, next } = failures;
+        Self { count: *count, since: Millis(*since), reason: reason.clone(), next: Millis(*next) }
+    }
+}
+
+impl From<SuspendFailuresRow> for SuspendFailures {
+    fn from(row: SuspendFailuresRow) -> Self {
+        Self { count: row.count, since: row.since.0, reason: row.reason, next: row.next.0 }
+    }
+}
+
+impl From<&SandboxSpec> for SpecRow {
+    fn from(spec: &SandboxSpec) -> Self {
+        let SandboxSpec {
+            name,
+            image,
+            layer,
+            resources,
+            egress,
+            variables,
+            secrets,
+            on_timeout,
+            on_suspend_failure,
+            suspendable,
+            auto_resume,
+            port_access,
+            timeouts: Timeouts { total, idle, max_run },
+            keeping,
+            checkpoints,
+            attachments,
+            labels,
+        } = spec;
+        Self {
+            name: name.as_ref().map(text),
+            image: text(image),
+            layer: layer.as_ref().map(text),
+            resources: resources.into(),
+            egress: match egress {
+                Egress::Public => EgressRow::Public,
+                Egress::None => EgressRow::None,
+                Egress::Allow(networks) => EgressRow::Allow(networks.clone()),
+            },
+            variables: variables.0.clone(),
+            secrets: secrets.0.clone(),
+            on_timeout: match on_timeout {
+                OnTimeout::Terminate => OnTimeoutRow::Terminate,
+                OnTimeout::Suspend => OnTimeoutRow::Suspend,
+            },
+            on_suspend_failure: match on_suspend_failure {
+                OnSuspendFailure::Keep => OnSuspendFailureRow::Keep,
+                OnSuspendFailure::Terminate => OnSuspendFailureRow::Terminate,
+            },
+            suspendable: *suspendable,
+            auto_resume: *auto_resume,
+            port_access: match port_access {
+                PortAccess::Public => PortAccessRow::Public,
+                PortAccess::Private => PortAccessRow::Private,
+            },
+            timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length), max_run: max_run.map(Length) },
+            keeping: KeepingRow {
+                generations: keeping.generations,
+                on_unrestorable: match keeping.on_unrestorable {
+                    OnUnrestorable::Fail => OnUnrestorableRow::Fail,
+                    OnUnrestorable::Fresh => OnUnrestorableRow::Fresh,
+                },
+            },
+            checkpoints: checkpoints.as_ref().map(CheckpointsRow::from),
+            attachments: attachments.iter().map(AttachmentRow::from).collect(),
+            labels: labels.clone(),
+        }
+    }
+}
+
+impl From<SpecRow> for SandboxSpec {
+    fn from(row: SpecRow) -> Self {
+        Self {
+            name: row.name.map(|name| name.0),
+            image: row.image.0,
+            layer: row.layer.map(|layer| layer.0),
+            resources: row.resources.into(),
+            egress: match row.egress {
+                EgressRow::Public => Egress::Public,
+                EgressRow::None => Egress::None,
+                EgressRow::Allow(networks) => Egress::Allow(networks),
+            },
+            variables: Variables(row.variables),
+            secrets: Variables(row.secrets),
+            on_timeout: match row.on_timeout {
+                OnTimeoutRow::Terminate => OnTimeout::Terminate,
+                OnTimeoutRow::Suspend => OnTimeout::Suspend,
+            },
+            on_suspend_failure: match row.on_suspend_failure {
+                OnSuspendFailureRow::Keep => OnSuspendFailure::Keep,
+                OnSuspendFailureRow::Terminate => OnSuspendFailure::Terminate,
+            },
+            suspendable: row.suspendable,
+            auto_resume: row.auto_resume,
+            port_access: match row.port_access {
+                PortAccessRow::Public => PortAccess::Public,
+                PortAccessRow::Private => PortAccess::Private,
+            },
+            timeouts: Timeouts {
+                total: row.timeouts.total.map(|length| length.0),
+                idle: row.timeouts.idle.map(|length| length.0),
+                max_run: row.timeouts.max_run.map(|length| length.0),
+            },
+            keeping: Keeping {
+                generations: row.keeping.generations,
+                on_unrestorable: match row.keeping.on_unrestorable {
+                    OnUnrestorableRow::Fail => OnUnrestorable::Fail,
+                    OnUnrestorableRow::Fresh => OnUnrestorable::Fresh,
+                },
+            },
+            checkpoints: row.checkpoints.map(Checkpoints::from),
+            attachments: row.attachments.into_iter().map(Attachment::from).collect(),
+            labels: row.labels,
+        }
+    }
+}
+
+impl From<&Checkpoints> for CheckpointsRow {
+    fn from(checkpoints: &Checkpoints) -> Self {
+        let Checkpoints { every, kind, keep } = checkpoints;
+        Self { every: Length(*every), kind: (*kind).into(), keep: text(keep) }
+    }
+}
+
+impl From<CheckpointsRow> for Checkpoints {
+    fn from(row: CheckpointsRow) -> Self {
+        let CheckpointsRow { every, kind, keep } = row;
+        Self { every: every.0, kind: kind.into(), keep: keep.0 }
+    }
+}
+
+impl From<SnapshotKind> for KindRow {
+    fn from(kind: SnapshotKind) -> Self {
+        match kind {
+            SnapshotKind::Filesystem => Self::Filesystem,
+            SnapshotKind::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<KindRow> for SnapshotKind {
+    fn from(row: KindRow) -> Self {
+        match row {
+            KindRow::Filesystem => Self::Filesystem,
+            KindRow::Memory => Self::Memory,
+        }
+    }
+}
+
+impl From<&Hold> for HoldRow {
+    fn from(hold: &Hold) -> Self {
+        let Hold { id, reason, until } = hold;
+        Self { id: text(id), reason: reason.clone(), until: Millis(*until) }
+    }
+}
+
+impl From<HoldRow> for Hold {
+    fn from(row: HoldRow) -> Self {
+        Self { id: row.id.0, reason: row.reason, until: row.until.0 }
+    }
+}
+
+impl From<&Restored> for RestoredRow {
+    fn from(restored: &Restored) -> Self {
+        match restored {
+            Restored::Nothing => Self::Nothing,
+            Restored::Filesystem => Self::Filesystem,
+            Restored::Memory { generation } => Self::Memory { generation: *generation },
+        }
+    }
+}
+
+impl From<RestoredRow> for Restored {
+    fn from(row: RestoredRow) -> Self {
+        match row {
+            RestoredRow::Nothing => Self::Nothing,
+            RestoredRow::Filesystem => Self::Filesystem,
+            RestoredRow::Memory { generation } => Self::Memory { generation },
+        }
+    }
+}
+
+impl From<&Resources> for ResourcesRow {
+    fn from(resources: &Resources) -> Self {
+        let Resources { cpu_millis, memory_bytes, disk_bytes, processes } = *resources;
+        Self { cpu_millis, memory_bytes, disk_bytes, processes }
+    }
+}
+
+impl From<ResourcesRow> for Resources {
+    fn from(row: ResourcesRow) -> Self {
+        let ResourcesRow { cpu_millis, memory_bytes, disk_bytes, processes } = row;
+        Self { cpu_millis, memory_bytes, disk_bytes, processes }
+    }
+}
+
+impl From<&Origin> for OriginRow {
+    fn from(origin: &Origin) -> Self {
+        match origin {
+            Origin::Image => Self::Image,
+            Origin::Filesystem { snapshot, source } => {
+                Self::Filesystem { snapshot: text(snapshot), source: text(source) }
+            }
+            Origin::Snapshot { snapshot, capture, source } => {
+                Self::Snapshot { snapshot: text(snapshot), capture: text(capture), source: text(source) }
+            }
+        }
+    }
+}
+
+impl From<OriginRow> for Origin {
+    fn from(row: OriginRow) -> Self {
+        match row {
+            OriginRow::Image => Self::Image,
+            OriginRow::Filesystem { snapshot, source } => Self::Filesystem { snapshot: snapshot.0, source: source.0 },
+            OriginRow::Snapshot { snapshot, capture, source } => {
+                Self::Snapshot { snapshot: snapshot.0, capture: capture.0, source: source.0 }
+            }
+        }
+    }
+}
+
+impl From<&SleepImage> for SleepImageRow {
+    fn from(image: &SleepImage) -> Self {
+        let SleepImage { capture, generation, taken, bytes } = image;
+        Self { capture: text(capture), generation: *generation, taken: Millis(*taken), bytes: *bytes }
+    }
+}
+
+impl From<SleepImageRow> for SleepImage {
+    fn from(row: SleepImageRow) -> Self {
+        Self { capture: row.capture.0, generation: row.generation, taken: row.taken.0, bytes: row.bytes }
+    }
+}
+
+impl From<&Cause> for CauseRow {
+    fn from(cause: &Cause) -> Self {
+        match cause {
+            Cause::Requested => Self::Requested,
+            Cause::Timeout => Self::Timeout,
+            Cause::Failed { reason } => Self::Failed { reason: reason.clone() },
+        }
+    }
+}
+
+impl From<CauseRow> for Cause {
+    fn from(row: CauseRow) -> Self {
+        match row {
+            CauseRow::Requested => Self::Requested,
+            CauseRow::Timeout => Self::Timeout,
+            CauseRow::Failed { reason } => Self::Failed { reason },
+        }
+    }
+}
+
+impl From<&State> for StateRow {
+    fn from(state: &State) -> Self {
+        let image_row = |image: &Option<SleepImage>| image.as_ref().map(SleepImageRow::from);
+        let background_row = |background: &Option<Box<Background>>| {
+            background.as_deref().map(|background| Box::new(BackgroundRow::from(background)))
+        };
+        match state {
+            State::Pending { operation, deadline, program } => {
+                let program = match program {
+                    FirstProgram::None => FirstProgramRow::None,
+                    FirstProgram::OfImage => FirstProgramRow::OfImage,
+                };
+                Self::Pending { operation: text(operation), deadline: Millis(*deadline), program }
+            }
+            State::Running { since, image, background } => {
+                Self::Running { since: Millis(*since), image: image_row(image), background: background_row(background) }
+            }
+            State::Snapshotting { operation, deadline, snapshot, since, image } => Self::Snapshotting {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                snapshot: text(snapshot),
+                since: Millis(*since),
+                image: image_row(image),
+            },
+            State::Suspending { operation, deadline, since, image, rewind } => Self::Suspending {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                since: Millis(*since),
+                image: image_row(image),
+                rewind: rewind.as_deref().map(|rewind| Box::new(rewind.into())),
+            },
+            State::Suspended { image, background } => {
+                Self::Suspended { image: image.into(), background: background_row(background) }
+            }
+            State::Resuming { operation, deadline, image, rewind } => Self::Resuming {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                image: image.into(),
+                rewind: rewind.as_deref().map(|rewinding| Box::new(rewinding.into())),
+            },
+            State::Terminating { operation, deadline, cause, unleased } => Self::Terminating {
+                operation: text(operation),
+                deadline: Millis(*deadline),
+                cause: cause.into(),
+                unleased: *unleased,
+            },
+            State::Terminated { cause, at } => Self::Terminated { cause: cause.into(), at: Millis(*at) },
+        }
+    }
+}
+
+impl From<StateRow> for State {
+    fn from(row: StateRow) -> Self {
+        let image_of = |image: Option<SleepImageRow>| image.map(SleepImage::from);
+        let background_of =
+            |background: Option<Box<BackgroundRow>>| background.map(|background| Box::new((*background).into()));
+        match row {
+            StateRow::Pending { operation, deadline, program } => {
+                let program = match program {
+                    FirstProgramRow::None => FirstProgram::None,
+                    FirstProgramRow::OfImage => FirstProgram::OfImage,
+                };
+                Self::Pending { operation: operation.0, deadline: deadline.0, program }
+            }
+            StateRow::Running { since, image, background } => {
+                Self::Running { since: since.0, image: image_of(image), background: background_of(background) }
+            }
+            StateRow::Snapshotting { operation, deadline, snapshot, since, image } => Self::Snapshotting {
+                operation: operation.0,
+                deadline: deadline.0,
+                snapshot: snapshot.0,
+                since: since.0,
+                image: image_of(image),
+            },
+            StateRow::Suspending { operation, deadline, since, image, rewind } => Self::Suspending {
+                operation: operation.0,
+                deadline: deadline.0,
+                since: since.0,
+                image: image_of(image),
+                rewind: rewind.map(|rewind| Box::new((*rewind).into())),
+            },
+            StateRow::Suspended { image, background } => {
+                Self::Suspended { image: image.into(), background: background_of(background) }
+            }
+            StateRow::Resuming { operation, deadline, image, rewind } => Self::Resuming {
+                operation: operation.0,
+                deadline: deadline.0,
+                image: image.into(),
+                rewind: rewind.map(|rewinding| Box::new((*rewinding).into())),
+            },
+            StateRow::Terminating { operation, deadline, cause, unleased } => {
+                Self::Terminating { operation: operation.0, deadline: deadline.0, cause: cause.into(), unleased }
+            }
+            StateRow::Terminated { cause, at } => Self::Terminated { cause: cause.into(), at: at.0 },
+        }
+    }
+}
+
+impl From<&OperationRecord> for OperationRow {
+    fn from(operation: &OperationRecord) -> Self {
+        let OperationRecord { id, kind, sandbox, actor, began, deadline, capture, fork, promote, ended } = operation;
+        Self {
+            v: codec::OPERATION,
+            id: text(id),
+            kind: Word(*kind),
+            sandbox: sandbox.as_ref().map(text),
+            actor: Word(*actor),
+            began: Millis(*began),
+            deadline: Millis(*deadline),
+            capture: capture.as_ref().map(text),
+            fork: fork.as_ref().map(ForkRow::from),
+            promote: promote.as_ref().map(PromoteRow::from),
+            ended: ended.as_ref().map(|(at, result)| EndedRow {
+                at: Millis(*at),
+                result: match result {
+                    OperationResult::Done => ResultRow::Done,
+                    OperationResult::Failed(failure) => ResultRow::Failed(failure.into()),
+                },
+            }),
+        }
+    }
+}
+
+impl From<OperationRow> for OperationRecord {
+    fn from(row: OperationRow) -> Self {
+        Self {
+            id: row.id.0,
+            kind: row.kind.0,
+            sandbox: row.sandbox.map(|sandbox| sandbox.0),
+            actor: row.actor.0,
+            began: row.began.0,
+            deadline: row.deadline.0,
+            capture: row.capture.map(|capture| capture.0),
+            fork: row.fork.map(ForkPlan::from),
+            promote: row.promote.map(PromotePlan::from),
+            ended: row.ended.map(|EndedRow { at, result }| match result {
+                ResultRow::Done => (at.0, OperationResult::Done),
+                ResultRow::Failed(failure) => (at.0, OperationResult::Failed(failure.into())),
+            }),
+        }
+    }
+}
+
+impl From<&FailureRecord> for FailureRow {
+    fn from(failure: &FailureRecord) -> Self {
+        let FailureRecord { code, reason } = failure;
+        Self { code: Word(*code), reason: reason.clone() }
+    }
+}
+
+impl From<FailureRow> for FailureRecord {
+    fn from(row: FailureRow) -> Self {
+        Self { code: row.code.0, reason: row.reason }
+    }
+}
+
+impl From<&Rewound> for RewoundRow {
+    fn from(rewound: &Rewound) -> Self {
+        let Rewound { to, generation } = rewound;
+        Self { to: text(to), generation: *generation }
+    }
+}
+
+impl From<RewoundRow> for Rewound {
+    fn from(row: RewoundRow) -> Self {
+        Self { to: row.to.0, generation: row.generation }
+    }
+}
+
+impl From<&Rewind> for RewindRow {
+    fn from(rewind: &Rewind) -> Self {
+        let Rewind { to, target, layer, resources, future } = rewind;
+        Self {
+            to: text(to),
+            target: target.as_ref().map(SleepImageRow::from),
+            layer: layer.as_ref().map(text),
+            resources: resources.into(),
+            future: future
+                .as_ref()
+                .map(|Future { snapshot, keep }| FutureRow { snapshot: text(snapshot), keep: keep.map(Length) }),
+        }
+    }
+}
+
+impl From<RewindRow> for Rewind {
+    fn from(row: RewindRow) -> Self {
+        Self {
+            to: row.to.0,
+            target: row.target.map(SleepImage::from),
+            layer: row.layer.map(|layer| layer.0),
+            resources: row.resources.into(),
+            future: row
+                .future
+                .map(|FutureRow { snapshot, keep }| Future { snapshot: snapshot.0, keep: keep.map(|keep| keep.0) }),
+        }
+    }
+}
+
+impl From<&Rewinding> for RewindingRow {
+    fn from(rewinding: &Rewinding) -> Self {
+        let Rewinding { rewind, from } = rewinding;
+        let from = match from {
+            RewindFrom::Running => RewindFromRow::Running,
+            RewindFrom::Suspended => RewindFromRow::Suspended,
+        };
+        Self { rewind: rewind.into(), from }
+    }
+}
+
+impl From<RewindingRow> for Rewinding {
+    fn from(row: RewindingRow) -> Self {
+        let from = match row.from {
+            RewindFromRow::Running => RewindFrom::Running,
+            RewindFromRow::Suspended => RewindFrom::Suspended,
+        };
+        Self { rewind: row.rewind.into(), from }
+    }
+}
+
+impl From<&PromotePlan> for PromoteRow {
+    fn from(plan: &PromotePlan) -> Self {
+        let PromotePlan { child, snapshot } = plan;
+        Self { child: text(child), snapshot: text(snapshot) }
+    }
+}
+
+impl From<PromoteRow> for PromotePlan {
+    fn from(row: PromoteRow) -> Self {
+        Self { child: row.child.0, snapshot: row.snapshot.0 }
+    }
+}
+
+impl From<&ForkPlan> for ForkRow {
+    fn from(plan: &ForkPlan) -> Self {
+        let ForkPlan { snapshot, children, together } = plan;
+        Self {
+            snapshot: text(snapshot),
+            children: children.iter().map(text).collect(),
+            together: match together {
+                Together::AllOrNone => TogetherRow::AllOrNone,
+                Together::Each => TogetherRow::Each,
+            },
+        }
+    }
+}
+
+impl From<ForkRow> for ForkPlan {
+    fn from(row: ForkRow) -> Self {
+        Self {
+            snapshot: row.snapshot.0,
+            children: row.children.into_iter().map(|child| child.0).collect(),
+            together: match row.together {
+                TogetherRow::AllOrNone => Together::AllOrNone,
+                TogetherRow::Each => Together::Each,
+            },
+        }
+    }
+}
+
+impl From<&SnapshotRecord> for SnapshotRow {
+    fn from(record: &SnapshotRecord) -> Self {
+        let SnapshotRecord {
+            id,
+            project,
+            source,
+            generation,
+            parent,
+            kind,
+            capture,
+            image,
+            layer,
+            resources,
+            created,
+            bytes,
+            shares_data,
+            labels,
+            removal,
+            made_by,
+            status,
+        } = record;
+        Self {
+            v: codec::SNAPSHOT,
+            id: text(id),
+            project: text(project),
+            source: text(source),
+            generation: *generation,
+            parent: parent.as_ref().map(text),
+            kind: (*kind).into(),
+            capture: text(capture),
+            image: text(image),
+            layer: layer.as_ref().map(text),
+            resources: resources.into(),
+            created: Millis(*created),
+            bytes: *bytes,
+            shares_data: *shares_data,
+            labels: labels.clone(),
+            removal: match removal {
+                Removal::Asked => RemovalRow::Asked,
+                Removal::At(at) => RemovalRow::At(Millis(*at)),
+                Removal::WhenFree => RemovalRow::WhenFree,
+            },
+            made_by: match made_by {
+                Maker::Request => MakerRow::Request,
+                Maker::Policy => MakerRow::Policy,
+                Maker::Import => MakerRow::Import,
+            },
+            status: match status {
+                SnapshotStatus::InProgress => StatusRow::InProgress,
+                SnapshotStatus::Completed => StatusRow::Completed,
+                SnapshotStatus::Failed(failure) => StatusRow::Failed(failure.into()),
+                SnapshotStatus::Deleting => StatusRow::Deleting,
+            },
+        }
+    }
+}
+
+impl From<SnapshotRow> for SnapshotRecord {
+    fn from(row: SnapshotRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            source: row.source.0,
+            generation: row.generation,
+            parent: row.parent.map(|parent| parent.0),
+            kind: row.kind.into(),
+            capture: row.capture.0,
+            image: row.image.0,
+            layer: row.layer.map(|layer| layer.0),
+            resources: row.resources.into(),
+            created: row.created.0,
+            bytes: row.bytes,
+            shares_data: row.shares_data,
+            labels: row.labels,
+            removal: match row.removal {
+                RemovalRow::Asked => Removal::Asked,
+                RemovalRow::At(at) => Removal::At(at.0),
+                RemovalRow::WhenFree => Removal::WhenFree,
+            },
+            made_by: match row.made_by {
+                MakerRow::Request => Maker::Request,
+                MakerRow::Policy => Maker::Policy,
+                MakerRow::Import => Maker::Import,
+            },
+            status: match row.status {
+                StatusRow::InProgress => SnapshotStatus::InProgress,
+                StatusRow::Completed => SnapshotStatus::Completed,
+                StatusRow::Failed(failure) => SnapshotStatus::Failed(failure.into()),
+                StatusRow::Deleting => SnapshotStatus::Deleting,
+            },
+        }
+    }
+}
+
+impl From<&NewEvent> for EventRow {
+    fn from(event: &NewEvent) -> Self {
+        let NewEvent { project, sandbox, at, kind, actor, operation, generation, detail, took, bytes } = event;
+        Self {
+            v: codec::EVENT,
+            project: text(project),
+            sandbox: text(sandbox),
+            at: Millis(*at),
+            kind: Word(*kind),
+            actor: Word(*actor),
+            operation: operation.as_ref().map(text),
+            generation: *generation,
+            detail: detail.clone(),
+            took: took.map(Length),
+            bytes: *bytes,
+        }
+    }
+}
+
+impl From<EventRow> for NewEvent {
+    fn from(row: EventRow) -> Self {
+        Self {
+            project: row.project.0,
+            sandbox: row.sandbox.0,
+            at: row.at.0,
+            kind: row.kind.0,
+            actor: row.actor.0,
+            operation: row.operation.map(|operation| operation.0),
+            generation: row.generation,
+            detail: row.detail,
+            took: row.took.map(|length| length.0),
+            bytes: row.bytes,
+        }
+    }
+}
+
+impl From<&WebhookRecord> for WebhookRow {
+    fn from(record: &WebhookRecord) -> Self {
+        let WebhookRecord { id, project, url, secret, kinds, created, delivered } = record;
+        Self {
+            v: codec::WEBHOOK,
+            id: text(id),
+            project: text(project),
+            url: url.clone(),
+            secret: *secret,
+            kinds: kinds.iter().map(|kind| Word(*kind)).collect(),
+            created: Millis(*created),
+            delivered: *delivered,
+        }
+    }
+}
+
+impl From<WebhookRow> for WebhookRecord {
+    fn from(row: WebhookRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            url: row.url,
+            secret: row.secret,
+            kinds: row.kinds.into_iter().map(|kind| kind.0).collect(),
+            created: row.created.0,
+            delivered: row.delivered,
+        }
+    }
+}

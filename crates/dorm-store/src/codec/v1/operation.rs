@@ -1,0 +1,71 @@
+//! The rows of operations.
+
+use dorm_lifecycle::{Actor, CaptureId, OperationId, SandboxId, SnapshotId};
+use serde::{Deserialize, Serialize};
+
+use crate::codec::word::{Millis, Text, Word, present};
+use crate::{Code, OperationKind};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::codec) struct OperationRow {
+    pub(super) v: u64,
+    pub(super) id: Text<OperationId>,
+    pub(super) kind: Word<OperationKind>,
+    #[serde(deserialize_with = "present")]
+    pub(super) sandbox: Option<Text<SandboxId>>,
+    pub(super) actor: Word<Actor>,
+    pub(super) began: Millis,
+    pub(super) deadline: Millis,
+    #[serde(deserialize_with = "present")]
+    pub(super) capture: Option<Text<CaptureId>>,
+    #[serde(deserialize_with = "present")]
+    pub(super) fork: Option<ForkRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) promote: Option<PromoteRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) ended: Option<EndedRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EndedRow {
+    pub(super) at: Millis,
+    pub(super) result: ResultRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum ResultRow {
+    Done,
+    Failed(FailureRow),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FailureRow {
+    pub(super) code: Word<Code>,
+    pub(super) reason: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ForkRow {
+    pub(super) snapshot: Text<SnapshotId>,
+    pub(super) children: Vec<Text<SandboxId>>,
+    pub(super) together: TogetherRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum TogetherRow {
+    AllOrNone,
+    Each,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PromoteRow {
+    pub(super) child: Text<SandboxId>,
+    pub(super) snapshot: Text<SnapshotId>,
+}

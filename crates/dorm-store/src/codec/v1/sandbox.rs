@@ -1,0 +1,182 @@
+//! The rows of sandboxes, all but their state.
+
+use std::collections::BTreeMap;
+
+use dorm_lifecycle::{CaptureId, Digest, HoldId, Ladder, Name, ProjectId, SandboxId, SnapshotId};
+use serde::{Deserialize, Serialize};
+
+use super::snapshot::KindRow;
+use super::state::{SleepImageRow, StateRow};
+use super::volume::AttachmentRow;
+use crate::codec::word::{Length, Millis, Text, present};
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(in crate::codec) struct SandboxRow {
+    pub(super) v: u64,
+    pub(super) id: Text<SandboxId>,
+    pub(super) project: Text<ProjectId>,
+    pub(super) spec: SpecRow,
+    pub(super) origin: OriginRow,
+    pub(super) created: Millis,
+    pub(super) generation: u64,
+    pub(super) run: u64,
+    pub(super) last_active: Millis,
+    pub(super) timeouts_set: Millis,
+    pub(super) holds: Vec<HoldRow>,
+    pub(super) restored: RestoredRow,
+    #[serde(deserialize_with = "present")]
+    pub(super) rewound: Option<RewoundRow>,
+    pub(super) older: Vec<SleepImageRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) unreachable: Option<UnreachableRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) suspend_failures: Option<SuspendFailuresRow>,
+    pub(super) state: StateRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct UnreachableRow {
+    pub(super) since: Millis,
+    pub(super) reason: String,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SuspendFailuresRow {
+    pub(super) count: u32,
+    pub(super) since: Millis,
+    pub(super) reason: String,
+    pub(super) next: Millis,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum OriginRow {
+    Image,
+    Filesystem { snapshot: Text<SnapshotId>, source: Text<SandboxId> },
+    Snapshot { snapshot: Text<SnapshotId>, capture: Text<CaptureId>, source: Text<SandboxId> },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SpecRow {
+    #[serde(deserialize_with = "present")]
+    pub(super) name: Option<Text<Name>>,
+    pub(super) image: Text<Digest>,
+    #[serde(deserialize_with = "present")]
+    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) resources: ResourcesRow,
+    pub(super) egress: EgressRow,
+    pub(super) variables: BTreeMap<String, String>,
+    pub(super) secrets: BTreeMap<String, String>,
+    pub(super) on_timeout: OnTimeoutRow,
+    pub(super) on_suspend_failure: OnSuspendFailureRow,
+    pub(super) suspendable: bool,
+    pub(super) auto_resume: bool,
+    pub(super) port_access: PortAccessRow,
+    pub(super) timeouts: TimeoutsRow,
+    pub(super) keeping: KeepingRow,
+    #[serde(deserialize_with = "present")]
+    pub(super) checkpoints: Option<CheckpointsRow>,
+    pub(super) attachments: Vec<AttachmentRow>,
+    pub(super) labels: BTreeMap<String, String>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct ResourcesRow {
+    pub(super) cpu_millis: u32,
+    pub(super) memory_bytes: u64,
+    pub(super) disk_bytes: u64,
+    pub(super) processes: u32,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EgressRow {
+    Public,
+    None,
+    Allow(Vec<String>),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OnTimeoutRow {
+    Terminate,
+    Suspend,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OnSuspendFailureRow {
+    Keep,
+    Terminate,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum PortAccessRow {
+    Public,
+    Private,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct TimeoutsRow {
+    #[serde(deserialize_with = "present")]
+    pub(super) total: Option<Length>,
+    #[serde(deserialize_with = "present")]
+    pub(super) idle: Option<Length>,
+    #[serde(deserialize_with = "present")]
+    pub(super) max_run: Option<Length>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct KeepingRow {
+    pub(super) generations: u32,
+    pub(super) on_unrestorable: OnUnrestorableRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum OnUnrestorableRow {
+    Fail,
+    Fresh,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct CheckpointsRow {
+    pub(super) every: Length,
+    pub(super) kind: KindRow,
+    pub(super) keep: Text<Ladder>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HoldRow {
+    pub(super) id: Text<HoldId>,
+    pub(super) reason: String,
+    pub(super) until: Millis,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum RestoredRow {
+    Nothing,
+    Filesystem,
+    Memory {
+        #[serde(deserialize_with = "present")]
+        generation: Option<u64>,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RewoundRow {
+    pub(super) to: Text<SnapshotId>,
+    pub(super) generation: u64,
+}

@@ -1,0 +1,123 @@
+//! The rows of a sandbox's state.
+
+use dorm_lifecycle::{CaptureId, OperationId, SnapshotId};
+use serde::{Deserialize, Serialize};
+
+use super::background::BackgroundRow;
+use super::sandbox::ResourcesRow;
+use crate::codec::word::{Length, Millis, Text, present};
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum StateRow {
+    Pending {
+        operation: Text<OperationId>,
+        deadline: Millis,
+        program: FirstProgramRow,
+    },
+    Running {
+        since: Millis,
+        #[serde(deserialize_with = "present")]
+        image: Option<SleepImageRow>,
+        #[serde(deserialize_with = "present")]
+        background: Option<Box<BackgroundRow>>,
+    },
+    Snapshotting {
+        operation: Text<OperationId>,
+        deadline: Millis,
+        snapshot: Text<SnapshotId>,
+        since: Millis,
+        #[serde(deserialize_with = "present")]
+        image: Option<SleepImageRow>,
+    },
+    Suspending {
+        operation: Text<OperationId>,
+        deadline: Millis,
+        since: Millis,
+        #[serde(deserialize_with = "present")]
+        image: Option<SleepImageRow>,
+        #[serde(deserialize_with = "present")]
+        rewind: Option<Box<RewindRow>>,
+    },
+    Suspended {
+        image: SleepImageRow,
+        #[serde(deserialize_with = "present")]
+        background: Option<Box<BackgroundRow>>,
+    },
+    Resuming {
+        operation: Text<OperationId>,
+        deadline: Millis,
+        image: SleepImageRow,
+        #[serde(deserialize_with = "present")]
+        rewind: Option<Box<RewindingRow>>,
+    },
+    Terminating {
+        operation: Text<OperationId>,
+        deadline: Millis,
+        cause: CauseRow,
+        unleased: bool,
+    },
+    Terminated {
+        cause: CauseRow,
+        at: Millis,
+    },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum FirstProgramRow {
+    None,
+    OfImage,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct SleepImageRow {
+    pub(super) capture: Text<CaptureId>,
+    pub(super) generation: u64,
+    pub(super) taken: Millis,
+    pub(super) bytes: u64,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", deny_unknown_fields)]
+pub(super) enum CauseRow {
+    Requested,
+    Timeout,
+    Failed { reason: String },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RewindRow {
+    pub(super) to: Text<SnapshotId>,
+    #[serde(deserialize_with = "present")]
+    pub(super) target: Option<SleepImageRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) layer: Option<Text<CaptureId>>,
+    pub(super) resources: ResourcesRow,
+    #[serde(deserialize_with = "present")]
+    pub(super) future: Option<FutureRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct FutureRow {
+    pub(super) snapshot: Text<SnapshotId>,
+    #[serde(deserialize_with = "present")]
+    pub(super) keep: Option<Length>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct RewindingRow {
+    pub(super) rewind: RewindRow,
+    pub(super) from: RewindFromRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum RewindFromRow {
+    Running,
+    Suspended,
+}

@@ -1,0 +1,99 @@
+//! `dorm operation`: operations in progress and ended ones.
+
+use clap::Subcommand;
+use dorm_api::wire;
+
+use super::connection::Connection;
+use super::output::{self, Format};
+use super::problem::Done;
+use super::{exit, shown};
+
+/// What to show of operations.
+#[derive(Debug, clap::Args)]
+pub(crate) struct OperationOptions {
+    #[command(flatten)]
+    connection: Connection,
+    #[command(subcommand)]
+    verb: OperationVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum OperationVerb {
+    /// List operations, newest first
+    Ls {
+        /// Only operations on this sandbox, by id or by the name of a living one
+        #[arg(long, value_name = "ID")]
+        sandbox: Option<String>,
+        /// Largest number of operations to list
+        #[arg(long, value_name = "COUNT", default_value_t = 100,
+            value_parser = clap::value_parser!(u64).range(1..=1000))]
+        limit: u64,
+    },
+    /// Show one operation
+    Describe {
+        /// ID of the operation, as events show it
+        id: String,
+    },
+}
+
+const TITLES: [&str; 7] = ["ID", "KIND", "SANDBOX", "ACTOR", "STATUS", "STARTED", "TOOK"];
+
+/// Shows operations.
+pub(crate) async fn run(options: OperationOptions) -> Done {
+    let client = options.connection.client()?;
+    let format = options.connection.output;
+    match options.verb {
+        OperationVerb::Ls { sandbox, limit } => {
+            let operations = client.operations(sandbox.as_deref(), limit).await?;
+            match format {
+                Format::Json => output::json(&operations)?,
+                Format::Table => output::table(&TITLES, &operations.iter().map(row).collect::<Vec<_>>())?,
+            }
+        }
+        OperationVerb::Describe { id } => {
+            let operation = client.operation(&id).await?;
+            match format {
+                Format::Json => output::json(&operation)?,
+                Format::Table => output::fields(&fields(&operation))?,
+            }
+        }
+    }
+    Ok(exit::OK)
+}
+
+fn row(operation: &wire::Operation) -> Vec<String> {
+    vec![
+        operation.id.clone(),
+        operation.kind.clone(),
+        operation.sandbox.clone().unwrap_or_else(shown::none),
+        operation.actor.clone(),
+        shown::word(&operation.status),
+        shown::moment(operation.started_at),
+        took(operation),
+    ]
+}
+
+fn fields(operation: &wire::Operation) -> Vec<(&'static str, String)> {
+    let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
+    let mut fields = vec![
+        ("id", operation.id.clone()),
+        ("kind", operation.kind.clone()),
+        ("sandbox", text(&operation.sandbox)),
+        ("actor", operation.actor.clone()),
+        ("status", shown::word(&operation.status)),
+        ("started", shown::moment(operation.started_at)),
+        ("deadline", shown::moment(operation.deadline)),
+        ("ended", operation.ended_at.map_or_else(shown::none, shown::moment)),
+        ("took", took(operation)),
+    ];
+    if operation.status == wire::OperationStatus::Failed {
+        fields.push(("code", text(&operation.code)));
+        fields.push(("reason", text(&operation.reason)));
+    }
+    fields
+}
+
+fn took(operation: &wire::Operation) -> String {
+    let length = |ended: wire::Time| shown::length(ended.0.duration_since(operation.started_at.0).as_secs_f64());
+    operation.ended_at.map_or_else(shown::none, length)
+}
