@@ -26,9 +26,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("cargo::rerun-if-changed=build.rs");
 
     // OUT_DIR is <profile>/build/<package>-<hash>/out, and the hash differs between a check and a build.
-    let built = out.ancestors().nth(3).unwrap_or(&out).join("dorm-agent-build");
+    let outer = out.ancestors().nth(3).unwrap_or(&out);
+    let built = outer.join("dorm-agent-build");
+    // Cargo tells a build script only whether the profile derives from release; its directory has its name. What is
+    // shipped carries an agent of the same profile, and every other build one of the release profile.
+    let profile = if outer.file_name().is_some_and(|name| name == "dist") { "dist" } else { "release" };
     let status = Command::new(variable("CARGO")?)
-        .args(["build", "--release", "--locked", "--package", "dorm-agent", "--bin", "dorm-agent"])
+        .args(["build", "--profile", profile, "--locked", "--package", "dorm-agent", "--bin", "dorm-agent"])
         .args(["--target", &target])
         .arg("--target-dir")
         .arg(&built)
@@ -47,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err(format!("building the agent failed ({status}): see the messages above").into());
     }
-    let binary = built.join(&target).join("release/dorm-agent");
+    let binary = built.join(&target).join(profile).join("dorm-agent");
     fs::copy(&binary, out.join("dorm-agent"))
         .map_err(|error| format!("cannot copy the built agent '{}': {error}", binary.display()))?;
     Ok(())

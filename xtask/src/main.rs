@@ -4,7 +4,9 @@
 
 mod bench;
 mod build;
+mod check;
 mod demo;
+mod dist;
 mod fuzz;
 mod layers;
 mod prove;
@@ -12,6 +14,7 @@ mod setup;
 mod sim;
 mod skips;
 mod test;
+mod tidy;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -39,6 +42,12 @@ enum Command {
         #[arg(trailing_var_arg = true, allow_hyphen_values = true)]
         options: Vec<String>,
     },
+    /// Pass the checks and tests that need neither root nor Debian packages.
+    Check {
+        /// Check the subjects of the commits since this one, too.
+        #[arg(long, value_name = "COMMIT")]
+        base: Option<String>,
+    },
     /// Set up, build, and run every check and test.
     Test {
         /// Only tests whose names contain this text.
@@ -64,6 +73,14 @@ enum Command {
     },
     /// Check the structure of the code.
     Layers,
+    /// Check words, lengths, links and numbers in text. DORM_UPDATE=1 lowers what is still allowed in .config/tidy.txt.
+    Tidy {
+        /// Check the subjects of the commits since this one, too.
+        #[arg(long, value_name = "COMMIT")]
+        base: Option<String>,
+    },
+    /// Build what is shipped: an archive and a Debian package in target/dist.
+    Dist,
     /// Compare with bare runsc in the same run.
     Bench {
         /// Measure only these parts.
@@ -97,10 +114,13 @@ fn run(command: Command) -> Result<()> {
             let environment = setup::ensure()?;
             prove::run(&build::dorm()?, &environment, &options)
         }
+        Command::Check { base } => check::run(base.as_deref()),
         Command::Test { filter } => test::run(filter.as_deref()),
         Command::Sim { arguments } => sim::run(&arguments),
         Command::Fuzz { minutes, only } => fuzz::run(&setup::root()?, minutes, &only),
         Command::Layers => layers::check(&setup::root()?),
+        Command::Tidy { base } => tidy::check(&setup::root()?, base.as_deref()),
+        Command::Dist => dist::run(),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;

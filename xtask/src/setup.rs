@@ -15,6 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use dorm_storage::Storage;
+pub(crate) use process::find;
 
 /// The paths of a prepared host.
 #[derive(Clone, Debug)]
@@ -92,6 +93,16 @@ pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
     let _held = lock(&work.join("setup.lock"))?;
     let tar = base::ensure_tar(base::TOOLS, work, &work.join("setup.log"))?;
     ensure_image(base::TOOLS, work, &tar).map(drop)
+}
+
+/// Makes sure that the test runner is there. Unlike the rest of the set-up it needs neither root nor Debian.
+///
+/// # Errors
+/// When it cannot be built.
+pub(crate) fn ensure_runner() -> Result<()> {
+    let work = target()?.join("dormouse");
+    fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+    packages::ensure_nextest(&work.join("setup.log"))
 }
 
 /// Returns the path of the repository.

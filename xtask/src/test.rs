@@ -5,17 +5,14 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use crate::build::cargo;
-use crate::{layers, setup, skips};
+use crate::{check, setup, skips};
 
 /// Runs everything, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
     setup::ensure_tools(&environment)?;
     if filter.is_none() {
-        layers::check(&environment.root)?;
-        cargo(&["fmt", "--all", "--check"])?;
-        eprintln!("test: clippy");
-        cargo(&["clippy", "--release", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])?;
+        check::all_but_tests(&environment.root, None)?;
     }
     let mut command = Command::new(env!("CARGO"));
     command

@@ -6,6 +6,7 @@
 
 mod backup;
 mod build;
+mod completions;
 mod connection;
 mod doctor;
 mod events;
@@ -13,6 +14,7 @@ mod exit;
 mod gc;
 mod image;
 mod key;
+mod man;
 mod operation;
 mod output;
 mod problem;
@@ -93,6 +95,11 @@ enum Verb {
     Repair(repair::RepairOptions),
     /// Explain the state of a sandbox and what happens next
     Why(why::WhyOptions),
+    /// Print a script that completes verbs and options in a shell
+    Completions(completions::CompletionsOptions),
+    /// Write the manual pages
+    #[command(hide = true)]
+    ManPages(man::ManPagesOptions),
 }
 
 impl Arguments {
@@ -123,6 +130,8 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Restore(options) => (backup::restore(options).await, None),
         Verb::Repair(options) => (repair::run(options).await, None),
         Verb::Why(options) => (why::run(options).await, None),
+        Verb::Completions(options) => (completions::run(&options), None),
+        Verb::ManPages(options) => (man::run(&options), None),
     };
     match done {
         Ok(code) => code,

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, bail};
 const SHOWN_LINES: usize = 20;
 
 /// Finds a program on the PATH, or in the directories of root that a PATH may lack.
-pub(super) fn find(program: &str) -> Option<PathBuf> {
+pub(crate) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let directories = std::env::split_paths(&path).chain(["/usr/sbin", "/sbin"].map(PathBuf::from));
     directories.map(|directory| directory.join(program)).find(|file| file.is_file())

@@ -62,7 +62,7 @@ fn section(page: &mut String, command: &Command, path: &str) {
     let help = command.clone().bin_name(path).render_help().to_string();
     let help: Vec<_> = help.lines().map(str::trim_end).collect();
     let _ = writeln!(page, "## `{path}`\n\n```text\n{}\n```\n", help.join("\n").trim_end());
-    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help") {
+    for verb in command.get_subcommands().filter(|verb| verb.get_name() != "help" && !verb.is_hide_set()) {
         section(page, verb, &format!("{path} {}", verb.get_name()));
     }
 }

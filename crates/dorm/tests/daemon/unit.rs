@@ -42,9 +42,10 @@ const DONE: [&str; 9] = [
     "SystemCallErrorNumber",
     "SystemCallFilter",
 ];
-const AROUND: [&str; 11] = [
+const AROUND: [&str; 12] = [
     "Delegate",
     "DelegateSubgroup",
+    "EnvironmentFile",
     "ExecStart",
     "KillMode",
     "Restart",
