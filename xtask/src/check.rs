@@ -13,7 +13,7 @@ use crate::{layers, setup, skips, tidy};
 /// Crates above ring 3 whose tests need neither gVisor nor another program.
 const EDGES: [&str; 4] = ["dorm-engine-fake", "dorm-store-sql", "dorm-api", "xtask"];
 /// Crates of rings 0 to 3 whose tests mount file systems or give files to other users.
-const PRIVILEGED: [&str; 4] = ["dorm-disk", "dorm-pool", "dorm-volume", "dorm-worker"];
+const PRIVILEGED: [&str; 4] = ["dorm-disk", "dorm-storage", "dorm-volume", "dorm-worker"];
 /// Tests of the other crates for which only root will do: they import an image, whose files belong to the ids of guests.
 const FOR_ROOT: &str = "(package(dorm-service) | package(dorm-api)) & kind(test) \
     | package(dorm-engine-fake) & test(/files|layers/)";

@@ -148,7 +148,7 @@ pub(crate) async fn give_kernel_room(run: &Arc<Run>, container: &Container, limi
 }
 
 /// Restores the limit once usage is low enough that no process is killed. For a killed victim that
-/// ends the relief of memory pressure of memory pressure; after [`RETURN`] it ends in any case.
+/// ends the relief of memory pressure; after [`RETURN`] it ends in any case.
 async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relieved) {
     let mut is_under_pressure = how == Relieved::Killed;
     let mut room = u64::MAX;

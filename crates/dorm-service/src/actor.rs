@@ -668,7 +668,7 @@ impl Actor {
     }
 }
 
-/// Waits until a relief of memory pressure of memory pressure in progress ends; without one, forever.
+/// Waits until relief in progress ends; without one, forever.
 async fn over(memory_pressure: &mut Option<BoxFuture<'static, ()>>) {
     match memory_pressure {
         Some(going) => going.await,

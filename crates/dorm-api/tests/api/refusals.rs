@@ -56,7 +56,10 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         (json!({"image": "base", "keep_generations": 0}), invalid("keep_generations is 0")),
         (json!({"image": "base", "checkpoints": {}}), invalid("every_secs of checkpoints is missing")),
         (json!({"image": "base", "checkpoints": {"every_secs": 9}}), invalid("it must be between 10 and 31536000")),
-        (json!({"image": "base", "checkpoints": {"every_secs": 60, "keep": "3,4"}}), invalid("'4' gives the number of newest snapshots a second time")),
+        (
+            json!({"image": "base", "checkpoints": {"every_secs": 60, "keep": "3,4"}}),
+            invalid("'4' gives the number of newest snapshots a second time"),
+        ),
         (json!({"image": "base", "checkpoints": {"every_secs": 60, "kind": "files"}}), invalid("files")),
         (json!({"image": "base", "checkpoints": {"every_secs": 60, "off": true}}), invalid("off")),
         (json!({"image": "base", "on_unrestorable": "filesystem"}), invalid("no files apart from memory")),
