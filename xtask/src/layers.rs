@@ -2,6 +2,8 @@
 //! by their file, and the map names every crate and nothing that does not exist. Rules for text are in
 //! [`crate::tidy`].
 
+mod circles;
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -67,6 +69,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
         named_files(root, page, &mut wrong)?;
     }
     planted(root, &mut wrong)?;
+    circles::check(root, &files, &mut wrong)?;
     skips::check(root, &files, &mut wrong)?;
     if !wrong.is_empty() {
         for line in &wrong {

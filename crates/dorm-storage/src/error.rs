@@ -104,7 +104,7 @@ pub enum StorageError {
         image: Digest,
     },
     /// A file that was to become part of a saved state cannot.
-    #[error("cannot complete saved state {saved_state}: {file} {what}; saved state again")]
+    #[error("cannot complete saved state {saved_state}: {file} {what}; save again")]
     BadFile {
         /// Which saved state.
         saved_state: SavedStateId,
@@ -116,7 +116,7 @@ pub enum StorageError {
     /// A file that was to become part of a saved state is not as long as what was written into it.
     #[error(
         "cannot complete saved state {saved_state}: {file} has {found} bytes, and {written} were written into it; nothing was \
-         discarded: check the disk, and saved state again"
+         discarded: check the disk, and save again"
     )]
     Short {
         /// Which saved state.

@@ -167,7 +167,7 @@ async fn no_question_of_the_service_reads_the_whole_history() {
     let saved_state = || Some(SavedStateId::from_random([1; 20]));
     let filters = [
         (SnapshotFilter { source: Some(id(1)), project: project.clone(), ..snapshots() }, "snapshots_of_source"),
-        (SnapshotFilter { saved_state: saved_state(), ..snapshots() }, "snapshots_of_capture"),
+        (SnapshotFilter { saved_state: saved_state(), ..snapshots() }, "snapshots_of_saved_state"),
         (SnapshotFilter { layer: saved_state(), ..snapshots() }, "snapshots_of_layer"),
         (SnapshotFilter { image: Some("0".repeat(64).parse().unwrap()), ..snapshots() }, "snapshots_of_image"),
         (SnapshotFilter { leaving: true, ..snapshots() }, "snapshots_leaving"),

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
@@ -26,6 +27,8 @@ const ALONE: Duration = Duration::from_secs(60);
 const PATIENCE: Duration = Duration::from_secs(20);
 const MEMORY: u64 = 512 << 20;
 const DISK: u64 = 256 << 20;
+/// The memory of a sandbox while it is saved: four limits and 1 GiB (docs/threat-model.md).
+const SAVING: u64 = 4 * MEMORY + (1 << 30);
 /// The promise for the daemon's memory, in MiB.
 const DAEMON_MIB_MAX: f64 = 150.0;
 const SLOWER_MAX: f64 = 3.0;
@@ -46,9 +49,10 @@ pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> 
     let before = bytes_below(daemon.data());
     eprintln!("bench: the same beside a hostile sandbox, for {} s", ATTACKED.as_secs());
     let end = Instant::now() + ATTACKED;
+    let saving = AtomicBool::new(false);
     let (attacked, watched, done) =
-        tokio::join!(measure(daemon, &neighbour, end), watch(daemon, end), attack_until(daemon, end));
-    let (attacked, (memory, disk), done) = (attacked?, watched?, done?);
+        tokio::join!(measure(daemon, &neighbour, end), watch(daemon, end, &saving), attack_until(daemon, end, &saving));
+    let (attacked, peaks, done) = (attacked?, watched?, done?);
     eprintln!("bench: attacks: {done:?}");
     eprintln!("bench: the neighbour alone again, for {} s", ALONE.as_secs());
     let after = measure(daemon, &neighbour, Instant::now() + ALONE).await?;
@@ -62,12 +66,15 @@ pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> 
         rows[at].peer.extend(peer);
     }
     let mut daemons = Row::new("MiB of memory of the daemon meanwhile, and the promise", 1.0);
-    daemons.ours.push(memory);
+    daemons.ours.push(peaks.memory_mib);
     daemons.peer.push(DAEMON_MIB_MAX);
     let mut disks = Row::new("MiB more on the host's disk at most, and the sandbox's disk", 1.0);
-    disks.ours.push(disk.saturating_sub(before) as f64 / MIB);
+    disks.ours.push(peaks.disk.saturating_sub(before) as f64 / MIB);
     disks.peer.push(DISK as f64 / MIB);
-    table.extend(rows.into_iter().chain([daemons, disks]));
+    let mut saved = Row::new("the same during snapshots by its owner, and the memory it may have for that", 1.0);
+    saved.ours.push(peaks.disk_while_saving.saturating_sub(before) as f64 / MIB);
+    saved.peer.push((SAVING + 2 * DISK) as f64 / MIB);
+    table.extend(rows.into_iter().chain([daemons, disks, saved]));
     let idle: Vec<_> = done.iter().filter(|(_, count)| **count == 0).collect();
     ensure!(!done.is_empty() && idle.is_empty(), "these attacks had no effect: {idle:?} of {done:?}");
     Ok(())
@@ -76,7 +83,7 @@ pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> 
 /// Runs one hostile sandbox after the other, each with all attacks. Every other one takes more
 /// memory than it has, for which its kernel may end it. In the middle of each, the owner takes a
 /// snapshot of its files if possible. Returns how often each attack succeeded.
-async fn attack_until(daemon: &Daemon, end: Instant) -> Result<BTreeMap<String, u64>> {
+async fn attack_until(daemon: &Daemon, end: Instant, saving: &AtomicBool) -> Result<BTreeMap<String, u64>> {
     let mut sums = BTreeMap::new();
     for round in 0_u32.. {
         let left = end.saturating_duration_since(Instant::now());
@@ -92,12 +99,14 @@ async fn attack_until(daemon: &Daemon, end: Instant) -> Result<BTreeMap<String, 
         let argv = ["python3", "/root/attack.py", &time.as_secs().to_string(), &memory.to_string()];
         daemon.post(&format!("/sandboxes/{hostile}/processes"), json!({ "argv": argv })).await?;
         tokio::time::sleep(time / 2).await;
+        saving.store(true, Ordering::SeqCst);
         let taken = daemon
             .try_ask(POST, &format!("/sandboxes/{hostile}/checkpoint"), Some(json!({ "kind": "filesystem" })))
             .await?;
         if let Some(id) = taken.body["id"].as_str() {
             daemon.ask(DELETE, &format!("/snapshots/{id}"), None).await?;
         }
+        saving.store(false, Ordering::SeqCst);
         tokio::time::sleep(time / 2).await;
         let said = counts(daemon, &hostile).await?;
         let ended = daemon.describe(&hostile).await?["state"] != "running";
@@ -138,16 +147,28 @@ async fn measure(daemon: &Daemon, neighbour: &str, end: Instant) -> Result<Times
     Ok(times)
 }
 
-/// Returns the maximum memory of the daemon in MiB and the maximum size of its directory in bytes
-/// until `end`.
-async fn watch(daemon: &Daemon, end: Instant) -> Result<(f64, u64)> {
-    let (mut memory, mut disk) = (0.0_f64, 0);
+/// The most that the daemon and its directory took.
+#[derive(Default)]
+struct Peaks {
+    memory_mib: f64,
+    /// The size of the directory in bytes while no snapshot was in progress.
+    disk: u64,
+    disk_while_saving: u64,
+}
+
+/// Looks at the daemon and its directory until `end`.
+async fn watch(daemon: &Daemon, end: Instant, saving: &AtomicBool) -> Result<Peaks> {
+    let mut peaks = Peaks::default();
     while Instant::now() < end {
-        memory = memory.max(resident_mib(daemon.pid())?);
-        disk = disk.max(bytes_below(daemon.data()));
+        peaks.memory_mib = peaks.memory_mib.max(resident_mib(daemon.pid())?);
+        let was_saving = saving.load(Ordering::SeqCst);
+        let bytes = bytes_below(daemon.data());
+        let peak =
+            if was_saving || saving.load(Ordering::SeqCst) { &mut peaks.disk_while_saving } else { &mut peaks.disk };
+        *peak = bytes.max(*peak);
         tokio::time::sleep(Duration::from_secs(2)).await;
     }
-    Ok((memory, disk))
+    Ok(peaks)
 }
 
 /// Returns the counts of attacks so far, or none if the sandbox cannot write them or has ended.

@@ -87,9 +87,9 @@ impl Facts {
     /// them.
     pub(super) fn unreadable_findings(&self) -> Vec<Finding> {
         let states = self.unreadable_states.iter().map(|(what, error)| {
-            let (kind, id) = what.split_once(' ').unwrap_or(("saved state", what));
+            let (kind, id) = what.rsplit_once(' ').unwrap_or(("saved state", what));
             Finding {
-                kind: if kind == "saved_state" { "saved state".to_owned() } else { kind.to_owned() },
+                kind: kind.to_owned(),
                 id: id.to_owned(),
                 problem: error.to_string(),
                 remedy: Remedy::Nothing("it is kept; operations that need it fail and name it".to_owned()),
