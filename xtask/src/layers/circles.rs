@@ -9,7 +9,19 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result};
 
 /// How many modules of each crate are in circles today. A crate that is not listed has none.
-const ALLOWED: &[(&str, usize)] = &[];
+const ALLOWED: &[(&str, usize)] = &[
+    ("dorm", 3),
+    ("dorm-agent", 5),
+    ("dorm-api", 7),
+    ("dorm-engine-fake", 5),
+    ("dorm-engine-gvisor", 20),
+    ("dorm-lifecycle", 8),
+    ("dorm-net", 5),
+    ("dorm-oci", 3),
+    ("dorm-prove", 3),
+    ("dorm-service", 20),
+    ("dorm-storage", 11),
+];
 
 /// Modules and the modules of the same crate that each one uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
