@@ -17,14 +17,15 @@ pub struct Spool {
     directory: PathBuf,
     file: PathBuf,
     steps: Steps,
-    _lock: File,
+    /// Held until the directory is gone: another import may not clear it or take its name before.
+    lock: Option<File>,
 }
 
 impl Images {
     pub(crate) fn spool(&self) -> Result<Spool, StorageError> {
         let (directory, lock) = self.claim()?;
         let file = directory.join(FILE);
-        Ok(Spool { directory, file, steps: self.steps.clone(), _lock: lock })
+        Ok(Spool { directory, file, steps: self.steps.clone(), lock: Some(lock) })
     }
 }
 
@@ -41,10 +42,12 @@ impl Drop for Spool {
             return;
         }
         let directory = std::mem::take(&mut self.directory);
+        let lock = self.lock.take();
         elsewhere(&self.steps, move || {
             if let Err(error) = disk::remove_tree(&directory) {
                 tracing::warn!(path = %directory.display(), %error, "cannot remove an archive; the next import removes it");
             }
+            drop(lock);
         });
     }
 }

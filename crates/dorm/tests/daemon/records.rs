@@ -147,5 +147,5 @@ async fn a_damaged_small_file_is_made_up_for_or_refused_by_its_name() {
     place.daemon_mut().start_again().unwrap();
     assert_eq!(place.daemon().describe("web").await.unwrap()["state"], "running");
     web.is_whole(place.daemon()).await;
-    place.end(&["cannot be read", "not this one"]).await;
+    place.end(&["cannot be read", "not this one", "cannot read a note", "cannot read the note"]).await;
 }
