@@ -17,7 +17,7 @@ fn is_found(fault: Planted) {
         outcome.failure.map(|failure| (seed, failure.what))
     });
     plant(Planted::None);
-    let Some((seed, what)) = found else { panic!("{fault:?} was not found in {HISTORIES} simulation runs") };
+    let Some((seed, what)) = found else { panic!("{fault:?} was not found in {SIMULATIONS} simulation runs") };
     println!("{fault:?} was found after {seed} simulation runs: {what}");
     let outcome = simulator.run(seed, StoreKind::Memory, Echo::Off).unwrap();
     assert_eq!(outcome.failure, None, "seed {seed} fails without the planted fault, too");
