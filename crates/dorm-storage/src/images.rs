@@ -36,6 +36,14 @@ mod settings;
 mod sound;
 mod spool;
 mod tags;
+/// Returns whether no process uses the directory of an import. An import that ends removes its own.
+fn is_abandoned(directory: &Path) -> Result<bool, StorageError> {
+    match disk::try_lock_directory(directory) {
+        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+        locked => Ok(locked?.is_some()),
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -353,9 +361,7 @@ impl Images {
     fn clear(&self, _held: &File) -> Result<(), StorageError> {
         for name in disk::names(&self.directory)? {
             let path = self.directory.join(&name);
-            let dead =
-                name.starts_with(GONE) || (name.starts_with(IMPORT) && disk::try_lock_directory(&path)?.is_some());
-            if dead {
+            if name.starts_with(GONE) || (name.starts_with(IMPORT) && is_abandoned(&path)?) {
                 disk::remove_tree(&path)?;
             }
         }

@@ -51,3 +51,22 @@ impl Drop for Spool {
         });
     }
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use crate::Storage;
+
+    /// The removal of a dropped archive runs on another thread.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+    async fn the_removal_of_an_archive_takes_no_later_one_with_it() {
+        let home = tempfile::tempdir().unwrap();
+        let storage = Storage::open(&home.path().join("data"), &home.path().join("images")).unwrap();
+        for _ in 0..500 {
+            let spool = storage.spool().await.unwrap();
+            std::fs::write(spool.path(), "archive").unwrap();
+            tokio::task::yield_now().await;
+            assert!(spool.path().is_file());
+        }
+    }
+}
