@@ -16,6 +16,8 @@ use thiserror::Error;
 
 /// The pauses between attempts: they double from the first to the maximum.
 const PAUSES: (Duration, Duration) = (Duration::from_millis(1), Duration::from_millis(20));
+/// How often the list of locks is read when it names no holder.
+const READS: usize = 3;
 /// How many bytes of a command line an error shows.
 const COMMAND_MAX: usize = 120;
 
@@ -129,6 +131,11 @@ pub fn hold(file: &File, path: &Path, sharing: Sharing, limit: Duration) -> Resu
 
 /// Returns the processes that hold a lock on `file`, from `/proc/locks`.
 pub fn holders(file: &File) -> Vec<Holder> {
+    // The kernel returns its list in parts, and can leave out a lock while others come and go.
+    (0..READS).map(|_| listed(file)).find(|holders| !holders.is_empty()).unwrap_or_default()
+}
+
+fn listed(file: &File) -> Vec<Holder> {
     let Ok(facts) = file.metadata() else { return Vec::new() };
     let locks = std::fs::read_to_string("/proc/locks").unwrap_or_default();
     let device = (rustix::fs::major(facts.dev()), rustix::fs::minor(facts.dev()));
