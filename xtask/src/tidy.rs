@@ -18,6 +18,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
 
+pub(crate) use prose::code;
 use ratchet::{Counts, Ratchet};
 
 const RATCHET: &str = ".config/tidy.txt";

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
+use crate::tidy;
+
 /// How many modules of each crate are in circles today. A crate that is not listed has none.
 const ALLOWED: &[(&str, usize)] = &[
     ("dorm", 3),
@@ -73,9 +75,8 @@ fn module_of(crates: &Path, path: &Path) -> Option<(String, String)> {
 /// The names that follow `crate::` in `text`, outside of comments and of the tests at its end.
 fn used(text: &str) -> BTreeSet<String> {
     let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let lines = code.lines().map(|line| line.split("//").next().unwrap_or(line));
     let mut names = BTreeSet::new();
-    for line in lines {
+    for line in code.lines().map(tidy::code) {
         for rest in line.split("crate::").skip(1) {
             names.insert(rest.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect());
         }

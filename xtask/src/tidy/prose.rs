@@ -91,6 +91,11 @@ pub(super) fn blocks(file: &File) -> Vec<Block> {
     blocks.done
 }
 
+/// Returns a line of Rust without its comment.
+pub(crate) fn code(line: &str) -> &str {
+    split(line, true).0
+}
+
 /// The code of a line, and the text of the comment behind it.
 fn split(line: &str, is_rust: bool) -> (&str, Option<&str>) {
     let strings = strings(line);
