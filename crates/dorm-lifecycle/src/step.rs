@@ -1,6 +1,6 @@
 //! The one function that changes a sandbox: [`step`].
 //!
-//! Commands come from callers and timers, observations from whoever carried out an effect. A
+//! Commands come from callers and timers, observations from the code that executed an effect. A
 //! command that arrives during an operation waits for it and is evaluated again; no command is
 //! refused merely because it came early.
 

@@ -1,20 +1,21 @@
 //! The simulator: the real service, storage and store over a fake engine, driven from one seed.
 //!
-//! A seed is a simulation run: several callers ask at random; the daemon dies between any two steps; engines fail, hang and
-//! lie; the disk is full; the power fails and takes with it what was not synced; clocks are set. After each death the
-//! next daemon recovers, and when all is quiet everything is checked: nobody is lost, no memory has gone back, nothing is
-//! left over, and no answer was a lie. The same seed gives the same simulation run to the last line, so that whatever fails can
-//! be looked at again.
+//! A seed determines a simulation run: several callers send random commands; the daemon dies between
+//! any two steps; engines fail, hang and return wrong results; the disk is full; the power fails, and
+//! data that was not synced is lost; clocks are set. After each death the next daemon recovers. At
+//! each quiet moment the checkers run: no sandbox is lost, no memory is older than acknowledged,
+//! nothing is left over, and no answer was false. The same seed gives the same run to the last line
+//! of its trace, so every failure can be replayed.
 //!
 //! ```text
 //! seed ─► plan ─► callers ─► Service ─► SteppedStore ─► (watched) memory or SQLite ─┐
 //!                    │          ├─────► SteppedEngine ─► (watched) FakeEngine       ├─► Model ─► checks
-//!                    │          └─────► Storage, steps in place                        │
+//!                    │          └─────► Storage, steps in place                     │
 //!                    └──────────────── answers ─────────────────────────────────────┘
 //! ```
 //!
-//! A dead daemon's tasks are not ended one by one: from its death on every port it has hangs (its streams too), so
-//! that nothing of it changes anything any more, and the whole runtime goes with the simulation run.
+//! The tasks of a dead daemon are not aborted one by one. From its death on, every port it holds
+//! hangs, its streams too, so it changes nothing. The runtime is dropped at the end of the run.
 //!
 //! It does not know real engines, networks or HTTP: `dorm prove` does the same to those, without a seed.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
@@ -138,10 +139,10 @@ impl Simulator {
         self
     }
 
-    /// Tells the simulation run of `seed`.
+    /// Executes the simulation run of `seed`.
     ///
     /// # Errors
-    /// When the host refuses something that has nothing to do with the simulation run.
+    /// If the host refuses something that is not part of the simulation.
     pub fn run(&self, seed: u64, store: StoreKind, echo: Echo) -> Result<Outcome> {
         let number = self.simulations.fetch_add(1, Ordering::Relaxed);
         let data = self.place.path().join(format!("simulation-{number}"));
@@ -149,14 +150,14 @@ impl Simulator {
         let runtime =
             Builder::new_current_thread().enable_time().start_paused(true).build().context("start a runtime")?;
         let watch = self.helper.spawn(give_up(seed));
-        let outcome = runtime.block_on(self.tell(seed, &data, store, echo));
+        let outcome = runtime.block_on(self.execute(seed, &data, store, echo));
         watch.abort();
         drop(runtime);
         std::fs::remove_dir_all(&data).with_context(|| format!("remove {}", data.display()))?;
         outcome
     }
 
-    async fn tell(&self, seed: u64, data: &Path, store: StoreKind, echo: Echo) -> Result<Outcome> {
+    async fn execute(&self, seed: u64, data: &Path, store: StoreKind, echo: Echo) -> Result<Outcome> {
         let trace = Trace::new(self.place.path().display().to_string(), echo);
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random);
@@ -165,17 +166,17 @@ impl Simulator {
         let mut world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
         world.guests = self.guests;
         let simulation = Simulation { world: Arc::new(world), random, plan, figures: Figures::default() };
-        let figures = simulation.tell().await?;
+        let figures = simulation.execute().await?;
         let (hash, lines, wrong) = trace.end();
         let failure = wrong.map(|(what, tail)| Failure { what, tail });
         Ok(Outcome { seed, guests: self.guests, hash, lines, figures, failure })
     }
 }
 
-/// A simulation run whose time stands still because somebody is always busy has no end that could be waited for.
+/// Aborts a simulation run whose time stands still because a task is always busy: it would never end.
 async fn give_up(seed: u64) {
     tokio::time::sleep(Duration::from_secs(300)).await;
-    eprintln!("seed {seed}: somebody is always busy, so that its time stands still");
+    eprintln!("seed {seed}: a task is always busy, so the simulated time stands still");
     std::process::abort();
 }
 

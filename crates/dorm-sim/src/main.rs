@@ -1,4 +1,4 @@
-//! The simulator as a program: tells one simulation run, or as many as fit into some minutes.
+//! The simulator as a program: executes one simulation run, or as many as fit into some minutes.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,25 +8,25 @@ use anyhow::{Context as _, Result};
 use clap::Parser;
 use dorm_sim::{Counts, Echo, Figures, Guests, Simulator, StoreKind};
 
-/// Tells simulation runs of Dormouse, each from a seed, and stops at the first in which something is wrong.
+/// Executes simulation runs of Dormouse, each from a seed, and stops at the first failure.
 #[derive(Parser)]
 struct Arguments {
-    /// Only this simulation run.
+    /// Execute only the run of this seed.
     #[arg(long)]
     seed: Option<u64>,
-    /// As many simulation runs as fit into so many minutes.
+    /// Execute runs for this many minutes.
     #[arg(long, default_value_t = 1)]
     minutes: u64,
-    /// The seed to begin with; by default the time.
+    /// The first seed. Default: the current time.
     #[arg(long)]
     from: Option<u64>,
-    /// As many simulation runs, whatever time they take.
+    /// Execute this many runs, however long they take.
     #[arg(long)]
     count: Option<u64>,
-    /// With SQLite instead of a store in memory.
+    /// Use SQLite instead of a store in memory.
     #[arg(long)]
     sqlite: bool,
-    /// With guests that take all the memory they can get, and callers that fork.
+    /// Let guests take all the memory they can get, and callers fork sandboxes.
     #[arg(long)]
     memory_pressure: bool,
     /// Print every line of the trace.
@@ -43,7 +43,7 @@ struct Arguments {
     /// Leave those stores in this directory, as `empty`, `living` and `full`.
     #[arg(long, requires = "scale", value_name = "DIRECTORY")]
     keep: Option<PathBuf>,
-    /// Go on after a failure and only count.
+    /// Continue after a failure and count the failures.
     #[arg(long)]
     keep_going: bool,
 }
@@ -95,10 +95,10 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
     let (began, limit) = (Instant::now(), Duration::from_secs(60 * arguments.minutes));
     let first = arguments.from.unwrap_or_else(seconds);
     let mut figures = Figures::default();
-    let (mut told, mut wrong) = (0u64, 0u64);
-    while arguments.count.map_or_else(|| began.elapsed() < limit, |count| told < count) {
-        let outcome = simulator.run(first + told, store, echo)?;
-        told += 1;
+    let (mut executed, mut wrong) = (0u64, 0u64);
+    while arguments.count.map_or_else(|| began.elapsed() < limit, |count| executed < count) {
+        let outcome = simulator.run(first + executed, store, echo)?;
+        executed += 1;
         figures.add(&outcome.figures);
         match (outcome.report(store), &outcome.failure) {
             (Some(_), Some(failure)) if arguments.keep_going => {
@@ -112,7 +112,7 @@ fn run(arguments: &Arguments) -> Result<ExitCode> {
             (None, _) => {}
         }
     }
-    print(&figures, told, wrong, began.elapsed());
+    print(&figures, executed, wrong, began.elapsed());
     Ok(if wrong == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
@@ -121,12 +121,12 @@ fn seconds() -> u64 {
     since.as_secs().saturating_mul(1_000_000)
 }
 
-fn print(figures: &Figures, told: u64, wrong: u64, took: Duration) {
+fn print(figures: &Figures, executed: u64, wrong: u64, took: Duration) {
     let Figures { daemons, deaths, power_losses, faults, sandboxes, events, coverage } = figures;
     println!(
-        "{told} simulation runs in {:.1} s ({:.0}/s), {wrong} wrong",
+        "{executed} simulation runs in {:.1} s ({:.0}/s), {wrong} wrong",
         took.as_secs_f64(),
-        told as f64 / took.as_secs_f64()
+        executed as f64 / took.as_secs_f64()
     );
     println!(
         "{daemons} daemons, {deaths} deaths, {power_losses} losses of power, {faults} faults, {sandboxes} sandboxes, \

@@ -91,7 +91,7 @@ pub(crate) struct Simulation {
 }
 
 impl Simulation {
-    pub(crate) async fn tell(mut self) -> Result<Figures> {
+    pub(crate) async fn execute(mut self) -> Result<Figures> {
         for _ in 0..self.plan.lives {
             let Some(daemon) = self.recover().await? else { break };
             self.live(daemon).await?;

@@ -1,4 +1,4 @@
-//! The simulation runs that every test run tells: ten thousand of their own, the same each time, and every seed that ever
+//! The simulation runs that every test run executes: ten thousand fixed ones, and every seed that has ever
 //! failed. They are split so that two processors share them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -6,7 +6,7 @@ use std::ops::Range;
 
 use dorm_sim::{Echo, Guests, Simulator, StoreKind};
 
-fn tell(seeds: Range<u64>, store: StoreKind, guests: Guests) {
+fn execute(seeds: Range<u64>, store: StoreKind, guests: Guests) {
     let simulator = Simulator::new().unwrap().with(guests);
     for seed in seeds {
         let outcome = simulator.run(seed, store, Echo::Off).unwrap();
@@ -18,32 +18,32 @@ fn tell(seeds: Range<u64>, store: StoreKind, guests: Guests) {
 
 #[test]
 fn nothing_is_wrong_in_simulations_1_to_2500() {
-    tell(1..2501, StoreKind::Memory, Guests::Modest);
+    execute(1..2501, StoreKind::Memory, Guests::Modest);
 }
 
 #[test]
 fn nothing_is_wrong_in_simulations_2501_to_5000() {
-    tell(2501..5001, StoreKind::Memory, Guests::Modest);
+    execute(2501..5001, StoreKind::Memory, Guests::Modest);
 }
 
 #[test]
 fn nothing_is_wrong_in_simulations_5001_to_7500_with_guests_under_memory_pressure() {
-    tell(5001..7501, StoreKind::Memory, Guests::MemoryPressure);
+    execute(5001..7501, StoreKind::Memory, Guests::MemoryPressure);
 }
 
 #[test]
 fn nothing_is_wrong_in_simulations_7501_to_9700_with_guests_under_memory_pressure() {
-    tell(7501..9701, StoreKind::Memory, Guests::MemoryPressure);
+    execute(7501..9701, StoreKind::Memory, Guests::MemoryPressure);
 }
 
 #[test]
 fn nothing_is_wrong_in_simulations_9701_to_9850_with_sqlite() {
-    tell(9701..9851, StoreKind::Sqlite, Guests::Modest);
+    execute(9701..9851, StoreKind::Sqlite, Guests::Modest);
 }
 
 #[test]
 fn nothing_is_wrong_in_simulations_9851_to_10000_with_sqlite_and_guests_under_memory_pressure() {
-    tell(9851..10_001, StoreKind::Sqlite, Guests::MemoryPressure);
+    execute(9851..10_001, StoreKind::Sqlite, Guests::MemoryPressure);
 }
 
 #[test]
@@ -58,8 +58,8 @@ fn nothing_is_wrong_in_simulations_that_have_failed() {
     assert!(!seeds.is_empty());
     for seed in seeds {
         for guests in [Guests::Modest, Guests::MemoryPressure] {
-            tell(seed..seed + 1, StoreKind::Memory, guests);
-            tell(seed..seed + 1, StoreKind::Sqlite, guests);
+            execute(seed..seed + 1, StoreKind::Memory, guests);
+            execute(seed..seed + 1, StoreKind::Sqlite, guests);
         }
     }
 }

@@ -35,7 +35,7 @@ pub(super) enum Keep {
     Not,
 }
 
-/// The kind of a action, for the table.
+/// The kind of an action, for the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
     /// A sandbox from the image.

@@ -1,4 +1,4 @@
-//! Doing a action of a walk: asked of the daemon as any client would, done in the model, and compared.
+//! Performs an action of a walk through the daemon's API and in the model, and compares the results.
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::Method;

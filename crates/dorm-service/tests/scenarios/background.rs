@@ -226,7 +226,7 @@ async fn a_suspended_sandbox_gives_up_the_parked_run_that_has_other_volumes() {
     world.is_sound().await;
 }
 
-/// Stops whoever reaches a step of the storage until it is let go.
+/// Blocks every task that reaches a step of storage until the step is released.
 #[derive(Debug, Default)]
 struct Gate {
     closed: Mutex<bool>,
@@ -264,7 +264,7 @@ impl Steps for Gate {
     }
 }
 
-/// Lets go of whoever waits when a scenario ends, however it does.
+/// Releases blocked tasks when a scenario ends, also by a panic.
 struct Opens(Arc<Gate>);
 
 impl Drop for Opens {

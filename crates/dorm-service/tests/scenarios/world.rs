@@ -82,8 +82,8 @@ impl World {
         }
     }
 
-    /// What must hold at any quiet moment: invariants of every record, a run for whoever runs and for nobody else, an
-    /// image for whoever sleeps, and no saved state that no record knows.
+    /// Checks what holds at every quiet moment: the invariants of each record, a run for each running sandbox
+    /// and no other, a sleep image for each suspended sandbox, and no saved state without a record.
     pub(crate) async fn is_sound(&self) {
         let mut needed = Vec::new();
         let mut allowed = Vec::new();

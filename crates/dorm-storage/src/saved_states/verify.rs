@@ -99,7 +99,7 @@ impl SavedStates {
         listing::read(BufReader::with_capacity(64 << 10, file)).map_err(damaged)
     }
 
-    /// Reads a saved state to its last byte, whoever can use it. One that is damaged is trusted no more.
+    /// Reads a saved state to its last byte, also one that this host cannot use. A damaged one is no longer trusted.
     pub(crate) fn check_content(&self, saved_state: &SavedState) -> Result<(), StorageError> {
         self.read_content(saved_state).inspect_err(|error| {
             if matches!(error, StorageError::Damaged { .. }) {
