@@ -5,27 +5,15 @@ use dorm_store::{ClockNote, OperationFilter, OperationRecord, SnapshotFilter, Sn
 use sqlx::{QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
-use crate::read::at_most;
-use crate::rows::{DocumentRow, chain, operation_of, readable, snapshot_of};
+use crate::read::{at_most, page};
+use crate::rows::{chain, operation_of, snapshot_of};
 
 pub(crate) async fn find_snapshots(
     pool: &SqlitePool,
     filter: &SnapshotFilter,
 ) -> Result<Vec<SnapshotRecord>, StoreError> {
-    let mut wanted = filter.clone();
-    loop {
-        let mut query = snapshots_of(&wanted);
-        let rows: Vec<DocumentRow> =
-            query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list snapshots", error))?;
-        let count = rows.len();
-        let mut found = readable(rows, snapshot_of);
-        // Unreadable rows make a page short; only the end may.
-        if filter.limit == 0 || count < wanted.limit || found.len() >= filter.limit {
-            found.truncate(if filter.limit == 0 { usize::MAX } else { filter.limit });
-            return Ok(found);
-        }
-        wanted.limit += count - found.len();
-    }
+    let query = |limit| snapshots_of(&SnapshotFilter { limit, ..filter.clone() });
+    page(pool, filter.limit, query, snapshot_of, "list snapshots").await
 }
 
 /// A `+` before a column keeps the planner from an index of which an equal value is likely to have many rows: of a project, or
@@ -70,20 +58,8 @@ pub(crate) async fn find_operations(
     pool: &SqlitePool,
     filter: &OperationFilter,
 ) -> Result<Vec<OperationRecord>, StoreError> {
-    let mut wanted = filter.clone();
-    loop {
-        let mut query = operations_of(&wanted);
-        let rows: Vec<DocumentRow> =
-            query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list operations", error))?;
-        let count = rows.len();
-        let mut found = readable(rows, operation_of);
-        // Unreadable rows make a page short; only the end may.
-        if filter.limit == 0 || count < wanted.limit || found.len() >= filter.limit {
-            found.truncate(if filter.limit == 0 { usize::MAX } else { filter.limit });
-            return Ok(found);
-        }
-        wanted.limit += count - found.len();
-    }
+    let query = |limit| operations_of(&OperationFilter { limit, ..filter.clone() });
+    page(pool, filter.limit, query, operation_of, "list operations").await
 }
 
 pub(crate) fn operations_of(filter: &OperationFilter) -> QueryBuilder<Sqlite> {

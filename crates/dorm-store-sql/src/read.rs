@@ -5,12 +5,13 @@ use dorm_store::{
     ApiKeyRecord, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError,
     UnreadableRow, VolumeRecord, WebhookRecord,
 };
-use sqlx::{QueryBuilder, Sqlite, SqlitePool};
+use sqlx::sqlite::SqliteRow;
+use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
 use crate::rows::{
-    API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, VOLUMES, WEBHOOKS, api_key_of, discard_of,
-    event_of, operation_of, readable, sandbox_of, snapshot_of, unreadable_of, volume_of, webhook_of,
+    API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, Unread, VOLUMES, WEBHOOKS, api_key_of,
+    discard_of, event_of, operation_of, readable, sandbox_of, snapshot_of, unreadable_of, volume_of, webhook_of,
 };
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
@@ -41,19 +42,33 @@ pub(crate) async fn named(
 }
 
 pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
-    let mut wanted = filter.clone();
+    let query = |limit| sandboxes_of(&SandboxFilter { limit, ..filter.clone() });
+    page(pool, filter.limit, query, sandbox_of, "list sandboxes").await
+}
+
+/// Reads the first `limit` readable records of a query, or all with 0. Unreadable rows make a page short, and only the end
+/// may: more rows are asked for then.
+pub(crate) async fn page<Row, Record>(
+    pool: &SqlitePool,
+    limit: usize,
+    query: impl Fn(usize) -> QueryBuilder<Sqlite>,
+    record: impl Fn(Row) -> Result<Record, Unread>,
+    operation: &'static str,
+) -> Result<Vec<Record>, StoreError>
+where
+    Row: for<'r> FromRow<'r, SqliteRow> + Send + Unpin,
+{
+    let mut wanted = limit;
     loop {
-        let mut query = sandboxes_of(&wanted);
-        let rows: Vec<SandboxRow> =
-            query.build_query_as().fetch_all(pool).await.map_err(|error| failed("list sandboxes", error))?;
+        let rows: Vec<Row> =
+            query(wanted).build_query_as().fetch_all(pool).await.map_err(|error| failed(operation, error))?;
         let count = rows.len();
-        let mut found = readable(rows, sandbox_of);
-        // Unreadable rows make a page short; only the end may.
-        if filter.limit == 0 || count < wanted.limit || found.len() >= filter.limit {
-            found.truncate(if filter.limit == 0 { usize::MAX } else { filter.limit });
+        let mut found = readable(rows, &record);
+        if limit == 0 || count < wanted || found.len() >= limit {
+            found.truncate(if limit == 0 { usize::MAX } else { limit });
             return Ok(found);
         }
-        wanted.limit += count - found.len();
+        wanted += count - found.len();
     }
 }
 
