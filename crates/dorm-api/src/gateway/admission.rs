@@ -70,8 +70,12 @@ fn is_of_its_own_page(method: &Method, headers: &HeaderMap) -> bool {
 
 /// The values of this port's cookie. A page may set cookies of its own that are not ASCII; browsers send all in one header.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let all = headers.get_all(header::COOKIE).iter().flat_map(|value| value.as_bytes().split(|byte| *byte == b';'));
+    let all = headers.get_all(header::COOKIE).iter().flat_map(split);
     all.filter_map(|cookie| std::str::from_utf8(port_cookie(cookie)?).ok())
+}
+
+fn split(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
+    value.as_bytes().split(|byte| *byte == b';')
 }
 
 /// The value of a cookie, if it is the one of a port.
@@ -83,13 +87,10 @@ fn port_cookie(cookie: &[u8]) -> Option<&[u8]> {
 pub(crate) fn conceal(headers: &mut HeaderMap) {
     headers.remove(TOKEN);
     let others = |value: &HeaderValue| {
-        let cookies = value.as_bytes().split(|byte| *byte == b';');
-        let left: Vec<&[u8]> = cookies.filter(|one| port_cookie(one).is_none()).map(<[u8]>::trim_ascii).collect();
+        let left: Vec<&[u8]> = split(value).filter(|one| port_cookie(one).is_none()).map(<[u8]>::trim_ascii).collect();
         (!left.is_empty()).then(|| HeaderValue::from_bytes(&left.join(&b"; "[..])).ok())?
     };
-    let has_ours =
-        |value: &HeaderValue| value.as_bytes().split(|byte| *byte == b';').any(|one| port_cookie(one).is_some());
-    if !headers.get_all(header::COOKIE).iter().any(has_ours) {
+    if !headers.get_all(header::COOKIE).iter().flat_map(split).any(|one| port_cookie(one).is_some()) {
         return;
     }
     let kept: Vec<HeaderValue> = headers.get_all(header::COOKIE).iter().filter_map(others).collect();
