@@ -26,7 +26,7 @@ pub use daemon::{
     ArtefactList, CollectOptions, CollectorItem, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile,
     QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
-pub use diff::{Diff, DiffChange, DiffEntry};
+pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};

@@ -17,13 +17,18 @@ use crate::wire;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct DiffQuery {
-    /// The first side: ID of a snapshot, or ID or name of a sandbox for its current files.
+    /// One side: ID of a snapshot, or ID or name of a sandbox for its current files.
     from: String,
-    /// The second side, like `from`.
+    /// The other side, like `from`.
     to: String,
+    /// Which side the comparison starts from.
+    #[serde(default)]
+    order: wire::DiffOrder,
 }
 
 /// Compare the files of two snapshots or sandboxes
+///
+/// The comparison goes from the older side to the newer one, unless `order` is `given`. The answer says which is which.
 ///
 /// Both must be based on the same image. A running sandbox is paused briefly; a suspended sandbox stays suspended.
 #[utoipa::path(get, path = "/v1/diff", operation_id = "diffFiles", tag = "snapshots", params(DiffQuery), responses(
@@ -34,10 +39,20 @@ pub(crate) async fn diff(
     State(api): State<Api>,
     Query(asked): Query<DiffQuery>,
 ) -> Result<axum::Json<wire::Diff>, ApiError> {
-    let from = moment(&api, &asked.from).await?;
-    let to = moment(&api, &asked.to).await?;
+    let given = (moment(&api, &asked.from).await?, moment(&api, &asked.to).await?);
+    let (from, to) = match asked.order {
+        wire::DiffOrder::Time => api.service.older_first(given.0, given.1).await?,
+        wire::DiffOrder::Given => given,
+    };
     let changes = api.service.diff(&from, &to).await?.into_iter().map(Into::into).collect();
-    Ok(axum::Json(wire::Diff { changes }))
+    Ok(axum::Json(wire::Diff { from: id(&from), to: id(&to), changes }))
+}
+
+fn id(moment: &Moment) -> String {
+    match moment {
+        Moment::Snapshot(id) => id.to_string(),
+        Moment::Sandbox(id) => id.to_string(),
+    }
 }
 
 async fn moment(api: &Api, reference: &str) -> Result<Moment, ApiError> {

@@ -5,9 +5,25 @@ use utoipa::ToSchema;
 
 use super::text::Text;
 
+/// Which side a comparison starts from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum DiffOrder {
+    /// The older side. The current files of a sandbox are newer than any snapshot; two sandboxes are compared in the
+    /// order given.
+    #[default]
+    Time,
+    /// The side given as `from`.
+    Given,
+}
+
 /// The paths that differ.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Diff {
+    /// ID of the snapshot or sandbox that the comparison starts from: the first side.
+    pub from: String,
+    /// ID of the snapshot or sandbox that it goes to: the second side.
+    pub to: String,
     /// The paths in order.
     pub changes: Vec<DiffEntry>,
 }

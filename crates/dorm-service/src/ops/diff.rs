@@ -1,6 +1,6 @@
 //! Compares the files of two snapshots or sandboxes.
 
-use dorm_lifecycle::{Digest, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State};
+use dorm_lifecycle::{Digest, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State, Timestamp};
 use dorm_storage::{Differing, Listed, Lister};
 use dorm_store::{Removal, SnapshotRecord};
 
@@ -39,6 +39,29 @@ impl Service {
             return Err(ServiceError::NotComparable { first: before.image, second: after.image });
         }
         self.shared.storage.diff(&before.image, before.stack, after.stack).await.map_err(host_part)
+    }
+
+    /// Returns two moments, the older one first. The files of a sandbox are those of now, so a
+    /// snapshot is older; two sandboxes stay in the order given.
+    ///
+    /// # Errors
+    ///
+    /// `NoSnapshot`.
+    pub async fn older_first(&self, one: Moment, other: Moment) -> Result<(Moment, Moment), ServiceError> {
+        let swap = match (self.taken_at(&one).await?, self.taken_at(&other).await?) {
+            (None, Some(_)) => true,
+            (Some(one), Some(other)) => other < one,
+            (None | Some(_), None) => false,
+        };
+        Ok(if swap { (other, one) } else { (one, other) })
+    }
+
+    /// Returns when the files of a moment were saved: `None` for those of now.
+    async fn taken_at(&self, moment: &Moment) -> Result<Option<Timestamp>, ServiceError> {
+        match moment {
+            Moment::Snapshot(id) => Ok(Some(self.snapshot(id).await?.created)),
+            Moment::Sandbox(_) => Ok(None),
+        }
     }
 
     async fn files_at(&self, moment: &Moment) -> Result<Files, ServiceError> {

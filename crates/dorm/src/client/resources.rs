@@ -181,8 +181,9 @@ impl Client {
     }
 
     /// Returns the differences between the files of two snapshots or sandboxes.
-    pub(crate) async fn diff(&self, from: &str, to: &str) -> Result<wire::Diff, ClientError> {
-        self.read(self.request(Method::GET, "/diff").query(&[("from", from), ("to", to)])).await
+    pub(crate) async fn diff(&self, from: &str, to: &str, order: wire::DiffOrder) -> Result<wire::Diff, ClientError> {
+        let request = self.request(Method::GET, "/diff").query(&[("from", from), ("to", to)]);
+        self.read(request.query(&[("order", order)])).await
     }
 
     pub(crate) async fn images(&self) -> Result<Vec<wire::Image>, ClientError> {

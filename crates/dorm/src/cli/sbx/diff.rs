@@ -16,18 +16,23 @@ pub(crate) struct DiffOptions {
     from: String,
     /// The snapshot or sandbox to compare with
     to: String,
+    /// Compare in the order given. By default the comparison goes from the older side to the newer
+    /// one, so a file made since is `added`
+    #[arg(long)]
+    in_order: bool,
 }
 
 /// Runs `dorm sbx diff`.
 pub(super) async fn run(client: &Client, options: DiffOptions, format: Format) -> Done {
-    let DiffOptions { from, to } = options;
+    let DiffOptions { from, to, in_order } = options;
+    let order = if in_order { wire::DiffOrder::Given } else { wire::DiffOrder::Time };
     let progress = Progress::new(&format!("comparing {from} with {to}"));
-    let diff = client.diff(&from, &to).await;
+    let diff = client.diff(&from, &to, order).await;
     drop(progress);
     let diff = diff?;
     match format {
-        Format::Json => output::json(&diff.changes)?,
-        Format::Table => table(&diff.changes)?,
+        Format::Json => output::json(&diff)?,
+        Format::Table => table(&diff)?,
     }
     Ok(exit::OK)
 }
@@ -37,9 +42,12 @@ fn plain(path: &str) -> String {
     path.chars().map(|letter| if letter.is_control() { '\u{fffd}' } else { letter }).collect()
 }
 
-fn table(changes: &[wire::DiffEntry]) -> Result<(), Problem> {
+fn table(diff: &wire::Diff) -> Result<(), Problem> {
+    let wire::Diff { from, to, changes } = diff;
     if changes.is_empty() {
-        output::talk("no files differ");
+        output::talk(&format!("no files differ between {from} and {to}"));
+    } else {
+        output::talk(&format!("changes from {from} to {to}:"));
     }
     let size = |bytes: Option<u64>| bytes.map_or_else(shown::none, shown::size);
     let row = |entry: &wire::DiffEntry| {
