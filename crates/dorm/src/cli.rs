@@ -7,6 +7,7 @@
 mod backup;
 mod build;
 mod completions;
+mod config;
 mod connection;
 mod doctor;
 mod events;
@@ -33,8 +34,13 @@ mod volume;
 mod webhook;
 mod why;
 
-use clap::{Parser, Subcommand};
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::path::PathBuf;
 
+use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
+
+use crate::configuration;
 use crate::serve::ServeOptions;
 
 /// The daemon's default data directory.
@@ -54,9 +60,55 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
+    /// Parses the arguments of this process, and the configuration file of the daemon if they or the
+    /// environment name one. Ends the process if that fails.
+    pub(crate) fn of_process() -> Self {
+        let given: Vec<OsString> = std::env::args_os().collect();
+        match Self::with_file(given) {
+            Ok(arguments) => arguments,
+            Err(error) => error.exit(),
+        }
+    }
+
+    fn with_file(given: Vec<OsString>) -> Result<Self, clap::Error> {
+        let mut command = Self::command();
+        let matches = command.try_get_matches_from_mut(&given)?;
+        let Some((serve, chosen)) = with_configuration(&command, &matches) else {
+            return Self::from_arg_matches(&matches);
+        };
+        let (matches, from_file) = match chosen.get_one::<PathBuf>(configuration::FILE) {
+            None => (matches.clone(), BTreeSet::new()),
+            Some(path) => {
+                let (added, names) = configuration::read(path, serve, chosen)
+                    .map_err(|error| Self::command().error(clap::error::ErrorKind::ValueValidation, error))?;
+                (Self::command().try_get_matches_from(given.into_iter().chain(added))?, names)
+            }
+        };
+        let mut arguments = Self::from_arg_matches(&matches)?;
+        if let Verb::Config(config::ConfigOptions { verb: config::ConfigVerb::Show(options) }) = &mut arguments.verb
+            && let Some((serve, chosen)) = with_configuration(&command, &matches)
+        {
+            options.settings = configuration::settings(serve, chosen, &from_file);
+        }
+        Ok(arguments)
+    }
+
     /// Returns whether this process becomes the daemon.
     pub(crate) fn is_daemon(&self) -> bool {
         matches!(self.verb, Verb::Serve(_))
+    }
+}
+
+/// Returns the definition of `dorm serve` and the arguments of the verb, if that has its options.
+fn with_configuration<'c, 'm>(
+    command: &'c clap::Command,
+    matches: &'m ArgMatches,
+) -> Option<(&'c clap::Command, &'m ArgMatches)> {
+    let serve = command.find_subcommand("serve")?;
+    match matches.subcommand()? {
+        ("serve", chosen) => Some((serve, chosen)),
+        ("config", chosen) => Some((serve, chosen.subcommand()?.1)),
+        _ => None,
     }
 }
 
@@ -64,6 +116,8 @@ impl Arguments {
 enum Verb {
     /// Run the daemon until SIGTERM or SIGINT; sandboxes outlive it
     Serve(Box<ServeOptions>),
+    /// Show the configuration of the daemon
+    Config(config::ConfigOptions),
     /// Check what this host provides and what it lacks
     Doctor(doctor::DoctorOptions),
     /// Prove on this host that nothing is lost: kill daemons, fill disks, damage images
@@ -113,6 +167,7 @@ impl Arguments {
 pub(crate) async fn run(arguments: Arguments) -> u8 {
     let (done, on_problem) = match arguments.verb {
         Verb::Serve(options) => return serve(*options).await,
+        Verb::Config(options) => (config::run(options), None),
         Verb::Doctor(options) => (doctor::run(options).await, None),
         Verb::Prove(options) => (prove::run(options).await, None),
         Verb::Sbx(options) => {

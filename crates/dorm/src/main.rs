@@ -10,6 +10,7 @@ mod bounds;
 mod cli;
 mod client;
 mod clock;
+mod configuration;
 mod confine;
 mod data;
 mod data_disk;
@@ -25,14 +26,12 @@ mod steps;
 
 use std::process::ExitCode;
 
-use clap::Parser as _;
-
 fn main() -> ExitCode {
     // A worker parses untrusted data: it starts before anything exists that it could reach.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == dorm_worker::NAME) {
         return dorm_worker::run(std::env::args_os().skip(2), &[dorm_storage::READERS, dorm_engine_gvisor::READERS]);
     }
-    let arguments = cli::Arguments::parse();
+    let arguments = cli::Arguments::of_process();
     if arguments.writes_data() {
         confine::mask_modes();
     }

@@ -41,6 +41,10 @@ const fn worker(ids: GuestIds) -> u32 {
 /// Options of `dorm serve`. Every option has a default that works.
 #[derive(Clone, Debug, clap::Args)]
 pub(crate) struct ServeOptions {
+    /// A file in TOML that sets options of this command, by their names without dashes in front.
+    /// Flags and environment variables override it. `dorm config show` shows the result
+    #[arg(long, env = "DORM_CONFIG", value_name = "FILE")]
+    pub(crate) config: Option<PathBuf>,
     /// The data directory, which contains everything the daemon keeps
     #[arg(long, env = "DORM_DATA", default_value = crate::cli::DATA)]
     pub(crate) data: PathBuf,
@@ -59,7 +63,7 @@ pub(crate) struct ServeOptions {
     /// Access to the ports of sandboxes that do not set it at creation
     #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
     ports: crate::cli::values::PortAccess,
-    /// The runsc to use.
+    /// The runsc to use
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
     /// An older runsc, for sandboxes and snapshots whose memory it wrote; nothing new starts with
@@ -215,6 +219,9 @@ pub(crate) struct ServeOptions {
 pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     if !options.listen.ip().is_loopback() {
         bail!("--listen {}: only loopback addresses are accepted, since TLS is not supported yet", options.listen);
+    }
+    if let Some(path) = &options.config {
+        tracing::info!(path = %path.display(), "read the configuration file");
     }
     let domains = dorm_api::Domains::with(options.domains.iter().cloned())
         .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))?;

@@ -25,6 +25,65 @@ fn the_committed_reference_is_what_the_program_says() {
     assert!(committed == page, "docs/reference/cli.md is stale: run this test with DORM_UPDATE=1");
 }
 
+const CONFIGURATION: &str = "# Configuration
+
+Generated from `dorm` itself by `DORM_UPDATE=1 cargo nextest run --release -p dorm reference`; do not edit.
+
+Every option of `dorm serve` has a default that works. To change one, use a flag, an environment
+variable or a configuration file. A flag overrides a variable, and a variable overrides the file.
+
+The file is TOML. `dorm serve --config FILE` reads it, as does `DORM_CONFIG=FILE`. There is no default
+file. Keys are the names below:
+
+```toml
+memory-budget-mib = 16384
+domain = [\"sandboxes.example.org\"]
+keep-terminated = \"7d\"
+```
+
+The daemon does not start with a file that it cannot read, or that has an unknown key or an invalid
+value; the error names the key. The file is read once, at the start.
+
+`dorm config show` takes the same flags and variables, and shows each value and where it comes from:
+
+```sh
+dorm config show --config /etc/dormouse/dorm.toml
+```
+
+";
+
+#[test]
+fn the_committed_configuration_reference_is_what_the_program_says() {
+    let page = configuration_page();
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
+    if std::env::var_os("DORM_UPDATE").is_some() {
+        std::fs::write(&path, &page).unwrap();
+    }
+    let committed = std::fs::read_to_string(&path).unwrap_or_default();
+    assert!(committed == page, "docs/reference/configuration.md is stale: run this test with DORM_UPDATE=1");
+}
+
+fn configuration_page() -> String {
+    let command = Arguments::command();
+    let serve = command.find_subcommand("serve").unwrap();
+    let mut page = CONFIGURATION.to_owned();
+    let _ = writeln!(page, "| option | variable | default | meaning |\n|---|---|---|---|");
+    for option in crate::configuration::options(serve) {
+        let name = option.get_long().unwrap();
+        let variable = option.get_env().unwrap().to_str().unwrap();
+        let values: Vec<_> = option.get_default_values().iter().filter_map(|value| value.to_str()).collect();
+        let default = match (option.get_action(), values.as_slice()) {
+            (clap::ArgAction::SetTrue, _) => "`false`".to_owned(),
+            (_, []) => String::new(),
+            (_, values) => format!("`{}`", values.join(", ")),
+        };
+        let help = option.get_long_help().or_else(|| option.get_help()).unwrap().to_string();
+        let help = help.replace('\n', " ").replace('|', "\\|");
+        let _ = writeln!(page, "| `{name}` | `{variable}` | {default} | {} |", help.trim_end_matches('.'));
+    }
+    page
+}
+
 #[test]
 fn every_option_and_verb_is_explained() {
     fn look(command: &Command, path: &str) {

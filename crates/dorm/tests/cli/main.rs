@@ -4,6 +4,7 @@
 mod build;
 mod checkpoint;
 mod checkpoints;
+mod config;
 mod connection;
 mod cp;
 mod create;
