@@ -7,6 +7,8 @@ mod build;
 mod check;
 mod demo;
 mod dist;
+#[cfg(test)]
+mod docs;
 mod fuzz;
 mod layers;
 mod prove;

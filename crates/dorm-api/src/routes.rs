@@ -71,7 +71,7 @@ macro_rules! routes {
             paths($($($handler)::+),*),
             components(responses(ApiError), schemas(
                 wire::Problem, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
-                wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event
+                wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event, wire::DiffOrder
             )),
             security(("bearer" = []), ("key" = [])),
         )]

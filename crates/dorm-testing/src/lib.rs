@@ -3,6 +3,7 @@
 //! It knows nothing of Dormouse's inside: what it cannot see over HTTP or on the host it does not see.
 
 mod daemon;
+pub mod docs;
 mod host;
 pub mod matrix;
 pub mod project;

@@ -9,6 +9,8 @@ mod build;
 mod completions;
 mod config;
 mod connection;
+#[cfg(test)]
+mod docs;
 mod doctor;
 mod events;
 mod exit;

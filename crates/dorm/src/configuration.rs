@@ -23,7 +23,7 @@ pub(crate) enum Origin {
     Environment,
     /// The configuration file.
     File,
-    /// Nobody has set it.
+    /// The definition of the option.
     Default,
 }
 

@@ -21,7 +21,7 @@ pub(crate) struct DiffQuery {
     from: String,
     /// The other side, like `from`.
     to: String,
-    /// Which side the comparison starts from.
+    /// The side that the comparison starts from.
     #[serde(default)]
     order: wire::DiffOrder,
 }

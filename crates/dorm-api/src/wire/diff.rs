@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::text::Text;
 
-/// Which side a comparison starts from.
+/// The side that a comparison starts from.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffOrder {

@@ -7,6 +7,7 @@ mod builds;
 mod confined;
 mod deleted;
 mod disks;
+mod docs;
 mod endurance;
 mod forks;
 mod guest_ids;
