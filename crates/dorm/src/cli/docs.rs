@@ -66,7 +66,7 @@ fn every_verb_and_flag_in_prose_exists() {
     assert!(seen > 60, "only {seen} commands were found");
 }
 
-/// What of these words is neither a verb nor a flag of `command`. Values are not looked at.
+/// The first of these words that is neither a verb nor a flag of `command`. Values are not looked at.
 fn unknown<'w>(command: &Command, words: impl Iterator<Item = &'w str>) -> Option<String> {
     let mut verb = command;
     let mut has_arguments = false;
