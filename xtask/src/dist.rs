@@ -15,7 +15,7 @@ mod tarball;
 mod tests;
 
 use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context as _, Result, bail};
@@ -26,8 +26,26 @@ use contents::Built;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds and packs.
+/// The packages of a build.
+pub(crate) struct Packages {
+    /// The archive for any Linux.
+    pub(crate) archive: PathBuf,
+    /// The Debian package.
+    pub(crate) package: PathBuf,
+}
+
+/// Builds, packs, and prints the paths.
 pub(crate) fn run() -> Result<()> {
+    let Packages { archive, package } = build()?;
+    for path in [archive, package] {
+        let bytes = fs::metadata(&path).with_context(|| format!("look at {}", path.display()))?.len();
+        println!("{} ({:.1} MiB)", path.display(), bytes as f64 / f64::from(1 << 20));
+    }
+    Ok(())
+}
+
+/// Builds and packs.
+pub(crate) fn build() -> Result<Packages> {
     let (root, target) = (setup::root()?, setup::target()?);
     eprintln!("dist: cargo build --profile dist --locked -p dorm (several minutes)");
     cargo(&["build", "--profile", "dist", "--locked", "-p", "dorm"])?;
@@ -35,15 +53,14 @@ pub(crate) fn run() -> Result<()> {
     let (built, mtime) = (Built::by(&directory.join("dorm"))?, mtime(&root)?);
     let archive = tarball::gzip(&tarball::tar(&contents::archive(&root, &built, VERSION)?, mtime)?)?;
     let package = deb::package(&root, &built, VERSION, mtime)?;
-    for (name, bytes) in [
-        (format!("dormouse-{VERSION}-x86_64-linux.tar.gz"), archive),
-        (format!("dormouse_{}_amd64.deb", deb::version(VERSION)), package),
-    ] {
-        let path = directory.join(name);
-        fs::write(&path, &bytes).with_context(|| format!("write {}", path.display()))?;
-        println!("{} ({:.1} MiB)", path.display(), bytes.len() as f64 / f64::from(1 << 20));
+    let packages = Packages {
+        archive: directory.join(format!("dormouse-{VERSION}-x86_64-linux.tar.gz")),
+        package: directory.join(format!("dormouse_{}_amd64.deb", deb::version(VERSION))),
+    };
+    for (path, bytes) in [(&packages.archive, archive), (&packages.package, package)] {
+        fs::write(path, &bytes).with_context(|| format!("write {}", path.display()))?;
     }
-    Ok(())
+    Ok(packages)
 }
 
 /// The time that every packed file has, in seconds.

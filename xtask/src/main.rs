@@ -17,6 +17,7 @@ mod sim;
 mod skips;
 mod test;
 mod tidy;
+mod vm;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -83,6 +84,9 @@ enum Command {
     },
     /// Build what is shipped: an archive and a Debian package in target/dist.
     Dist,
+    /// Install the Debian package in a virtual machine with Debian 12 and systemd, and follow the
+    /// quick start there. Takes some minutes.
+    Vm,
     /// Compare with bare runsc in the same run.
     Bench {
         /// Measure only these parts.
@@ -123,6 +127,7 @@ fn run(command: Command) -> Result<()> {
         Command::Layers => layers::check(&setup::root()?),
         Command::Tidy { base } => tidy::check(&setup::root()?, base.as_deref()),
         Command::Dist => dist::run(),
+        Command::Vm => vm::run(&setup::ensure()?),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;

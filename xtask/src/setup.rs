@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use dorm_storage::Storage;
-pub(crate) use process::find;
+pub(crate) use process::{find, run as logged};
 
 /// The paths of a prepared host.
 #[derive(Clone, Debug)]
@@ -93,6 +93,20 @@ pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
     let _held = lock(&work.join("setup.lock"))?;
     let tar = base::ensure_tar(base::TOOLS, work, &work.join("setup.log"))?;
     ensure_image(base::TOOLS, work, &tar).map(drop)
+}
+
+/// Ensures that there is an emulator for virtual machines.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn ensure_emulator(work: &Path) -> Result<()> {
+    let _held = lock(&work.join("setup.lock"))?;
+    packages::ensure_emulator(&work.join("setup.log"))
+}
+
+/// Returns the Debian mirror of this host.
+pub(crate) fn mirror() -> String {
+    mirror::Sources::of_host().mirror("bookworm").to_owned()
 }
 
 /// Makes sure that the test runner is there. Unlike the rest of the set-up it needs neither root nor Debian.

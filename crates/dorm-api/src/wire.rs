@@ -23,7 +23,7 @@ mod why;
 
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{
-    ArtefactList, CollectOptions, CollectorItem, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile,
+    CollectOptions, CollectorItem, CollectorItemList, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile,
     QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};

@@ -82,6 +82,22 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
     }
 }
 
+/// Installs the emulator of virtual machines, unless it is installed.
+pub(super) fn ensure_emulator(log: &Path) -> Result<()> {
+    if find("qemu-system-x86_64").is_some() {
+        return Ok(());
+    }
+    if find("apt-get").is_none() {
+        bail!("qemu-system-x86_64 is missing: install QEMU for x86-64");
+    }
+    say("installing qemu-system-x86 from the backports");
+    add_backports()?;
+    run(apt().arg("update"), log)?;
+    let _quiet = NoServices::begin()?;
+    let package = ["--target-release", BACKPORTS, "qemu-system-x86"];
+    run(apt().args(["install", "--yes", "--no-install-recommends"]).args(package), log)
+}
+
 /// Installs the test runner, unless it is installed.
 pub(super) fn ensure_nextest(log: &Path) -> Result<()> {
     let home = std::env::var_os("CARGO_HOME").map(std::path::PathBuf::from);

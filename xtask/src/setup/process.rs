@@ -17,7 +17,7 @@ pub(crate) fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Runs `command` to its end.
-pub(super) fn run(command: &mut Command, log: &Path) -> Result<()> {
+pub(crate) fn run(command: &mut Command, log: &Path) -> Result<()> {
     let shown = format!("{command:?}");
     let mut file =
         OpenOptions::new().create(true).append(true).open(log).with_context(|| format!("open {}", log.display()))?;

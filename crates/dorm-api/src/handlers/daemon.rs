@@ -49,12 +49,12 @@ pub(crate) async fn health() -> axum::Json<wire::Health> {
 ///
 /// Lists everything on disk, whether garbage collection would keep or delete it, and why. Changes nothing.
 #[utoipa::path(get, path = "/v1/gc", operation_id = "previewGarbageCollection", tag = "daemon", responses(
-    (status = 200, description = "The contents of the data directory.", body = wire::ArtefactList),
+    (status = 200, description = "The contents of the data directory.", body = wire::CollectorItemList),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
+pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::CollectorItemList>, ApiError> {
     let items = api.service.items().await?.into_iter().map(Into::into).collect();
-    Ok(axum::Json(wire::ArtefactList { items }))
+    Ok(axum::Json(wire::CollectorItemList { items }))
 }
 
 /// Collect garbage
@@ -63,19 +63,19 @@ pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::Art
 /// was stopped. With `runs=true`, it also ends runs of this data directory that no record names.
 #[utoipa::path(post, path = "/v1/gc", operation_id = "collectGarbage", tag = "daemon", params(wire::CollectOptions),
     responses(
-        (status = 200, description = "What was deleted or ended.", body = wire::ArtefactList),
+        (status = 200, description = "What was deleted or ended.", body = wire::CollectorItemList),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn collect(
     State(api): State<Api>,
     Query(options): Query<wire::CollectOptions>,
-) -> Result<axum::Json<wire::ArtefactList>, ApiError> {
+) -> Result<axum::Json<wire::CollectorItemList>, ApiError> {
     let mut collected = api.service.collect().await?;
     if options.runs {
         collected.extend(api.service.end_unrecorded_runs().await?);
     }
     let items = collected.into_iter().map(Into::into).collect();
-    Ok(axum::Json(wire::ArtefactList { items }))
+    Ok(axum::Json(wire::CollectorItemList { items }))
 }
 
 /// List what can be verified on disk

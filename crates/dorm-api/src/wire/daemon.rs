@@ -32,7 +32,7 @@ pub struct CollectorItem {
 
 /// Objects on disk.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct ArtefactList {
+pub struct CollectorItemList {
     /// The objects.
     pub items: Vec<CollectorItem>,
 }

@@ -220,12 +220,12 @@ impl Client {
     }
 
     pub(crate) async fn items(&self) -> Result<Vec<wire::CollectorItem>, ClientError> {
-        Ok(self.get::<wire::ArtefactList>("/gc").await?.items)
+        Ok(self.get::<wire::CollectorItemList>("/gc").await?.items)
     }
 
     pub(crate) async fn collect(&self, runs: bool) -> Result<Vec<wire::CollectorItem>, ClientError> {
         let path = if runs { "/gc?runs=true" } else { "/gc" };
-        Ok(self.post::<wire::ArtefactList>(path, &json!({})).await?.items)
+        Ok(self.post::<wire::CollectorItemList>(path, &json!({})).await?.items)
     }
 
     pub(crate) async fn stored(&self) -> Result<Vec<wire::Stored>, ClientError> {
