@@ -8,6 +8,7 @@ mod base;
 mod mirror;
 mod packages;
 mod process;
+mod python;
 
 use std::fs::{self, File};
 use std::os::unix::fs::MetadataExt;
@@ -45,6 +46,7 @@ pub(crate) struct Environment {
 pub(crate) fn run() -> Result<()> {
     let environment = ensure()?;
     ensure_tools(&environment)?;
+    ensure_python(&environment)?;
     let Environment { root, target, work, images, base, base_tar, runsc } = &environment;
     println!("repository  {}", root.display());
     println!("target      {}", target.display());
@@ -93,6 +95,16 @@ pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
     let _held = lock(&work.join("setup.lock"))?;
     let tar = base::ensure_tar(base::TOOLS, work, &work.join("setup.log"))?;
     ensure_image(base::TOOLS, work, &tar).map(drop)
+}
+
+/// Ensures that there is a Python with the packages of the tests, and returns its directory.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn ensure_python(environment: &Environment) -> Result<PathBuf> {
+    let Environment { root, work, .. } = environment;
+    let _held = lock(&work.join("setup.lock"))?;
+    python::ensure(root, work, &work.join("setup.log"))
 }
 
 /// Ensures that there is an emulator for virtual machines.

@@ -11,6 +11,7 @@ use crate::{check, setup, skips};
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
     setup::ensure_tools(&environment)?;
+    let python = setup::ensure_python(&environment)?;
     if filter.is_none() {
         check::all_but_tests(&environment.root, None)?;
     }
@@ -21,6 +22,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         .args(filter)
         .env("DORM_TEST_IMAGES", &environment.images)
         .env("DORM_TEST_RUNSC", &environment.runsc)
+        .env("DORM_TEST_PYTHON", &python)
         .env("DORM_ALLOW_SKIP", skips::allowed(&environment.root)?)
         .current_dir(&environment.root);
     let status = command.status().context("run cargo nextest")?;

@@ -40,6 +40,11 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
     let missing: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     let without_runsc = find("runsc").is_none();
+    let mut missing = missing;
+    // Debian splits what `python3 -m venv` needs from Python, and it is not a program.
+    if find("python3").is_none() || !has_venv() {
+        missing.push("python3-venv");
+    }
     if missing.is_empty() && !without_runsc {
         return Ok(());
     }
@@ -71,6 +76,7 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
         let package = format!("runsc/{BACKPORTS}");
         run(apt().args(["install", "--yes", "--no-install-recommends", &package]), log)?;
     }
+    wanted.retain(|package| *package != "python3-venv");
     match wanted.iter().find(|package| {
         let program = PROGRAMS.iter().find(|(_, of)| of == *package).map_or(**package, |(program, _)| *program);
         find(program).is_none()
@@ -139,6 +145,12 @@ impl Drop for NoServices {
             ));
         }
     }
+}
+
+/// Returns whether Python can make environments.
+fn has_venv() -> bool {
+    let output = Command::new("python3").args(["-c", "import ensurepip, venv"]).output();
+    output.is_ok_and(|output| output.status.success())
 }
 
 fn apt() -> Command {

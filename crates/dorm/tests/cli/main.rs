@@ -13,6 +13,7 @@ mod diff;
 mod doctor;
 mod events;
 mod exec;
+mod generated;
 mod help;
 mod image;
 mod keep;
