@@ -114,7 +114,7 @@ impl Blobs {
 
     /// Stores a document whose digest has been checked.
     pub(crate) fn put(&self, digest: &BlobDigest, content: &[u8]) -> Result<(), RegistryError> {
-        // Two pulls may do this at once: each uses a file of its own, with the same content.
+        // Concurrent pulls may do this: each uses a file of its own, with the same content.
         let number = NUMBERS.fetch_add(1, Ordering::Relaxed);
         let part = self.place().join(format!("{}-{number}{PART}", digest.hex()));
         let write = || {

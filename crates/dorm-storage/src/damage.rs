@@ -1,5 +1,6 @@
-//! What was found damaged, kept in `damaged.json` of the data directory, so that it is known after a restart and to whoever
-//! looks while no daemon runs. It decides nothing: what is used is read before.
+//! The known damage, stored in `damaged.json` of the data directory, so that it is available after
+//! a restart, and while no daemon runs. It decides nothing: the storage reads files before it uses
+//! them.
 
 use std::fs;
 use std::io;
@@ -12,22 +13,22 @@ use crate::disk;
 use crate::error::{StorageError, failed};
 use crate::stored::{DamagedFile, Stored};
 
-/// Its name in the data directory.
+/// The name of the file in the data directory.
 pub const DAMAGED: &str = "damaged.json";
 
-/// A thing on the disk that is damaged, as it was seen last.
+/// A damaged object on the disk, as of its last check.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Damage {
-    /// Which.
+    /// The object.
     pub stored: Stored,
-    /// Its files that are not what was written, or the first of them.
+    /// Its damaged files, or the first of them.
     pub files: Vec<DamagedFile>,
-    /// When that was found.
+    /// When the damage was found.
     pub found: Timestamp,
 }
 
 impl Damage {
-    /// One sentence that names the first file.
+    /// A sentence about the first file.
     pub fn sentence(&self) -> String {
         let first = self.files.first().map(|file| format!(": {} {}", file.file.display(), file.what));
         let more = self.files.len().saturating_sub(1);
@@ -50,10 +51,10 @@ struct FileRow {
     what: String,
 }
 
-/// What is known to be damaged in the data directory `data`. Blocks.
+/// Reads the known damage in the data directory `data`. Blocks.
 ///
 /// # Errors
-/// When the file is there and cannot be read.
+/// If the file exists and cannot be read.
 pub fn damage_in(data: &Path) -> io::Result<Vec<Damage>> {
     let text = match fs::read(data.join(DAMAGED)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
@@ -68,7 +69,7 @@ pub fn damage_in(data: &Path) -> io::Result<Vec<Damage>> {
     damage.collect()
 }
 
-/// Keeps this and nothing else.
+/// Replaces the stored damage.
 pub(crate) fn keep(data: &Path, damage: &[Damage]) -> Result<(), StorageError> {
     let path = data.join(DAMAGED);
     if damage.is_empty() {

@@ -1,4 +1,4 @@
-//! What can go wrong on the disk. Every text names what was done to which file and what to do next.
+//! The errors of the storage. Every message names the operation, the file and the next step.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,28 @@ use thiserror::Error;
 
 use crate::images::Foreign;
 
-/// Why the storage could not do what it was asked to.
+/// Why an operation of the storage failed.
 #[derive(Debug, Error)]
 pub enum StorageError {
-    /// The disk refused something.
+    /// An operation on a file failed.
     #[error("cannot {operation} {path}")]
     Io {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// The disk became full on the way.
+    /// The disk became full during the operation.
     #[error("cannot {operation} {path}: the disk is full; remove snapshots, images or other files there")]
     DiskFull {
-        /// What was done.
+        /// The operation.
         operation: &'static str,
-        /// To which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
@@ -42,124 +42,124 @@ pub enum StorageError {
          remove snapshots, images or other files there"
     )]
     NoRoom {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// What is needed.
+        /// The bytes needed.
         need_bytes: u64,
-        /// What could be had.
+        /// The bytes available.
         free_bytes: u64,
     },
-    /// What is written would take the room that the disk must keep.
+    /// The write would use room that must stay free on the disk.
     #[error(
         "the disk of {path} is nearly full: {free} {what} are free, of which {reserve} must stay so; nothing of it was \
          kept: remove snapshots, images or other files there"
     )]
     Reserve {
-        /// Where.
+        /// The directory.
         path: PathBuf,
-        /// What is short: `bytes` or `inodes`.
+        /// The scarce resource: `bytes` or `inodes`.
         what: &'static str,
         /// How many are free.
         free: u64,
-        /// How many must stay so.
+        /// How many must stay free.
         reserve: u64,
     },
-    /// A saved state of that id is there already, or is being written.
+    /// A saved state with that id exists already, or is being written.
     #[error("saved state {0} exists already: choose a new id")]
     Exists(SavedStateId),
     /// There is no such saved state.
     #[error("there is no saved state {0}: it was removed, or never completed")]
     Missing(SavedStateId),
-    /// A file of a saved state is not what was written.
+    /// A file of a saved state does not match its manifest.
     #[error("saved state {saved_state} is damaged: {file} {what}; go back to an older snapshot, and check the disk")]
     Damaged {
-        /// Which saved state.
+        /// The saved state.
         saved_state: SavedStateId,
-        /// Which file of it.
+        /// Its damaged file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The damage, a phrase whose subject is the file.
         what: String,
     },
-    /// The saved state is sound, but this host cannot use it.
+    /// The saved state is undamaged, but this host cannot use it.
     #[error(
         "saved state {saved_state} needs another {what}: it was made with '{needs}', this host has '{has}'; \
          resume it on a host that has it"
     )]
     Incompatible {
-        /// Which saved state.
+        /// The saved state.
         saved_state: SavedStateId,
-        /// What differs: `engine`, `build` or `cpu`.
+        /// The property that differs: `engine`, `build` or `cpu`.
         what: &'static str,
-        /// What this host has.
+        /// The value of this host.
         has: String,
-        /// What the saved state was made with.
+        /// The value with which the saved state was made.
         needs: String,
     },
-    /// The image below a saved state is not there.
+    /// The image of a saved state is missing.
     #[error("saved state {saved_state} stands on image {image}, which is not here: import that image again")]
     MissingImage {
-        /// Which saved state.
+        /// The saved state.
         saved_state: SavedStateId,
-        /// Which image.
+        /// The image.
         image: Digest,
     },
-    /// A file that was to become part of a saved state cannot.
+    /// A file cannot become part of a saved state.
     #[error("cannot complete saved state {saved_state}: {file} {what}; save again")]
     BadFile {
-        /// Which saved state.
+        /// The saved state.
         saved_state: SavedStateId,
-        /// Which file of it.
+        /// The file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The reason, a phrase whose subject is the file.
         what: &'static str,
     },
-    /// A file that was to become part of a saved state is not as long as what was written into it.
+    /// The length of a file in a draft is not the number of bytes written to it.
     #[error(
         "cannot complete saved state {saved_state}: {file} has {found} bytes, and {written} were written into it; nothing was \
          discarded: check the disk, and save again"
     )]
     Short {
-        /// Which saved state.
+        /// The saved state.
         saved_state: SavedStateId,
-        /// Which file of it.
+        /// The file.
         file: PathBuf,
         /// How many bytes were written.
         written: u64,
-        /// How many there are.
+        /// The actual length.
         found: u64,
     },
-    /// A description was written by a newer version.
+    /// A file has the format of a newer version.
     #[error("{path} has format {found}, this version reads up to {known}: use a newer version of dorm")]
     Format {
-        /// Which file.
+        /// The file.
         path: PathBuf,
         /// Its format.
         found: u32,
-        /// The newest format known here.
+        /// The newest format that this version reads.
         known: u32,
     },
-    /// Nothing fits a reference to an image.
+    /// No image matches a reference.
     #[error("there is no image '{reference}': {}", listed(available))]
     NoImage {
-        /// What was asked for.
+        /// The reference.
         reference: String,
-        /// What there is: tags, or digests of images without one.
+        /// The available images: tags, or digests of images without one.
         available: Vec<String>,
     },
-    /// A prefix fits several images.
+    /// A prefix matches several images.
     #[error("'{reference}' is the beginning of several images: {}; give more digits", matches.join(", "))]
     Ambiguous {
-        /// What was asked for.
+        /// The reference.
         reference: String,
-        /// What it could be.
+        /// The images that match.
         matches: Vec<String>,
     },
-    /// The image is needed.
+    /// The image is in use.
     #[error("image {image} is in use by {}: remove them first", held_by.join(", "))]
     InUse {
-        /// Which image.
+        /// The image.
         image: Digest,
-        /// Who needs it.
+        /// Its users.
         held_by: Vec<String>,
     },
     /// Other data directories need the image.
@@ -169,86 +169,86 @@ pub enum StorageError {
         joined(by, |foreign| foreign.references.display().to_string())
     )]
     Referred {
-        /// Which image.
+        /// The image.
         image: Digest,
-        /// Who needs it.
+        /// The data directories that need it.
         by: Vec<Foreign>,
     },
-    /// An image is not what its digest says.
+    /// An image does not match its digest.
     #[error("image {image} is damaged: {file} {what}; import or pull it again, which mends it, and check the disk")]
     DamagedImage {
-        /// Which image.
+        /// The image.
         image: Digest,
-        /// Which file of it.
+        /// Its damaged file.
         file: PathBuf,
-        /// What is wrong with it.
+        /// The damage, a phrase whose subject is the file.
         what: String,
     },
-    /// An image was made with other host ids of guests, and others need it as it is.
+    /// An image was made for other host ids of guests, and other data directories need it as it is.
     #[error(
         "image {image} was imported for guests with the host ids {made_with}, and this data directory uses {ids}; it stays \
          as it is for {}: use another --images directory and import or pull the image there",
         joined(needed_by, |foreign| foreign.to_string())
     )]
     OtherIds {
-        /// Which image.
+        /// The image.
         image: Digest,
-        /// The ids it was made with.
+        /// The ids for which it was made.
         made_with: GuestIds,
         /// The ids of this storage.
         ids: GuestIds,
-        /// Who needs images of that directory.
+        /// The data directories that need images of that directory.
         needed_by: Vec<Foreign>,
     },
-    /// Files could not be given to other host ids, or it is not known whose they are.
+    /// Files could not be given to other host ids, or their present ids are unknown.
     #[error("cannot give {} to the host ids that guests have now", path.display())]
     Owners {
         /// The image, or the tree of a saved state.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: DiskError,
     },
-    /// Not a legal tag.
+    /// The text is not a valid tag.
     #[error(
         "'{0}' is not a tag: tags are 1 to 128 letters, digits and '.', '_', '-', ':', '@', the first a letter or digit; \
          several of those may have '/' between them"
     )]
     Tag(String),
-    /// The file of a snapshot is not one that was exported.
+    /// A file is not a valid export of a snapshot.
     #[error("this is no file of a snapshot that can be imported: {what}; export it again, and pass it on whole")]
     Export {
-        /// What is wrong with it; `it` is the file.
+        /// The problem; in this phrase `it` is the file.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Option<io::Error>,
     },
-    /// What was to be imported cannot be read.
+    /// The source of an import cannot be read.
     #[error("cannot import {path}: {what}")]
     Source {
         /// The archive or directory.
         path: PathBuf,
-        /// What is wrong, and what to do.
+        /// The problem, and the next step.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Option<io::Error>,
     },
-    /// One entry of what was to be imported is refused.
+    /// An entry in the source of an import is refused.
     #[error("cannot import {path}: entry '{entry}' {what}")]
     Entry {
         /// The archive or directory.
         path: PathBuf,
-        /// The entry, as it is written there.
+        /// The name of the entry, as written there.
         entry: String,
-        /// What is wrong with it.
+        /// The problem, a phrase whose subject is the entry.
         what: String,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Option<io::Error>,
     },
-    /// The worker that read what was to be imported has failed.
+    /// The worker that read the source of an import failed.
     #[error("cannot import {path}: a worker failed while it read it; nothing was kept")]
     Worker {
         /// The archive or directory.
@@ -257,24 +257,24 @@ pub enum StorageError {
         #[source]
         source: WorkerError,
     },
-    /// The work itself was interrupted: the program is being stopped, or has an error.
+    /// The task was interrupted: the program is stopping, or the task panicked.
     #[error("the work on the storage was interrupted; try again")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 
 impl StorageError {
-    /// Whether room on the disk is what is missing.
+    /// Whether the cause is a lack of room on the disk.
     pub fn is_no_room(&self) -> bool {
         matches!(self, Self::NoRoom { .. } | Self::DiskFull { .. } | Self::Reserve { .. })
     }
 
-    /// For `map_err`: what went wrong with the owners of what is at `path`.
+    /// For `map_err`: an error that concerns the owners of the files at `path`.
     pub(crate) fn owners(path: &Path) -> impl Fn(DiskError) -> Self {
         let path = path.to_owned();
         move |source| Self::Owners { path: path.clone(), source }
     }
 
-    /// An error of the host on a file that lies beside the images.
+    /// An error of the system about a file beside the images.
     pub fn of_file(operation: &'static str, path: &Path, source: io::Error) -> Self {
         Self::io(operation, path, source)
     }

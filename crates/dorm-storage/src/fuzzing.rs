@@ -1,8 +1,9 @@
-//! What fuzzers are let at: each function takes any bytes, lets one of the readers of foreign files at them, and panics
-//! when something does not hold that must hold for all of them. Not built into anything that is shipped.
+//! The entry points of the fuzzers: each function passes arbitrary bytes to one of the readers of
+//! foreign files, and panics if an invariant is violated. Not part of any release build.
 //!
-//! Fuzzers cannot guess sums. What is checked by one only so that mistakes are noticed (heads of tar archives, seals of
-//! manifests) is put right first where the first byte asks for it; so the readers behind it are reached.
+//! Fuzzers cannot guess checksums. Checksums that only detect mistakes (in headers of tar archives
+//! and in manifests) are therefore corrected first if the first byte asks for it, so that the
+//! fuzzers reach the readers behind them.
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -24,10 +25,10 @@ use crate::steps::Steps;
 const BLOCK: usize = 512;
 const CANARY: &str = "canary";
 const CONTENT: &[u8] = b"nothing outside is touched";
-/// No input makes more of these.
+/// No input may create more than this.
 const LIMITS: ImportLimits = ImportLimits { entries: 3000, bytes: 8 << 20, file_bytes: 8 << 20, ratio: 1000 };
 
-/// A storage of the fuzzer's own, and something beside it that must not change.
+/// A storage of the fuzzer's own, and files outside it that must not change.
 pub struct Fuzzed {
     pub(crate) home: PathBuf,
     pub(crate) images: Images,
@@ -35,10 +36,10 @@ pub struct Fuzzed {
 }
 
 impl Fuzzed {
-    /// Makes one in the empty directory `home`.
+    /// Creates it in the empty directory `home`.
     ///
     /// # Panics
-    /// When that cannot be done.
+    /// If it cannot be created.
     pub fn new(home: &Path) -> Self {
         let steps = || Steps(pass());
         let images = Images::open(home.join("images"), GuestIds::DEFAULT, steps()).expect("images").limited(LIMITS);
@@ -49,7 +50,7 @@ impl Fuzzed {
         Self { home: home.to_owned(), images, saved_states }
     }
 
-    /// Nothing outside of the storage has changed, and nothing half-made is in it.
+    /// Checks that nothing outside the storage has changed, and that it holds no partial object.
     pub(crate) fn is_clean(&self) {
         let mut names = names(&self.home);
         names.retain(|name| !["images", "saved_states", "source", "blobs", CANARY].contains(&name.as_str()));
@@ -73,7 +74,7 @@ fn names(directory: &Path) -> Vec<String> {
     entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
 }
 
-/// Every entry belongs to a guest, and is nothing that a guest must not have.
+/// Checks that every entry belongs to a guest, and is nothing that a guest must not have.
 pub(crate) fn is_of_a_guest(tree: &Path) {
     let mut open = vec![tree.to_owned()];
     let mut count = 0;
@@ -96,14 +97,15 @@ pub(crate) fn is_of_a_guest(tree: &Path) {
     }
 }
 
-/// Takes one byte off the front; 0 when there is none.
+/// Removes the first byte and returns it; 0 if there is none.
 pub(crate) fn first(data: &mut &[u8]) -> u8 {
     let Some((byte, rest)) = data.split_first() else { return 0 };
     *data = rest;
     *byte
 }
 
-/// Takes a part off the front that is as long as its first two bytes say, or as there is.
+/// Removes a part from the front and returns it. Its first two bytes give its length, which is
+/// limited to the bytes available.
 pub(crate) fn part<'a>(data: &mut &'a [u8]) -> &'a [u8] {
     let length = usize::from(u16::from_le_bytes([first(data), first(data)])).min(data.len());
     let (part, rest) = data.split_at(length);
@@ -111,7 +113,7 @@ pub(crate) fn part<'a>(data: &mut &'a [u8]) -> &'a [u8] {
     part
 }
 
-/// Puts the sums of the heads of a tar archive right.
+/// Corrects the checksums in the headers of a tar archive.
 pub(crate) fn mended(archive: &[u8]) -> Vec<u8> {
     let mut archive = archive.to_vec();
     let mut at = 0_usize;

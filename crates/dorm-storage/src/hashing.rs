@@ -1,7 +1,8 @@
-//! BLAKE3 of a file, by several threads with little memory.
+//! Computes the BLAKE3 hash of a file, with several threads and little memory.
 //!
-//! The answer is the plain BLAKE3 hash, the one `b3sum` prints: a file is cut into segments that are subtrees of the
-//! hash, threads take one after another, and the roots of the subtrees are merged.
+//! The result is the plain BLAKE3 hash, the one `b3sum` prints: the file is cut into segments that
+//! are subtrees of the hash, each thread takes one after another, and the roots of the subtrees are
+//! merged.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +21,8 @@ const SEGMENT: u64 = 8 << 20;
 const BUFFER: usize = 512 << 10;
 const THREADS_MAX: usize = 8;
 
-/// The hash of the first `bytes` bytes of `file`. [`io::ErrorKind::UnexpectedEof`] when it has fewer.
+/// Returns the hash of the first `bytes` bytes of `file`; [`io::ErrorKind::UnexpectedEof`] if it
+/// has fewer.
 pub(crate) fn hash_file(file: &File, bytes: u64) -> io::Result<blake3::Hash> {
     hash_segments(file, bytes, SEGMENT)
 }
@@ -97,7 +99,8 @@ fn update(hasher: &mut Hasher, file: &File, mut offset: u64, bytes: u64, buffer:
     Ok(())
 }
 
-/// Where BLAKE3 divides `bytes` bytes: the segments of the left and of the right subtree, and the left one's bytes.
+/// Returns where BLAKE3 divides `bytes` bytes: the segments of the left and of the right subtree,
+/// and the left one's bytes.
 fn split(subtrees: &[ChainingValue], bytes: u64, segment: u64) -> (&[ChainingValue], &[ChainingValue], u64) {
     let left_bytes = hazmat::left_subtree_len(bytes);
     let at = usize::try_from(left_bytes / segment).unwrap_or(usize::MAX).min(subtrees.len());

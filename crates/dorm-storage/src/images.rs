@@ -158,7 +158,7 @@ impl Images {
         let (limits, room, reader) = (ImportLimits::default(), Room::default(), Reader::InProcess);
         let images = Self { directory, ids, steps, limits, room, reader, owner: None, known };
         let held = images.lock()?;
-        // What cannot be removed now is tried again at the next start.
+        // A removal that fails now is tried again at the next start.
         if let Err(error) = images.complete_changes(&held) {
             tracing::warn!(%error, "cannot finish changing the owners of images; they stay unusable");
         }

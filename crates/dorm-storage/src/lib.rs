@@ -1,11 +1,12 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
-//! The disk: images that sandboxes start from, and saved states, which hold the memory of sleeping ones or
-//! the files of filesystem snapshots.
+//! Images and saved states on the disk. Sandboxes start from images. A saved state holds the memory
+//! of a suspended sandbox or of a memory snapshot, or the files of a filesystem snapshot.
 //!
-//! Both are immutable directories. They come into being under another name and get their own by one rename, after
-//! everything in them is on the disk: whenever the process dies, an image or a saved state is wholly there or not there.
-//! Nothing is ever written into one that exists, and a reader finds out whether it is still what was written.
+//! Both are immutable directories. Each is written under another name, and gets its own by one
+//! rename after its whole content is durable: whenever the process dies, an image or a saved state
+//! is complete or does not exist. Existing ones are never written to, and a reader can check that
+//! they are unchanged.
 //!
 //! ```text
 //! DATA/saved_states/ID.draft/   being written by an engine          IMAGES/.import-N/         being unpacked (flock held)
@@ -16,8 +17,9 @@
 //!                                                               IMAGES/tags/TAG           a digest
 //! ```
 //!
-//! The storage does not know sandboxes, engines or records: what a saved state belongs to and when it may go is decided by
-//! its callers. `IMAGES` may be shared by several daemons of one host; `DATA` belongs to one.
+//! The storage does not know sandboxes, engines or records: its callers decide to what a saved
+//! state belongs and when it is removed. `IMAGES` may be shared by several daemons of one host;
+//! `DATA` belongs to one.
 
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod damage;

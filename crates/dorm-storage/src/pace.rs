@@ -1,7 +1,8 @@
-//! Reading slowly: a check that nobody waits for takes no more of the disk than it is given, and lets everything else
-//! read first.
+//! Slow reading: a background check uses only a given share of the disk, and lets all other reads
+//! go first.
 //!
-//! A pace belongs to a thread for as long as work is done at it, so that what hashes files need not be told of it.
+//! A pace is set for a thread while work is done at it, so that the functions which hash files need
+//! no argument for it.
 
 use std::cell::RefCell;
 use std::io;
@@ -10,10 +11,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// How long is slept at once, so that a stop is noticed soon.
+/// The longest single sleep, so that a stop is noticed soon.
 const NAP: Duration = Duration::from_millis(100);
 
-/// How fast something is read, and whether it is still to be read. Clones are one pace.
+/// How fast something is read, and whether reading was stopped. Clones are one pace.
 #[derive(Clone, Debug)]
 pub struct Pace {
     bytes_per_second: u64,
@@ -21,12 +22,12 @@ pub struct Pace {
 }
 
 impl Pace {
-    /// That many bytes a second.
+    /// Creates a pace of this many bytes a second.
     pub fn new(bytes_per_second: u64) -> Self {
         Self { bytes_per_second: bytes_per_second.max(1), stopped: Arc::default() }
     }
 
-    /// Ends what is read at this pace, with an error.
+    /// Makes all reads at this pace fail.
     pub fn stop(&self) {
         self.stopped.store(true, Ordering::Relaxed);
     }
@@ -47,7 +48,7 @@ thread_local! {
     static READING: RefCell<Option<Reading>> = const { RefCell::new(None) };
 }
 
-/// Does `work` at this pace, on this thread alone, which gives way to others from now on.
+/// Runs `work` at this pace, on this thread alone, whose priority is lowered permanently.
 pub(crate) fn at<T>(pace: &Pace, work: impl FnOnce() -> T) -> T {
     dorm_disk::give_way();
     let reading = Reading { pace: pace.clone(), began: Instant::now(), bytes: 0 };
@@ -62,7 +63,8 @@ pub(crate) fn is_set() -> bool {
     READING.with(|here| here.borrow().is_some())
 }
 
-/// Another `bytes` bytes were read: waits until that many may have been. An error when it was stopped.
+/// Counts another `bytes` bytes and waits until the pace permits them. Fails if the pace was
+/// stopped.
 pub(crate) fn read(bytes: usize) -> io::Result<()> {
     READING.with(|here| {
         let mut here = here.borrow_mut();

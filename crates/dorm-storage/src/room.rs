@@ -1,8 +1,9 @@
-//! Keeping part of a disk free while something is written to it, byte by byte and inode by inode.
+//! Keeps part of a disk free while other code writes to it, counted in bytes and inodes.
 //!
-//! A writer charges what it is about to write to a [`Meter`]. A meter is granted small parts of the room above the reserve,
-//! and what other meters were granted and have not written yet is subtracted: writers at the same time cannot each take
-//! the last part. Charges round up, so a meter refuses early and never late.
+//! A writer charges each write to a [`Meter`] in advance. A meter is granted small parts of the
+//! room above the reserve, and grants of other meters that are not yet written are subtracted:
+//! concurrent writers cannot each take the last part. Charges round up, so a meter refuses early
+//! and never late.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -10,12 +11,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{StorageError, failed, is_full};
 
-/// What is granted at once. Each grant asks the file system how much is free.
+/// The size of a grant. Each grant asks the file system how much is free.
 const GRANT_BYTES: u64 = 16 << 20;
 const GRANT_INODES: u64 = 1024;
-/// A hundredth of a disk's inodes is not given to imports.
+/// Imports must leave 1/100 of a disk's inodes free.
 const INODES_RESERVED: u64 = 100;
-/// File systems give room by blocks, and an inode with its name takes about one.
+/// File systems allocate room in blocks, and an inode with its name takes about one.
 const BLOCK: u64 = 4096;
 
 /// The part of a disk that writers must leave free. Cheap to clone; all clones grant from the same room.
@@ -25,7 +26,7 @@ pub struct Room {
     granted: Arc<Mutex<Granted>>,
 }
 
-/// What meters may still write.
+/// The amounts that meters may still write.
 #[derive(Clone, Copy, Debug, Default)]
 struct Granted {
     bytes: u64,
@@ -45,13 +46,13 @@ impl Room {
         Self { reserve_bytes, granted: Arc::default() }
     }
 
-    /// A meter for what is written into the directory `path`, and one more for each writer.
+    /// Returns a meter for writes to the directory `path`. Each writer needs its own.
     pub fn meter(&self, path: &Path) -> Meter {
         Meter { room: self.clone(), path: path.to_owned(), grant: Granted::default(), left: Granted::default() }
     }
 
     fn granted(&self) -> MutexGuard<'_, Granted> {
-        // Numbers are whole between any two statements.
+        // The numbers are consistent between any two statements.
         self.granted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -62,31 +63,32 @@ pub struct Meter {
     room: Room,
     path: PathBuf,
     grant: Granted,
-    /// What of the grant is not charged yet. The file system may not have seen the rest, so all of it counts as taken.
+    /// The part of the grant that is not yet charged. The file system may not have seen the rest,
+    /// so all of the grant counts as taken.
     left: Granted,
 }
 
 impl Meter {
-    /// Accounts for `bytes` of content that are about to be written.
+    /// Charges `bytes` of content that are about to be written.
     ///
     /// # Errors
-    /// [`StorageError::Reserve`] when the disk would keep less than its reserve.
+    /// [`StorageError::Reserve`] if less than the reserve would stay free.
     pub fn charge_bytes(&mut self, bytes: u64) -> Result<(), StorageError> {
         self.charge(bytes.next_multiple_of(BLOCK), 0)
     }
 
-    /// Accounts for a file, directory or link that is about to be made.
+    /// Charges a file, directory or link that is about to be created.
     ///
     /// # Errors
-    /// As [`Meter::charge_bytes`].
+    /// As for [`Meter::charge_bytes`].
     pub fn charge_inode(&mut self) -> Result<(), StorageError> {
         self.charge(BLOCK, 1)
     }
 
-    /// Accounts for another name of a file, or a line about it.
+    /// Charges another name of a file, or a line about it.
     ///
     /// # Errors
-    /// As [`Meter::charge_bytes`].
+    /// As for [`Meter::charge_bytes`].
     pub fn charge_name(&mut self, name: &[u8]) -> Result<(), StorageError> {
         self.charge(name.len() as u64 + 64, 0)
     }
@@ -102,7 +104,8 @@ impl Meter {
 
     fn refill(&mut self, bytes: u64, inodes: u64) -> Result<(), StorageError> {
         let mut granted = self.room.granted();
-        // Asked under the lock: what another writer has written since counts as free no more, and neither does its grant.
+        // Asked under the lock: what another writer has written since then no longer counts as
+        // free, and its grant no longer counts either.
         let facts = rustix::fs::statvfs(&self.path).map_err(failed("ask for free space in", &self.path))?;
         let free_bytes = facts.f_bavail.saturating_mul(facts.f_frsize);
         granted.give_back(&mut self.grant);
@@ -112,7 +115,7 @@ impl Meter {
             let (free, reserve) = (free_bytes, self.room.reserve_bytes);
             return Err(StorageError::Reserve { path: self.path.clone(), what: "bytes", free, reserve });
         }
-        // A file system that makes inodes as it needs them says that it has none.
+        // A file system that creates inodes on demand reports that it has none.
         let reserve = facts.f_files / INODES_RESERVED;
         let room_inodes = match facts.f_files {
             0 => u64::MAX,
@@ -138,14 +141,14 @@ impl Drop for Meter {
     }
 }
 
-/// A refusal of the meter on its way through code whose errors are those of the system.
+/// Wraps a refusal of the meter for code whose errors are those of the system.
 pub(crate) fn as_io(error: StorageError) -> io::Error {
     let kind = if error.is_no_room() { io::ErrorKind::StorageFull } else { io::ErrorKind::Other };
     io::Error::new(kind, error)
 }
 
-/// What is wrong when the disk is full: the refusal of a meter as it is, or `operation` on `path`. Any other error is
-/// given back.
+/// The error for a full disk: the refusal of a meter as it is, or `operation` on `path`. Any other
+/// error is returned as `Err`.
 pub(crate) fn full(operation: &'static str, path: &Path, error: io::Error) -> Result<StorageError, io::Error> {
     if !is_full(&error) {
         return Err(error);
@@ -165,7 +168,8 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let facts = rustix::fs::statvfs(place.path()).unwrap();
         let free = facts.f_bavail * facts.f_frsize;
-        // Other programs write to this disk, too: the reserve leaves room for a grant and not for two of them.
+        // Other programs write to this disk, too: the reserve leaves room for one grant but not for
+        // two.
         let room = Room::keeping(free - free / 2);
         let mut first = room.meter(place.path());
         first.charge_bytes(free / 2 - free / 8).unwrap();
@@ -173,7 +177,7 @@ mod tests {
         let refused = second.charge_bytes(free / 4).unwrap_err();
         assert!(matches!(refused, StorageError::Reserve { what: "bytes", .. }), "{refused}");
         drop(first);
-        // The first has written nothing of it here.
+        // The first meter has written nothing of its grant here.
         second.charge_bytes(free / 4).unwrap();
     }
 

@@ -1,5 +1,5 @@
-//! Saved states: directories that hold the memory of a sandbox, or files that lie on an image, from a draft through a
-//! checked whole to removal.
+//! Saved states: directories that hold the memory of a sandbox, or files based on an image. This
+//! module covers their life from a draft to a complete, checked directory and its removal.
 //!
 //! ```text
 //! begin ─► ID.draft ── commit ──► ID ── remove ──► ID.gone ─► nothing
@@ -57,26 +57,27 @@ const MANIFEST: &str = "manifest.json";
 const DRAFT: &str = ".draft";
 const GONE: &str = ".gone";
 
-/// What a saved state is of and what it depends on. Written once, never changed.
+/// The source and the dependencies of a saved state. Written once, never changed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedStateFacts {
     /// The engine that made it, such as `gvisor`.
     pub engine: String,
     /// The exact build of that engine.
     pub build: String,
-    /// The CPU features it depends on, as the engine names them.
+    /// The CPU features it depends on, in the form the engine reports them.
     pub cpu: String,
-    /// The image below it.
+    /// The image it is based on.
     pub image: Digest,
-    /// The saved state of files between that image and this; none when it stands on the image itself.
+    /// The filesystem saved state between that image and this one; none if it is based on the image
+    /// itself.
     pub layer: Option<SavedStateId>,
-    /// The sandbox whose memory it holds.
+    /// The sandbox it was taken of.
     pub sandbox: SandboxId,
-    /// The run of that sandbox it was taken of.
+    /// The run of that sandbox.
     pub generation: u64,
-    /// The saved state that this run began from; `None` when it began with a cold boot.
+    /// The saved state from which this run started; `None` after a cold boot.
     pub parent: Option<SavedStateId>,
-    /// The limits the sandbox had.
+    /// The resource limits of the sandbox.
     pub resources: Resources,
     /// When it was taken.
     pub taken: Timestamp,
@@ -85,83 +86,84 @@ pub struct SavedStateFacts {
 /// One file of a saved state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedStateFile {
-    /// Relative to the saved state's directory.
+    /// Its path, relative to the directory of the saved state.
     pub name: PathBuf,
-    /// Its length.
+    /// Its length in bytes.
     pub bytes: u64,
     /// BLAKE3 of its content, 64 hexadecimal digits.
     pub blake3: String,
 }
 
-/// A file that was written into a draft.
+/// A file that was written to a draft.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct WrittenFile {
-    /// Relative to the draft's directory.
+    /// Its path, relative to the directory of the draft.
     pub name: PathBuf,
-    /// How many bytes were written, as whoever wrote it says.
+    /// The number of bytes written, according to the writer.
     pub bytes: u64,
 }
 
 /// A complete saved state. Its files are immutable: other saved states may share them.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SavedState {
-    /// Which one.
+    /// Its id.
     pub id: SavedStateId,
-    /// Where its files are.
+    /// The directory of its files.
     pub directory: PathBuf,
-    /// What it is of.
+    /// Its source and dependencies.
     pub facts: SavedStateFacts,
     /// Its files, ordered by name, without the manifest and the tree.
     pub files: Vec<SavedStateFile>,
-    /// What its tree came to, of a saved state of files; none of one of memory.
+    /// The totals of its tree; none for a memory saved state.
     pub tree: Option<TreeFacts>,
 }
 
 impl SavedState {
-    /// The length of all files together, in bytes. What they occupy may be less: copies share files.
+    /// The total length of all files, in bytes. The disk usage may be less: copies share files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|file| file.bytes).sum::<u64>() + self.tree.map_or(0, |tree| tree.bytes)
     }
 
-    /// Where the tree of a saved state of files is: the upper layer of an overlay.
+    /// The root of the tree of a filesystem saved state: the upper layer of an overlay.
     pub fn root(&self) -> PathBuf {
         self.directory.join(tree::ROOT)
     }
 }
 
-/// What a saved state takes up.
+/// The disk usage of a saved state.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Sizes {
-    /// In bytes, what goes when it is removed.
+    /// The bytes that its removal frees.
     pub alone: u64,
-    /// In bytes, what others have a part in: files that it shares with copies, and the layers below it.
+    /// The bytes that others use, too: in files shared with copies, and in the layers below it.
     pub shared: u64,
 }
 
-/// What this host has, to be compared with what a saved state needs. An engine's capabilities, as they are.
+/// The properties of this host, in the form of an engine's capabilities, to compare with the
+/// requirements of a saved state.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Expected {
-    /// The engine.
+    /// The name of the engine.
     pub engine: String,
-    /// Its build.
+    /// The build of the engine.
     pub build: String,
     /// The CPU features.
     pub cpu: String,
 }
 
-/// A draft that this process writes.
+/// A draft that this process is writing.
 #[derive(Clone, Copy, Debug)]
 struct Live {
-    /// The room promised to it.
+    /// The room reserved for it.
     bytes: u64,
     intent: Intent,
 }
 
-/// What becomes of a draft when it is complete.
+/// The action when a draft is complete.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Intent {
     Commit,
-    /// It was removed meanwhile: nothing may come of it.
+    /// Discard it: it was removed meanwhile.
     Discard,
 }
 
@@ -173,9 +175,9 @@ pub(crate) struct SavedStates {
     steps: Steps,
     /// The drafts being written by this process.
     live: Mutex<BTreeMap<SavedStateId, Live>>,
-    /// Trees that this process has written, or has read to their last byte.
+    /// The trees that this process has written, or has read to their last byte.
     trusted: Mutex<BTreeSet<SavedStateId>>,
-    /// What the disk keeps when something is taken in; nothing unless it is set.
+    /// The reserve that writing leaves free on the disk; nothing unless it is set.
     room: OnceLock<Room>,
 }
 
@@ -204,7 +206,7 @@ impl SavedStates {
         &self.directory
     }
 
-    /// What is written of files, and of what comes from elsewhere, leaves the disk what `room` keeps. To be called once.
+    /// Sets the reserve that drafts and imports leave free. Must be called only once.
     pub(crate) fn keep(&self, room: Room) {
         let _ = self.room.set(room);
     }
@@ -238,7 +240,8 @@ impl SavedStates {
         Ok(ids)
     }
 
-    /// The saved states whose image is `image`. One whose manifest cannot be read may be: it counts.
+    /// The saved states whose image is `image`. One whose manifest cannot be read may be among
+    /// them, so it counts.
     pub(crate) fn standing_on(&self, image: &Digest) -> Result<Vec<SavedStateId>, StorageError> {
         let mut ids = self.list()?;
         ids.retain(|id| match self.load(id) {
@@ -249,7 +252,7 @@ impl SavedStates {
         Ok(ids)
     }
 
-    /// Whether there is such a saved state, damaged or not.
+    /// Whether the saved state exists, damaged or not.
     pub(crate) fn has(&self, id: &SavedStateId) -> bool {
         self.path(id, "").is_dir()
     }
@@ -273,7 +276,8 @@ impl SavedStates {
     }
 
     pub(crate) fn remove(&self, id: &SavedStateId) -> Result<(), StorageError> {
-        // One that is still being written, by somebody who was given up perhaps, must not come into being afterwards.
+        // A draft that is still being written, perhaps for a caller that has given up, must not be
+        // completed afterwards.
         if let Some(live) = self.live().get_mut(id) {
             live.intent = Intent::Discard;
         }
@@ -305,7 +309,8 @@ impl SavedStates {
     }
 
     fn live(&self) -> MutexGuard<'_, BTreeMap<SavedStateId, Live>> {
-        // The map is whole between any two statements that hold it: a panic elsewhere cannot have spoilt it.
+        // The map is consistent between any two statements that hold the lock: a panic elsewhere
+        // cannot have corrupted it.
         self.live.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,4 +1,4 @@
-//! Writing files in which runs of zeros are holes, which take no room on the disk.
+//! Writes files in which runs of zeros are holes, which take no room on the disk.
 
 use std::fs::File;
 use std::io;
@@ -6,7 +6,7 @@ use std::os::unix::fs::FileExt;
 
 use crate::room::{Meter, as_io};
 
-/// A shorter run of zeros is written: holes of a few pages only scatter a file over the disk.
+/// A shorter run of zeros is written: small holes only fragment a file on the disk.
 const RUN: usize = 64 << 10;
 static ZEROS: [u8; RUN] = [0; RUN];
 
@@ -14,17 +14,18 @@ static ZEROS: [u8; RUN] = [0; RUN];
 pub(crate) struct SparseFile<'a> {
     file: &'a File,
     at: u64,
-    /// Where the last byte that was written ends.
+    /// The end of the last written byte.
     end: u64,
 }
 
 impl<'a> SparseFile<'a> {
-    /// `file` is empty.
+    /// Creates a writer for `file`, which must be empty.
     pub(crate) fn new(file: &'a File) -> Self {
         Self { file, at: 0, end: 0 }
     }
 
-    /// Adds bytes. All but the last call give a multiple of 64 KiB for runs of zeros to be found.
+    /// Adds bytes. Runs of zeros are found only if all calls except the last one pass a multiple of
+    /// 64 KiB.
     pub(crate) fn add(&mut self, mut bytes: &[u8], meter: &mut Meter) -> io::Result<()> {
         while !bytes.is_empty() {
             let zeros: usize = bytes.chunks(RUN).take_while(|run| is_zero(run)).map(<[u8]>::len).sum();
@@ -43,7 +44,7 @@ impl<'a> SparseFile<'a> {
         Ok(())
     }
 
-    /// Gives the file its length when it ends with a hole.
+    /// Sets the length of the file if it ends with a hole.
     pub(crate) fn finish(self) -> io::Result<()> {
         if self.at > self.end { self.file.set_len(self.at) } else { Ok(()) }
     }
@@ -53,7 +54,7 @@ fn is_zero(run: &[u8]) -> bool {
     ZEROS.get(..run.len()) == Some(run)
 }
 
-/// Reads until `buffer` is full or there is nothing more; tells how much there is.
+/// Reads until `buffer` is full or the input ends; returns the number of bytes read.
 pub(crate) fn read_full(from: &mut dyn io::Read, buffer: &mut [u8]) -> io::Result<usize> {
     let mut filled = 0;
     while let Some(free) = buffer.get_mut(filled..).filter(|free| !free.is_empty()) {

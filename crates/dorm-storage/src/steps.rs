@@ -7,7 +7,7 @@ use dorm_steps::AnySteps;
 
 use crate::error::StorageError;
 
-/// One line of an operation that changes the disk, named after what has been done when it is reached.
+/// A point in an operation that changes the disk, named after the work done before it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Step {
     DraftMade,
@@ -85,7 +85,7 @@ impl Step {
     }
 }
 
-/// Whom this storage asks at each step.
+/// The steps that are called at each point.
 #[derive(Clone)]
 pub(crate) struct Steps(pub(crate) AnySteps);
 
@@ -104,7 +104,7 @@ impl Steps {
         self.0.in_place()
     }
 
-    /// Says that `path` has just been synced.
+    /// Reports that `path` has just been synced.
     pub(crate) fn durable(&self, path: &Path) {
         self.0.durable(path);
     }
@@ -112,7 +112,8 @@ impl Steps {
 
 #[cfg(test)]
 pub(crate) mod armed {
-    //! A step at which an operation fails as if the disk had refused, or the process dies.
+    //! A step at which an operation fails as if the disk had refused it, or at which the process
+    //! dies.
 
     use std::sync::atomic::{AtomicBool, Ordering};
     use std::sync::{Arc, Mutex};
@@ -121,7 +122,7 @@ pub(crate) mod armed {
 
     use super::Step;
 
-    /// How an armed step ends.
+    /// The effect of an armed step.
     #[derive(Clone, Copy, PartialEq, Eq, Debug)]
     pub(crate) enum Ending {
         Fails,

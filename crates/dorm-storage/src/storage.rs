@@ -1,6 +1,7 @@
-//! The storage as its callers see it: asynchronous methods over work that blocks.
+//! The public interface of the storage: asynchronous methods over blocking work.
 //!
-//! Dropping the future of a method does not stop work that has begun; it comes to its end, whole or not at all.
+//! Dropping the future of a method does not stop work that has begun; it completes, or leaves
+//! nothing behind.
 
 use std::cell::Cell;
 use std::path::{Path, PathBuf};
@@ -26,7 +27,8 @@ use crate::saved_states::{
 use crate::steps::Steps;
 use crate::stored::{self, Checked, Stored};
 
-/// Images and saved states on this host's disk. Cheap to clone; all clones are the same storage.
+/// The images and saved states on this host's disk. Cheap to clone; all clones are the same
+/// storage.
 #[derive(Clone)]
 pub struct Storage {
     saved_states: Arc<SavedStates>,
@@ -36,17 +38,18 @@ pub struct Storage {
 }
 
 impl Storage {
-    /// Opens the storage with saved states in `data` and images in `images`, making the directories that are missing, and
-    /// finishes removals that were under way when an earlier process ended. Drafts of saved states are left: see
-    /// [`Storage::drafts`]. `images` may be in use by other daemons of this host.
+    /// Opens the storage with saved states in `data` and images in `images`. Creates missing
+    /// directories, and finishes removals that an earlier process had begun. Drafts of saved states
+    /// are kept: see [`Storage::drafts`]. `images` may be in use by other daemons of this host.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when a directory cannot be made or read.
+    /// [`StorageError::Io`] if a directory cannot be created or read.
     pub fn open(data: &Path, images: &Path) -> Result<Self, StorageError> {
         Self::open_with(data, images, dorm_steps::pass())
     }
 
-    /// [`Storage::open`], with somebody who is asked at each step of every operation that changes the disk.
+    /// Like [`Storage::open`]; `steps` is called at each step of every operation that changes the
+    /// disk.
     ///
     /// # Errors
     /// As [`Storage::open`].
@@ -54,8 +57,8 @@ impl Storage {
         Self::open_for(data, images, GuestIds::DEFAULT, steps)
     }
 
-    /// [`Storage::open_with`], for guests with these host ids. What was made with others is given to these before it is
-    /// used: no run with other ids may live then.
+    /// Like [`Storage::open_with`], for guests with these host ids. Files made for other ids are
+    /// changed to these before use; no run with other ids may be alive then.
     ///
     /// # Errors
     /// As [`Storage::open`].
@@ -67,19 +70,19 @@ impl Storage {
         Ok(Self { saved_states: Arc::new(saved_states), images: Arc::new(images), data: data.to_owned(), room })
     }
 
-    /// The same storage on behalf of a data directory, which says to others that share the images which of them it needs.
-    /// To be called before the storage is used.
+    /// Sets the data directory that owns this storage, so that other data directories which share
+    /// the images can see which of them it needs. Call this before the storage is used.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when that cannot be written.
+    /// [`StorageError::Io`] if that cannot be written.
     pub fn owned_by(self, owner: Owner) -> Result<Self, StorageError> {
         let mut images = self.images.reopened();
         images.set_owner(owner)?;
         Ok(Self { images: Arc::new(images), ..self })
     }
 
-    /// The same storage; what it takes in leaves the disk `reserve_bytes`, and images keep to `limits`. To be called before the
-    /// storage is used.
+    /// Sets the limits of imports: they leave `reserve_bytes` of the disk free, and images keep to
+    /// `limits`. Call this before the storage is used.
     #[must_use]
     pub fn limited(self, reserve_bytes: u64, limits: ImportLimits) -> Self {
         let room = Room::keeping(reserve_bytes);
@@ -88,41 +91,42 @@ impl Storage {
         Self { images: Arc::new(images), room, ..self }
     }
 
-    /// The same storage; archives are parsed and decompressed by workers, which are `program` with the roles
-    /// [`crate::READERS`]. To be called before the storage is used.
+    /// Makes workers parse and decompress archives: `program` with the roles [`crate::READERS`].
+    /// Call this before the storage is used.
     #[must_use]
     pub fn read_by(self, program: Program) -> Self {
         let images = self.images.reopened().read_by(Reader::Workers(program));
         Self { images: Arc::new(images), ..self }
     }
 
-    /// The room on the disk for what is taken in from elsewhere.
+    /// The room on the disk for imports and fetched files.
     pub fn room(&self) -> &Room {
         &self.room
     }
 
-    /// Says that the owner of this storage needs an image, until [`Storage::release_image`]. Durable when this returns.
+    /// Records that the owner of this storage needs an image, until [`Storage::release_image`].
+    /// Durable when this returns.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`] when it is not there.
+    /// [`StorageError::NoImage`] if there is no such image.
     pub async fn refer_to_image(&self, digest: &Digest) -> Result<(), StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.refer(&digest)).await
     }
 
-    /// Says that the owner of this storage needs an image no more.
+    /// Records that the owner of this storage no longer needs an image.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when that cannot be written.
+    /// [`StorageError::Io`] if that cannot be written.
     pub async fn release_image(&self, digest: &Digest) -> Result<(), StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.release(&digest)).await
     }
 
-    /// The images that the owner of this storage has said it needs.
+    /// The images that the owner of this storage needs, as recorded by [`Storage::refer_to_image`].
     ///
     /// # Errors
-    /// [`StorageError::Io`] when that cannot be read.
+    /// [`StorageError::Io`] if the record cannot be read.
     pub async fn referred_images(&self) -> Result<Vec<Digest>, StorageError> {
         let images = self.images.clone();
         self.blocking(move || images.referred()).await
@@ -131,22 +135,24 @@ impl Storage {
     /// The other data directories that need an image.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when that cannot be read.
+    /// [`StorageError::Io`] if the records cannot be read.
     pub async fn foreign_references(&self, digest: &Digest) -> Result<Vec<Foreign>, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.foreign(&digest)).await
     }
 
-    /// Makes an image of a root filesystem (a directory, a tar archive, plain or compressed by gzip or zstd), an OCI
-    /// layout (a directory or an archive) or a docker archive, whichever it is by its content, and names it `tag`, which
-    /// another image may have had before. Equal content gives the same image: then the one that exists is kept. `progress` is called
-    /// from another thread, several times a second at most.
+    /// Imports an image from a root file system (a directory, or a tar archive, plain or compressed
+    /// by gzip or zstd), an OCI layout (a directory or an archive) or a docker archive; the format
+    /// is detected from the content. `tag` then names this image, even if it named another one
+    /// before. Equal content gives the same image: if it exists already, it is kept. `progress` is
+    /// called from another thread, at most several times a second.
     ///
     /// User and group ids are shifted into the range of the storage; device nodes below `/dev` are left out, since every
     /// sandbox has its own. Needs root.
     ///
     /// # Errors
-    /// [`StorageError::Source`] or [`StorageError::Entry`] when something in the source is refused; then nothing is kept.
+    /// [`StorageError::Source`] or [`StorageError::Entry`] if something in the source is refused;
+    /// then nothing is kept.
     pub async fn import(
         &self,
         source: &Path,
@@ -157,12 +163,12 @@ impl Storage {
         self.blocking(move || images.import(&source, tag.as_deref(), None, &progress)).await
     }
 
-    /// Makes an image of a manifest whose blobs lie below `blobs` as in an OCI layout (`blobs/sha256/…`), and names it
-    /// `tag`. A blob may be missing where [`Storage::has_layer`] says that its layer is here. Everything is checked
-    /// against its digest.
+    /// Imports an image from its manifest. The blobs are below `blobs` as in an OCI layout
+    /// (`blobs/sha256/…`); the blob of a layer for which [`Storage::has_layer`] is true may be
+    /// missing. `tag` names the image. Everything is checked against its digest.
     ///
     /// # Errors
-    /// As [`Storage::import`].
+    /// As for [`Storage::import`].
     pub async fn import_blobs(
         &self,
         blobs: &Path,
@@ -176,12 +182,13 @@ impl Storage {
         self.blocking(move || images.import_blobs(&blobs, &manifest, source, tag.as_deref(), &progress)).await
     }
 
-    /// Makes an image of the files of `base`, with those of the saved state of files `over` and all below that on them, and
-    /// with these settings. It needs neither afterwards. `build` is kept beside it.
+    /// Creates an image from the files of `base`, those of the filesystem saved state `over` and of
+    /// all layers below it, and these settings. The new image needs none of them afterwards.
+    /// `build` is stored with it.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`], [`StorageError::Missing`], [`StorageError::Damaged`]; [`StorageError::Entry`] for what no image can
-    /// have. Then nothing is kept.
+    /// [`StorageError::NoImage`], [`StorageError::Missing`], [`StorageError::Damaged`];
+    /// [`StorageError::Entry`] for an entry that no image can have. Then nothing is kept.
     pub async fn compose_image(
         &self,
         base: &Digest,
@@ -200,41 +207,43 @@ impl Storage {
         .await
     }
 
-    /// Writes an image into the file `to`, which must not be there yet: an OCI layout in a tar archive, with all files
-    /// in one layer. The same image gives the same bytes. The image is checked before.
+    /// Exports an image to the file `to`, which must not exist: a tar archive of an OCI layout,
+    /// with all files in one layer. The same image gives the same bytes. The image is verified
+    /// first.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`], [`StorageError::DamagedImage`], and [`StorageError::Io`] when the file cannot be written.
+    /// [`StorageError::NoImage`], [`StorageError::DamagedImage`], and [`StorageError::Io`] if the
+    /// file cannot be written.
     pub async fn export_image(&self, digest: &Digest, to: &Path) -> Result<ExportedImage, StorageError> {
         let (images, digest, to) = (self.images.clone(), digest.clone(), to.to_owned());
         self.blocking(move || images.export(&digest, &to)).await
     }
 
-    /// A place for an archive on its way in or out.
+    /// A temporary place for an archive that is imported or exported.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when it cannot be made.
+    /// [`StorageError::Io`] if it cannot be created.
     pub async fn spool(&self) -> Result<Spool, StorageError> {
         let images = self.images.clone();
         self.blocking(move || images.spool()).await
     }
 
-    /// Whether a layer is here, by what it is when it is unpacked.
+    /// Whether the storage has a layer, identified by the digest of its unpacked archive.
     pub async fn has_layer(&self, diff_id: &BlobDigest) -> Result<bool, StorageError> {
         let (images, diff_id) = (self.images.clone(), diff_id.clone());
         self.blocking(move || Ok(images.has_layer(diff_id.hex()))).await
     }
 
-    /// How programs of an image are run.
+    /// The configuration of an image: how its programs are run.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`] when it is not there.
+    /// [`StorageError::NoImage`] if there is no such image.
     pub async fn image_config(&self, digest: &Digest) -> Result<ImageConfig, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.config(&digest)).await
     }
 
-    /// Names an image `tag`, which another image may have had before.
+    /// Tags an image. If `tag` named another image before, it now names this one.
     ///
     /// # Errors
     /// [`StorageError::Tag`], [`StorageError::NoImage`].
@@ -246,16 +255,18 @@ impl Storage {
     /// All images, ordered by digest.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when the directory cannot be read.
+    /// [`StorageError::Io`] if the directory cannot be read.
     pub async fn images(&self) -> Result<Vec<Image>, StorageError> {
         let images = self.images.clone();
         self.blocking(move || images.list()).await
     }
 
-    /// The image that `reference` means: a tag, a digest, or the beginning of just one digest, 8 digits at least.
+    /// Finds the image for `reference`: a tag, a digest, or an unambiguous prefix of a digest with
+    /// at least 8 digits.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`] says what there is, [`StorageError::Ambiguous`] what it could be.
+    /// [`StorageError::NoImage`] lists the images there are, [`StorageError::Ambiguous`] the ones
+    /// that match.
     pub async fn resolve(&self, reference: &str) -> Result<Image, StorageError> {
         let (images, reference) = (self.images.clone(), reference.to_owned());
         self.blocking(move || images.resolve(&reference)).await
@@ -264,44 +275,44 @@ impl Storage {
     /// The image with that digest. Its content is not checked: see [`Storage::verify_image`].
     ///
     /// # Errors
-    /// [`StorageError::NoImage`] when it is not there.
+    /// [`StorageError::NoImage`] if there is no such image.
     pub async fn image(&self, digest: &Digest) -> Result<Image, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.get(&digest)).await
     }
 
-    /// The image with that digest, of which every file belongs to guests as they are now: it can be run. Its content is
-    /// not checked.
+    /// The image with that digest, after its files were given to the current host ids of guests, so
+    /// that it can be run. Its content is not checked.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`]; [`StorageError::OtherIds`] when its files cannot be given to them.
+    /// [`StorageError::NoImage`]; [`StorageError::OtherIds`] if its files cannot be given to them.
     pub async fn owned_image(&self, digest: &Digest) -> Result<Image, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.owned(&digest)).await
     }
 
-    /// With which host ids of guests an image was made.
+    /// The host ids of guests with which an image was made.
     ///
     /// # Errors
-    /// [`StorageError::Owners`] when its record cannot be read.
+    /// [`StorageError::Owners`] if its record cannot be read.
     pub async fn made_with(&self, digest: &Digest) -> Result<GuestIds, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.made_with(&digest)).await
     }
 
-    /// Reads the whole image and checks that it still is what its digest says.
+    /// Reads the whole image and checks it against its digest.
     ///
     /// # Errors
-    /// [`StorageError::DamagedImage`] when it is not.
+    /// [`StorageError::DamagedImage`] if it does not match.
     pub async fn verify_image(&self, digest: &Digest) -> Result<Image, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.verify(&digest)).await
     }
 
-    /// The image with that digest, which this process has read to its last byte since it began: now, if not before.
+    /// The image with that digest, verified to the last byte by this process: now, if not before.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`]; [`StorageError::DamagedImage`] names the file that is damaged.
+    /// [`StorageError::NoImage`]; [`StorageError::DamagedImage`] names the damaged file.
     pub async fn sound_image(&self, digest: &Digest) -> Result<Image, StorageError> {
         let (images, digest) = (self.images.clone(), digest.clone());
         self.blocking(move || images.sound(&digest)).await
@@ -314,21 +325,21 @@ impl Storage {
         self.blocking(unread).await.unwrap_or(0)
     }
 
-    /// Everything that can be checked, in order.
+    /// Everything that can be checked with [`Storage::check_stored`], in order.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when a directory cannot be read.
+    /// [`StorageError::Io`] if a directory cannot be read.
     pub async fn stored(&self) -> Result<Vec<Stored>, StorageError> {
         let (saved_states, images) = (self.saved_states.clone(), self.images.clone());
         self.blocking(move || stored::list(&saved_states, &images)).await
     }
 
-    /// Reads one thing to its last byte and compares it with what was written; none when it is not there any more. What is
-    /// damaged is not served from then on. With a pace it is read on a thread of its own, after everything else that the
-    /// host reads.
+    /// Reads a stored object to its last byte and compares it with its recorded hash; none if it no
+    /// longer exists. An object found to be damaged is not served from then on. With a pace, it is
+    /// read on a thread of its own, with a lower priority than all other reads of the host.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when it could not be read, which says nothing about it.
+    /// [`StorageError::Io`] if it could not be read; whether it is damaged is then unknown.
     pub async fn check_stored(&self, what: &Stored, pace: Option<&Pace>) -> Result<Option<Checked>, StorageError> {
         let (saved_states, images, what) = (self.saved_states.clone(), self.images.clone(), what.clone());
         let check = move || stored::check(&saved_states, &images, &what);
@@ -340,29 +351,31 @@ impl Storage {
         answer.await.unwrap_or(Ok(None))
     }
 
-    /// What is known to be damaged: see [`Storage::keep_damage`].
+    /// The known damage: see [`Storage::keep_damage`].
     ///
     /// # Errors
-    /// [`StorageError::Io`] when it cannot be read.
+    /// [`StorageError::Io`] if the record cannot be read.
     pub async fn damage(&self) -> Result<Vec<Damage>, StorageError> {
         let data = self.data.clone();
         self.blocking(move || damage::damage_in(&data).map_err(failed("read", &data.join(damage::DAMAGED)))).await
     }
 
-    /// Keeps what is known to be damaged, and nothing that was kept before.
+    /// Replaces the record of known damage.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when it cannot be written.
+    /// [`StorageError::Io`] if it cannot be written.
     pub async fn keep_damage(&self, damage: Vec<Damage>) -> Result<(), StorageError> {
         let data = self.data.clone();
         self.blocking(move || damage::keep(&data, &damage)).await
     }
 
-    /// Removes an image and its tags; one that is not there is a success. `held_by` names what else needs it.
+    /// Removes an image and its tags. Succeeds if there is no such image. `held_by` names further
+    /// users of the image.
     ///
     /// # Errors
-    /// [`StorageError::InUse`] when `held_by` is not empty, a saved state of this storage stands on it or its owner refers to it;
-    /// [`StorageError::Referred`] when another data directory needs it.
+    /// [`StorageError::InUse`] if `held_by` is not empty, a saved state of this storage is based on
+    /// the image or its owner refers to it; [`StorageError::Referred`] if another data directory
+    /// needs it.
     pub async fn remove_image(&self, digest: &Digest, held_by: &[String]) -> Result<(), StorageError> {
         let (images, saved_states) = (self.images.clone(), self.saved_states.clone());
         let (digest, mut held_by) = (digest.clone(), held_by.to_vec());
@@ -376,17 +389,18 @@ impl Storage {
         .await
     }
 
-    /// Begins a saved state: reserves `need_bytes` of room and makes an empty directory to write it into. What an earlier
-    /// process left half-written under this id is cleared away.
+    /// Begins a saved state: reserves `need_bytes` of room and creates an empty directory for it. A
+    /// draft that an earlier process left under this id is removed.
     ///
     /// # Errors
-    /// [`StorageError::NoRoom`] when it would not fit beside the other drafts, [`StorageError::Exists`] when the id is taken.
+    /// [`StorageError::NoRoom`] if it does not fit beside the other drafts,
+    /// [`StorageError::Exists`] if the id is taken.
     pub async fn begin(&self, id: &SavedStateId, need_bytes: u64) -> Result<SavedStateDraft, StorageError> {
         let (saved_states, id) = (self.saved_states.clone(), id.clone());
         self.blocking(move || saved_states.begin(&id, need_bytes)).await
     }
 
-    /// Reads the whole saved state and checks that it is what was written, and that this host can use it.
+    /// Reads the whole saved state and checks that it is undamaged and that this host can use it.
     ///
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::Damaged`], [`StorageError::Incompatible`], [`StorageError::MissingImage`].
@@ -402,26 +416,28 @@ impl Storage {
         .await
     }
 
-    /// What is written about a saved state. Its files are not read.
+    /// The manifest of a saved state. Its files are not read.
     ///
     /// # Errors
-    /// [`StorageError::Missing`] when it is not there, [`StorageError::Damaged`] when its manifest is not what was written.
+    /// [`StorageError::Missing`] if there is no such saved state, [`StorageError::Damaged`] if its
+    /// manifest does not match its hash.
     pub async fn saved_state(&self, id: &SavedStateId) -> Result<SavedState, StorageError> {
         let (saved_states, id) = (self.saved_states.clone(), id.clone());
         self.blocking(move || saved_states.load(&id)).await
     }
 
-    /// The saved states of files that lie on an image, `top` first. Each is read to its last byte and compared with what was
-    /// written the first time this process asks for it.
+    /// The filesystem saved states from `top` down to the image, `top` first. Each is read to its
+    /// last byte and compared with its hashes the first time this process asks for it.
     ///
     /// # Errors
-    /// [`StorageError::Missing`] or [`StorageError::Damaged`] with the first that cannot be used.
+    /// [`StorageError::Missing`] or [`StorageError::Damaged`] for the first one that cannot be
+    /// used.
     pub async fn layers(&self, top: &SavedStateId) -> Result<Vec<SavedState>, StorageError> {
         let (saved_states, top) = (self.saved_states.clone(), top.clone());
         self.blocking(move || saved_states.layers(&top)).await
     }
 
-    /// Reads a saved state to its last byte, whichever engine wrote it.
+    /// Reads a saved state to its last byte and checks it. The engine that made it does not matter.
     ///
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::Damaged`].
@@ -435,31 +451,35 @@ impl Storage {
         .await
     }
 
-    /// What a tree lies on that is taken of a sandbox with this image, and with `top` and what is below it on that.
+    /// The base of a tree that is taken from a sandbox with this image, `top` and the layers below
+    /// it.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`], or as [`Storage::layers`].
+    /// [`StorageError::NoImage`], or as for [`Storage::layers`].
     pub async fn below(&self, image: &Digest, top: Option<&SavedStateId>) -> Result<Below, StorageError> {
         let (saved_states, images, image, top) =
             (self.saved_states.clone(), self.images.clone(), image.clone(), top.cloned());
         self.blocking(move || saved_states.below(images.get(&image)?.rootfs, top.as_ref())).await
     }
 
-    /// Makes `to` a saved state of files that means the same as `top` with all layers below it, and lies on the image itself.
-    /// It is read back from the disk and compared before this answers. Those layers stay as they are.
+    /// Merges `top` and all layers below it into `to`, a filesystem saved state with the same
+    /// content that is based on the image itself. It is read back from the disk and compared before
+    /// this returns. The merged layers stay as they are.
     ///
     /// # Errors
-    /// As [`Storage::layers`] and [`Storage::begin`]; [`StorageError::Damaged`] when it does not come to the same.
+    /// As for [`Storage::layers`] and [`Storage::begin`]; [`StorageError::Damaged`] if the result
+    /// differs from the layers.
     pub async fn flatten(&self, top: &SavedStateId, to: &SavedStateId) -> Result<SavedState, StorageError> {
         let (saved_states, top, to) = (self.saved_states.clone(), top.clone(), to.clone());
         let images = self.images.clone();
         self.blocking(move || saved_states.flatten(&top, &to, &|image| Ok(images.get(image)?.rootfs))).await
     }
 
-    /// The paths at which two stacks of changes on one image, each the lowest first, differ; in order.
+    /// The paths at which two stacks of changes on one image differ, in order. Each stack begins
+    /// with its lowest layer.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`]; [`StorageError::Io`] when the image cannot be read.
+    /// [`StorageError::NoImage`]; [`StorageError::Io`] if the image cannot be read.
     pub async fn diff(
         &self,
         image: &Digest,
@@ -474,7 +494,7 @@ impl Storage {
         .await
     }
 
-    /// How many saved states of files lie on each other from `top` down.
+    /// The number of filesystem saved states from `top` down to the image.
     ///
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::Damaged`].
@@ -483,7 +503,7 @@ impl Storage {
         self.blocking(move || saved_states.depth(&top)).await
     }
 
-    /// What a saved state takes up on the disk.
+    /// The disk usage of a saved state.
     ///
     /// # Errors
     /// [`StorageError::Missing`], [`StorageError::Damaged`].
@@ -492,67 +512,72 @@ impl Storage {
         self.blocking(move || saved_states.sizes(&id)).await
     }
 
-    /// What is in the tree of a saved state of files, a directory before what is in it.
+    /// The entries in the tree of a filesystem saved state, a directory before its entries.
     ///
     /// # Errors
-    /// [`StorageError::Missing`], or [`StorageError::Damaged`] also when it is a saved state of memory.
+    /// [`StorageError::Missing`], or [`StorageError::Damaged`], also for a memory saved state.
     pub async fn listing(&self, id: &SavedStateId) -> Result<Vec<Listed>, StorageError> {
         let (saved_states, id) = (self.saved_states.clone(), id.clone());
         self.blocking(move || saved_states.listing(&saved_states.load(&id)?)).await
     }
 
-    /// Makes `to` a saved state with the same content as `from`, which is not touched; both can be removed on their own. The
-    /// caller has read `from` a moment ago. Copying again onto the same copy changes nothing.
+    /// Makes `to` a copy of the saved state `from`, which does not change; each can be removed
+    /// without the other. The caller must have verified `from` just before. If `to` already is that
+    /// copy, nothing changes.
     ///
     /// # Errors
-    /// [`StorageError::Missing`] when `from` is not there, [`StorageError::Exists`] when `to` is something else.
+    /// [`StorageError::Missing`] if there is no `from`, [`StorageError::Exists`] if `to` is
+    /// something else.
     pub async fn copy(&self, from: &SavedStateId, to: &SavedStateId) -> Result<Copied, StorageError> {
         let (saved_states, from, to) = (self.saved_states.clone(), from.clone(), to.clone());
         self.blocking(move || saved_states.copy(&from, &to, Reading::Trusted)).await
     }
 
-    /// [`Storage::copy`], of which every byte is compared with what was written when `from` was, before there is a copy.
+    /// Like [`Storage::copy`], but every byte of `from` is compared with its recorded hash before
+    /// there is a copy.
     ///
     /// # Errors
-    /// As [`Storage::copy`]; [`StorageError::Damaged`] when `from` is not what was written.
+    /// As for [`Storage::copy`]; [`StorageError::Damaged`] if `from` does not match its hashes.
     pub async fn copy_checked(&self, from: &SavedStateId, to: &SavedStateId) -> Result<Copied, StorageError> {
         let (saved_states, from, to) = (self.saved_states.clone(), from.clone(), to.clone());
         self.blocking(move || saved_states.copy(&from, &to, Reading::Checked)).await
     }
 
-    /// Settles what a saved state is as one file, with all layers below it and without its image. It is read to its last byte.
+    /// Prepares the export of a saved state as one file, with all layers below it and without its
+    /// image. The saved state is read to its last byte.
     ///
     /// # Errors
-    /// [`StorageError::Missing`], [`StorageError::Damaged`], [`StorageError::NoImage`]; [`StorageError::Export`] when there is more in
-    /// it than such a file can have.
+    /// [`StorageError::Missing`], [`StorageError::Damaged`], [`StorageError::NoImage`];
+    /// [`StorageError::Export`] if it exceeds the limits of an export file.
     pub async fn export(&self, id: &SavedStateId, note: ExportNote) -> Result<Export, StorageError> {
         let (saved_states, images, id) = (self.saved_states.clone(), self.images.clone(), id.clone());
         self.blocking(move || saved_states.export(&id, note, &|image| images.get(image))).await
     }
 
-    /// Reads what such a file says it is, and nothing more.
+    /// Reads only the manifest of an export file.
     ///
     /// # Errors
-    /// [`StorageError::Export`] when it is none, [`StorageError::Format`] when it is of a newer version.
+    /// [`StorageError::Export`] if it is no export file, [`StorageError::Format`] if it is of a
+    /// newer version.
     pub async fn open_export(&self, from: impl std::io::Read + Send + 'static) -> Result<Incoming, StorageError> {
         self.blocking(move || Incoming::open(Box::new(from))).await
     }
 
-    /// Makes saved states of such a file, under the ids given. Every byte is compared with what the file says of it. When this
-    /// fails there are none.
+    /// Imports an export file as saved states with the ids given. Every byte is compared with the
+    /// manifest. If this fails, there are no saved states.
     ///
     /// # Errors
-    /// [`StorageError::Export`] when the file is not what it says, [`StorageError::NoRoom`] when it does not fit, or as
-    /// [`Storage::begin`].
+    /// [`StorageError::Export`] if the file does not match its manifest, [`StorageError::NoRoom`]
+    /// if it does not fit, or as for [`Storage::begin`].
     pub async fn import_export(&self, incoming: Incoming, name: &ImportAs) -> Result<Imported, StorageError> {
         let (saved_states, name) = (self.saved_states.clone(), name.clone());
         self.blocking(move || saved_states.import(incoming, &name)).await
     }
 
-    /// Removes a saved state, or what was half-written of one. One that is not there is a success.
+    /// Removes a saved state or a draft. Succeeds if there is none.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when files cannot be removed; calling again goes on.
+    /// [`StorageError::Io`] if files cannot be removed; another call continues the removal.
     pub async fn remove(&self, id: &SavedStateId) -> Result<(), StorageError> {
         let (saved_states, id) = (self.saved_states.clone(), id.clone());
         self.blocking(move || saved_states.remove(&id)).await
@@ -561,26 +586,26 @@ impl Storage {
     /// The ids of all complete saved states, in order.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when the directory cannot be read.
+    /// [`StorageError::Io`] if the directory cannot be read.
     pub async fn saved_states(&self) -> Result<Vec<SavedStateId>, StorageError> {
         let saved_states = self.saved_states.clone();
         self.blocking(move || saved_states.list()).await
     }
 
-    /// The ids of half-written saved states that nobody writes any more: [`Storage::remove`] clears them away.
+    /// The ids of drafts that no process writes any more: [`Storage::remove`] removes them.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when the directory cannot be read.
+    /// [`StorageError::Io`] if the directory cannot be read.
     pub async fn drafts(&self) -> Result<Vec<SavedStateId>, StorageError> {
         let saved_states = self.saved_states.clone();
         self.blocking(move || saved_states.drafts()).await
     }
 
-    /// The saved states and images whose description cannot be read, each by its name with the reason. They are refused when
-    /// they are needed, and stay.
+    /// The saved states and images whose manifest cannot be read, each by its name with the reason.
+    /// They are refused when they are needed, and stay on the disk.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when a directory cannot be read.
+    /// [`StorageError::Io`] if a directory cannot be read.
     pub async fn unreadable(&self) -> Result<Vec<(String, StorageError)>, StorageError> {
         let (saved_states, images) = (self.saved_states.clone(), self.images.clone());
         self.blocking(move || {
@@ -592,22 +617,22 @@ impl Storage {
         .await
     }
 
-    /// How many bytes could still be written beside the saved states.
+    /// How many more bytes can be written to the file system of the saved states.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when the file system does not answer.
+    /// [`StorageError::Io`] if the file system does not answer.
     pub async fn free_bytes(&self) -> Result<u64, StorageError> {
         let saved_states = self.saved_states.clone();
         self.blocking(move || crate::disk::free_bytes(saved_states.directory())).await
     }
 
-    /// The directory above the images, if there is one, that bars the way to them for engines that run with guest ids:
-    /// everybody must be able to pass through it, as through `/var/lib`.
+    /// The directory above the images, if any, that engines which run with guest ids cannot pass
+    /// through: every user must be able to pass through it, as through `/var/lib`.
     pub fn closed_to_guests(&self) -> Option<PathBuf> {
         self.images.closed_to_guests()
     }
 
-    /// Where the saved states and where the images lie.
+    /// The directories of the saved states and of the images.
     pub fn directories(&self) -> (PathBuf, PathBuf) {
         (self.saved_states.directory().to_owned(), self.images.directory().to_owned())
     }
@@ -620,7 +645,8 @@ impl Storage {
     }
 }
 
-/// Does work that blocks where it keeps nobody waiting. What belongs to a dead process is not even begun.
+/// Does blocking work without blocking other tasks. Work that belongs to a dead process does not
+/// begin.
 pub(crate) async fn blocking<T: Send + 'static>(
     steps: &Steps,
     work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
@@ -638,7 +664,7 @@ pub(crate) async fn blocking<T: Send + 'static>(
 }
 
 thread_local! {
-    /// Whether this thread may wait for a disk, although it belongs to a runtime.
+    /// Whether this thread may block, although it belongs to a runtime.
     static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -649,7 +675,7 @@ fn may_block<T>(work: impl FnOnce() -> T) -> T {
     done
 }
 
-/// Does work that blocks and that nobody waits for. A thread that may block does it at once.
+/// Does blocking work without waiting for its end. A thread that may block does it at once.
 pub(crate) fn elsewhere(steps: &Steps, work: impl FnOnce() + Send + 'static) {
     match tokio::runtime::Handle::try_current() {
         Ok(runtime) if !steps.in_place() && !MAY_BLOCK.get() => drop(runtime.spawn_blocking(|| may_block(work))),

@@ -1,4 +1,5 @@
-//! Everything on the disk that can be compared with what was written, one after the other.
+//! The list of everything on the disk that can be compared with its recorded hash, and the check of
+//! one entry.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use crate::error::StorageError;
 use crate::images::Images;
 use crate::saved_states::{SavedState, SavedStates};
 
-/// One thing that is checked as a whole.
+/// An object that is checked as a whole.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Stored {
     /// An image that sandboxes start from.
@@ -21,7 +22,7 @@ pub enum Stored {
 }
 
 impl Stored {
-    /// What kind of thing it is, in a word for answers.
+    /// Its kind, as a word for responses.
     pub const fn kind(&self) -> &'static str {
         match self {
             Self::Image(_) => "image",
@@ -30,7 +31,7 @@ impl Stored {
         }
     }
 
-    /// The thing of that kind and name; none when there can be no such thing.
+    /// The object of that kind and name; none if the kind or the name is invalid.
     pub fn named(kind: &str, id: &str) -> Option<Self> {
         Some(match kind {
             "image" => Self::Image(id.parse().ok()?),
@@ -61,23 +62,23 @@ impl fmt::Display for Stored {
     }
 }
 
-/// A file that is not what was written.
+/// A file that does not match its recorded hash.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DamagedFile {
-    /// Which, relative to the directory of what it is part of.
+    /// Its path, relative to the directory of the object it is part of.
     pub file: PathBuf,
-    /// What is wrong with it, a phrase whose subject it is.
+    /// The damage, a phrase whose subject is the file.
     pub what: String,
 }
 
-/// What was found of one thing.
+/// The result of the check of one object.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Checked {
-    /// Which.
+    /// The object.
     pub stored: Stored,
-    /// How long its files are together, in bytes, as far as that is known.
+    /// The total length of its files in bytes, as far as it is known.
     pub bytes: u64,
-    /// What is not as it was written; nothing when all is.
+    /// The damaged files; empty if there are none.
     pub damaged: Vec<DamagedFile>,
 }
 
@@ -88,7 +89,7 @@ pub(crate) fn list(saved_states: &SavedStates, images: &Images) -> Result<Vec<St
     Ok(all)
 }
 
-/// Reads one thing to its last byte; none when it is not there any more.
+/// Reads one object to its last byte; none if it no longer exists.
 pub(crate) fn check(
     saved_states: &SavedStates,
     images: &Images,
@@ -105,7 +106,7 @@ pub(crate) fn check(
     };
     match checked {
         Ok(checked) => Ok(checked.map(|(bytes, damaged)| Checked { stored: stored.clone(), bytes, damaged })),
-        // Something that is being removed looks like something damaged.
+        // An object that is being removed looks damaged.
         Err(_) if !list(saved_states, images)?.contains(stored) => Ok(None),
         Err(error) => Err(error),
     }
@@ -146,7 +147,7 @@ impl SavedStates {
     }
 }
 
-/// Where a file of an image is, below the image's own directory.
+/// The path of a file of an image, relative to the image's directory.
 pub(crate) fn in_rootfs(path: &Path) -> PathBuf {
     Path::new(crate::images::ROOTFS).join(path)
 }

@@ -1,7 +1,7 @@
-//! Filling a store with very many records, for the bench. Nothing that is shipped is built with it.
+//! Fills a store with very many records, for benchmarks. Not part of any release build.
 //!
-//! Copies of a few records are written by SQLite itself, in the tables of a store that is closed. What is asked for is
-//! checked by nobody.
+//! SQLite itself copies a few records into the tables of a closed store. The arguments are not
+//! checked.
 
 use std::path::Path;
 
@@ -13,11 +13,11 @@ use sqlx::{ConnectOptions, Connection, SqliteConnection};
 
 use crate::failed;
 
-/// How many rows are written in one transaction.
+/// The number of rows in one transaction.
 const ROWS: u64 = 100_000;
 
-/// What is written, and how many copies of each. Copies differ in their ids; the events are those of the terminated sandboxes in
-/// turn.
+/// The records to write, and how many copies of each. Copies differ in their ids; the events belong
+/// to the terminated sandboxes in turn.
 #[derive(Debug)]
 pub struct Bulk<'a> {
     /// Living sandboxes without a name.
@@ -28,10 +28,11 @@ pub struct Bulk<'a> {
     pub events: (u64, &'a NewEvent),
 }
 
-/// The id of the copy `n`: spread over all ids, as those are that are drawn by lot.
+/// The id of the copy `n`: spread over all ids, like random ones.
 const ID: &str = "printf('%s%08x%011x', ?2, (n * 2654435761) & 4294967295, n)";
 
-/// Writes everything into the store at `path`, which must be closed, and says how large its file is then.
+/// Writes everything into the store at `path`, which must be closed, and returns the size of its
+/// file in bytes.
 ///
 /// # Errors
 /// [`StoreError::Failed`].
@@ -87,7 +88,7 @@ async fn sandboxes(
     for_each(connection, count, &insert, &[&document, prefix, sandbox.id.as_str()]).await
 }
 
-/// Carries out an `INSERT … SELECT` for each `n` below `count`.
+/// Executes an `INSERT … SELECT` for each `n` below `count`.
 async fn for_each(
     connection: &mut SqliteConnection,
     count: u64,

@@ -1,24 +1,26 @@
-//! Changes of which the end was not seen.
+//! Changes whose outcome is unknown.
 //!
-//! When the log (WAL) cannot be synced, SQLite has already written the whole change to it, with its commit mark. It
-//! forgets the change in memory and reports a failure. Readers do not see the change; the process that opens the file
-//! after a crash replays the log and makes it. So a failed `COMMIT` leaves three questions: was the change made, will it
-//! be made later, and is it durable?
+//! When the log (WAL) cannot be synced, SQLite has already written the whole change to it, with its
+//! commit mark. It then forgets the change in memory and reports a failure. Readers do not see the
+//! change, but the process that opens the file after a crash replays the log and makes it. So a
+//! failed `COMMIT` leaves three questions: was the change made, will it be made later, and is it
+//! durable?
 //!
 //! ```text
 //! COMMIT fails ──► new connection ──► one more commit, synced ──► the answer
 //! ```
 //!
-//! Each change writes its number into the row of its writer. The commit that settles reads this number, which says
-//! whether the change was made. Being the next in the log, it overwrites the change where that was not made, so that
-//! nobody replays it any more. Where it was made, a checkpoint then moves it into the file and syncs that, since the
-//! kernel does not write pages again whose sync has failed.
+//! Each change writes its number into the row of its writer. The commit that settles a change reads
+//! this number, which shows whether the change was made. If it was not, this commit is the next one
+//! in the log and overwrites the change there, so that no process replays it any more. If it was, a
+//! checkpoint then moves it into the file and syncs the file, because the kernel does not write
+//! pages again after their sync has failed.
 
 use dorm_store::{Settled, Ticket};
 use sqlx::{Connection, Row, SqliteConnection};
 use std::collections::BTreeMap;
 
-/// How many writers are remembered: those that may still have something to settle, and no more.
+/// How many writers are remembered: enough for those that may still have a change to settle.
 const WRITERS: i64 = 16;
 
 /// The changes of one writer that were in doubt.
@@ -29,7 +31,7 @@ pub(crate) struct Doubts {
 }
 
 impl Doubts {
-    /// The end of a change was not seen.
+    /// Records that the outcome of a change is unknown.
     pub(crate) fn begin(&mut self, number: u64) {
         self.open = Some(number);
     }
@@ -39,28 +41,29 @@ impl Doubts {
         self.open
     }
 
-    /// It is no longer.
+    /// Records the outcome of the change that was in doubt.
     pub(crate) fn end(&mut self, settled: Settled) {
         if let Some(number) = self.open.take() {
             self.settled.insert(number, settled);
         }
     }
 
-    /// How a change ended that was in doubt. It may be asked for again by a caller that did not hear the answer.
+    /// The outcome of a change that was in doubt. It stays available for a caller that did not
+    /// receive the answer.
     pub(crate) fn answer(&self, ticket: Ticket) -> Option<Settled> {
         self.settled.get(&ticket.0).copied()
     }
 }
 
-/// Whether a commit failed for want of room. The mark that makes a change is written last, so that it is not there then:
-/// a disk that is full when the log is *synced* is reported as another error.
+/// Whether a commit failed because the disk was full. The commit mark is written last, so it is
+/// missing then: a disk that is full when the log is *synced* is reported as another error.
 pub(crate) fn is_full(error: &sqlx::Error) -> bool {
     const SQLITE_FULL: i32 = 13;
     let code = error.as_database_error().and_then(|error| error.code()?.parse::<i32>().ok());
     code.is_some_and(|code| code & 0xff == SQLITE_FULL)
 }
 
-/// Makes the row of a new writer and answers its key.
+/// Creates the row of a new writer and returns its key.
 pub(crate) async fn register(connection: &mut SqliteConnection) -> Result<i64, sqlx::Error> {
     sqlx::query("DELETE FROM writers WHERE ordinal <= (SELECT max(ordinal) FROM writers) - ?")
         .bind(WRITERS)
@@ -71,18 +74,18 @@ pub(crate) async fn register(connection: &mut SqliteConnection) -> Result<i64, s
         .await
 }
 
-/// Writes the number of a change, as part of it.
+/// Writes the number of a change, as part of that change.
 pub(crate) async fn note(connection: &mut SqliteConnection, ordinal: i64, number: u64) -> Result<(), sqlx::Error> {
     let noted = sqlx::query("UPDATE writers SET change = ? WHERE ordinal = ?")
         .bind(number.cast_signed())
         .bind(ordinal)
         .execute(connection)
         .await?;
-    // Without its row nothing could be settled.
+    // Without the row of its writer, no change could be settled.
     if noted.rows_affected() == 1 { Ok(()) } else { Err(sqlx::Error::RowNotFound) }
 }
 
-/// Finds out whether the change with this number was made, and sees to it that the answer stays true.
+/// Finds out whether the change with this number was made, and ensures that the answer stays true.
 pub(crate) async fn settle(
     connection: &mut SqliteConnection,
     ordinal: i64,
@@ -96,6 +99,6 @@ pub(crate) async fn settle(
         return Ok(Settled::NotMade);
     }
     let checkpoint = sqlx::query("PRAGMA wal_checkpoint(FULL)").fetch_one(connection).await?;
-    // Somebody reads an older state and did not come to an end: asked again.
+    // A reader of an older state has not finished, so the caller must try again.
     if checkpoint.try_get::<i64, _>(0)? == 0 { Ok(Settled::Made) } else { Err(sqlx::Error::PoolTimedOut) }
 }

@@ -1,4 +1,4 @@
-//! Look-ups that must not read the whole history: each is answered by an index of `0001_records.sql`.
+//! Look-ups that must not read the whole history: each uses an index of `0001_records.sql`.
 
 use dorm_store::codec;
 use dorm_store::{ClockNote, OperationFilter, OperationRecord, SnapshotFilter, SnapshotRecord, StoreError};
@@ -16,8 +16,9 @@ pub(crate) async fn find_snapshots(
     page(pool, filter.limit, query, snapshot_of, "list snapshots").await
 }
 
-/// A `+` before a column keeps the planner from an index of which an equal value is likely to have many rows: of a project, or
-/// an image, when a single sandbox or saved state is asked for as well.
+/// A `+` before a column keeps the planner from using its index. Projects and images are likely to
+/// have many rows with an equal value, so their indexes are not used if the filter also names a
+/// single sandbox or saved state.
 pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
     let SnapshotFilter { project, source, saved_state, layer, image, made_by, leaving, after, limit } = filter;
     let is_narrow = source.is_some() || saved_state.is_some() || layer.is_some() || *leaving;
@@ -46,7 +47,7 @@ pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
         query.push(" AND leaving = 1");
     }
     if let Some((created, id)) = after {
-        // As text, since a moment may be beyond what an INTEGER holds.
+        // As text, because a time may exceed the range of INTEGER.
         query.push(" AND (created, id) > (CAST(").push_bind(created.as_millis().to_string());
         query.push(" AS NUMERIC), ").push_bind(id.to_string()).push(")");
     }
@@ -69,7 +70,7 @@ pub(crate) fn operations_of(filter: &OperationFilter) -> QueryBuilder<Sqlite> {
         query.push(" AND sandbox = ").push_bind(sandbox.to_string());
     }
     if let Some((began, id)) = after {
-        // As text, since a moment may be beyond what an INTEGER holds.
+        // As text, because a time may exceed the range of INTEGER.
         query.push(" AND (began, id) < (CAST(").push_bind(began.as_millis().to_string());
         query.push(" AS NUMERIC), ").push_bind(id.to_string()).push(")");
     }
@@ -89,7 +90,8 @@ pub(crate) async fn snapshot_bytes(pool: &SqlitePool) -> Result<u64, StoreError>
 }
 
 pub(crate) async fn events_removed(pool: &SqlitePool) -> Result<u64, StoreError> {
-    // Numbers have no gaps, so the oldest tells how many were before it; without any, all that were ever given.
+    // Numbers have no gaps, so the oldest one shows how many came before it. Without events, all
+    // that were ever numbered have been removed.
     let removed: Option<i64> = sqlx::query_scalar(
         "SELECT coalesce((SELECT min(number) FROM events) - 1, (SELECT seq FROM sqlite_sequence WHERE name = 'events'), 0)",
     )

@@ -2,10 +2,11 @@
 
 //! A [`Store`] in one SQLite file.
 //!
-//! All changes go through one connection, each in a transaction that takes the write lock at its begin; lists and
-//! look-ups go through a few others that never write. The file is in WAL mode and every commit is synced, so what
-//! was acknowledged outlives a killed process and a power failure. Records are text of `dorm_store::codec`; only what
-//! is filtered by or has to be unique is a column. It does not know what the records mean.
+//! All changes go through one connection, each in a transaction that takes the write lock when it
+//! begins. Lists and look-ups go through a few others that never write. The file is in WAL mode and
+//! every commit is synced, so an acknowledged change survives a killed process and a power failure.
+//! Records are text of `dorm_store::codec`; only values that are filtered by or must be unique are
+//! columns. This crate does not know what the records mean.
 //!
 //! ```text
 //! commit ──► writer (one connection) ──► BEGIN IMMEDIATE … COMMIT ──► file + WAL
@@ -39,7 +40,8 @@ use write::Writer;
 
 /// A store in one SQLite file.
 ///
-/// Several may be open on one file, also in several processes; each sees what the others have committed.
+/// Several can be open on one file, also in several processes; each sees what the others have
+/// committed.
 #[derive(Debug)]
 pub struct SqlStore {
     writer: Writer,
@@ -47,8 +49,8 @@ pub struct SqlStore {
 }
 
 impl SqlStore {
-    /// Opens the file at `path`, or makes it; its directory must exist. A new file can only be read by its owner,
-    /// since records hold environment variables.
+    /// Opens the file at `path`, or creates it; its directory must exist. Only the owner can read a
+    /// new file, because records hold environment variables.
     ///
     /// # Errors
     /// [`StoreError::Failed`] with an [`OpenError`] as its source. A file that is refused is not changed.
@@ -58,11 +60,12 @@ impl SqlStore {
         Ok(Self { writer, readers })
     }
 
-    /// Waits for what is going on, moves what is in the WAL into the file and closes it. What is asked for afterwards
-    /// fails. Nothing is lost without it: a store that is merely dropped, or killed, leaves its WAL to the next.
+    /// Waits for the change in progress, moves the content of the WAL into the file and closes it.
+    /// Later calls fail. Nothing is lost without closing: a store that is merely dropped, or
+    /// killed, leaves its WAL to the next one.
     ///
     /// # Errors
-    /// [`StoreError::Failed`]; everything that was committed is in the file and its WAL all the same.
+    /// [`StoreError::Failed`]; every committed change is nevertheless in the file and its WAL.
     pub async fn close(&self) -> Result<(), StoreError> {
         self.readers.close().await;
         self.writer.close().await
@@ -77,7 +80,7 @@ impl SqlStore {
         read.map_err(|error| failed("read its identity", error))
     }
 
-    /// Says which data directory this store belongs to, in place of what was said before. Durable when it returns.
+    /// Sets the data directory that this store belongs to. Durable when this returns.
     ///
     /// # Errors
     /// [`StoreError::Failed`].
@@ -101,12 +104,12 @@ fn failed(operation: &'static str, source: impl std::error::Error + Send + Sync 
     }
 }
 
-/// Whether SQLite says that the file is no database, or a malformed one.
+/// Whether SQLite reports that the file is no database, or a malformed one.
 fn is_damage(error: &(dyn std::error::Error + 'static)) -> bool {
     const CORRUPT: &str = "11";
     const NOT_A_DATABASE: &str = "26";
     let Some(sqlx::Error::Database(error)) = error.downcast_ref::<sqlx::Error>() else { return false };
-    // Extended codes have the primary one in their lowest byte.
+    // An extended code has the primary code in its lowest byte.
     let code = error.code().and_then(|code| code.parse::<u32>().ok()).map(|code| (code & 0xff).to_string());
     matches!(code.as_deref(), Some(CORRUPT | NOT_A_DATABASE))
 }

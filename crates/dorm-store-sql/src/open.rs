@@ -1,11 +1,12 @@
-//! Opening a file: what is refused, how it is made, how it is brought up to date.
+//! Opens a file: refuses unsuitable ones, creates a missing one, and migrates an old one.
 //!
 //! ```text
-//! file system? ──► make it if it is not there ──► look, changing nothing: SQLite's version, whose file, how new
+//! file system? ──► create if missing ──► inspect without changes: version of SQLite, application, version of the file
 //!              ──► writer in WAL mode, synced ──► migrations ──► readers
 //! ```
 //!
-//! A process that dies in between leaves an empty file, or one whose last migration is whole; opening goes on there.
+//! A process that dies in between leaves an empty file, or one whose last migration is complete;
+//! the next opening continues from there.
 
 use std::fs::OpenOptions;
 use std::io;
@@ -24,10 +25,11 @@ mod room;
 
 static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
 
-/// What the first migration writes into the header of the file.
+/// The application id that the first migration writes into the header of the file.
 const APPLICATION: i64 = 0x646f_726d;
 
-/// Before it, a file that several connections have in WAL mode could be corrupted when the WAL was reset.
+/// Earlier versions could corrupt a file that several connections had open in WAL mode, when the
+/// WAL was reset.
 const SQLITE_LEAST: [u32; 3] = [3, 51, 3];
 
 /// How long a connection waits for a lock that another process holds.
@@ -38,22 +40,24 @@ const READER_WAIT: Duration = Duration::from_secs(120);
 
 const READERS: u32 = 4;
 
-/// How many rows a connection reads ahead of who takes them: with few, the two wait for each other at every handful.
+/// How many rows a connection reads ahead of its caller: with few, the two wait for each other at
+/// every handful.
 const ROWS: usize = 1024;
 
 /// Why a file could not be opened.
 #[derive(Debug, Error)]
 pub enum OpenError {
-    /// The file could not be made or its directory not be looked at.
+    /// The file could not be created, or its directory could not be read.
     #[error("cannot make or reach the store {}: check that its directory is there and writable", path.display())]
     Unreachable {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: io::Error,
     },
-    /// Its directory is on a network file system, where SQLite's locks and shared memory do not hold.
+    /// Its directory is on a network file system, where SQLite's locks and shared memory do not
+    /// work.
     #[error("the store {} is on {kind}, where it could be corrupted: put it on a local disk", path.display())]
     Network {
         /// The file.
@@ -61,19 +65,19 @@ pub enum OpenError {
         /// The file system.
         kind: &'static str,
     },
-    /// The SQLite in this program has a known fault.
+    /// The SQLite in this program has a known bug.
     #[error("SQLite {found} can corrupt a store: build dorm with SQLite 3.51.3 or later")]
     OldSqlite {
         /// Its version.
         found: String,
     },
-    /// A database, but not one of Dormouse.
+    /// The file is a database of another program.
     #[error("{} is an SQLite file of another program: choose another path for the store", path.display())]
     Foreign {
         /// The file.
         path: PathBuf,
     },
-    /// A later dorm has written it.
+    /// The file was written by a later version of dorm.
     #[error(
         "the store {} has version {found}, but this dorm knows versions up to {known}: use the dorm that wrote it, \
          or a later one",
@@ -87,7 +91,7 @@ pub enum OpenError {
         /// The latest version this program knows.
         known: i64,
     },
-    /// WAL mode could not be had.
+    /// WAL mode cannot be enabled.
     #[error("the store {} stays in journal mode '{found}', but needs 'wal': is its file system special?", path.display())]
     Mode {
         /// The file.
@@ -95,16 +99,16 @@ pub enum OpenError {
         /// The mode it is in.
         found: String,
     },
-    /// It could not be brought up to date.
+    /// The file could not be migrated.
     #[error("cannot bring the store {} up to date; it is as it was before", path.display())]
     Migration {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The cause.
         #[source]
         source: MigrateError,
     },
-    /// SQLite cannot read it.
+    /// SQLite cannot read the file.
     #[error(
         "the store {} is damaged: rebuild it with `dorm repair --data {}`, or put a backup in its place with \
          `dorm restore`",
@@ -114,18 +118,18 @@ pub enum OpenError {
     Damaged {
         /// The file.
         path: PathBuf,
-        /// What SQLite said.
+        /// The error of SQLite.
         #[source]
         source: sqlx::Error,
     },
-    /// SQLite refused something.
+    /// An operation of SQLite failed.
     #[error("cannot {step} the store {}", path.display())]
     Sqlite {
         /// The file.
         path: PathBuf,
-        /// What it should have done.
+        /// The operation.
         step: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: sqlx::Error,
     },
@@ -133,7 +137,7 @@ pub enum OpenError {
 
 pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError> {
     let unreachable = |source| OpenError::Unreachable { path: path.to_owned(), source };
-    // Connections are opened later on, too, and the working directory may be another one then.
+    // Connections are also opened later, when the working directory may be another one.
     let path = std::path::absolute(path).map_err(unreachable)?;
     make(&path)?;
     let plain = SqliteConnectOptions::new()
@@ -147,7 +151,8 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
 
     let synced = plain.journal_mode(SqliteJournalMode::Wal).synchronous(SqliteSynchronous::Full);
     let synced = synced.pragma("wal_autocheckpoint", room::CHECKPOINT_PAGES);
-    // What is deleted is overwritten where that costs no I/O: a secret that was blanked is then not in a page of the file.
+    // Deleted content is overwritten where that costs no I/O: a secret that was blanked is then no
+    // longer in a page of the file.
     let synced = synced.pragma("secure_delete", "FAST");
     let sqlite = |step| {
         let path = path.clone();
@@ -181,7 +186,8 @@ pub(crate) async fn open(path: &Path) -> Result<(Writer, SqlitePool), OpenError>
     Ok((writer, readers))
 }
 
-/// Makes an empty file that only its owner can read; SQLite gives its WAL the same mode. One that is there is kept.
+/// Creates an empty file that only its owner can read; SQLite gives its WAL the same mode. An
+/// existing file is kept.
 fn make(path: &Path) -> Result<(), OpenError> {
     let unreachable = |source| OpenError::Unreachable { path: path.to_owned(), source };
     let directory = path.parent().unwrap_or(path);
@@ -197,7 +203,7 @@ fn make(path: &Path) -> Result<(), OpenError> {
 }
 
 fn network_file_system(magic: rustix::fs::FsWord) -> Option<&'static str> {
-    // The kernel's numbers; they have 32 bits, whatever the word has.
+    // The kernel's numbers have 32 bits, whatever the size of the type.
     match magic as u64 & 0xffff_ffff {
         0x0000_6969 => Some("NFS"),
         0x0000_517b => Some("SMB"),
@@ -209,7 +215,7 @@ fn network_file_system(magic: rustix::fs::FsWord) -> Option<&'static str> {
     }
 }
 
-/// Looks at the file without a change to it: not even its journal mode, which is written into the file.
+/// Inspects the file without changing it: not even its journal mode, which is stored in the file.
 async fn inspect(path: &Path, plain: &SqliteConnectOptions) -> Result<(), OpenError> {
     let sqlite = |step| move |source| refused(path, step, source);
     let mut connection = plain.connect().await.map_err(sqlite("open"))?;

@@ -1,4 +1,4 @@
-//! Look-ups and lists, each one statement and so one consistent view.
+//! Look-ups and lists, each one statement and therefore one consistent view.
 
 use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
@@ -46,8 +46,8 @@ pub(crate) async fn sandboxes(pool: &SqlitePool, filter: &SandboxFilter) -> Resu
     page(pool, filter.limit, query, sandbox_of, "list sandboxes").await
 }
 
-/// Reads the first `limit` readable records of a query, or all with 0. Unreadable rows make a page short, and only the end
-/// may: more rows are asked for then.
+/// Reads the first `limit` readable records of a query; 0 for all. Unreadable rows make a page
+/// short. Only the last page may be short, so more rows are then requested.
 pub(crate) async fn page<Row, Record>(
     pool: &SqlitePool,
     limit: usize,
@@ -77,7 +77,8 @@ pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, project, name, state, revision, document FROM sandboxes");
     let is_living = !states.is_empty() && !states.contains(&StateName::Terminated);
     let by_origin = origin.is_some() || origin_source.is_some();
-    // Without statistics the planner takes all of a project for fewer than its living, or those of one name.
+    // Without statistics the planner assumes that all sandboxes of a project are fewer than its
+    // living ones, or than those with one name.
     match (project, name) {
         (Some(_), Some(_)) if !is_living && !by_origin => drop(query.push(" INDEXED BY sandboxes_of_name")),
         (_, None) if is_living && !by_origin => drop(query.push(" INDEXED BY sandboxes_living")),
@@ -182,7 +183,7 @@ pub(crate) async fn volumes(pool: &SqlitePool) -> Result<Vec<VolumeRecord>, Stor
     Ok(readable(rows, volume_of))
 }
 
-/// Rows that cannot be read, without history. One connection reads them all, one list after the other.
+/// Rows that cannot be read, without history. One connection reads all lists, one after the other.
 pub(crate) async fn living_and_unreadable(
     pool: &SqlitePool,
 ) -> Result<(Vec<SandboxRecord>, Vec<UnreadableRow>), StoreError> {
@@ -220,7 +221,7 @@ pub(crate) async fn events(pool: &SqlitePool, filter: &EventFilter) -> Result<Ve
         let rows = some_events(pool, &filter).await?;
         let (count, last) = (rows.len(), rows.last().map(|(number, _)| number.unsigned_abs()));
         found.extend(readable(rows, event_of));
-        // Unreadable rows make a page short; only the end may.
+        // Unreadable rows make a page short; only the last page may be short.
         match last {
             Some(last) if limit > 0 && filter.newest == 0 && count == filter.limit && found.len() < limit => {
                 filter.after = last;
@@ -246,14 +247,14 @@ async fn some_events(pool: &SqlitePool, filter: &EventFilter) -> Result<Vec<(i64
     if let Some(taken) = taken {
         query.push(" AND taken = ").push_bind(taken.as_str());
     }
-    // Both orders are those of an index; only the newest are read when so many are wanted.
+    // An index has both orders. If only the newest are wanted, only those are read.
     query.push(if *newest == 0 { " ORDER BY number LIMIT " } else { " ORDER BY number DESC LIMIT " });
     query.push_bind(at_most(if *newest == 0 { *limit } else { *newest }));
     query.push(") ORDER BY number LIMIT ").push_bind(at_most(*limit));
     query.build_query_as().fetch_all(pool).await.map_err(|error| failed("read events", error))
 }
 
-/// SQLite's way to say how many: a negative limit is none.
+/// Converts a limit for SQLite, where a negative limit means none.
 pub(crate) fn at_most(limit: usize) -> i64 {
     if limit == 0 { -1 } else { i64::try_from(limit).unwrap_or(i64::MAX) }
 }

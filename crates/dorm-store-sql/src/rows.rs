@@ -1,8 +1,8 @@
-//! Rows as they are stored, and the records in them.
+//! Stored rows, and the records in them.
 //!
-//! Columns are read as bytes: a damaged file may hold anything, and one row that cannot be read must not hide the others.
-//! The columns of a sandbox say again what its document says; a row in which they differ is unreadable, too, since which
-//! of them is damaged cannot be told.
+//! Columns are read as bytes: a damaged file may hold anything, and one row that cannot be read
+//! must not hide the others. The columns of a sandbox repeat values of its document. A row in which
+//! they differ is unreadable, too, because it is unknown which of them is damaged.
 
 use dorm_lifecycle::{SavedStateId, StateName};
 use dorm_store::codec::{self, CodecError};
@@ -25,7 +25,7 @@ pub(crate) const WEBHOOKS: &str = "SELECT id, document FROM webhooks ORDER BY id
 pub(crate) const API_KEYS: &str = "SELECT id, document FROM api_keys ORDER BY id";
 pub(crate) const VOLUMES: &str = "SELECT id, document FROM volumes ORDER BY id";
 
-/// A row that cannot be read. It is large, and rare.
+/// A row that cannot be read. Boxed because it is large and rare.
 pub(crate) type Unread = Box<UnreadableRow>;
 
 /// The records of the rows that can be read.

@@ -1,4 +1,5 @@
-//! What can only be seen from inside: the settings of the connections, and a store whose disk is full.
+//! Tests that need the inside of a store: the settings of the connections, and a store whose disk
+//! is full.
 
 use std::path::Path;
 
@@ -85,9 +86,9 @@ async fn a_full_store_fails_a_change_wholly_and_goes_on_when_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
     store.commit(change(1, "before".to_owned())).await.unwrap();
-    // A number below its size stands for its size: it can grow no more.
+    // SQLite replaces a number below the present size by that size, so the store cannot grow.
     store.writer.tinker("PRAGMA max_page_count = 1").await;
-    // More than what is kept free.
+    // More than the reserve of free pages.
     let large = || "x".repeat(4_000_000);
     for _ in 0..3 {
         let refusal = store.commit(change(2, large())).await;
@@ -121,8 +122,8 @@ async fn the_unique_index_backs_the_look_up_of_names() {
     assert!(refusal.as_database_error().unwrap().is_unique_violation(), "{refusal}");
 }
 
-/// SQLite gives a transaction up by itself after some failures of the disk, which sqlx does not notice: the
-/// connection would refuse to begin another for ever.
+/// After some failures of the disk, SQLite itself ends a transaction. sqlx does not notice this:
+/// the connection would refuse to begin another one for ever.
 #[tokio::test]
 async fn a_transaction_that_sqlite_gives_up_by_itself_costs_one_change() {
     let directory = tempfile::tempdir().unwrap();
@@ -136,7 +137,7 @@ async fn a_transaction_that_sqlite_gives_up_by_itself_costs_one_change() {
     assert_eq!(store.commit(change(1, "kept".to_owned())).await.unwrap()[0].number, 1);
 }
 
-/// How SQLite answers a query: a line for each table it reads.
+/// The query plan of SQLite: a line for each table it reads.
 async fn plan(store: &SqlStore, query: &str) -> Vec<String> {
     use sqlx::Row;
     let rows = sqlx::query(sqlx::AssertSqlSafe(format!("EXPLAIN QUERY PLAN {query}")));
@@ -190,7 +191,7 @@ async fn no_question_of_the_service_reads_the_whole_history() {
     }
 }
 
-/// A change whose commit fails with `fault`, and its ticket.
+/// Makes a change whose commit fails with `fault`, and returns its ticket.
 async fn in_doubt(store: &SqlStore, number: u8, fault: Fault) -> Ticket {
     *store.writer.fault.lock().unwrap() = Some(fault);
     match store.commit(change(number, "in doubt".to_owned())).await {
@@ -232,8 +233,8 @@ async fn changes_after_one_in_doubt_do_not_hide_how_it_ended() {
     }
 }
 
-/// What SQLite leaves when the sync of the log fails: the change is in the log, and its own index of the log has
-/// forgotten it. Made here by putting back the index of before the commit.
+/// When the sync of the log fails, SQLite leaves the change in the log, but its index of the log no
+/// longer contains it. The test restores the index from before the commit to get this state.
 #[tokio::test]
 async fn a_change_that_is_settled_as_not_made_is_not_made_by_a_later_process_either() {
     for settles in [false, true] {

@@ -1,8 +1,8 @@
-//! Looking after a file that no daemon need have open: whether it is whole, copying it, and saving what is left of one
-//! that is damaged.
+//! Maintenance of a file that need not be open in a daemon: checking it, copying it, and salvaging
+//! the content of a damaged one.
 //!
-//! Checking and copying only read, and may be done while a daemon works. Nothing here decides what becomes of a row that
-//! cannot be read.
+//! Checking and copying only read, and can run while a daemon works. The callers decide how to
+//! handle a row that cannot be read.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::rows::{
 };
 use crate::{SqlStore, failed};
 
-/// The tables, each with its columns and the kind of record in it; those that others refer to come first.
+/// The tables, each with its columns and the kind of record in it; referenced tables come first.
 const TABLES: [(&str, &[&str], Option<RowKind>); 11] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
@@ -33,12 +33,12 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 11] = [
     ("clock", &["only_one", "document"], None),
 ];
 
-/// What a look at a file has found.
+/// The result of a check of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct FileCheck {
-    /// What SQLite says is wrong with the file itself; empty when nothing is.
+    /// The faults that SQLite reports in the file itself; empty if there are none.
     pub faults: Vec<String>,
-    /// How many rows there are of each kind.
+    /// The number of rows of each kind.
     pub rows: BTreeMap<RowKind, u64>,
     /// The rows that cannot be read, history included.
     pub unreadable: Vec<UnreadableRow>,
@@ -51,10 +51,11 @@ impl FileCheck {
     }
 }
 
-/// Reads a whole file and changes nothing.
+/// Reads a whole file without changing it.
 ///
 /// # Errors
-/// [`StoreError::Failed`] when the file cannot be opened. What is wrong with its content is in the answer.
+/// [`StoreError::Failed`] if the file cannot be opened. Defects of its content are part of the
+/// result.
 pub async fn check(path: &Path) -> Result<FileCheck, StoreError> {
     let mut connection = read_only(path).await?;
     let mut check = FileCheck::default();
@@ -75,7 +76,7 @@ pub async fn check(path: &Path) -> Result<FileCheck, StoreError> {
     Ok(check)
 }
 
-/// Reads every row of a kind, one after the other: history may be long.
+/// Reads every row of a kind, one after the other, because history may be long.
 async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut FileCheck) -> Result<(), sqlx::Error> {
     macro_rules! read {
         ($row:ty, $text:literal, $record:ident) => {{
@@ -101,10 +102,11 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
     Ok(())
 }
 
-/// Writes a copy of the file as it is at one moment, whatever is committed meanwhile. `to` must not be there yet.
+/// Writes a copy of the file as it is at one moment, even if changes are committed meanwhile. `to`
+/// must not exist.
 ///
 /// # Errors
-/// [`StoreError::Failed`]; then there may be a part of a copy.
+/// [`StoreError::Failed`]; a partial copy may then exist.
 pub async fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
     let wrong = |error| failed("copy its file", error);
     let mut connection = read_only(from).await?;
@@ -118,11 +120,11 @@ pub async fn copy(from: &Path, to: &Path) -> Result<(), StoreError> {
 pub struct PackedFile {
     /// Its name, without any directory.
     pub name: String,
-    /// What is in it.
+    /// Its content.
     pub content: Vec<u8>,
 }
 
-/// Puts files into a copy of a database, in a table of their own.
+/// Adds files to a copy of a database, in a table of their own.
 ///
 /// # Errors
 /// [`StoreError::Failed`].
@@ -140,10 +142,10 @@ pub async fn pack(path: &Path, files: &[PackedFile]) -> Result<(), StoreError> {
     connection.close().await.map_err(wrong)
 }
 
-/// Takes the files of [`pack`] out again.
+/// Removes the files of [`pack`] from a copy and returns them.
 ///
 /// # Errors
-/// [`StoreError::Failed`], also when it is no backup.
+/// [`StoreError::Failed`], also if it is no backup.
 pub async fn unpack(path: &Path) -> Result<Vec<PackedFile>, StoreError> {
     let wrong = |error| failed("take files out of a backup", error);
     let mut connection = writable(path).await?;
@@ -156,17 +158,18 @@ pub async fn unpack(path: &Path) -> Result<Vec<PackedFile>, StoreError> {
     Ok(files.into_iter().map(|(name, content)| PackedFile { name, content }).collect())
 }
 
-/// Copies every row that can still be got out of a damaged file into the empty store `to`; answers how many.
+/// Copies every row that can still be read from a damaged file into the empty store `to`. Returns
+/// the number of rows.
 ///
 /// # Errors
-/// [`StoreError::Failed`] when `to` cannot be written. What cannot be read of `from` is left out.
+/// [`StoreError::Failed`] if `to` cannot be written. Unreadable parts of `from` are skipped.
 pub async fn salvage(from: &Path, to: &SqlStore) -> Result<u64, StoreError> {
     let Ok(mut damaged) = read_only(from).await else { return Ok(0) };
     let mut saved = 0;
-    // One commit for all: each is synced.
+    // One commit for all rows, because each commit is synced.
     to.plain("BEGIN IMMEDIATE").await?;
     for (table, columns, _) in TABLES {
-        // From both ends: a damaged page ends a scan.
+        // From both ends, because a damaged page ends a scan.
         for order in ["", " ORDER BY 1 DESC"] {
             let text = format!("SELECT {} FROM {table}{order}", columns.join(", "));
             let mut rows = sqlx::query(sqlx::AssertSqlSafe(text)).fetch(&mut damaged);
@@ -181,7 +184,7 @@ pub async fn salvage(from: &Path, to: &SqlStore) -> Result<u64, StoreError> {
 }
 
 impl SqlStore {
-    /// Removes a row that cannot be read. Its caller has kept what was in it.
+    /// Removes a row that cannot be read. The caller has saved its content.
     ///
     /// # Errors
     /// [`StoreError::Failed`].
@@ -202,7 +205,7 @@ impl SqlStore {
             .await
     }
 
-    /// Writes a row as it is, unless there is one with its key.
+    /// Writes a row unchanged, unless there is one with its key.
     async fn put_row(&self, table: &str, columns: &[&str], row: &SqliteRow) -> Result<u64, StoreError> {
         let places = vec!["?"; columns.len()].join(", ");
         let text = format!("INSERT OR IGNORE INTO {table} ({}) VALUES ({places})", columns.join(", "));
@@ -217,7 +220,7 @@ impl SqlStore {
                 for value in values {
                     query = value.bind_to(query);
                 }
-                // A row that breaks a rule of its table is not worth keeping as it is.
+                // A row that violates a constraint of its table is skipped.
                 Ok(query.execute(connection).await.map_or(0, |done| done.rows_affected()))
             })
             .await

@@ -1,4 +1,4 @@
-//! The one connection that changes the file, and the transaction of a change.
+//! The single connection that changes the file, and the transaction of a change.
 
 mod prune;
 
@@ -17,11 +17,12 @@ use crate::failed;
 
 /// The writing side of a store.
 ///
-/// A connection is used again only after its transaction was seen to end. When SQLite itself has given a transaction
-/// up (full disk, I/O error), when a rollback fails, or when whoever committed did not wait for the end, sqlx can no
-/// longer tell what the connection is in: it is dropped, which rolls back, and the next commit opens another.
+/// A connection is used again only after the end of its transaction was observed. If SQLite itself
+/// has ended the transaction (full disk, I/O error), if a rollback fails, or if the caller dropped
+/// the commit, sqlx does not know the state of the connection. It is then dropped, which rolls
+/// back, and the next commit opens another one.
 ///
-/// A failed `COMMIT` says nothing about the change: see [`crate::doubt`].
+/// A failed `COMMIT` does not show whether the change was made: see [`crate::doubt`].
 #[derive(Debug)]
 pub(crate) struct Writer {
     options: SqliteConnectOptions,
@@ -45,7 +46,7 @@ pub(crate) enum Fault {
 #[derive(Debug)]
 struct Slot {
     state: State,
-    /// The number of the last change that was begun.
+    /// The number of the latest change.
     change: u64,
     doubts: Doubts,
 }
@@ -63,7 +64,7 @@ enum State {
 struct Closed;
 
 impl Writer {
-    /// A writer on this connection, which is in no transaction.
+    /// Creates a writer on this connection, which must not be in a transaction.
     pub(crate) async fn new(
         options: SqliteConnectOptions,
         mut connection: SqliteConnection,
@@ -103,7 +104,7 @@ impl Writer {
         }
     }
 
-    /// Finds out how a change ended of which that was not seen.
+    /// Finds the outcome of a change that failed with [`StoreError::Unknown`].
     pub(crate) async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
         let mut slot = self.connection.lock().await;
         let connection = self.take(&mut slot).await?;
@@ -111,7 +112,8 @@ impl Writer {
         slot.doubts.answer(ticket).ok_or_else(|| failed("settle a change", NoSuchTicket(ticket)))
     }
 
-    /// Takes the connection out, so that it is gone unless it is put back. Nothing is in doubt any more then.
+    /// Takes the connection out of the slot, so that it is dropped unless the caller puts it back.
+    /// No change is in doubt afterwards.
     async fn take(&self, slot: &mut Slot) -> Result<SqliteConnection, StoreError> {
         match std::mem::replace(&mut slot.state, State::Lost) {
             State::Ready(connection) => Ok(connection),
@@ -140,7 +142,7 @@ impl Writer {
         }
     }
 
-    /// Runs `work` on the connection that writes, outside of any change.
+    /// Runs `work` on the writing connection, outside any change.
     pub(crate) async fn outside<T>(
         &self,
         operation: &'static str,
@@ -153,7 +155,7 @@ impl Writer {
         Ok(done)
     }
 
-    /// Runs a statement on the connection that writes, outside of any change.
+    /// Runs a statement on the writing connection, outside any change.
     #[cfg(test)]
     pub(crate) async fn tinker(&self, statement: &'static str) -> Option<String> {
         use sqlx::Row;
@@ -206,9 +208,9 @@ impl Writer {
 enum Outcome {
     /// The transaction was committed or rolled back.
     Ended(Result<Vec<EventRecord>, StoreError>),
-    /// It was not committed, and the connection is of no use any more.
+    /// It was not committed, and the connection can no longer be used.
     GivenUp(StoreError),
-    /// It was committed or not.
+    /// It is unknown whether it was committed.
     Unknown(sqlx::Error),
 }
 
@@ -378,7 +380,7 @@ async fn sandbox(connection: &mut SqliteConnection, record: &SandboxRecord) -> R
     labels(connection, &sandbox.id, &sandbox.spec.labels).await.map_err(wrong)
 }
 
-/// The unique index would refuse it as well, but could not tell whose the name is.
+/// The unique index would refuse it as well, but could not report who holds the name.
 async fn refuse_taken_name(connection: &mut SqliteConnection, record: &SandboxRecord) -> Result<(), StoreError> {
     let Some((project, name)) = record.held_name() else { return Ok(()) };
     let holder: Option<String> = sqlx::query_scalar(
@@ -398,7 +400,8 @@ async fn refuse_taken_name(connection: &mut SqliteConnection, record: &SandboxRe
     Err(StoreError::NameTaken { name: name.clone(), holder })
 }
 
-/// Writes only what differs: labels hardly ever change, and a sandbox is written with each step of its life.
+/// Writes only the differences: labels hardly ever change, and a sandbox is written at each step of
+/// its life.
 async fn labels(
     connection: &mut SqliteConnection,
     sandbox: &SandboxId,
@@ -424,8 +427,8 @@ async fn labels(
     Ok(())
 }
 
-/// The number is given under the write lock, which is held until the commit: numbers become visible in their order.
-/// A rollback takes it back, so there are no gaps.
+/// The number is assigned under the write lock, which is held until the commit, so numbers become
+/// visible in their order. A rollback releases the number, so there are no gaps.
 async fn record_event(connection: &mut SqliteConnection, event: NewEvent) -> Result<EventRecord, StoreError> {
     let document = codec::encode_event(&event).map_err(|error| failed("record an event", error))?;
     let number: i64 =

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-//! The behaviour every store must show, shown by the one in an SQLite file.
+//! Runs the conformance suite of stores on the one in an SQLite file.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ async fn the_store_in_a_file_conforms_on_one_thread() {
 
 #[tokio::test]
 async fn the_store_in_a_file_keeps_unreadable_rows() {
-    // Half a document, and bytes that are no text: as a damaged disk leaves them.
+    // Half a document, and bytes that are not text, as a damaged disk leaves them.
     for document in ["substr(document, 1, length(document) / 2)", "CAST(x'ff00fe' AS TEXT)"] {
         let directory = tempfile::tempdir().unwrap();
         let at = |place: &str| directory.path().join(place);

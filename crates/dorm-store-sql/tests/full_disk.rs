@@ -1,8 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-//! A real disk that is full: a commit fails wholly, nothing acknowledged is lost, and it goes on when there is room.
+//! A real disk that is full: a commit fails as a whole, no acknowledged change is lost, and commits
+//! succeed again when there is room.
 //!
-//! The disk is a small tmpfs in a mount namespace of its own, which ends with the process the test starts itself as.
+//! The disk is a small tmpfs in a mount namespace of its own, which ends with the process that the
+//! test starts from its own executable.
 
 use std::fs;
 use std::path::Path;
@@ -61,7 +63,7 @@ async fn fill(store: &SqlStore, committed: &mut u64) {
     }
 }
 
-/// Not a test of its own: what the other one starts with a small disk. Does nothing when it is run by itself.
+/// Not a test of its own: the other test starts it with a small disk. Does nothing when run alone.
 #[test]
 fn fills_its_disk_when_the_other_test_starts_it() {
     let Some(directory) = std::env::var_os(DIRECTORY) else { return };
@@ -78,7 +80,7 @@ fn fills_its_disk_when_the_other_test_starts_it() {
         fill(&store, &mut committed).await;
         assert!(committed > 0);
         holds_exactly(&store, committed).await;
-        // It stays full, and stays whole.
+        // The disk stays full, and the store stays intact.
         assert!(matches!(store.commit(change(committed + 1)).await, Err(StoreError::Full { .. })));
         holds_exactly(&store, committed).await;
 

@@ -1,9 +1,10 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-//! A process that is killed in the middle of its commits loses none that was acknowledged, and leaves none in part.
+//! A process that is killed in the middle of its commits loses no acknowledged one, and leaves none
+//! partly applied.
 //!
-//! The test starts itself again as the process to be killed: that one commits from four tasks at once and writes a
-//! line for each commit that has returned.
+//! The test starts its own executable as the process to kill. That process commits from four tasks
+//! at once and writes a line for each commit that has returned.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
@@ -58,7 +59,7 @@ fn change(task: u8, revision: u64) -> Change {
     Change { sandboxes: vec![SandboxRecord { sandbox, revision }], events: vec![event], ..Change::default() }
 }
 
-/// Not a test of its own: what the other one starts and kills. Does nothing when it is run by itself.
+/// Not a test of its own: the other test starts and kills it. Does nothing when run alone.
 #[test]
 fn commits_until_it_is_killed_when_the_other_test_starts_it() {
     let Some(path) = std::env::var_os(PATH) else { return };
@@ -73,7 +74,7 @@ fn commits_until_it_is_killed_when_the_other_test_starts_it() {
                 loop {
                     store.commit(change(task, revision)).await.unwrap();
                     revision += 1;
-                    // Ends this process should the one that reads be gone.
+                    // Ends this process if the reading process is gone.
                     writeln!(std::io::stdout(), "\nacknowledged {task} {revision}").unwrap();
                 }
             });
@@ -93,7 +94,8 @@ impl Drop for Killed {
     }
 }
 
-/// Starts the other one, kills it after so many acknowledgements, and answers the last of each task.
+/// Starts the other process, kills it after this many acknowledgements, and returns the last
+/// acknowledgement of each task.
 fn run_and_kill(path: &Path, after: usize) -> BTreeMap<u8, u64> {
     let child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "commits_until_it_is_killed_when_the_other_test_starts_it", "--nocapture"])
@@ -110,7 +112,7 @@ fn run_and_kill(path: &Path, after: usize) -> BTreeMap<u8, u64> {
         child.0.kill().unwrap();
     }
     for line in lines {
-        // The last line may be cut off by the kill, even within a character.
+        // The kill may cut off the last line, even within a character.
         let Ok(line) = line else { break };
         let words: Vec<&str> = line.split(' ').collect();
         let ["acknowledged", task, revision] = words.as_slice() else { continue };
@@ -146,7 +148,7 @@ async fn a_killed_process_loses_nothing_it_acknowledged_and_leaves_nothing_in_pa
             let made_from: Vec<u64> = events.iter().map(|record| record.event.at.as_millis()).collect();
             assert_eq!(made_from, (0..revision).collect::<Vec<_>>(), "each revision of task {task} with its event");
         }
-        // Dropped or closed, the next process goes on from there.
+        // Whether the store was dropped or closed, the next process continues from there.
         if after % 2 == 0 {
             store.close().await.unwrap();
         }

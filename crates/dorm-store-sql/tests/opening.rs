@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-//! What may be opened, what is refused, and that refusing changes nothing.
+//! Files that can be opened, and files that are refused: a refused file is not changed.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -37,7 +37,7 @@ async fn details(store: &SqlStore) -> Vec<String> {
     events.into_iter().filter_map(|record| record.event.detail).collect()
 }
 
-/// Opens a file that has to be refused and answers why; asserts that it did not change.
+/// Opens a file that must be refused and returns the error; asserts that the file did not change.
 async fn refusal(path: &Path) -> Box<OpenError> {
     let before = fs::read(path).unwrap();
     let StoreError::Failed { operation: "open its file", source } = SqlStore::open(path).await.unwrap_err() else {
@@ -107,7 +107,7 @@ async fn what_a_death_while_opening_leaves_is_opened() {
     fs::write(&empty, "").unwrap();
     SqlStore::open(&empty).await.unwrap().commit(change("first")).await.unwrap();
 
-    // The table of migrations is made before the first migration.
+    // The table of migrations is created before the first migration.
     let begun = directory.path().join("begun.db");
     SqlStore::open(&begun).await.unwrap().close().await.unwrap();
     let mut connection = raw(&begun).await;

@@ -1,6 +1,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, missing_docs)]
 
-//! Whatever is committed, in whatever order: the store in a file answers as the one in memory does.
+//! After any changes in any order, the store in a file gives the same answers as the one in memory.
 
 use std::sync::Arc;
 
@@ -17,18 +17,18 @@ use dorm_store_sql::SqlStore;
 use proptest::prelude::*;
 use proptest::test_runner::FileFailurePersistence;
 
-/// A change in small numbers, so that records and names meet often.
+/// A change in small numbers, so that records and names often conflict.
 #[derive(Clone, Debug)]
 struct Plan {
     sandboxes: Vec<PlannedSandbox>,
-    /// Number, when it began, whether it has ended.
+    /// Number, start, and whether it has ended.
     operations: Vec<(u8, u64, bool)>,
-    /// Number, when it was asked for, project.
+    /// Number, creation time, project.
     snapshots: Vec<(u8, u64, u8)>,
     forgotten: Vec<u8>,
     /// Sandbox, project.
     events: Vec<(u8, u8)>,
-    /// What is read afterwards.
+    /// The filter for reading afterwards.
     filter: SandboxFilter,
     event_filter: EventFilter,
     reopens: bool,
@@ -41,7 +41,7 @@ struct PlannedSandbox {
     name: Option<u8>,
     state: usize,
     labels: Vec<(u8, u8)>,
-    /// None for the present one.
+    /// None for the current revision.
     revision: Option<u64>,
 }
 
@@ -260,7 +260,7 @@ async fn change(plan: &Plan, present: &MemoryStore) -> Change {
     }
 }
 
-/// All that can be seen of a store, as text.
+/// Everything that a store returns, as text.
 async fn view(store: &dyn Store, plan: &Plan) -> String {
     let mut text = String::new();
     let mut add = |seen: String| text.push_str(&(seen + "\n"));

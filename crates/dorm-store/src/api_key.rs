@@ -1,36 +1,37 @@
-//! Keys that open the API, beside the one that the daemon made for its owner.
+//! API keys, in addition to the one that the daemon makes for its owner.
 
 use std::fmt;
 
 use dorm_lifecycle::{ApiKeyId, ProjectId, SandboxId, Timestamp};
 
-/// What a key opens.
+/// The scope of an API key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum KeyScope {
     /// Everything.
     Full,
-    /// Whatever only shows, and nothing that changes anything.
+    /// Requests that only read.
     ReadOnly,
-    /// One sandbox: its commands, files, terminals, ports and states, and nothing that makes another one or reads one.
+    /// One sandbox: its commands, files, terminals, ports and states. It can neither create nor
+    /// read another sandbox.
     Sandbox(SandboxId),
 }
 
-/// An API key. The key itself is on no record.
+/// An API key. The key itself is not stored.
 #[derive(Clone, PartialEq, Eq)]
 pub struct ApiKeyRecord {
     /// Its id.
     pub id: ApiKeyId,
-    /// The project it opens.
+    /// The project it gives access to.
     pub project: ProjectId,
-    /// What its owner calls it: up to 63 characters, perhaps none.
+    /// Its name, given by its owner: up to 63 characters, may be empty.
     pub name: String,
-    /// What it opens.
+    /// Its scope.
     pub scope: KeyScope,
     /// The SHA-256 of the key, which has 256 random bits. Not printed.
     pub hash: [u8; 32],
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// From when on it opens nothing; never when none.
+    /// When it expires; none for never.
     pub expires: Option<Timestamp>,
 }
 

@@ -1,6 +1,7 @@
-//! What every store has to check of a change before it applies it, in one place so that all refuse the same.
+//! Checks of a change that every store does before it applies it. They are in one place so that all
+//! stores refuse the same.
 //!
-//! It knows no storage: revisions and names that are taken are for the store itself to find out.
+//! The checks know no storage: each store itself compares revisions and finds names that are taken.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +14,7 @@ use crate::{Change, SandboxRecord, StoreError};
 #[derive(Debug, Error)]
 #[error("sandbox {id} breaks an invariant of the lifecycle; this is a fault of Dormouse, please report it")]
 pub struct BrokenSandbox {
-    /// Which.
+    /// The sandbox.
     pub id: SandboxId,
     /// The invariant.
     #[source]
@@ -21,9 +22,10 @@ pub struct BrokenSandbox {
 }
 
 impl Change {
-    /// The sandboxes in the order in which every store applies them: those that are over come first, since they give
-    /// their names back, then the others; each group as it was given. A store checks the revision of each and then
-    /// its name, and stops at the first that does not fit.
+    /// The sandboxes in the order in which every store applies them: first those that are
+    /// terminated, because they release their names, then the others; each group in the order
+    /// given. A store checks the revision of each and then its name, and stops at the first
+    /// conflict.
     ///
     /// # Errors
     /// [`StoreError::Stale`] when a sandbox is in the change twice; [`StoreError::Failed`] with a [`BrokenSandbox`]
@@ -46,16 +48,18 @@ impl Change {
 }
 
 impl SandboxRecord {
-    /// The name this sandbox keeps others from taking: its own, until it is over.
+    /// The name this sandbox holds: its own, until it is terminated.
     pub fn held_name(&self) -> Option<(&ProjectId, &Name)> {
         let name = self.sandbox.spec.name.as_ref()?;
         (!is_over(&self.sandbox)).then_some((&self.sandbox.project, name))
     }
 
-    /// Checks the revision this record was made from against the one that is `stored`, and answers the next one.
+    /// Checks the revision this record was made from against the `stored` one, and returns the next
+    /// one.
     ///
     /// # Errors
-    /// [`StoreError::Missing`] when there should be a record and is none; [`StoreError::Stale`] when they differ.
+    /// [`StoreError::Missing`] if a record is expected and there is none; [`StoreError::Stale`] if
+    /// the revisions differ.
     pub fn next_revision(&self, stored: Option<u64>) -> Result<u64, StoreError> {
         let id = || self.sandbox.id.to_string();
         match stored {

@@ -1,33 +1,34 @@
-//! The kinds of failure: one word for each, the same in answers, records and the codes of every edge.
+//! The kinds of failure: one word for each, the same in responses, records and the error codes of
+//! every API.
 
-/// The kind of a failure, for edges that map it to their own codes.
+/// The kind of a failure, which an API maps to its own codes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Code {
-    /// The request cannot be meant like this.
+    /// The request is invalid.
     InvalidArgument,
-    /// What it names is not there.
+    /// The resource it names does not exist.
     NotFound,
-    /// It does not fit what is there now.
+    /// It conflicts with the current state.
     Conflict,
-    /// It is over for ever.
+    /// The resource has ended and will not return.
     Gone,
-    /// Nobody listens on that port inside.
+    /// No process listens on that port in the sandbox.
     PortClosed,
     /// The host has no room for it now.
     NoRoom,
-    /// It took longer than it may.
+    /// It exceeded its time limit.
     TimedOut,
-    /// Something that this host should have on its disk is damaged or missing.
+    /// A file that must be on the disk of this host is damaged or missing.
     Damaged,
-    /// It was tried and did not work; nothing was lost.
+    /// It was tried and failed; nothing was lost.
     Failed,
-    /// The daemon is stopping, or what is asked does not answer.
+    /// The daemon is stopping, or the component it depends on does not respond.
     Unavailable,
-    /// Its record cannot be read. It is left as it is, with everything that it may need.
+    /// The record cannot be read. It is left as it is, with everything that it may need.
     Unreadable,
     /// The store failed.
     StoreFailed,
-    /// Something is wrong with Dormouse itself.
+    /// An internal error of Dormouse.
     Internal,
 }
 
@@ -49,7 +50,7 @@ impl Code {
         Self::Internal,
     ];
 
-    /// Its word in answers and records.
+    /// Its word in responses and records.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid_argument",

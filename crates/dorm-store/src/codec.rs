@@ -1,8 +1,9 @@
-//! Records as text: JSON that carries its version, written and read by every store that keeps text.
+//! Records as text: versioned JSON, written and read by every store that keeps text.
 //!
-//! The text of every version is readable for ever; `goldens/` holds one of each. Reading is strict: a field that
-//! is unknown or not there, a word nobody knows and a later version are errors, since what a record means must not be
-//! guessed. Revisions and numbers are not part of the text: they belong to the store.
+//! The text of every version stays readable for ever; `goldens/` holds one of each. Reading is
+//! strict: an unknown or missing field, an unknown word and a later version are errors, because the
+//! meaning of a record must not be guessed. Revisions and numbers are not part of the text: they
+//! belong to the store.
 
 mod v1;
 mod word;
@@ -14,54 +15,54 @@ use thiserror::Error;
 
 use crate::{ApiKeyRecord, ClockNote, NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
 
-/// The version in which sandboxes are written.
+/// The current version of sandboxes.
 pub const SANDBOX: u64 = 1;
-/// The version in which operations are written.
+/// The current version of operations.
 pub const OPERATION: u64 = 1;
-/// The version in which snapshots are written.
+/// The current version of snapshots.
 pub const SNAPSHOT: u64 = 1;
-/// The version in which events are written.
+/// The current version of events.
 pub const EVENT: u64 = 1;
-/// The version in which webhooks are written.
+/// The current version of webhooks.
 pub const WEBHOOK: u64 = 1;
-/// The version in which API keys are written.
+/// The current version of API keys.
 pub const API_KEY: u64 = 1;
-/// The version in which volumes are written.
+/// The current version of volumes.
 pub const VOLUME: u64 = 1;
-/// The version in which the note of the clocks is written.
+/// The current version of the note of the clocks.
 pub const CLOCK: u64 = 1;
 
-/// Why a text is not a record, or a record cannot be a text.
+/// Why a text cannot be decoded, or a record cannot be encoded.
 #[derive(Debug, Error)]
 pub enum CodecError {
     /// Not a JSON object with a version.
     #[error("the text is not a JSON object with a version 'v'")]
     Unversioned(#[source] serde_json::Error),
-    /// A version that this program does not know.
+    /// The version is unknown to this program.
     #[error(
         "the text is of version {found}, but this dorm reads versions up to {newest}: use the newer dorm that wrote it"
     )]
     Version {
         /// Its version.
         found: u64,
-        /// The newest that is read.
+        /// The newest version that this program reads.
         newest: u64,
     },
-    /// A field is unknown, not there, or not what the version allows.
+    /// A field is unknown, missing, or not allowed by the version.
     #[error("the text is not a record of version {version}")]
     Shape {
         /// Its version.
         version: u64,
-        /// The field and the place.
+        /// The field and its position.
         #[source]
         source: serde_json::Error,
     },
-    /// The record could not be written as text.
+    /// The record cannot be encoded.
     #[error("the record cannot be written as text")]
     Unwritable(#[source] serde_json::Error),
 }
 
-/// A sandbox as text.
+/// Encodes a sandbox.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no sandbox is known to cause.
@@ -69,7 +70,7 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
     encode::<v1::SandboxRow>(sandbox.into())
 }
 
-/// The sandbox of a text.
+/// Decodes a sandbox.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -80,7 +81,7 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     }
 }
 
-/// An operation as text.
+/// Encodes an operation.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no operation is known to cause.
@@ -88,7 +89,7 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
     encode::<v1::OperationRow>(operation.into())
 }
 
-/// The operation of a text.
+/// Decodes an operation.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -99,7 +100,7 @@ pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     }
 }
 
-/// A snapshot as text.
+/// Encodes a snapshot.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no snapshot is known to cause.
@@ -107,7 +108,7 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
     encode::<v1::SnapshotRow>(snapshot.into())
 }
 
-/// The snapshot of a text.
+/// Decodes a snapshot.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -118,7 +119,7 @@ pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
     }
 }
 
-/// An event as text.
+/// Encodes an event.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no event is known to cause.
@@ -126,7 +127,7 @@ pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
     encode::<v1::EventRow>(event.into())
 }
 
-/// The event of a text.
+/// Decodes an event.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -137,7 +138,7 @@ pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
     }
 }
 
-/// An API key as text. It holds the key's hash, not the key.
+/// Encodes an API key. The text holds the hash of the key, not the key.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no API key is known to cause.
@@ -145,7 +146,7 @@ pub fn encode_api_key(key: &ApiKeyRecord) -> Result<String, CodecError> {
     encode::<v1::ApiKeyRow>(key.into())
 }
 
-/// The API key of a text.
+/// Decodes an API key.
 ///
 /// # Errors
 /// A [`CodecError`] that says what is wrong with the text.
@@ -156,7 +157,7 @@ pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
     }
 }
 
-/// A webhook as text.
+/// Encodes a webhook.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no webhook is known to cause.
@@ -164,7 +165,7 @@ pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
     encode::<v1::WebhookRow>(webhook.into())
 }
 
-/// The webhook of a text.
+/// Decodes a webhook.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -175,7 +176,7 @@ pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
     }
 }
 
-/// A volume as text.
+/// Encodes a volume.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no volume is known to cause.
@@ -183,7 +184,7 @@ pub fn encode_volume(volume: &VolumeRecord) -> Result<String, CodecError> {
     encode::<v1::VolumeRow>(volume.into())
 }
 
-/// The volume of a text.
+/// Decodes a volume.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -194,7 +195,7 @@ pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
     }
 }
 
-/// The note of the clocks as text.
+/// Encodes the note of the clocks.
 ///
 /// # Errors
 /// [`CodecError::Unwritable`], which no note is known to cause.
@@ -202,7 +203,7 @@ pub fn encode_clock(note: &ClockNote) -> Result<String, CodecError> {
     encode::<v1::ClockRow>(note.into())
 }
 
-/// The note of the clocks of a text.
+/// Decodes the note of the clocks.
 ///
 /// # Errors
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
@@ -217,7 +218,7 @@ fn encode<Row: Serialize>(row: Row) -> Result<String, CodecError> {
     serde_json::to_string(&row).map_err(CodecError::Unwritable)
 }
 
-/// What a text says it is.
+/// The version that a text states.
 fn version(text: &str) -> Result<u64, CodecError> {
     #[derive(Deserialize)]
     struct Header {

@@ -1,8 +1,9 @@
-//! What every store has to show: one named check for each behaviour, run against stores of any kind.
+//! The conformance suite for stores: one named check for each behaviour, run against every kind of
+//! store.
 //!
-//! A check opens its own place, so that none sees what another left. A check that fails stops the test with the line
-//! it fails at. The suite knows nothing of how a store keeps things; what only a certain kind can lose (a file, a
-//! connection) is tested beside that kind.
+//! A check opens its own place, so that none sees what another left. A check that fails stops the
+//! test at the line that fails. The suite does not know how a store keeps its content; losses that
+//! only one kind of store can have (a file, a connection) are tested beside that kind.
 //!
 //! ```ignore
 //! conforms(async |place| open_store_at(directory.join(place)).await).await?;
@@ -29,13 +30,13 @@ use thiserror::Error;
 
 use crate::{RowKind, Store, StoreError};
 
-/// A check during which the store failed although it should not have.
+/// A check during which the store failed unexpectedly.
 #[derive(Debug, Error)]
 #[error("the store failed in the check '{check}'")]
 pub struct Nonconformance {
     /// The name of the check.
     pub check: &'static str,
-    /// What the store said.
+    /// The error of the store.
     #[source]
     pub source: StoreError,
 }
@@ -60,14 +61,14 @@ macro_rules! run_reopening {
     };
 }
 
-/// Runs every check. `open` opens the store at the named place: empty when the name is new, else with what was
-/// committed there.
+/// Runs every check. `open` opens the store at the named place: empty if the name is new, else with
+/// the content that was committed there.
 ///
 /// # Errors
-/// [`Nonconformance`] when the store fails where it should not.
+/// [`Nonconformance`] if the store fails unexpectedly.
 ///
 /// # Panics
-/// When the store does not behave as it should.
+/// If the store does not behave as required.
 pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Result<(), Nonconformance> {
     run!(open:
         changes {
@@ -157,10 +158,10 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
 /// unreadable in the store at the named place, and leaves its key as it is.
 ///
 /// # Errors
-/// [`Nonconformance`] when the store fails where it should not.
+/// [`Nonconformance`] if the store fails unexpectedly.
 ///
 /// # Panics
-/// When the store does not behave as it should.
+/// If the store does not behave as required.
 pub async fn keeps_unreadable_rows(
     open: impl AsyncFn(&'static str) -> Arc<dyn Store>,
     spoil: impl AsyncFn(&'static str, RowKind, &str),

@@ -1,10 +1,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! The port to what Dormouse remembers: sandboxes, operations, snapshots and events.
+//! The port to the store of Dormouse: sandboxes, operations, snapshots and events.
 //!
-//! Every change is one [`Change`], committed whole or not at all and durable when [`Store::commit`] returns. A record
-//! carries a revision; a change that was made from an older one is refused. A store knows no engine and no HTTP,
-//! and decides nothing about a sandbox's life; it only refuses one that breaks an invariant of the lifecycle.
+//! Every change is one [`Change`]: committed as a whole or not at all, and durable when
+//! [`Store::commit`] returns. A record carries a revision; a change made from an older revision is
+//! refused. A store knows no engine and no HTTP and makes no lifecycle decisions; it only refuses a
+//! sandbox that breaks an invariant of the lifecycle.
 
 mod api_key;
 mod change;
@@ -36,7 +37,7 @@ pub use stepped::SteppedStore;
 pub use unreadable::{RowKind, UnreadableRow};
 pub use volume::{VolumeRecord, VolumeStatus};
 
-/// Which sandboxes to list.
+/// Selects the sandboxes to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SandboxFilter {
     /// Only of this project.
@@ -51,111 +52,112 @@ pub struct SandboxFilter {
     pub origin: Option<SnapshotId>,
     /// Only those whose first run started from a snapshot of this sandbox.
     pub origin_source: Option<SandboxId>,
-    /// Only those that come after this one in the order of the list, which is that of the ids.
+    /// Only those after this one in the list, which is in the order of ids.
     pub after: Option<SandboxId>,
-    /// At most so many. 0 for all.
+    /// Largest number of sandboxes. 0 for all.
     pub limit: usize,
 }
 
-/// Which events to read.
+/// Selects the events to read.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct EventFilter {
     /// Only of this project.
     pub project: Option<ProjectId>,
     /// Only of this sandbox.
     pub sandbox: Option<SandboxId>,
-    /// Only those that say that this snapshot was taken.
+    /// Only events that record the taking of this snapshot.
     pub taken: Option<SnapshotId>,
-    /// Only those numbered higher.
+    /// Only events with a higher number.
     pub after: u64,
-    /// At most so many. 0 for all.
+    /// Largest number of events. 0 for all.
     pub limit: usize,
-    /// Only so many of the newest, before the limit counts; they come in their order as well. 0 for all.
+    /// Only this many of the newest, still oldest first; applied before `limit`. 0 for all.
     pub newest: usize,
 }
 
-/// Why the store could not do what it was asked to.
+/// Why a store failed or refused a request.
 #[derive(Debug, Error)]
 pub enum StoreError {
-    /// Another living sandbox of the project has this name.
+    /// Another living sandbox of the project holds the name.
     #[error("the name '{name}' is taken by sandbox {holder}")]
     NameTaken {
         /// The name.
         name: Name,
-        /// Who has it.
+        /// The sandbox that holds it.
         holder: SandboxId,
     },
     /// The record has changed since it was read.
     #[error("the record of {id} has changed meanwhile (expected revision {expected})")]
     Stale {
-        /// Whose record.
+        /// The id of the record.
         id: String,
         /// The revision the change was made from.
         expected: u64,
     },
-    /// A record that should be there is not.
+    /// A record is missing.
     #[error("there is no record of {0}")]
     Missing(String),
     /// A record cannot be read.
     #[error("the record of {id} cannot be read: {what}")]
     Unreadable {
-        /// Whose record.
+        /// The id of the record.
         id: String,
-        /// What is wrong with it.
+        /// A description of the defect.
         what: String,
     },
-    /// The file that the records are in is damaged; nothing was changed.
+    /// The file of the store is damaged; nothing was changed.
     #[error("the store's file is damaged, so it could not {operation}: stop the daemon and run `dorm repair`")]
     Damaged {
-        /// What it was doing.
+        /// The operation.
         operation: &'static str,
-        /// What is wrong.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The disk that the records are on is full; nothing was changed.
+    /// The disk of the store is full; nothing was changed.
     #[error("the store could not {operation}: its disk is full")]
     Full {
-        /// What it was doing.
+        /// The operation.
         operation: &'static str,
-        /// What the system said.
+        /// The error of the system.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed; nothing was changed.
     #[error("the store failed while it should {operation}")]
     Failed {
-        /// What it was doing.
+        /// The operation.
         operation: &'static str,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
-    /// The storage failed at the end of a change, which was made or not. [`Store::settle`] tells which.
+    /// The storage failed at the end of a change, which may have been made. [`Store::settle`] finds
+    /// out.
     #[error("the store failed while it should {operation}, and it is not known whether the change was made")]
     Unknown {
-        /// What it was doing.
+        /// The operation.
         operation: &'static str,
-        /// Names the change.
+        /// Identifies the change.
         ticket: Ticket,
-        /// Why.
+        /// The cause.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
     },
 }
 
 impl StoreError {
-    /// Whether the change may have been made all the same.
+    /// Whether the change may have been made nevertheless.
     pub fn is_unknown(&self) -> bool {
         matches!(self, Self::Unknown { .. })
     }
 }
 
-/// Names a change of which it is not known whether it was made. It holds for one opened store, until that is dropped.
+/// Identifies a change whose outcome is unknown. Valid for one opened store, until that is dropped.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Ticket(pub u64);
 
-/// How a change ended whose commit had failed with [`StoreError::Unknown`].
+/// The outcome of a change whose commit failed with [`StoreError::Unknown`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Settled {
     /// It was made, and is durable.
@@ -164,26 +166,28 @@ pub enum Settled {
     NotMade,
 }
 
-/// A ticket that this store has not given out, or has settled and forgotten.
+/// The store has not issued this ticket, or has settled and forgotten it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error("no change with ticket {} is waiting to be settled; this is a fault of Dormouse, please report it", .0.0)]
 pub struct NoSuchTicket(pub Ticket);
 
-/// What Dormouse remembers.
+/// A store of records.
 ///
-/// A list leaves out the rows that cannot be read; [`Store::unreadable`] has them. A look-up of such a row answers
-/// [`StoreError::Unreadable`], and its name stays taken.
+/// Lists leave out the rows that cannot be read; [`Store::unreadable`] returns them. Looking up
+/// such a row fails with [`StoreError::Unreadable`], and its name stays taken.
 #[async_trait]
 pub trait Store: Send + Sync + 'static {
-    /// Applies a change, whole or not at all; durable when this returns. Answers the events as they were numbered.
+    /// Applies a change, as a whole or not at all; durable when this returns. Returns the events
+    /// with their numbers.
     ///
-    /// After [`StoreError::Unknown`] the change was made or not, and [`Store::settle`] finds out. After any other error
-    /// nothing was changed. A caller that does not wait for the end does not know which of the two it was; the revisions
-    /// tell.
+    /// After [`StoreError::Unknown`] the change may have been made, and [`Store::settle`] finds
+    /// out. After any other error nothing was changed. A caller that drops the future does not know
+    /// whether the change was made; the revisions show it.
     async fn commit(&self, change: Change) -> Result<Vec<EventRecord>, StoreError>;
 
-    /// Finds out how a change ended that failed with [`StoreError::Unknown`], reopening the storage if need be. May be
-    /// called again after an error, which leaves the question open.
+    /// Finds the outcome of a change that failed with [`StoreError::Unknown`], reopening the
+    /// storage if needed. After an error the outcome is still unknown, and the call can be
+    /// repeated.
     ///
     /// A store that never fails in this way need not implement it.
     async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
@@ -193,7 +197,7 @@ pub trait Store: Send + Sync + 'static {
     /// One sandbox, living or not.
     async fn sandbox(&self, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError>;
 
-    /// The living sandbox of that name.
+    /// The living sandbox with this name.
     async fn named(&self, project: &ProjectId, name: &Name) -> Result<Option<SandboxRecord>, StoreError>;
 
     /// Sandboxes in the order of their ids.
@@ -202,55 +206,57 @@ pub trait Store: Send + Sync + 'static {
     /// One snapshot.
     async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError>;
 
-    /// Every snapshot of a project, or of all, in the order they were asked for; ids decide between equals.
+    /// All snapshots of a project, or of all projects, ordered by creation time, then by id.
     async fn snapshots(&self, project: Option<&ProjectId>) -> Result<Vec<SnapshotRecord>, StoreError>;
 
-    /// Snapshots of a filter, in the order they were asked for; ids decide between equals.
+    /// The snapshots that match a filter, ordered by creation time, then by id.
     async fn find_snapshots(&self, filter: &SnapshotFilter) -> Result<Vec<SnapshotRecord>, StoreError>;
 
-    /// What all complete snapshots occupy by their records, in bytes.
+    /// The total size of all complete snapshots according to their records, in bytes.
     async fn snapshot_bytes(&self) -> Result<u64, StoreError>;
 
-    /// The operations that have begun and are not over, in the order they began; ids decide between equals.
+    /// The open operations, ordered by start, then by id.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
 
     /// One operation, open or ended.
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError>;
 
-    /// Operations of a filter, newest first; ids decide between equals.
+    /// The operations that match a filter, newest first; ordered by start, then by id.
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError>;
 
     /// The saved states whose files are still to be deleted, in the order of their ids.
     async fn to_discard(&self) -> Result<Vec<SavedStateId>, StoreError>;
 
-    /// Every webhook, in the order of their ids.
+    /// All webhooks, in the order of their ids.
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
 
-    /// Every API key, in the order of their ids.
+    /// All API keys, in the order of their ids.
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError>;
 
-    /// Every volume, in the order of their ids.
+    /// All volumes, in the order of their ids.
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError>;
 
-    /// Events in their order.
+    /// The events that match a filter, in the order of their numbers.
     async fn events(&self, filter: &EventFilter) -> Result<Vec<EventRecord>, StoreError>;
 
-    /// The number up to which events have been removed because they were old; 0 while all are there.
+    /// The number up to which old events have been removed; 0 if none have been.
     async fn events_removed(&self) -> Result<u64, StoreError>;
 
-    /// What was last noted of the clocks.
+    /// The latest note of the clocks.
     async fn clock(&self) -> Result<Option<ClockNote>, StoreError>;
 
-    /// Removes a batch of old records; answers how many there were. Whole or not at all, and durable like a commit.
+    /// Removes a batch of old records and returns how many it removed. Applied as a whole or not at
+    /// all, and durable like a commit.
     async fn prune(&self, prune: &Prune) -> Result<Pruned, StoreError>;
 
-    /// The rows that cannot be read, in order: of sandboxes that are not over, snapshots, open operations, discards,
-    /// webhooks and volumes. History is not searched. A row that became unreadable after a list was read is in the answer
-    /// to a later call, so call this after the lists that a decision is made from.
+    /// The rows that cannot be read, in order: of sandboxes that are not terminated, snapshots,
+    /// open operations, discards, webhooks and volumes. History is not searched. If a row becomes
+    /// unreadable after a list was read, a later call returns it; so call this after the lists on
+    /// which a decision is based.
     async fn unreadable(&self) -> Result<Vec<UnreadableRow>, StoreError>;
 
-    /// The sandboxes that are not over, in the order of their ids, and what [`Store::unreadable`] answers. A store that
-    /// reads the same rows for both can read them once.
+    /// The sandboxes that are not terminated, in the order of their ids, and the result of
+    /// [`Store::unreadable`]. A store that reads the same rows for both can read them once.
     async fn living_and_unreadable(&self) -> Result<(Vec<SandboxRecord>, Vec<UnreadableRow>), StoreError> {
         Ok((self.sandboxes(&SandboxFilter::living()).await?, self.unreadable().await?))
     }

@@ -1,7 +1,7 @@
-//! A store in memory, for tests and the simulator: the same meaning as one on disk, without the disk.
+//! A store in memory, for tests and the simulator: it behaves like one on disk.
 //!
-//! What is committed lives as long as one handle does. A clone is another handle to the same content, as if the
-//! store had been opened again. It fails only where a test has asked for that.
+//! The content lives as long as a handle to it does. A clone is another handle to the same content,
+//! as if the store had been opened again. The store fails only where a test asks for it.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +25,7 @@ mod spoiled;
 #[derive(Clone, Default, Debug)]
 pub struct MemoryStore {
     content: Arc<Mutex<Content>>,
-    /// How many of the next reads fail.
+    /// The number of next reads that fail.
     failing: Arc<AtomicUsize>,
 }
 
@@ -39,9 +39,9 @@ struct Content {
     api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     clock: Option<ClockNote>,
-    /// How many events have been removed, which were the oldest.
+    /// How many events have been removed; they were the oldest.
     removed: u64,
-    /// The one at position `n` has the number `removed + n + 1`.
+    /// The event at position `n` has the number `removed + n + 1`.
     events: Vec<EventRecord>,
     /// Rows that a test has made unreadable, by kind and key.
     spoiled: BTreeMap<(RowKind, String), UnreadableRow>,
@@ -58,7 +58,7 @@ impl MemoryStore {
         self.failing.store(count, Ordering::SeqCst);
     }
 
-    /// How many reads are still going to fail.
+    /// How many reads are still set to fail.
     pub fn reads_to_fail(&self) -> usize {
         self.failing.load(Ordering::SeqCst)
     }
@@ -74,8 +74,8 @@ impl MemoryStore {
         }
     }
 
-    /// A panic while it was held cannot have left half a change: [`Content::commit`] stages what may be refused and
-    /// applies the rest by moves.
+    /// A panic while the lock was held cannot leave half a change: [`Content::commit`] stages what
+    /// may be refused and applies the rest by moves.
     fn content(&self) -> MutexGuard<'_, Content> {
         self.content.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,33 +1,33 @@
-//! Which records are listed, and which are removed because they are old.
+//! Filters for lists of records, and the selection of old records to remove.
 
 use dorm_lifecycle::{Digest, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName, Timestamp};
 
 use crate::{Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
-/// Which snapshots to list. A store answers each of the ids by an index.
+/// Selects the snapshots to list. A store looks up each of the ids by an index.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotFilter {
     /// Only of this project.
     pub project: Option<ProjectId>,
     /// Only those taken of this sandbox.
     pub source: Option<SandboxId>,
-    /// Only those whose content this is.
+    /// Only those with this saved state as their content.
     pub saved_state: Option<SavedStateId>,
-    /// Only those that stand on this layer.
+    /// Only those that are based on this layer.
     pub layer: Option<SavedStateId>,
-    /// Only those that stand on this image.
+    /// Only those that are based on this image.
     pub image: Option<Digest>,
-    /// Only those made on this behalf.
+    /// Only those made on behalf of this.
     pub made_by: Option<Maker>,
-    /// Only those that are deleted without anybody asking for it again.
+    /// Only those that are deleted without a further request.
     pub leaving: bool,
-    /// Only those that come after this one in the order of the list: by the moment of creation, then by id.
+    /// Only those after this one in the list, which is ordered by creation time, then by id.
     pub after: Option<(Timestamp, SnapshotId)>,
-    /// At most so many. 0 for all.
+    /// Largest number of snapshots. 0 for all.
     pub limit: usize,
 }
 
-/// Which operations to list.
+/// Selects the operations to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OperationFilter {
     /// Only operations on this sandbox.
@@ -39,7 +39,7 @@ pub struct OperationFilter {
 }
 
 impl OperationFilter {
-    /// Whether an operation is one of those that are listed. The limit does not count here.
+    /// Whether an operation matches the filter. The limit does not count here.
     pub fn matches(&self, operation: &OperationRecord) -> bool {
         let Self { sandbox, after, limit: _ } = self;
         sandbox.as_ref().is_none_or(|sandbox| operation.sandbox.as_ref() == Some(sandbox))
@@ -48,13 +48,13 @@ impl OperationFilter {
 }
 
 impl SandboxFilter {
-    /// Every sandbox that is not over.
+    /// Every sandbox that is not terminated.
     pub fn living() -> Self {
         let states = StateName::ALL.into_iter().filter(|state| *state != StateName::Terminated).collect();
         Self { states, ..Self::default() }
     }
 
-    /// Whether a sandbox is one of those that are listed. The limit does not count here.
+    /// Whether a sandbox matches the filter. The limit does not count here.
     pub fn matches(&self, record: &SandboxRecord) -> bool {
         let Self { project, states, name, labels, origin, origin_source, after, limit: _ } = self;
         let sandbox = &record.sandbox;
@@ -69,7 +69,7 @@ impl SandboxFilter {
 }
 
 impl SnapshotFilter {
-    /// Whether a snapshot is one of those that are listed. The limit does not count here.
+    /// Whether a snapshot matches the filter. The limit does not count here.
     pub fn matches(&self, snapshot: &SnapshotRecord) -> bool {
         let Self { project, source, saved_state, layer, image, made_by, leaving, after, limit: _ } = self;
         project.as_ref().is_none_or(|project| snapshot.project == *project)
@@ -84,8 +84,8 @@ impl SnapshotFilter {
 }
 
 impl SnapshotRecord {
-    /// Whether it is deleted without anybody asking for it again: at its time, as soon as nothing uses it, or because its deletion
-    /// has begun.
+    /// Whether it is deleted without a further request: at its time, when nothing uses it, or
+    /// because its deletion has begun.
     pub fn is_leaving(&self) -> bool {
         match (&self.status, self.removal) {
             (SnapshotStatus::Deleting, _) | (_, Removal::At(_) | Removal::WhenFree) => true,
@@ -96,19 +96,19 @@ impl SnapshotRecord {
     }
 }
 
-/// Which old records to remove. Moments are those on record.
+/// Selects the old records to remove. Times are those in the records.
 ///
-/// A terminated sandbox stays while a snapshot of it or a sandbox that came from it is on record. An operation that is open
-/// stays.
+/// A terminated sandbox is kept while a snapshot of it or a sandbox created from it is on record.
+/// An open operation is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Prune {
-    /// Sandboxes that were terminated before this, and operations that ended before it.
+    /// Sandboxes that were terminated before this time, and operations that ended before it.
     pub ended_before: Option<Timestamp>,
-    /// Events from before this, the oldest first; none after the first that is younger.
+    /// Events from before this time, oldest first, up to the first that is not older.
     pub events_before: Option<Timestamp>,
-    /// Only events numbered up to this.
+    /// Only events with numbers up to this one.
     pub events_through: u64,
-    /// At most so many of each.
+    /// Largest number of records of each kind.
     pub batch: usize,
 }
 
@@ -124,7 +124,7 @@ pub struct Pruned {
 }
 
 impl Pruned {
-    /// The larger of the three: a full batch means that there may be more.
+    /// The largest of the three: a full batch means that there may be more.
     pub fn most(&self) -> usize {
         self.sandboxes.max(self.operations).max(self.events)
     }

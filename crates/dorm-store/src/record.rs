@@ -1,4 +1,4 @@
-//! What is stored.
+//! The records of a store.
 
 use std::collections::BTreeMap;
 
@@ -18,30 +18,30 @@ pub struct SandboxRecord {
     pub revision: u64,
 }
 
-/// What an operation does.
+/// The kind of an operation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OperationKind {
-    /// Starts a first run.
+    /// Starts the first run of a sandbox.
     Create,
-    /// Suspends.
+    /// Suspends a sandbox.
     Suspend,
-    /// Resumes.
+    /// Resumes a sandbox.
     Resume,
     /// Takes a snapshot.
     Snapshot,
-    /// Terminates.
+    /// Terminates a sandbox.
     Terminate,
     /// Deletes a snapshot.
     DeleteSnapshot,
     /// Merges the layers of a filesystem snapshot.
     MergeLayers,
-    /// Makes several sandboxes of one.
+    /// Forks a sandbox into several.
     Fork,
-    /// Takes a sandbox back to a snapshot.
+    /// Rewinds a sandbox to a snapshot.
     Rewind,
-    /// Puts a sandbox in the place of the one it came from.
+    /// Promotes a sandbox: it takes the place of the one it came from.
     Promote,
-    /// Takes in the file of a snapshot.
+    /// Imports the file of a snapshot.
     Import,
     /// Attaches a volume.
     Attach,
@@ -67,7 +67,7 @@ impl OperationKind {
         Self::Detach,
     ];
 
-    /// Its word in records and answers.
+    /// Its word in records and responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -90,97 +90,97 @@ impl OperationKind {
 /// How an operation ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum OperationResult {
-    /// It did what it was asked to.
+    /// It succeeded.
     Done,
-    /// It did not, and undid what it had begun.
+    /// It failed, and its partial work was undone.
     Failed(FailureRecord),
 }
 
 /// Why something failed.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct FailureRecord {
-    /// The kind.
+    /// The kind of failure.
     pub code: Code,
-    /// A sentence.
+    /// The reason, as a sentence.
     pub reason: String,
 }
 
 impl FailureRecord {
-    /// A failure of this kind.
+    /// A failure of the given kind.
     pub fn new(code: Code, reason: impl Into<String>) -> Self {
         Self { code, reason: reason.into() }
     }
 }
 
-/// One command in progress, or its record.
+/// An operation, open or ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OperationRecord {
     /// Its id.
     pub id: OperationId,
-    /// What it does.
+    /// Its kind.
     pub kind: OperationKind,
-    /// To which sandbox; none for one that only touches a snapshot.
+    /// The sandbox it acts on; none for one that only touches a snapshot.
     pub sandbox: Option<SandboxId>,
     /// Who asked for it.
     pub initiator: Initiator,
     /// When it began.
     pub began: Timestamp,
-    /// When it is given up.
+    /// When it times out.
     pub deadline: Timestamp,
     /// The saved state it writes, journalled before the first byte of it.
     pub saved_state: Option<SavedStateId>,
-    /// What a fork is to make; none for every other kind.
+    /// The plan of a fork; none for every other kind.
     pub fork: Option<ForkPlan>,
-    /// What a promotion is to do; none for every other kind.
+    /// The plan of a promotion; none for every other kind.
     pub promote: Option<PromotePlan>,
     /// When it ended and how; none while it is open.
     pub ended: Option<(Timestamp, OperationResult)>,
 }
 
-/// What a fork is to make, recorded before any of it is made.
+/// The plan of a fork, recorded before any child is created.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForkPlan {
-    /// The snapshot through which they are made.
+    /// The snapshot from which the children start.
     pub snapshot: SnapshotId,
-    /// The sandboxes.
+    /// The children.
     pub children: Vec<SandboxId>,
-    /// What becomes of the others when one cannot be made.
+    /// How a partial failure is handled.
     pub together: Together,
 }
 
-/// What a promotion is to do, recorded before any of it is done.
+/// The plan of a promotion, recorded before it begins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct PromotePlan {
-    /// Who takes the place, and is terminated when its memory and files are there.
+    /// The sandbox that takes the place. It is terminated when its memory and files are there.
     pub child: SandboxId,
-    /// The snapshot of the child to which the other is taken back.
+    /// The snapshot of the child to which the other sandbox is rewound.
     pub snapshot: SnapshotId,
 }
 
-/// What becomes of the children of a fork when one of them cannot be made.
+/// How a fork handles the other children when one of them cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Together {
-    /// None of them stays.
+    /// Roll back: no child stays.
     AllOrNone,
-    /// The others stay.
+    /// Keep: the other children stay.
     Each,
 }
 
-/// What state a snapshot is in.
+/// The status of a snapshot.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SnapshotStatus {
     /// It is being made.
     InProgress,
     /// It is durable and can be used.
     Completed,
-    /// It could not be made; there is nothing on disk.
+    /// It could not be made; nothing of it is on disk.
     Failed(FailureRecord),
     /// It is being deleted; it can no longer be used.
     Deleting,
 }
 
 impl SnapshotStatus {
-    /// Its word in records and answers.
+    /// Its word in records and responses.
     pub const fn as_str(&self) -> &'static str {
         match self {
             Self::InProgress => "in_progress",
@@ -196,65 +196,65 @@ impl SnapshotStatus {
 pub struct SnapshotRecord {
     /// Its id.
     pub id: SnapshotId,
-    /// Whose it is.
+    /// The project it belongs to.
     pub project: ProjectId,
     /// The sandbox it was taken of.
     pub source: SandboxId,
-    /// That sandbox's generation.
+    /// The generation of that sandbox.
     pub generation: u64,
-    /// The snapshot that sandbox itself came from.
+    /// The snapshot from which that sandbox itself was created.
     pub parent: Option<SnapshotId>,
-    /// What it holds.
+    /// Its kind.
     pub kind: SnapshotKind,
-    /// Its files.
+    /// The saved state with its files.
     pub saved_state: SavedStateId,
-    /// The image of its root filesystem.
+    /// The image of its root file system.
     pub image: Digest,
-    /// The layer on that image on which it stands: that of its source.
+    /// The layer on that image on which it stands: the layer of its source.
     pub layer: Option<SavedStateId>,
-    /// What its source was limited to, and whatever starts from it will be.
+    /// The resource limits of its source, which are also those of each sandbox that starts from it.
     pub resources: Resources,
     /// When it was asked for.
     pub created: Timestamp,
     /// Its size on disk in bytes; 0 until it is complete.
     pub bytes: u64,
-    /// Whether its files and those of the sleep image that it was made of were one copy on the disk when it was made:
-    /// damage to one is damage to the other.
+    /// Whether its files and those of the sleep image it was made from shared one copy on disk when
+    /// it was made: damage to one is then damage to the other.
     pub shares_data: bool,
     /// Free text, by key.
     pub labels: BTreeMap<String, String>,
-    /// When it goes.
+    /// When it is deleted.
     pub removal: Removal,
     /// On whose behalf it was made.
     pub made_by: Maker,
-    /// Its state.
+    /// Its status.
     pub status: SnapshotStatus,
 }
 
-/// When a snapshot goes.
+/// When a snapshot is deleted.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Removal {
-    /// When somebody deletes it.
+    /// Only on request.
     Asked,
-    /// At this moment, or as soon afterwards as nobody uses it.
+    /// At this time, or when its last user ends, if that is later.
     At(Timestamp),
-    /// As soon as nobody uses it.
+    /// When its last user ends.
     WhenFree,
 }
 
 /// On whose behalf a snapshot was made.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Maker {
-    /// Somebody asked for it: it stays until somebody wants it gone.
+    /// A user's request: it stays until a user deletes it.
     Request,
-    /// The checkpoint policy of its source, whose retention policy decides when it goes.
+    /// The checkpoint policy of its source. The retention policy decides when it is deleted.
     Policy,
-    /// It came in a file, from another host perhaps: of its source nothing else need be known here.
+    /// An import from a file, perhaps of another host. Its source need not be known here.
     Import,
 }
 
 impl Maker {
-    /// Its word in answers.
+    /// Its word in responses.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Request => "request",
@@ -264,56 +264,57 @@ impl Maker {
     }
 }
 
-/// An event that is to be recorded.
+/// An event to record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct NewEvent {
-    /// Of which project.
+    /// The project.
     pub project: ProjectId,
-    /// Of which sandbox.
+    /// The sandbox.
     pub sandbox: SandboxId,
-    /// When.
+    /// When it occurred.
     pub at: Timestamp,
-    /// What.
+    /// Its kind.
     pub kind: EventKind,
-    /// Who caused it.
+    /// The initiator.
     pub initiator: Initiator,
-    /// As part of which operation.
+    /// The operation it is part of.
     pub operation: Option<OperationId>,
-    /// In which generation of the sandbox.
+    /// The generation of the sandbox at that time.
     pub generation: u64,
-    /// A sentence.
+    /// Details, as a sentence.
     pub detail: Option<String>,
-    /// How long the operation took that it ends; none for any other event.
+    /// The duration of the operation that it ends; none for any other event.
     pub took: Option<std::time::Duration>,
-    /// How many bytes it wrote to the disk; none for an event that is not about an image.
+    /// The number of bytes that the operation wrote to disk; none if it wrote no saved state.
     pub bytes: Option<u64>,
 }
 
-/// An event that was recorded.
+/// A recorded event.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EventRecord {
-    /// Its number: rises with every event of the whole store, so it serves as a cursor.
+    /// Its number. Numbers rise over all events of the store, so they serve as cursors.
     pub number: u64,
     /// The event.
     pub event: NewEvent,
 }
 
-/// Where events are sent to.
+/// A webhook: where to send events.
 #[derive(Clone, PartialEq, Eq)]
 pub struct WebhookRecord {
     /// Its id.
     pub id: WebhookId,
-    /// Whose events.
+    /// The project whose events are sent.
     pub project: ProjectId,
-    /// Where to.
+    /// The URL that receives them.
     pub url: String,
-    /// What signs them. Not printed.
+    /// The key that signs them. Not printed.
     pub secret: [u8; 32],
-    /// Which kinds; empty for all.
+    /// The kinds of event to send; empty for all.
     pub kinds: Vec<EventKind>,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// The number of the last event that was delivered or passed over: what comes after it is still to be sent.
+    /// The number of the last event that was delivered or skipped: later events have yet to be
+    /// sent.
     pub delivered: u64,
 }
 
@@ -327,35 +328,38 @@ impl std::fmt::Debug for WebhookRecord {
     }
 }
 
-/// What is changed together. Empty parts change nothing.
+/// Changes that are committed together. Empty parts change nothing.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Change {
-    /// Sandboxes, each with the revision the change was made from (0: it must not exist yet), each at most once.
+    /// Sandboxes, each at most once and with the revision the change was made from (0: it must not
+    /// exist yet).
     pub sandboxes: Vec<SandboxRecord>,
-    /// Operations, written whole.
+    /// Operations. Each record is replaced as a whole.
     pub operations: Vec<OperationRecord>,
-    /// Snapshots, written whole.
+    /// Snapshots. Each record is replaced as a whole.
     pub snapshots: Vec<SnapshotRecord>,
-    /// Snapshots whose records go, after the others were written; those that are not there are left out.
+    /// Snapshots whose records are deleted after the others are written; ids without a record are
+    /// skipped.
     pub forgotten: Vec<SnapshotId>,
-    /// Saved states that nothing needs from this change on: their files are to be deleted. Adding one twice is once.
+    /// Saved states that nothing needs from this change on: their files must be deleted. Adding one
+    /// twice has no further effect.
     pub discard: Vec<SavedStateId>,
-    /// Saved states whose files have been deleted. One that is not to be discarded is passed over.
+    /// Saved states whose files have been deleted. One that was not listed for deletion is skipped.
     pub discarded: Vec<SavedStateId>,
-    /// Webhooks, written whole.
+    /// Webhooks. Each record is replaced as a whole.
     pub webhooks: Vec<WebhookRecord>,
-    /// Webhooks whose records go; those that are not there are left out.
+    /// Webhooks whose records are deleted; ids without a record are skipped.
     pub removed_webhooks: Vec<WebhookId>,
-    /// API keys, written whole.
+    /// API keys. Each record is replaced as a whole.
     pub api_keys: Vec<ApiKeyRecord>,
-    /// API keys whose records go; those that are not there are left out.
+    /// API keys whose records are deleted; ids without a record are skipped.
     pub removed_api_keys: Vec<ApiKeyId>,
-    /// Volumes, written whole.
+    /// Volumes. Each record is replaced as a whole.
     pub volumes: Vec<VolumeRecord>,
-    /// Volumes whose records go; those that are not there are left out.
+    /// Volumes whose records are deleted; ids without a record are skipped.
     pub removed_volumes: Vec<VolumeId>,
-    /// What is noted of the clocks, in place of what was noted before.
+    /// The new note of the clocks, which replaces the one before.
     pub clock: Option<ClockNote>,
-    /// Events, numbered in this order.
+    /// Events. They are numbered in this order.
     pub events: Vec<NewEvent>,
 }

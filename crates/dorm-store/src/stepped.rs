@@ -1,4 +1,4 @@
-//! A store that asks at a step before and after each commit.
+//! A store with a step before and after each commit, at which a test can make it fail.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,13 +14,14 @@ use crate::{
     VolumeRecord, WebhookRecord,
 };
 
-/// The tickets that are given out here and not by the store below begin with this one.
+/// Tickets from here on are issued by this store, lower ones by the inner store.
 const FIRST_TICKET: u64 = 1 << 63;
 
-/// Another store, with steps around its commits. Reading has none.
+/// Another store, with steps around its commits. Reads have none.
 ///
-/// A failure before the commit begins is one after which nothing was changed. At the two steps after that, of which one
-/// is before and one after the commit of the store below, a failure leaves it unknown whether the change was made.
+/// After a failure at the first step, before the commit begins, nothing was changed. The other
+/// steps are before and after the commit of the inner store; a failure at one of them leaves it
+/// unknown whether the change was made.
 pub struct SteppedStore {
     inner: Arc<dyn Store>,
     steps: AnySteps,
@@ -38,7 +39,7 @@ impl SteppedStore {
         self.unknown.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Goes past a step at which a failure hides how the change ended.
+    /// Passes a step at which a failure hides the outcome of the change.
     async fn reach_hiding(&self, step: &'static str, settled: Settled) -> Result<(), StoreError> {
         match self.steps.reach(step) {
             Ok(()) => Ok(()),
@@ -88,7 +89,7 @@ impl Store for SteppedStore {
     async fn settle(&self, ticket: Ticket) -> Result<Settled, StoreError> {
         self.living().await;
         self.reach("store: about to settle").await?;
-        // Kept: it may be asked for again by a caller that did not hear the answer.
+        // The ticket is kept: a caller that did not receive the answer may ask again.
         let known = self.unknown().get(&ticket).copied();
         match known {
             Some(settled) => Ok(settled),
@@ -185,7 +186,8 @@ impl Store for SteppedStore {
         self.living().await;
         self.reach("store: about to prune").await?;
         let pruned = self.inner.prune(prune).await?;
-        // It is done: only death can keep the caller from hearing of it.
+        // The records are removed: only the death of the process can keep the caller from receiving
+        // the result.
         let _ = self.reach("store: pruned").await;
         Ok(pruned)
     }

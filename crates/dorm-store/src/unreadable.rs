@@ -1,7 +1,7 @@
-//! Rows that cannot be read: a store leaves them out of its lists and says here which they are.
+//! Rows that cannot be read: a store leaves them out of its lists and reports them here.
 //!
-//! An unreadable row stays as it is. Nothing that it may need is deleted, so its raw content is kept for the question
-//! whether it mentions an id. The content may hold secrets and is never printed.
+//! An unreadable row stays as it is. Nothing that it may need is deleted, so its raw content is
+//! kept to check whether it mentions an id. The content may hold secrets and is never printed.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use dorm_lifecycle::{Name, ProjectId, SandboxId};
 
 use crate::StoreError;
 
-/// What kind of record a row holds.
+/// The kind of record in a row.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum RowKind {
     /// A sandbox.
@@ -18,7 +18,7 @@ pub enum RowKind {
     Operation,
     /// A snapshot.
     Snapshot,
-    /// A saved state that is to be deleted.
+    /// A saved state whose files must be deleted.
     Discard,
     /// A webhook.
     Webhook,
@@ -43,7 +43,7 @@ impl RowKind {
         Self::Event,
     ];
 
-    /// Its word in messages, answers and metrics.
+    /// Its word in messages, responses and metrics.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Sandbox => "sandbox",
@@ -75,19 +75,19 @@ impl fmt::Display for RowKind {
 /// A row that cannot be read.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct UnreadableRow {
-    /// What it holds.
+    /// The kind of record.
     pub kind: RowKind,
-    /// Its key, as it is stored; not a legal id when the key itself is damaged.
+    /// Its key as stored. It may not be a legal id if the key itself is damaged.
     pub id: String,
     /// The revision of a sandbox's row.
     pub revision: Option<u64>,
     /// The project of a sandbox or snapshot, if its column can be read.
     pub project: Option<ProjectId>,
-    /// The name that a sandbox keeps others from taking, if its column can be read.
+    /// The name that a sandbox holds, if its column can be read.
     pub name: Option<Name>,
-    /// What is wrong with it.
+    /// A description of the defect.
     pub what: String,
-    /// What is stored.
+    /// The content as stored.
     pub raw: Vec<u8>,
 }
 
@@ -97,17 +97,17 @@ impl UnreadableRow {
         format!("{} {}", self.kind, self.id)
     }
 
-    /// What a look-up of it answers.
+    /// The error of a look-up of this row.
     pub fn error(&self) -> StoreError {
         StoreError::Unreadable { id: self.title(), what: self.what.clone() }
     }
 
-    /// Whether `id` occurs in what is stored. That it does not is no proof that the record did not need it.
+    /// Whether the content contains `id`. If it does not, the record may still need that id.
     pub fn mentions(&self, id: &str) -> bool {
         !id.is_empty() && self.raw.windows(id.len()).any(|part| part == id.as_bytes())
     }
 
-    /// Whether it is the record of this sandbox, or may be since its key is damaged.
+    /// Whether it is the record of this sandbox, or may be because its key is damaged.
     pub fn may_be_sandbox(&self, id: &SandboxId) -> bool {
         self.kind == RowKind::Sandbox && (self.id == id.as_str() || self.id.parse::<SandboxId>().is_err())
     }

@@ -1,4 +1,5 @@
-//! What is remembered of a volume. Who has it mounted is not here: that follows from the records of sandboxes.
+//! The record of a volume. Its mounts are not stored here: they follow from the records of
+//! sandboxes.
 
 use dorm_lifecycle::{Name, ProjectId, Timestamp, VolumeId, Writers};
 
@@ -7,27 +8,28 @@ use dorm_lifecycle::{Name, ProjectId, Timestamp, VolumeId, Writers};
 pub struct VolumeRecord {
     /// Its id.
     pub id: VolumeId,
-    /// Whose it is.
+    /// The project it belongs to.
     pub project: ProjectId,
     /// Its name, unique per project.
     pub name: Name,
-    /// What fits on it, in bytes.
+    /// Its capacity in bytes.
     pub size_bytes: u64,
-    /// How many may write to it at a time.
+    /// How many sandboxes may write to it at a time.
     pub writers: Writers,
-    /// When it was made.
+    /// When it was created.
     pub created: Timestamp,
-    /// How far its life is.
+    /// Its status.
     pub status: VolumeStatus,
 }
 
-/// How far the life of a volume is. What is recorded as on its way is brought to its end by the next daemon.
+/// The status of a volume. A change that is on record as in progress is finished by the next
+/// daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum VolumeStatus {
-    /// Its files are being made; after a crash what there is of them goes.
+    /// Its files are being created; after a crash they are removed.
     Creating,
     /// It can be used.
     Ready,
-    /// It goes, and nobody can use it any more.
+    /// It is being deleted and can no longer be used.
     Deleting,
 }

@@ -1,4 +1,5 @@
-//! The inputs that are kept for fuzzers, in `fuzz/seeds`: written anew when `DORM_UPDATE` is set.
+//! The stored inputs of the fuzzers, in `fuzz/seeds`; tests write them again if `DORM_UPDATE` is
+//! set.
 
 use std::fs;
 use std::path::PathBuf;
@@ -9,7 +10,7 @@ fn directory(target: &str) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/seeds").join(target)
 }
 
-/// An input to begin with.
+/// Writes one input if `DORM_UPDATE` is set.
 pub(crate) fn seed(target: &str, name: &str, data: &[u8]) {
     if std::env::var_os("DORM_UPDATE").is_some() {
         fs::create_dir_all(directory(target)).unwrap();
@@ -17,8 +18,8 @@ pub(crate) fn seed(target: &str, name: &str, data: &[u8]) {
     }
 }
 
-/// Every input that is kept passes. As for a fuzzer there is no runtime, whose other threads would clear away what is
-/// dropped here.
+/// Checks that every stored input passes. As in a fuzzer there is no runtime, whose other threads
+/// would remove dropped objects.
 pub(crate) fn pass_all(target: &str, passes: impl Fn(&Fuzzed, &[u8]) + Send) {
     std::thread::scope(|scope| scope.spawn(|| all_pass(target, passes)).join()).unwrap();
 }

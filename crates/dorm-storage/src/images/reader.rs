@@ -251,7 +251,7 @@ fn finish(taken: Result<(), Failed>, decompressor: Option<Worker>, job: &Job<'_>
     }
 }
 
-/// What happens to the rest of a stream whose reader is gone.
+/// How the rest of a stream is treated after its reader has ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Rest {
     /// It is still part of the digest.

@@ -20,7 +20,7 @@ use crate::disk;
 use crate::error::{StorageError, failed};
 use crate::stored::in_rootfs;
 
-/// What is known about images since this process started.
+/// The results of the checks of images since this process started.
 #[derive(Default)]
 pub(super) struct Known {
     images: Mutex<BTreeMap<Digest, Found>>,

@@ -1,5 +1,5 @@
-//! Files of a tree that are not written yet. Making a small file is mostly waiting for the file system, so several
-//! threads write them, and the listing keeps the order in which they came.
+//! Files of a tree that are not written yet. Creating a small file is mostly waiting for the file
+//! system, so several threads write them, and the listing keeps the order in which they arrived.
 
 use std::fs::File;
 use std::io;
@@ -18,16 +18,16 @@ use super::listing::{Listed, text};
 use super::tree::{dress, times};
 use crate::error::StorageError;
 
-/// What a longer file brings is written as it is read.
+/// A longer file is written as it arrives.
 const SMALL: u64 = 256 << 10;
-/// When the batch is written.
+/// How many bytes of content a batch holds before it is written.
 const BYTES: usize = 16 << 20;
 const ENTRIES: usize = 1024;
-/// Directories held open for it.
+/// How many directories a batch holds open.
 const DIRECTORIES: usize = 64;
 const THREADS: usize = 4;
 
-/// Entries in the order of the listing, some of them still to be written.
+/// Entries in the order of the listing, some of them not written yet.
 pub(super) struct Batch {
     ids: GuestIds,
     entries: Vec<(Entry, Made)>,
@@ -36,12 +36,12 @@ pub(super) struct Batch {
 }
 
 enum Made {
-    /// On the disk; of a file, with the hash of its content.
+    /// Already on the disk; for a file, with the hash of its content.
     Already(Option<String>),
     Later(Later),
 }
 
-/// A file to be written.
+/// A file to write.
 struct Later {
     parent: Arc<OwnedFd>,
     name: Vec<u8>,
@@ -54,12 +54,12 @@ impl Batch {
         Self { ids, entries: Vec::new(), bytes: 0, directories: Vec::new() }
     }
 
-    /// Notes an entry that is on the disk.
+    /// Adds an entry that is on the disk.
     pub(super) fn made(&mut self, entry: &Entry, hash: Option<String>) {
         self.entries.push((entry.clone(), Made::Already(hash)));
     }
 
-    /// Takes a file of `length` bytes, to be written now if it is long, or with the batch.
+    /// Adds a file of `length` bytes. A long file is written now, others with the batch.
     pub(super) fn file(
         &mut self,
         entry: &Entry,
@@ -90,12 +90,13 @@ impl Batch {
         self.entries.len() >= ENTRIES || self.bytes >= BYTES || self.directories.len() >= DIRECTORIES
     }
 
-    /// Writes what is left and answers all entries, in order.
+    /// Writes the pending files and returns all entries, in order.
     pub(super) fn write(&mut self) -> io::Result<Vec<Listed>> {
         let ids = self.ids;
         let mut entries = std::mem::replace(self, Self::new(ids)).entries;
         let threads = thread::available_parallelism().map_or(1, NonZero::get).min(THREADS);
-        // Neighbours stay together: they are in one directory, which one thread at a time can change.
+        // Neighbours stay together: they are in one directory, which only one thread at a time can
+        // change.
         let share = entries.len().div_ceil(threads).max(1);
         thread::scope(|scope| {
             let shares = entries
@@ -124,7 +125,7 @@ fn settle((entry, made): &mut (Entry, Made), ids: GuestIds) -> io::Result<()> {
 
 /// An error that names the entry it is about.
 pub(super) fn kept(entry: &Entry, error: io::Error) -> io::Error {
-    // That the disk has to keep its reserve is not about the entry.
+    // A refusal because of the disk's reserve does not concern the entry.
     if error.get_ref().is_some_and(|source| source.is::<StorageError>()) {
         return error;
     }
@@ -170,7 +171,8 @@ fn fill(file: &File, bytes: u64, content: &mut dyn Content) -> io::Result<String
     Ok(hasher.finish(bytes))
 }
 
-/// Where a piece ends, which must begin at or after the `last` end and be within the length.
+/// Returns the end of a piece, which must begin at or after the `last` end and be within the
+/// length.
 fn ends(at: u64, piece: &[u8], last: u64, length: u64) -> io::Result<u64> {
     let end = at.checked_add(piece.len() as u64).filter(|end| at >= last && *end <= length);
     end.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "its content does not fit its length"))

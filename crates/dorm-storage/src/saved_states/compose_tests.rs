@@ -1,4 +1,4 @@
-//! Images made of saved states: what was to be seen in the sandbox is to be seen in the image.
+//! Images composed from saved states: the image shows the same files as the sandbox did.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,7 +22,7 @@ async fn image(home: &Path, storage: &Storage) -> Image {
     storage.import(&source, None, |_| {}).await.unwrap()
 }
 
-/// Saved states that lie on each other, the topmost first.
+/// A stack of saved states, the topmost first.
 async fn stack(storage: &Storage, image: &Image, seed: u64, count: u8) -> Vec<SavedState> {
     let (mut random, mut before, mut layers) = (seed, BTreeMap::new(), Vec::new());
     for number in 1..=count {

@@ -1,5 +1,6 @@
-//! The hash of a file's content that is the same whether zeros in it are written or holes: BLAKE3 over every block of
-//! 4 KiB that is not all zero, each after its number, and the file's length.
+//! The hash of a file's content, which does not depend on whether zeros are written or holes:
+//! BLAKE3 over the number and the bytes of every block of 4 KiB that is not all zero, and over the
+//! file's length.
 
 use std::fs::File;
 use std::io;
@@ -14,7 +15,7 @@ use crate::pace;
 const BLOCK: usize = 4096;
 const BUFFER: usize = 256 << 10;
 
-/// Takes pieces in order.
+/// Hashes pieces, in order.
 pub(super) struct ContentHasher {
     hasher: Hasher,
     block: u64,
@@ -65,7 +66,7 @@ impl ContentHasher {
     }
 }
 
-/// The hash of what is in `file`, whose holes are not read.
+/// Returns the length and the hash of the content of `file`, without reading its holes.
 pub(super) fn hash_content(file: &File, buffer: &mut Vec<u8>) -> io::Result<(u64, String)> {
     buffer.resize(BUFFER, 0);
     let length = file.metadata()?.len();
@@ -93,7 +94,7 @@ pub(super) fn next_data(file: &File, at: u64) -> io::Result<Option<(u64, u64)>> 
     let start = match rustix::fs::seek(file, SeekFrom::Data(at)) {
         Ok(start) => start,
         Err(Errno::NXIO) => return Ok(None),
-        // A file system that knows no holes.
+        // The file system does not know holes.
         Err(Errno::INVAL) => return Ok(Some((at, u64::MAX))),
         Err(error) => return Err(error.into()),
     };

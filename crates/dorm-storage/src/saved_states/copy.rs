@@ -1,5 +1,6 @@
-//! A second saved state with the same content. Where the file system can share blocks between files, its files are files of
-//! their own, so that what happens to one of them does not happen to the other; elsewhere they are the same files.
+//! Copies of a saved state. Where the file system can share blocks between files, a copy has files
+//! of its own, so that damage to one file does not affect the other. Elsewhere both have the same
+//! files.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -21,16 +22,16 @@ use crate::steps::{Step, Steps};
 pub struct Copied {
     /// The copy.
     pub saved_state: SavedState,
-    /// Whether its files are those of its source: damage to one is damage to the other.
+    /// Whether it shares its files with its source: damage to one is then damage to the other.
     pub shares_data: bool,
 }
 
-/// Whether a copy is compared with what was written when its source was.
+/// Whether the source of a copy is compared with its recorded hashes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Reading {
-    /// The caller has read the source a moment ago.
+    /// It is not: the caller has read it just before.
     Trusted,
-    /// To the last byte.
+    /// It is, to the last byte.
     Checked,
 }
 
@@ -81,7 +82,8 @@ impl SavedStates {
     }
 }
 
-/// A file of its own with the same blocks, else a hard link, else a durable copy. Answers whether it is the same file.
+/// Creates a clone of the file with the same blocks, else a hard link, else a durable copy. Returns
+/// whether both are the same file.
 fn share(from: &Path, to: &Path, steps: &Steps) -> Result<bool, StorageError> {
     if clone_blocks(from, to)? {
         steps.durable(to);
@@ -102,13 +104,13 @@ fn share(from: &Path, to: &Path, steps: &Steps) -> Result<bool, StorageError> {
     }
 }
 
-/// Whether the file system could make `to` a durable file of the blocks of `from`; if not, there is none.
+/// Returns whether `to` is now a durable clone of `from`; if not, it does not exist.
 fn clone_blocks(from: &Path, to: &Path) -> Result<bool, StorageError> {
     let source = File::open(from).map_err(failed("open", from))?;
     let target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed("make", to))?;
     match rustix::fs::ioctl_ficlone(&target, &source) {
         Ok(()) => target.sync_all().map(|()| true).map_err(failed("sync", to)),
-        // Most file systems share nothing. One that is full may still have room for a name.
+        // Most file systems cannot share blocks. A full one may still have room for a name.
         Err(
             Errno::OPNOTSUPP | Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::XDEV | Errno::PERM | Errno::NOSPC,
         ) => {

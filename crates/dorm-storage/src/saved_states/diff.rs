@@ -1,4 +1,4 @@
-//! What differs between two root filesystems that stand on one image.
+//! Compares two root file systems that are based on one image.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,41 +16,42 @@ use super::flatten::{Node, lay};
 use super::listing::Listed;
 use crate::error::{StorageError, failed};
 
-/// What happened to a path on the way from one to the other.
+/// How a path differs from the first root file system to the second.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Difference {
-    /// It is only in the second.
+    /// It exists only in the second.
     Added,
-    /// It is only in the first.
+    /// It exists only in the first.
     Removed,
-    /// Kind, content, owner, mode or attributes are others. Times alone do not count.
+    /// Its kind, content, owner, mode or attributes differ. Differences of timestamps alone do not
+    /// count.
     Modified,
 }
 
-/// One path that differs.
+/// A path that differs.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Differing {
-    /// Relative to the root, any bytes.
+    /// The path relative to the root, in any bytes.
     pub path: Vec<u8>,
-    /// How.
+    /// How it differs.
     pub difference: Difference,
-    /// Its length in the first, of a file.
+    /// The length of the file in the first; none for other kinds.
     pub before: Option<u64>,
-    /// Its length in the second, of a file.
+    /// The length of the file in the second; none for other kinds.
     pub after: Option<u64>,
 }
 
-/// Lists changes without keeping what is in them.
+/// Lists changes without keeping their content.
 #[derive(Default)]
 pub struct Lister(std::sync::Arc<std::sync::Mutex<Vec<Listed>>>);
 
 impl Lister {
-    /// A sink whose entries appear here.
+    /// Returns a sink that adds its entries to this list.
     pub fn sink(&self) -> Box<dyn FileSink> {
         Box::new(Self(self.0.clone()))
     }
 
-    /// What it was given.
+    /// Returns the entries.
     pub fn into_list(self) -> Vec<Listed> {
         std::mem::take(&mut self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner))
     }
@@ -72,7 +73,7 @@ impl FileSink for Lister {
     }
 }
 
-/// What is at one path.
+/// The properties of the entry at one path.
 #[derive(PartialEq, Eq)]
 struct Facts {
     kind: Kind,
@@ -96,11 +97,12 @@ enum Kind {
 pub(super) struct View<'a> {
     pub(super) changes: BTreeMap<Vec<u8>, Node>,
     pub(super) image: Cow<'a, Path>,
-    /// The host ids of what is in the image.
+    /// The host ids with which the image was made.
     pub(super) ids: GuestIds,
 }
 
-/// What differs between two stacks of changes, each the lowest first, on the image at `image` with these host ids.
+/// Returns the differences between two stacks of changes, each with its lowest layer first, on the
+/// image at `image`, whose files have these host ids.
 pub(crate) fn diff(
     (image, ids): (&Path, GuestIds),
     first: &[Vec<Listed>],
@@ -143,7 +145,7 @@ pub(crate) fn diff(
 }
 
 impl View<'_> {
-    /// Every path at which this may be other than the image.
+    /// Adds every path at which this view may differ from the image.
     fn candidates(&self, paths: &mut BTreeSet<Vec<u8>>) -> io::Result<()> {
         for (path, node) in &self.changes {
             paths.insert(path.clone());
@@ -156,7 +158,7 @@ impl View<'_> {
         Ok(())
     }
 
-    /// Whether there is a directory.
+    /// Whether the path is a directory.
     pub(super) fn has_directory(&self, path: &[u8]) -> bool {
         match self.changes.get(path) {
             Some(node) => matches!(node.entry.kind, EntryKind::Directory { .. }),
@@ -172,7 +174,7 @@ impl View<'_> {
         }
     }
 
-    /// Whether something above it has taken the place of what the image has.
+    /// Whether an entry above the path replaces that of the image.
     fn is_hidden(&self, path: &[u8]) -> bool {
         let mut above = above(path).filter_map(|above| self.changes.get(above));
         above.any(|node| !matches!(node.entry.kind, EntryKind::Directory { replaces: false }))
@@ -183,7 +185,7 @@ impl View<'_> {
     }
 }
 
-/// The directories above a path but for the root, the topmost first.
+/// Returns the directories above a path, the topmost first, without the root.
 pub(super) fn above(path: &[u8]) -> impl Iterator<Item = &[u8]> {
     path.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| &path[..at])
 }
@@ -237,7 +239,7 @@ fn of_image(path: &Path, ids: GuestIds, buffer: &mut Vec<u8>) -> io::Result<Opti
     Ok(Some(Facts { kind, mode, user: inside(facts.uid()), group: inside(facts.gid()), attributes }))
 }
 
-/// What a guest sees of the attributes of something in an image.
+/// Returns the extended attributes of a file of an image as a guest sees them.
 fn attributes_of(path: &Path, ids: GuestIds) -> io::Result<BTreeMap<Vec<u8>, Vec<u8>>> {
     let mut names = vec![0; 64 << 10];
     let length = match rustix::fs::llistxattr(path, &mut names[..]) {

@@ -1,4 +1,4 @@
-//! A saved state while it is written, and the commit that makes it a whole one.
+//! A saved state that is being written, and the commit that completes it.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
@@ -22,17 +22,17 @@ use crate::room::Meter;
 use crate::steps::{Step, Steps};
 use crate::storage::{blocking, elsewhere};
 
-/// Where a memory image lies that is only needed for its files.
+/// The directory of a memory image that is needed only until its files are read.
 const MEMORY: &str = "memory";
 
-/// A file by its name in the draft, and how long it has to be.
+/// An open file by its name in the draft, and its expected length.
 struct Opened {
     name: PathBuf,
     file: File,
     bytes: u64,
 }
 
-/// A saved state being written. Dropping it clears it away.
+/// A saved state that is being written. Dropping it removes its files.
 pub struct SavedStateDraft {
     saved_states: Arc<SavedStates>,
     id: SavedStateId,
@@ -46,7 +46,7 @@ impl SavedStates {
         Ok(draft)
     }
 
-    /// An empty draft, with room promised to it.
+    /// Creates an empty draft, with room reserved for it.
     pub(super) fn draft(self: &Arc<Self>, id: &SavedStateId, need_bytes: u64) -> Result<SavedStateDraft, StorageError> {
         let directory = self.path(id, DRAFT);
         {
@@ -71,34 +71,36 @@ impl SavedStates {
     }
 }
 
-/// What the files directly in a draft occupy so far. An estimate: what cannot be read counts as nothing.
+/// Returns the total length of the files directly in a draft, an estimate of their disk usage. A
+/// file that cannot be read counts as nothing.
 fn written(draft: &Path) -> u64 {
     let Ok(entries) = fs::read_dir(draft) else { return 0 };
     entries.flatten().filter_map(|entry| entry.metadata().ok()).map(|facts| facts.len()).sum()
 }
 
 impl SavedStateDraft {
-    /// Where the files are to be written.
+    /// The directory for its files.
     pub fn directory(&self) -> &Path {
         &self.directory
     }
 
-    /// Compares the lengths of `files` with what was written, hashes and syncs them, and makes them a saved state. When this
-    /// returns, the saved state outlives a loss of power. When it fails, there is no saved state.
+    /// Compares the lengths of `files` with the bytes written, hashes and syncs them, and completes
+    /// the saved state. When this returns, the saved state survives a power failure. If it fails,
+    /// there is no saved state.
     ///
     /// # Errors
-    /// [`StorageError::BadFile`] when a file is not a regular file in the draft, or one in the draft is not in `files`;
-    /// [`StorageError::Short`] when one has another length; [`StorageError::DiskFull`] or [`StorageError::Io`] when the disk
-    /// refuses.
+    /// [`StorageError::BadFile`] if a file is not a regular file in the draft, or a file in the
+    /// draft is not in `files`; [`StorageError::Short`] if a length differs;
+    /// [`StorageError::DiskFull`] or [`StorageError::Io`] if the disk fails.
     pub async fn commit(self, facts: SavedStateFacts, files: &[WrittenFile]) -> Result<SavedState, StorageError> {
         let files = files.to_vec();
         blocking(&self.saved_states.steps.clone(), move || self.commit_now(&facts, &files)).await
     }
 
-    /// Clears the draft away.
+    /// Removes the draft.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when files cannot be removed; [`crate::Storage::remove`] tries again.
+    /// [`StorageError::Io`] if files cannot be removed; [`crate::Storage::remove`] tries again.
     pub async fn abandon(self) -> Result<(), StorageError> {
         blocking(&self.saved_states.steps.clone(), move || disk::remove_tree(&self.directory)).await
     }
@@ -111,10 +113,10 @@ impl SavedStateDraft {
         self.finish(facts, files, None, &directories)
     }
 
-    /// An empty directory for a memory image that is only needed until the files have been read out of it.
+    /// Creates an empty directory for a memory image that is needed only until its files are read.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when it cannot be made.
+    /// [`StorageError::Io`] if it cannot be created.
     pub async fn make_memory(&self) -> Result<PathBuf, StorageError> {
         let path = self.directory.join(MEMORY);
         blocking(&self.saved_states.steps, move || {
@@ -124,19 +126,19 @@ impl SavedStateDraft {
         .await
     }
 
-    /// Compares the lengths of `files` in [`SavedStateDraft::make_memory`] with what was written.
+    /// Compares the lengths of `files` in [`SavedStateDraft::make_memory`] with the bytes written.
     ///
     /// # Errors
-    /// As [`SavedStateDraft::commit`].
+    /// As for [`SavedStateDraft::commit`].
     pub async fn check_memory(&self, files: &[WrittenFile]) -> Result<(), StorageError> {
         let (id, memory, files) = (self.id.clone(), self.directory.join(MEMORY), files.to_vec());
         blocking(&self.saved_states.steps, move || check(&id, &memory, &files).map(drop)).await
     }
 
-    /// Begins the tree of a saved state of files that is to lie on `below`.
+    /// Begins the tree of a filesystem saved state that will be based on `below`.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when it cannot be made, as when there is one.
+    /// [`StorageError::Io`] if it cannot be created, also if it exists already.
     pub async fn begin_tree(&self, below: Below) -> Result<TreeWriter, StorageError> {
         let (directory, ids, meter) = (self.directory.clone(), self.saved_states.ids, self.saved_states.meter());
         blocking(&self.saved_states.steps, move || {
@@ -145,29 +147,30 @@ impl SavedStateDraft {
         .await
     }
 
-    /// [`SavedStateDraft::make_memory`], on a thread that may block.
+    /// [`SavedStateDraft::make_memory`], for a thread that may block.
     pub(super) fn memory(&self) -> Result<PathBuf, StorageError> {
         let path = self.directory.join(MEMORY);
         disk::make_directory(&path).map_err(failed("make the directory", &path))?;
         Ok(path)
     }
 
-    /// Accounts for what is written into the draft beside its tree.
+    /// Returns a meter for writes to the draft beside its tree.
     pub(super) fn meter(&self) -> Meter {
         self.saved_states.meter()
     }
 
-    /// [`SavedStateDraft::begin_tree`], on a thread that may block.
+    /// [`SavedStateDraft::begin_tree`], for a thread that may block.
     pub(super) fn tree(&self, below: Below) -> Result<TreeWriter, StorageError> {
         let (ids, meter) = (self.saved_states.ids, self.saved_states.meter());
         TreeWriter::create(&self.directory, below, ids, meter).map_err(failed("make a tree in", &self.directory))
     }
 
-    /// Syncs what `tree` has written and makes it a saved state, without the memory it came from. When this returns, the
-    /// saved state outlives a loss of power. When it fails, there is no saved state.
+    /// Syncs the files of `tree` and completes the saved state, without the memory they were read
+    /// from. When this returns, the saved state survives a power failure. If it fails, there is no
+    /// saved state.
     ///
     /// # Errors
-    /// [`StorageError::DiskFull`] or [`StorageError::Io`] when the disk refuses.
+    /// [`StorageError::DiskFull`] or [`StorageError::Io`] if the disk fails.
     pub async fn commit_tree(self, facts: SavedStateFacts, tree: TreeWriter) -> Result<SavedState, StorageError> {
         blocking(&self.saved_states.steps.clone(), move || self.commit_tree_now(&facts, &tree)).await
     }
@@ -200,7 +203,8 @@ impl SavedStateDraft {
         Ok(saved_state)
     }
 
-    /// Writes the manifest for files that are durable already, and gives the saved state its name.
+    /// Writes the manifest for files that are already durable, and renames the draft to its final
+    /// name.
     pub(super) fn finish(
         &self,
         facts: &SavedStateFacts,
@@ -227,7 +231,7 @@ impl SavedStateDraft {
             return Err(StorageError::Missing(self.id.clone()));
         }
         let renamed = disk::rename_new(&self.directory, &directory);
-        // Whoever removes it from now on finds it under its name.
+        // From now on a removal finds it under its name.
         drop(live);
         match renamed {
             Ok(()) => {}
@@ -238,7 +242,7 @@ impl SavedStateDraft {
         }
         if let Err(error) = self.name_durably() {
             if steps.alive() {
-                // The caller is told that there is no saved state, so there must be none.
+                // The error says that there is no saved state, so there must be none.
                 self.saved_states.remove(&self.id)?;
             }
             return Err(error);
@@ -254,7 +258,7 @@ impl SavedStateDraft {
         self.saved_states.steps.reach(Step::ParentSynced)
     }
 
-    /// Writing back to the disk goes on while the content is hashed.
+    /// The kernel writes to the disk while the content is hashed.
     fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<SavedStateFile>, StorageError> {
         let steps = &self.saved_states.steps;
         if steps.in_place() {
@@ -303,8 +307,8 @@ impl SavedStateDraft {
     }
 }
 
-/// Opens every file once and finds the directories between, so that nothing is checked under one name and
-/// hashed under another.
+/// Opens every file once and finds the directories between, so that no file is checked under one
+/// name and hashed under another.
 fn check(
     id: &SavedStateId,
     directory: &Path,
@@ -350,7 +354,7 @@ fn check(
 }
 
 impl Opened {
-    /// Whether it has the bytes that were written into it, and no others.
+    /// Checks that it has exactly as many bytes as were written to it.
     fn is_whole(&self, saved_state: &SavedStateId, path: &Path) -> Result<(), StorageError> {
         let found = self.file.metadata().map_err(failed("look at", path))?.len();
         if found == self.bytes {
@@ -365,7 +369,7 @@ impl Opened {
     }
 }
 
-/// A sync that the simulator leaves out on purpose, and must miss.
+/// A sync that the simulator omits on purpose, and must detect.
 #[derive(Clone, Copy, Debug)]
 enum LeftOut {
     Files,
@@ -390,7 +394,7 @@ const fn leaves_out(_: LeftOut) -> bool {
     false
 }
 
-/// Says of each file and directory that it is on the disk.
+/// Reports that each file and directory is durable.
 fn say_durable(directory: &Path, steps: &Steps) -> Result<(), StorageError> {
     let mut open = vec![directory.to_owned()];
     while let Some(path) = open.pop() {
@@ -406,7 +410,8 @@ fn say_durable(directory: &Path, steps: &Steps) -> Result<(), StorageError> {
     Ok(())
 }
 
-/// Opens a file for reading when it is a regular one; never follows a link, never waits for the other end of a pipe.
+/// Opens a file for reading if it is a regular file; never follows a link, and never waits for the
+/// other end of a pipe.
 pub(super) fn open_regular(path: &Path) -> io::Result<Option<File>> {
     if !path.symlink_metadata()?.is_file() {
         return Ok(None);
@@ -417,8 +422,8 @@ pub(super) fn open_regular(path: &Path) -> io::Result<Option<File>> {
 }
 
 impl Drop for SavedStateDraft {
-    /// Dropped where its writer was cut off, often on a thread that others wait for: removing gigabytes may take as long
-    /// as the disk likes.
+    /// A draft is dropped when its writer is cancelled, often on a thread that runs other tasks.
+    /// Removing gigabytes may take long.
     fn drop(&mut self) {
         let (saved_states, id, directory) = (self.saved_states.clone(), self.id.clone(), self.directory.clone());
         elsewhere(&self.saved_states.steps, move || {

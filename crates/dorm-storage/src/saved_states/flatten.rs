@@ -1,4 +1,4 @@
-//! One tree of several that lie on each other, with the same meaning.
+//! Merges several trees that are based on each other into one with the same content.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
@@ -20,16 +20,16 @@ use crate::error::{StorageError, failed};
 
 const BUFFER: usize = 256 << 10;
 
-/// Something in the tree that comes of all.
+/// An entry of the merged tree.
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) entry: Entry,
     pub(super) hash: Option<String>,
-    /// The layer that has its content, and its path there: the same for all names of one file.
+    /// The layer with its content, and its path there: the same for all names of one file.
     source: (usize, Vec<u8>),
 }
 
-/// What several trees, the lowest first, come to.
+/// Merges several trees, the lowest first.
 pub(super) fn lay(layers: &[Vec<Listed>]) -> Result<BTreeMap<Vec<u8>, Node>, String> {
     let mut all: BTreeMap<Vec<u8>, Node> = BTreeMap::new();
     for (number, listing) in layers.iter().enumerate() {
@@ -68,7 +68,7 @@ pub(super) fn lay(layers: &[Vec<Listed>]) -> Result<BTreeMap<Vec<u8>, Node>, Str
     Ok(all)
 }
 
-/// What was in a directory that is none any more.
+/// Removes everything below a directory that has been replaced or removed.
 fn forget(all: &mut BTreeMap<Vec<u8>, Node>, path: &[u8]) {
     let (mut from, mut to) = (path.to_vec(), path.to_vec());
     if path.is_empty() {
@@ -82,7 +82,8 @@ fn forget(all: &mut BTreeMap<Vec<u8>, Node>, path: &[u8]) {
     }
 }
 
-/// The entries of `all`, in the order in which they are written: the first name of a file is the file.
+/// Returns the entries of `all` in the order in which they are written: the first name of a file is
+/// the file, later ones are hard links to it.
 fn entries(all: BTreeMap<Vec<u8>, Node>) -> Vec<(Listed, Source)> {
     let mut firsts: HashMap<(usize, Vec<u8>), Vec<u8>> = HashMap::new();
     let mut list = Vec::with_capacity(all.len());
@@ -101,7 +102,7 @@ fn entries(all: BTreeMap<Vec<u8>, Node>) -> Vec<(Listed, Source)> {
     list
 }
 
-/// Without what is said to be gone where nothing of the image shows through.
+/// Leaves out removals where nothing of the image shows through.
 fn over(mut all: BTreeMap<Vec<u8>, Node>, image: &Path) -> BTreeMap<Vec<u8>, Node> {
     let replaces = |path: &[u8]| {
         all.get(path).is_some_and(|node| !matches!(node.entry.kind, EntryKind::Directory { replaces: false }))
@@ -126,7 +127,7 @@ fn over(mut all: BTreeMap<Vec<u8>, Node>, image: &Path) -> BTreeMap<Vec<u8>, Nod
 struct Copied {
     file: File,
     at: u64,
-    /// The end of the piece that is being read.
+    /// The end of the current piece.
     end: u64,
     length: u64,
     buffer: Vec<u8>,
@@ -152,31 +153,32 @@ impl Content for Copied {
     }
 }
 
-/// What a stack of layers comes to: each entry, and where its content is.
+/// The merged entries of a stack of layers, and the place of their content.
 pub(crate) struct Merged {
     pub(super) entries: Vec<(Listed, Source)>,
-    /// Where the trees are, the lowest first.
+    /// The directories of the trees, the lowest first.
     roots: Vec<PathBuf>,
 }
 
-/// The layer that has the content of something, and its path there.
+/// The layer with the content of an entry, and its path there.
 pub(super) type Source = (usize, Vec<u8>);
 
 impl Merged {
-    /// Each entry, a directory before what is in it, with the tree that has its content, and its path there.
+    /// Returns each entry, a directory before its entries, with the root of the tree that holds its
+    /// content, and its path there.
     pub(crate) fn each(&self) -> impl Iterator<Item = (&Entry, &Path, &[u8])> {
         let root = |number: usize| self.roots.get(number).map_or(Path::new(""), PathBuf::as_path);
         self.entries.iter().map(move |(listed, (number, path))| (&listed.entry, root(*number), &path[..]))
     }
 
-    /// The tree in which the content of something is.
+    /// Returns the root of the tree that holds the content.
     pub(super) fn root(&self, source: &Source) -> PathBuf {
         self.roots.get(source.0).cloned().unwrap_or_default()
     }
 }
 
 impl SavedStates {
-    /// What `top` and all below it come to on the image at `image`.
+    /// Merges `top` and all layers below it, on the image at `image`.
     pub(crate) fn merged(&self, top: &SavedStateId, image: &Path) -> Result<Merged, StorageError> {
         let layers = self.layers(top)?;
         let mut listings = Vec::new();
@@ -189,8 +191,8 @@ impl SavedStates {
         Ok(Merged { entries, roots: layers.iter().rev().map(SavedState::root).collect() })
     }
 
-    /// Makes `to` a saved state of files that lies on the image itself and means the same as `top` with all below it.
-    /// Nothing of those is changed.
+    /// Makes `to` a filesystem saved state that is based on the image itself and has the same
+    /// content as `top` with all layers below it. These do not change.
     pub(crate) fn flatten(
         self: &Arc<Self>,
         top: &SavedStateId,
@@ -224,7 +226,7 @@ impl SavedStates {
         }
         let facts = SavedStateFacts { layer: None, ..topmost.facts.clone() };
         let flat = draft.commit_tree_now(&facts, &tree)?;
-        // It takes the place of the others only if it is what they are, as read back from the disk.
+        // It replaces the others only if it equals them when read back from the disk.
         let found = self.listing(&flat)?;
         let is_same = found.len() == wanted.len() && found.iter().eq(wanted.iter().map(|(listed, _)| listed));
         let checked = match is_same {
@@ -246,7 +248,7 @@ fn bytes_of(entry: &Entry) -> u64 {
     }
 }
 
-/// Opens a file of a layer; no link is followed on the way.
+/// Opens a file of a layer without following links.
 pub(super) fn open(root: &Path, path: &[u8]) -> io::Result<File> {
     let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
     let root = rustix::fs::openat(CWD, root, flags, Mode::empty())?;

@@ -1,4 +1,5 @@
-//! Fuzzers and manifests and listings of saved states, which lie on our own disk but may be damaged in any way.
+//! The entry points of the fuzzers for manifests and listings of saved states, which are on our own
+//! disk but may be damaged in any way.
 
 use std::fs;
 
@@ -7,14 +8,14 @@ use dorm_lifecycle::SavedStateId;
 use super::{listing, manifest};
 use crate::fuzzing::{Fuzzed, first, part};
 
-/// What the first byte asks for.
+/// The flags in the first byte.
 const SEALED: u8 = 1;
 
 impl Fuzzed {
-    /// Reads a saved state whose manifest and listing are these, and whose tree is empty.
+    /// Reads a saved state with this manifest and listing, and an empty tree.
     ///
     /// # Panics
-    /// When what must hold does not.
+    /// If an invariant is violated.
     pub fn saved_state(&self, mut data: &[u8]) {
         let how = first(&mut data);
         let manifest = part(&mut data);
@@ -42,7 +43,7 @@ impl Fuzzed {
 /// Reads a listing.
 ///
 /// # Panics
-/// When what was read is not what is written again.
+/// If the listing is encoded differently from how it was read.
 pub fn listing(data: &[u8]) {
     let Ok(read) = listing::read(data) else { return };
     let mut text = Vec::new();

@@ -1,5 +1,6 @@
-//! `listing`: what is in the tree of a filesystem saved state, one line of JSON for each entry, in the order in which they
-//! were written: a directory before what is in it. Every later version must be able to read it.
+//! `listing`: the entries of the tree of a filesystem saved state, one line of JSON each, in the
+//! order in which they were written: a directory before its entries. Every later version must be
+//! able to read it.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead, Write};
@@ -10,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// One entry of a tree.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Listed {
-    /// What it is.
+    /// The entry.
     pub entry: Entry,
-    /// The hash of its content, of a file: equal for equal content, holes being zeros.
+    /// The hash of a file's content: equal for equal content, where holes count as zeros.
     pub hash: Option<String>,
 }
 
@@ -63,7 +64,7 @@ pub(super) fn write(to: &mut impl Write, Listed { entry, hash }: &Listed) -> std
     to.write_all(b"\n")
 }
 
-/// Reads all lines. The error is a phrase whose subject is the listing.
+/// Reads all lines. An error is a phrase whose subject is the listing.
 pub(super) fn read(from: impl BufRead) -> Result<Vec<Listed>, String> {
     let mut all = Vec::new();
     for line in from.lines() {
@@ -100,7 +101,8 @@ fn understand(line: Line) -> Option<Listed> {
     Some(Listed { entry, hash })
 }
 
-/// Bytes as text: what is not UTF-8, a control character or `%` is written as `%` and two hexadecimal digits.
+/// Encodes bytes as text: bytes that are not UTF-8, control characters and `%` become `%` and two
+/// hexadecimal digits.
 pub(super) fn text(bytes: &[u8]) -> String {
     let mut out = String::with_capacity(bytes.len());
     let escape = |out: &mut String, byte: u8| out.push_str(&format!("%{byte:02x}"));

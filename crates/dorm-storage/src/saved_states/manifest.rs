@@ -1,7 +1,8 @@
-//! `manifest.json`: what a saved state is, in a form that every later version must be able to read.
+//! `manifest.json`: the description of a saved state, in a form that every later version must be
+//! able to read.
 //!
-//! The body is covered by a hash of its own, so that a changed fact is found like a changed file. Format 1 is frozen:
-//! golden files guard it. Whatever has to be added makes a format 2.
+//! The body has a hash of its own, so that a changed fact is detected like a changed file. Format 1
+//! is frozen: golden files guard it. Any addition makes a format 2.
 
 use std::fs;
 use std::io;
@@ -15,7 +16,7 @@ use crate::error::{StorageError, failed};
 
 const FORMAT: u32 = 1;
 
-/// The part that is the same in every format.
+/// The part that every format has.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
@@ -25,7 +26,7 @@ struct Head {
 #[serde(deny_unknown_fields)]
 struct ManifestV1 {
     format: u32,
-    /// Of the body as compact JSON in the order of its fields.
+    /// The hash of the body as compact JSON in the order of its fields.
     blake3: String,
     body: BodyV1,
 }
@@ -69,7 +70,7 @@ struct FileV1 {
     blake3: String,
 }
 
-/// The text of the manifest of a saved state.
+/// Returns the text of the manifest of a saved state.
 pub(super) fn text(
     id: &SavedStateId,
     facts: &SavedStateFacts,
@@ -111,7 +112,7 @@ fn seal(body: &BodyV1) -> Result<String, serde_json::Error> {
 }
 
 impl SavedStates {
-    /// What is written about a saved state.
+    /// Reads the manifest of a saved state.
     pub(crate) fn load(&self, id: &SavedStateId) -> Result<SavedState, StorageError> {
         let directory = self.path(id, "");
         let path = directory.join(MANIFEST);
@@ -176,14 +177,14 @@ fn understand(body: BodyV1) -> Result<(SavedStateFacts, Vec<SavedStateFile>, Opt
     Ok((facts, files, body.tree.map(|TreeV1 { entries, bytes }| TreeFacts { entries, bytes })))
 }
 
-/// The manifest that has this body.
+/// Returns the manifest with this body.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn sealed(body: &[u8]) -> Option<Vec<u8>> {
     let body: BodyV1 = serde_json::from_slice(body).ok()?;
     serde_json::to_vec_pretty(&ManifestV1 { format: FORMAT, blake3: seal(&body).ok()?, body }).ok()
 }
 
-/// Whether a relative path stays below the directory it is relative to.
+/// Returns whether a relative path stays below the directory it is relative to.
 pub(super) fn is_inside(path: &Path) -> bool {
     path.components().next().is_some() && path.components().all(|part| matches!(part, Component::Normal(_)))
 }

@@ -1,4 +1,5 @@
-//! Trees and the host ids of guests: one that was made with others is given to the guests of now before it is read.
+//! Host ids of the files in trees: a tree made for other ids is changed to the present ones before
+//! it is read.
 
 use std::path::Path;
 
@@ -10,7 +11,8 @@ use crate::error::StorageError;
 const JOURNAL: &str = "owners.journal";
 
 impl SavedStates {
-    /// Sees to it that a tree belongs to guests as they are now. No run with other ids may live.
+    /// Ensures that a tree belongs to the present host ids of guests. No run with other ids may be
+    /// alive.
     pub(super) fn own(&self, saved_state: &SavedState) -> Result<(), StorageError> {
         let wrong = StorageError::owners(&saved_state.directory);
         let made_with = dorm_disk::recorded(&saved_state.directory).map_err(wrong)?;
@@ -22,7 +24,7 @@ impl SavedStates {
         self.change(&saved_state.directory)
     }
 
-    /// Completes what a process had begun that died on the way.
+    /// Completes the changes that a process had begun before it died.
     pub(super) fn complete_changes(&self) -> Result<(), StorageError> {
         for id in self.list()? {
             let directory = self.path(&id, "");

@@ -40,7 +40,7 @@ fn names() -> Vec<WrittenFile> {
     files(&["pages.img", "checkpoint.img", "more/state"])
 }
 
-/// Those files as [`fill`] writes them.
+/// The files with the content that [`fill`] writes.
 fn files(names: &[&str]) -> Vec<WrittenFile> {
     let bytes = |name: &str| match name {
         "pages.img" => 100_000,
@@ -52,7 +52,7 @@ fn files(names: &[&str]) -> Vec<WrittenFile> {
 
 pub(super) fn open(home: &Path, steps: AnySteps) -> Storage {
     let storage = Storage::open_with(&home.join("data"), &home.join("images"), steps).unwrap();
-    // A saved image has to be there; what is in it does not matter here.
+    // The image of a saved state must exist; its content does not matter here.
     let image = home.join("images").join(facts().image.as_str());
     fs::create_dir_all(image.join("rootfs")).unwrap();
     let about = format!(
@@ -196,7 +196,7 @@ async fn a_dropped_or_abandoned_draft_leaves_nothing() {
     assert!(matches!(storage.begin(&id(1), 10).await, Err(StorageError::Exists(_))));
     drop(draft);
     cleared(&home).await;
-    // The id is free a moment after the files are gone.
+    // The id becomes free shortly after the files are removed.
     let again = loop {
         match storage.begin(&id(1), 10).await {
             Ok(draft) => break draft,
@@ -210,7 +210,7 @@ async fn a_dropped_or_abandoned_draft_leaves_nothing() {
     assert!(matches!(storage.begin(&id(1), 10).await, Err(StorageError::Exists(_))));
 }
 
-/// A draft that is dropped on a thread of the runtime is removed by another.
+/// A draft that is dropped on a thread of the runtime is removed by another thread.
 async fn cleared(home: &tempfile::TempDir) {
     let saved_states = home.path().join("data/saved_states");
     while fs::read_dir(&saved_states).unwrap().count() > 0 {
@@ -225,7 +225,7 @@ async fn room_is_promised_once() {
         Err(StorageError::NoRoom { need_bytes: u64::MAX, free_bytes, .. }) => free_bytes,
         other => panic!("{:?}", other.map(|_| ())),
     };
-    // Two thirds fit once; the rest of the machine may use a little meanwhile.
+    // A draft of two thirds fits once; other programs on the host may use a little meanwhile.
     let two_thirds = whole / 3 * 2;
     let first = storage.begin(&id(1), two_thirds).await.unwrap();
     let refused = storage.begin(&id(2), two_thirds).await.map(|_| ()).unwrap_err();
@@ -391,7 +391,7 @@ async fn a_copy_outlives_its_source_and_shares_its_files() {
     let copy = &copied.saved_state;
     assert_eq!(copy.files, source.files);
     let inode = |saved_state: &super::SavedState| fs::metadata(saved_state.directory.join("pages.img")).unwrap().ino();
-    // A file system that can share blocks gives it files of its own.
+    // A file system that can share blocks gives the copy files of its own.
     assert_eq!(inode(&source) == inode(copy), copied.shares_data);
     assert_eq!(storage.copy(&id(1), &id(2)).await.unwrap(), copied, "again changes nothing");
     assert_eq!(storage.verify(&id(1), &expected()).await.unwrap(), source);
@@ -438,7 +438,7 @@ async fn an_image_below_a_saved_state_is_not_removed() {
     assert_eq!(storage.images().await.unwrap(), []);
 }
 
-/// Compares a text with its golden file, which `DORM_UPDATE=1` writes when it is not there.
+/// Compares a text with its golden file; `DORM_UPDATE=1` writes that if it is missing.
 pub(super) fn is_golden(text: &str, name: &str) {
     let path = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("src/saved_states/tests").join(name);
     if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
@@ -447,7 +447,7 @@ pub(super) fn is_golden(text: &str, name: &str) {
     assert_eq!(text, fs::read_to_string(&path).unwrap(), "{name}");
 }
 
-/// Manifests of format 1 must load for ever: neither this file nor what it means may change.
+/// Manifests of format 1 must load for ever: neither this file nor its meaning may change.
 #[tokio::test]
 async fn the_first_format_loads_and_is_still_written_the_same() {
     let (home, storage) = home();
@@ -467,7 +467,7 @@ async fn the_first_format_loads_and_is_still_written_the_same() {
     assert!(matches!(storage.saved_state(&id(1)).await, Err(StorageError::Format { found: 2, known: 1, .. })));
 }
 
-/// Tells on which threads it is asked whether the process lives.
+/// Records on which threads it is asked whether the process lives.
 #[derive(Debug, Default)]
 struct Threads(std::sync::Mutex<Vec<std::thread::ThreadId>>);
 

@@ -1,14 +1,16 @@
-//! A saved state as one file, to be taken to another host: a tar archive of which every byte is decided by what is in it.
+//! A saved state as one file, to be moved to another host: a tar archive whose bytes are fully
+//! determined by its content.
 //!
 //! ```text
-//! manifest.json     what it is, what it needs, and the length and hash of everything that follows; sealed by its own hash
-//! listing           of a tree of files: the listing of a saved state; each file's length and hash is in it
-//! content/N         the N-th file of the listing, from 0: [where, how long, bytes] for each piece that is no hole
+//! manifest.json     its facts, and the length and hash of each later entry; with a hash of its own
+//! listing           of a tree: the listing of a saved state, with the length and hash of each file
+//! content/N         file N of the listing, from 0: [position, length, bytes] of each piece that is not a hole
 //! memory/NAME       of memory: each file of the image
 //! ```
 //!
-//! A tree that lies on others is written as the one that they come to. A reader knows the name of each entry before it
-//! comes, so that nothing can come twice, be missing or be too much. The image below is named and not in it.
+//! A tree based on other trees is written as one merged tree. A reader knows the name of each entry
+//! in advance, so that no entry can be repeated, missing or added. The file names the image but
+//! does not contain it.
 
 #[cfg(any(test, feature = "fuzzing"))]
 mod fuzzing;
@@ -34,19 +36,19 @@ const LISTING: &str = "listing";
 const CONTENT: &str = "content";
 const MEMORY: &str = "memory";
 const BLOCK: u64 = 512;
-/// More than any manifest of ours has.
+/// The maximum size of a manifest, more than any valid one has.
 const MANIFEST_MAX: u64 = 4 << 20;
-/// What can be exported can be imported: these bounds hold for both.
+/// These limits hold for exports and imports alike: whatever can be exported can be imported.
 const ENTRIES_MAX: u64 = 2_000_000;
 const LISTING_MAX: u64 = 1 << 30;
 const MEMORY_FILES_MAX: usize = 64;
-/// Where a piece begins and how long it is.
+/// The head of a piece: its position and its length.
 const PIECE_HEAD: u64 = 16;
 
-/// What is said in a file beside the saved state's own facts. The storage only passes it on.
+/// Further facts for an export file. The storage only passes them on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportNote {
-    /// The snapshot, as it is called on the host it comes from.
+    /// The snapshot's id on the host it comes from.
     pub snapshot: SnapshotId,
     /// The snapshots it descends from, the nearest first.
     pub parents: Vec<SnapshotId>,
@@ -54,31 +56,32 @@ pub struct ExportNote {
     pub labels: BTreeMap<String, String>,
 }
 
-/// What a file says it is.
+/// The manifest of an export file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Exported {
-    /// Where it comes from.
+    /// The facts that the exporter added.
     pub note: ExportNote,
-    /// What it is of and what it depends on. Without layers: they are in the file.
+    /// The source and dependencies of the saved state. Without layers: they are in the file.
     pub facts: SavedStateFacts,
-    /// How the image below it was called there.
+    /// The tags of its image on that host.
     pub image_tags: Vec<String>,
-    /// The tree of files: all there is of a saved state of files, what lies below one of memory.
+    /// The tree of files: the whole of a filesystem saved state, or the layers below a memory saved
+    /// state.
     pub tree: Option<ExportedTree>,
-    /// The files of memory; none of a saved state of files.
+    /// The files of memory; empty for a filesystem saved state.
     pub memory: Vec<SavedStateFile>,
 }
 
-/// What a file says of its tree.
+/// The description of the tree in an export file.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ExportedTree {
-    /// What it comes to.
+    /// Its totals.
     pub facts: TreeFacts,
-    /// What of its files is written and no hole, in bytes.
+    /// The bytes of its files without holes.
     pub data_bytes: u64,
-    /// The length of its listing.
+    /// The length of its listing in bytes.
     pub listing_bytes: u64,
-    /// BLAKE3 of its listing.
+    /// The BLAKE3 of its listing.
     pub listing_blake3: String,
 }
 
@@ -88,7 +91,7 @@ impl Exported {
         !self.memory.is_empty()
     }
 
-    /// What it takes to unpack it, in bytes; none when it says more than there can be.
+    /// The room needed to unpack it, in bytes; none if the lengths overflow.
     pub fn need_bytes(&self) -> Option<u64> {
         let memory = self.memory.iter().try_fold(0u64, |sum, file| sum.checked_add(file.bytes))?;
         let tree = self.tree.as_ref().map_or(Some(0), |tree| tree.data_bytes.checked_add(tree.listing_bytes))?;
@@ -96,25 +99,25 @@ impl Exported {
     }
 }
 
-/// What an import is to be called.
+/// The ids for an import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ImportAs {
-    /// The saved state.
+    /// The id of the saved state.
     pub saved_state: SavedStateId,
-    /// The layer below it, of one of memory that has one.
+    /// The id of the layer below it, if it is a memory saved state that has one.
     pub layer: SavedStateId,
 }
 
-/// What came of an import.
+/// The result of an import.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Imported {
     /// The saved state.
     pub saved_state: SavedState,
-    /// The layer below it, of one of memory that has one.
+    /// The layer below it, if it is a memory saved state that has one.
     pub layer: Option<SavedState>,
 }
 
-/// The head of an entry, which its name and length alone decide.
+/// Returns the header of an entry, which depends only on its name and length.
 fn head(name: &str, bytes: u64) -> io::Result<tar::Header> {
     let mut head = tar::Header::new_ustar();
     head.set_path(name)?;
@@ -128,7 +131,7 @@ fn head(name: &str, bytes: u64) -> io::Result<tar::Header> {
     Ok(head)
 }
 
-/// How many zeros follow an entry of this length.
+/// Returns how many zeros follow an entry of this length.
 const fn padding(bytes: u64) -> u64 {
     (BLOCK - bytes % BLOCK) % BLOCK
 }

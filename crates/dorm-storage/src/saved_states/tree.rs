@@ -1,5 +1,5 @@
-//! Writing a tree of files that lies on an image: a directory in the form of the upper layer of Linux's overlay file
-//! system, and a listing of all that is in it.
+//! Writes a tree of files that is based on an image: a directory in the form of the upper layer of
+//! Linux's overlay file system, and a listing of its entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -17,64 +17,64 @@ use super::diff::{View, above};
 use super::listing;
 use crate::room::{Meter, as_io};
 
-/// The tree, in the directory of a saved state.
+/// The directory of the tree in a saved state.
 pub(super) const ROOT: &str = "root";
-/// The listing.
+/// The file with the listing.
 pub(super) const LISTING: &str = "listing";
 pub(super) const OPAQUE: &str = "trusted.overlay.opaque";
 const NAME_MAX: usize = 255;
 const PATH_MAX: usize = 4095;
 
-/// What a tree came to.
+/// The totals of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct TreeFacts {
-    /// How many entries are in it.
+    /// The number of entries.
     pub entries: u64,
-    /// The length of all files, hard links counted once.
+    /// The total length of all files in bytes, hard links counted once.
     pub bytes: u64,
 }
 
-/// Writes one tree. Cheap to clone; all clones write the same.
+/// Writes one tree. Cheap to clone; all clones write the same tree.
 #[derive(Clone)]
 pub struct TreeWriter(Arc<Mutex<Writer>>);
 
 struct Writer {
     ids: GuestIds,
     below: Below,
-    /// Directories of this tree that replace what is below.
+    /// Directories of this tree that replace those below.
     replacing: BTreeSet<Vec<u8>>,
     root: OwnedFd,
     listing: BufWriter<File>,
     batch: Batch,
     /// The directory that was used last.
     parent: Option<(Vec<u8>, Arc<OwnedFd>)>,
-    /// Times of directories, to be set when nothing is added to them any more.
+    /// The times of directories, to be set when nothing is added to them any more.
     directories: Vec<(Vec<u8>, Timestamps)>,
     facts: TreeFacts,
-    /// Everything that is made here is charged to it.
+    /// Charges everything that is created here.
     meter: Meter,
 }
 
-/// What a tree is to lie on.
+/// The base of a tree.
 #[derive(Debug, Default)]
 pub struct Below(pub(super) Option<View<'static>>);
 
 impl Below {
-    /// Whether anything of a directory shows through, so that it has to be said what of it is gone. An overlay shows
-    /// what is said to be gone in any other directory as a name without a file.
+    /// Whether anything of a directory shows through, so that removals from it must be recorded. In
+    /// any other directory, an overlay shows a recorded removal as a name without a file.
     fn shows_in(&self, directory: &[u8]) -> bool {
         directory.is_empty() || self.0.as_ref().is_none_or(|view| view.has_directory(directory))
     }
 }
 
 impl TreeWriter {
-    /// An empty tree in `directory`.
+    /// Creates an empty tree in `directory`.
     pub(super) fn create(directory: &Path, below: Below, ids: GuestIds, meter: Meter) -> io::Result<Self> {
         let path = directory.join(ROOT);
         fs::create_dir(&path)?;
         let flags = OFlags::DIRECTORY | OFlags::CLOEXEC | OFlags::RDONLY | OFlags::NOFOLLOW;
         let root = rustix::fs::openat(CWD, &path, flags, Mode::empty())?;
-        // What a guest sees as its root when nothing is said of it.
+        // The owner that a guest sees on its root if no entry sets one.
         let owner = (Uid::from_raw(ids.base()), Gid::from_raw(ids.base()));
         rustix::fs::fchown(&root, Some(owner.0), Some(owner.1))?;
         rustix::fs::fchmod(&root, Mode::from_raw_mode(0o755))?;
@@ -95,12 +95,12 @@ impl TreeWriter {
         Ok(Self(Arc::new(Mutex::new(writer))))
     }
 
-    /// Writes what waits to be written.
+    /// Writes the pending entries.
     pub(super) fn settle(&self) -> io::Result<()> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).settle()
     }
 
-    /// Sets what is left and answers what came to be. Nothing is synced yet.
+    /// Writes the rest and returns the totals. Nothing is synced yet.
     pub(super) fn finish(&self) -> io::Result<TreeFacts> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         writer.settle()?;
@@ -116,7 +116,7 @@ impl TreeWriter {
 impl FileSink for TreeWriter {
     fn take(&mut self, entry: &Entry, content: &mut dyn Content) -> io::Result<()> {
         let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        // It may be one of the batch that gets another name.
+        // The target of the link may still be in the batch.
         if let EntryKind::HardLink(_) = entry.kind {
             writer.settle()?;
         }
@@ -126,7 +126,7 @@ impl FileSink for TreeWriter {
 }
 
 impl Writer {
-    /// Writes what waits in the batch.
+    /// Writes the pending entries of the batch.
     fn settle(&mut self) -> io::Result<()> {
         let listed = self.batch.write()?;
         listed.iter().try_for_each(|listed| listing::write(&mut self.listing, listed))
@@ -140,7 +140,7 @@ impl Writer {
         if entry.kind == EntryKind::Removed && !self.shows_through(&entry.path) {
             return Ok(());
         }
-        // The listing names it, too.
+        // The listing contains the name, too.
         self.meter.charge_name(&entry.path).and_then(|()| self.meter.charge_inode()).map_err(as_io)?;
         match entry.path.iter().rposition(|byte| *byte == b'/') {
             Some(at) => self.put_in(entry, &entry.path[..at], &entry.path[at + 1..], content)?,
@@ -158,7 +158,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether something at `path` would be seen if it were not said to be gone.
+    /// Whether something at `path` would be visible without a recorded removal.
     fn shows_through(&self, path: &[u8]) -> bool {
         let directory = path.iter().rposition(|byte| *byte == b'/').map_or(&b""[..], |at| &path[..at]);
         self.below.shows_in(directory) && !above(path).any(|above| self.replacing.contains(above))
@@ -212,7 +212,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Opens a directory of the tree; no link is followed on the way.
+    /// Opens a directory of the tree without following links.
     fn directory(&self, path: &[u8]) -> io::Result<OwnedFd> {
         let flags = OFlags::DIRECTORY | OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
         let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
@@ -221,7 +221,7 @@ impl Writer {
     }
 }
 
-/// Content of which every piece is charged before it is written.
+/// Content that is charged piece by piece before it is written.
 struct Charged<'a> {
     content: &'a mut dyn Content,
     meter: &'a mut Meter,
@@ -237,7 +237,7 @@ impl Content for Charged<'_> {
     }
 }
 
-/// Owner before mode and attributes: a change of owner clears some of both.
+/// Sets the owner before mode and attributes, because a change of owner clears some of both.
 pub(super) fn dress(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result<()> {
     let (user, group) = owner(entry, ids)?;
     rustix::fs::fchown(&file, Some(user), Some(group))?;
@@ -245,7 +245,7 @@ pub(super) fn dress(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result
     set_attributes(&file, entry, ids)
 }
 
-/// Gives a file or directory the attributes that its guest has set.
+/// Sets the extended attributes of a file or directory that its guest has set.
 pub(crate) fn set_attributes(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result<()> {
     for (name, value) in own_attributes(&entry.attributes, ids) {
         rustix::fs::fsetxattr(&file, name, &value, XattrFlags::empty())
@@ -266,13 +266,14 @@ fn dress_special(parent: &OwnedFd, name: &[u8], entry: &Entry, ids: GuestIds) ->
     Ok(rustix::fs::utimensat(parent, name, &times(entry), AtFlags::SYMLINK_NOFOLLOW)?)
 }
 
-/// What the guest itself has set, as the host has it.
+/// Returns the extended attributes that the guest itself has set, in their form on the host.
 fn own_attributes(all: &BTreeMap<Vec<u8>, Vec<u8>>, ids: GuestIds) -> impl Iterator<Item = (&[u8], Vec<u8>)> {
     all.iter().filter_map(move |(name, value)| Some((&name[..], on_host(name, value, ids)?)))
 }
 
-/// What an attribute that a guest has set is on the host; `None` for one that would mean something else there: the words
-/// of overlays and of the host's security modules, and capabilities that cannot be bound to the ids of guests.
+/// Returns the form on the host of an extended attribute that a guest has set; `None` for one that
+/// would have another meaning there: attributes of overlays and of the host's security modules, and
+/// capabilities that cannot be bound to the ids of guests.
 pub(super) fn on_host(name: &[u8], value: &[u8], ids: GuestIds) -> Option<Vec<u8>> {
     if name == capability::NAME.as_bytes() {
         return capability::bound(value, ids);

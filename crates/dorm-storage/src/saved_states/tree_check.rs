@@ -1,4 +1,4 @@
-//! Finding out whether a tree still is what its listing says.
+//! Checks whether a tree matches its listing.
 
 use std::fs::File;
 use std::io;
@@ -14,11 +14,11 @@ use super::content::hash_content;
 use super::listing::Listed;
 use super::tree::{OPAQUE, ROOT, on_host};
 
-/// What is wrong with a tree.
+/// Why a tree fails the check.
 pub(super) enum Wrong {
     /// An entry, and a phrase whose subject it is.
     Damaged(Vec<u8>, String),
-    /// It could not be looked at, which says nothing about it.
+    /// It could not be read; whether it is damaged is unknown.
     Unread(io::Error),
 }
 
@@ -60,7 +60,7 @@ fn lost(path: &[u8], error: io::Error) -> Wrong {
         _ if error.raw_os_error() == Some(Errno::LOOP.raw_os_error()) => {
             Wrong::Damaged(path.to_vec(), "is not what it was".to_owned())
         }
-        // The disk has lost it.
+        // The disk has lost the data.
         _ if error.raw_os_error() == Some(Errno::IO.raw_os_error()) => {
             Wrong::Damaged(path.to_vec(), format!("cannot be read ({error})"))
         }
@@ -152,7 +152,7 @@ impl Checker {
         Ok(())
     }
 
-    /// Adds what is in a directory to what was found.
+    /// Adds the entries of a directory to those found.
     fn count(&mut self, path: &[u8]) -> Result<(), Wrong> {
         let unread = |error: Errno| lost(path, error.into());
         for entry in Dir::read_from(self.directory(path)?).map_err(unread)? {

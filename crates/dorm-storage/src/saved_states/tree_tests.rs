@@ -1,4 +1,4 @@
-//! Trees: what goes in is there, and whatever is changed afterwards is found.
+//! Trees: they hold what was written, and every later change is detected.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -14,7 +14,7 @@ use dorm_steps::pass;
 use super::tests::{facts, id, is_golden, open};
 use crate::{Below, SavedState, Storage, StorageError, TreeFacts};
 
-/// Pieces with holes between them.
+/// Pieces of content with holes between them.
 pub(super) struct Pieces(Vec<(u64, Vec<u8>)>, usize);
 
 impl Content for Pieces {
@@ -183,7 +183,7 @@ async fn what_cannot_be_in_a_sandbox_is_refused_and_nothing_outside_is_touched()
         let mut tree = draft.tree(Below::default()).unwrap();
         tree.take(&self::entry(b"way", EntryKind::Symlink(b"/tmp".to_vec())), &mut NoContent).unwrap();
         tree.take(&self::entry(b"file", EntryKind::File { bytes: 0 }), &mut NoContent).unwrap();
-        // Small files are written together, so some errors come only in the end.
+        // Small files are written together, so some errors occur only at the end.
         let said = tree.take(&entry, content).and_then(|()| tree.finish()).unwrap_err().to_string();
         assert!(said.starts_with("cannot keep '/"), "{}: {said}", entry.path.escape_ascii());
         draft.abandon().await.unwrap();
@@ -255,7 +255,8 @@ async fn whatever_step_of_a_tree_fails_it_is_wholly_there_or_not_there() {
     }
 }
 
-/// Mounts trees over an empty image and lists what is seen: path, kind, mode, owner, content.
+/// Mounts trees over an empty image and lists the visible entries: path, kind, mode, owner,
+/// content.
 pub(super) fn seen(layers: &[&SavedState], image: &Path, scratch: &Path) -> Vec<String> {
     let mount = scratch.join("mount");
     let lower: Vec<_> = layers.iter().map(|layer| layer.root()).chain([image.to_owned()]).collect();
@@ -284,7 +285,7 @@ pub(super) fn walk(root: &Path) -> Vec<String> {
     all
 }
 
-/// A few names at which things are made, replaced and removed by chance.
+/// A few names at which entries are randomly created, replaced and removed.
 pub(super) fn random_layer(
     random: &mut u64,
     number: u8,
@@ -318,7 +319,8 @@ pub(super) fn random_layer(
                 new.kind = EntryKind::HardLink(first.0.path.clone());
             }
             _ => {
-                // Where the layers below have no directory the engine says that it replaces whatever there is.
+                // Where the layers below have no directory, the engine reports that this one
+                // replaces any other entry.
                 let replaces = next(3) == 0;
                 new = Entry { mode: 0o700 + u32::from(number), ..new };
                 new.kind = EntryKind::Directory { replaces };

@@ -1,4 +1,4 @@
-//! Finding out whether a saved state still is what was written, and whether this host can use it.
+//! Checks whether a saved state is undamaged, and whether this host can use it.
 
 use std::borrow::Cow;
 use std::fs::File;
@@ -15,7 +15,8 @@ use super::{Below, Expected, Listed, SavedState, SavedStateFile, SavedStates, li
 use crate::error::{StorageError, failed};
 use crate::hashing::hash_file;
 
-/// The most saved states of files that can lie on each other: a bound for what is read, not a promise.
+/// The maximum number of filesystem saved states based on each other: a limit for reading, not a
+/// promise.
 const LAYERS_MAX: usize = 64;
 
 impl SavedStates {
@@ -27,10 +28,10 @@ impl SavedStates {
     ) -> Result<SavedState, StorageError> {
         let saved_state = self.load(id)?;
         let facts = &saved_state.facts;
-        // The cheap questions first: the answer to each is final.
+        // The cheap checks first: each failure is final.
         let rows =
             [("engine", &on.engine, &facts.engine), ("build", &on.build, &facts.build), ("cpu", &on.cpu, &facts.cpu)];
-        // Files are files everywhere.
+        // Filesystem saved states do not depend on the host.
         for (what, has, needs) in rows.into_iter().filter(|_| saved_state.tree.is_none()) {
             if has != needs {
                 let (has, needs) = (has.clone(), needs.clone());
@@ -44,8 +45,8 @@ impl SavedStates {
         Ok(saved_state)
     }
 
-    /// The saved states of files below and including `top`, the topmost first. Each is read to its last byte the first time
-    /// it is asked for.
+    /// Returns the filesystem saved states from `top` down, the topmost first. Each is read to its
+    /// last byte the first time it is asked for.
     pub(crate) fn layers(&self, top: &SavedStateId) -> Result<Vec<SavedState>, StorageError> {
         let mut layers = Vec::new();
         let mut next = Some(top.clone());
@@ -65,7 +66,7 @@ impl SavedStates {
         Ok(layers)
     }
 
-    /// What lies on the image at `image` from `top` down.
+    /// Returns the base that consists of the image at `image` and the layers from `top` down.
     pub(crate) fn below(&self, image: PathBuf, top: Option<&SavedStateId>) -> Result<Below, StorageError> {
         let mut listings = Vec::new();
         if let Some(top) = top {
@@ -78,7 +79,7 @@ impl SavedStates {
         Ok(Below(Some(View { changes, image: Cow::Owned(image), ids: self.ids })))
     }
 
-    /// How many saved states of files there are from `top` down.
+    /// Returns the number of filesystem saved states from `top` down.
     pub(crate) fn depth(&self, top: &SavedStateId) -> Result<usize, StorageError> {
         let (mut depth, mut next) = (0, Some(top.clone()));
         while let Some(id) = next.filter(|_| depth < LAYERS_MAX) {
@@ -88,7 +89,7 @@ impl SavedStates {
         Ok(depth)
     }
 
-    /// What is in the tree of a saved state of files.
+    /// Returns the entries in the tree of a filesystem saved state.
     pub(crate) fn listing(&self, saved_state: &SavedState) -> Result<Vec<Listed>, StorageError> {
         let path = saved_state.directory.join(LISTING);
         let damaged = |what| StorageError::Damaged { saved_state: saved_state.id.clone(), file: LISTING.into(), what };
@@ -99,7 +100,8 @@ impl SavedStates {
         listing::read(BufReader::with_capacity(64 << 10, file)).map_err(damaged)
     }
 
-    /// Reads a saved state to its last byte, also one that this host cannot use. A damaged one is no longer trusted.
+    /// Reads a saved state to its last byte, also one that this host cannot use. A damaged one is
+    /// no longer trusted.
     pub(crate) fn check_content(&self, saved_state: &SavedState) -> Result<(), StorageError> {
         self.read_content(saved_state).inspect_err(|error| {
             if matches!(error, StorageError::Damaged { .. }) {
@@ -108,7 +110,7 @@ impl SavedStates {
         })
     }
 
-    /// Reads the files in `directory`, which are to be those of the saved state `id`.
+    /// Reads the files in `directory` and checks that they are those of the saved state `id`.
     pub(super) fn check_files(
         &self,
         id: &SavedStateId,
@@ -145,7 +147,7 @@ impl SavedStates {
 enum Wrong {
     /// A phrase whose subject is the file.
     Damaged(String),
-    /// It could not be looked at, which says nothing about it.
+    /// It could not be read; whether it is damaged is unknown.
     Unread(io::Error),
 }
 
@@ -153,7 +155,7 @@ fn check_file(directory: &Path, expected: &SavedStateFile) -> Result<(), Wrong> 
     let unreadable = |error: io::Error| match error.kind() {
         io::ErrorKind::NotFound => Wrong::Damaged("is missing".to_owned()),
         io::ErrorKind::UnexpectedEof => Wrong::Damaged("is shorter than it was".to_owned()),
-        // The disk has lost it.
+        // The disk has lost the data.
         _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
             Wrong::Damaged(format!("cannot be read ({error})"))
         }

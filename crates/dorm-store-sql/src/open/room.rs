@@ -1,23 +1,24 @@
-//! Room for records on a disk that is full: what was seen must be recorded then too, or nobody could be told of it.
+//! Reserves room for records on a full disk: the results of operations must be recorded then, too,
+//! or no caller could receive them.
 //!
-//! SQLite never gives back what a file has taken: pages of the database that were freed are used again, and so is the
-//! log from its beginning after a checkpoint. So both are made larger than they have to be once, at each opening, and
-//! checkpoints come before the log has used its share.
+//! SQLite never shrinks its files: free pages of the database are used again, and so is the log
+//! from its beginning after a checkpoint. So each opening makes both larger than necessary once,
+//! and checkpoints come before the log has used its share.
 
 use std::path::Path;
 
 use sqlx::SqliteConnection;
 
-/// How many pages (4 KiB each) the database and the log have to spare.
+/// The number of free pages (4 KiB each) reserved in the database and in the log.
 const PAGES: i64 = 512;
-/// With less room on the disk than this nothing is reserved.
+/// With less free room on the disk than this, in bytes, nothing is reserved.
 const ROOM_LEAST: u64 = 64 << 20;
-/// After how many pages of the log there is a checkpoint.
+/// The number of pages of the log after which there is a checkpoint.
 pub(super) const CHECKPOINT_PAGES: &str = "256";
 
-/// Sees to it that there is room, as far as the disk has it.
+/// Reserves the room, if the disk has enough.
 pub(super) async fn reserve(path: &Path, connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
-    // A process may have died in the middle of this.
+    // An earlier process may have died in the middle of this.
     sqlx::query("DROP TABLE IF EXISTS room").execute(&mut *connection).await?;
     let free: i64 = sqlx::query_scalar("PRAGMA freelist_count").fetch_one(&mut *connection).await?;
     let mut log = path.as_os_str().to_owned();
@@ -29,7 +30,7 @@ pub(super) async fn reserve(path: &Path, connection: &mut SqliteConnection) -> R
     let directory = path.parent().unwrap_or(path);
     let disk = rustix::fs::statvfs(directory).map_err(std::io::Error::from)?;
     if disk.f_bavail.saturating_mul(disk.f_frsize) < ROOM_LEAST {
-        // It is better used now than kept for later.
+        // The little room left is better used now than reserved.
         return Ok(());
     }
     sqlx::query("CREATE TABLE room (block BLOB)").execute(&mut *connection).await?;
@@ -41,7 +42,7 @@ pub(super) async fn reserve(path: &Path, connection: &mut SqliteConnection) -> R
 async fn fill(connection: &mut SqliteConnection) -> Result<(), sqlx::Error> {
     let block = sqlx::query("INSERT INTO room VALUES (zeroblob(?))").bind(PAGES * 4096);
     block.execute(&mut *connection).await?;
-    // Only now the database itself takes the room.
+    // Only now does the database itself take the room.
     sqlx::query("PRAGMA wal_checkpoint(PASSIVE)").execute(&mut *connection).await?;
     Ok(())
 }

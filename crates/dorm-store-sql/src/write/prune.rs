@@ -1,4 +1,4 @@
-//! Removing old records, a batch at a time, so that no commit waits long for the write lock.
+//! Removes old records in batches, so that no commit waits long for the write lock.
 
 use dorm_lifecycle::Timestamp;
 use dorm_store::{Prune, Pruned, StoreError};
@@ -25,7 +25,7 @@ async fn remove(connection: &mut SqliteConnection, prune: &Prune) -> Result<Prun
     let batch = i64::try_from(prune.batch).unwrap_or(i64::MAX);
     if let Some(before) = prune.ended_before {
         let before = millis(before);
-        // Labels follow by their foreign key.
+        // The foreign key removes labels, too.
         let over = sqlx::query(
             "DELETE FROM sandboxes WHERE id IN (SELECT id FROM sandboxes AS old INDEXED BY sandboxes_over \
              WHERE old.state = 'terminated' AND old.ended < ? \
@@ -49,7 +49,8 @@ async fn remove(connection: &mut SqliteConnection, prune: &Prune) -> Result<Prun
         .bind(batch)
         .fetch_all(&mut *connection)
         .await?;
-        // One that cannot be read is as old as its place says. Milliseconds are exact in a float for 285,000 years.
+        // The position of an unreadable event determines its age. Milliseconds are exact in a float
+        // for 285,000 years.
         let before = before.as_millis() as f64;
         let old = old.iter().take_while(|(_, at)| at.is_none_or(|at| at < before)).last();
         if let Some((last, _)) = old {

@@ -1,7 +1,8 @@
-//! The committed texts of every version load for ever, and what is written now is exactly what the latest ones hold.
+//! The committed texts of every version load for ever, and the current encoding equals the latest
+//! ones.
 //!
-//! A golden of a released version is never rewritten: when it no longer fits, the format has moved and needs a new
-//! version. `DORM_UPDATE=1` writes only those that are not there.
+//! A golden of a released version is never rewritten: if it no longer fits, the format has changed
+//! and needs a new version. `DORM_UPDATE=1` writes only those that are missing.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -267,7 +268,7 @@ fn operations() -> Vec<(String, OperationRecord)> {
     list
 }
 
-/// One for each kind of failure.
+/// One failed operation for each kind of failure.
 fn failed_operations() -> Vec<(String, OperationRecord)> {
     let base = operations().into_iter().find(|(name, _)| name == "operation-suspend-failed").unwrap().1;
     let coded = |code: Code| {
@@ -478,7 +479,7 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
     states.map(|(name, state)| (name.to_owned(), Sandbox { state, ..sandbox.clone() })).into()
 }
 
-/// Sandboxes whose run gives trouble.
+/// Sandboxes whose run is in trouble.
 fn troubled_sandboxes() -> Vec<(String, Sandbox)> {
     let running = sandboxes().remove(1).1;
     let since = at(1_790_000_001_000);
@@ -494,7 +495,7 @@ fn troubled_sandboxes() -> Vec<(String, Sandbox)> {
     ]
 }
 
-/// One whose first run starts what its image is made to run.
+/// A sandbox whose first run starts the command of its image.
 fn starting_sandboxes() -> Vec<(String, Sandbox)> {
     let mut sandbox = sandboxes().remove(0).1;
     let State::Pending { program, .. } = &mut sandbox.state else { panic!("not pending") };
@@ -508,7 +509,7 @@ fn measured_events() -> Vec<(String, NewEvent)> {
     vec![("event-measured".to_owned(), measured)]
 }
 
-/// Checks records against their goldens both ways and answers the files' names.
+/// Checks records against their goldens in both directions and returns the names of the files.
 fn checked<T: PartialEq + std::fmt::Debug>(
     records: Vec<(String, T)>,
     write: impl Fn(&T) -> Result<String, CodecError>,

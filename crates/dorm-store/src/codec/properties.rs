@@ -1,4 +1,4 @@
-//! Whatever a record holds comes back; whatever is not a record is refused.
+//! Every record survives encoding and decoding; every text that is not a record is refused.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -415,7 +415,7 @@ proptest! {
     }
 }
 
-/// At every object of a text, at any depth: one field more, or one field less, is refused.
+/// Checks that at every object of a text, at any depth, an added or a missing field is refused.
 pub(super) fn is_strict<T>(name: &str, text: &str, read: impl Fn(&str) -> Result<T, CodecError>) {
     let whole: Value = serde_json::from_str(text).unwrap();
     for pointer in objects(&whole) {
@@ -430,7 +430,7 @@ pub(super) fn is_strict<T>(name: &str, text: &str, read: impl Fn(&str) -> Result
     }
 }
 
-/// The JSON pointers of every object in a value, but those whose keys are free text.
+/// The JSON pointers of every object in a value, except those whose keys are free text.
 fn objects(value: &Value) -> Vec<String> {
     let (itself, parts): (_, Vec<_>) = match value {
         Value::Object(fields) => {

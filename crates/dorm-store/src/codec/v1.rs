@@ -1,6 +1,7 @@
-//! The rows of version 1. They are a contract: a change here that a golden notices needs a version of its own.
+//! The rows of version 1. They are a contract: a change here that breaks a golden needs a new
+//! version.
 //!
-//! Every field is there, if only as `null`. Rows have no rules and no behaviour.
+//! Every field is present, if only as `null`. Rows have no rules and no behaviour.
 
 mod api_key;
 mod background;

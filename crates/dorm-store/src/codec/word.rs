@@ -1,6 +1,7 @@
-//! Single values as text: what has a text form of its own, and enums that have a word for each case.
+//! Single values as text: types that have a text form of their own, and enums that have a word for
+//! each case.
 //!
-//! Reading a value parses it into the domain's type, so that nothing wrong gets past the codec.
+//! Reading a value parses it into the domain's type, so that no invalid value gets past the codec.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -12,7 +13,7 @@ use serde::ser::{Serialize, Serializer};
 
 use crate::{Code, OperationKind};
 
-/// A value that is written as it prints and read as it parses.
+/// A value that is written with `Display` and read with `FromStr`.
 #[derive(Clone)]
 pub(super) struct Text<T>(pub(super) T);
 
@@ -68,7 +69,7 @@ impl Words for Code {
     }
 }
 
-/// One such word.
+/// A case of such an enum, as its word.
 pub(super) struct Word<T>(pub(super) T);
 
 impl<T: Words> Serialize for Word<T> {
@@ -100,7 +101,7 @@ impl<'de> Deserialize<'de> for Millis {
     }
 }
 
-/// A length of time, exact: `[seconds, nanoseconds]`.
+/// An exact duration: `[seconds, nanoseconds]`.
 pub(super) struct Length(pub(super) Duration);
 
 impl Serialize for Length {
@@ -119,8 +120,8 @@ impl<'de> Deserialize<'de> for Length {
     }
 }
 
-/// Reads an optional field that must be there, if only as `null`: an image or a result that got lost must not be
-/// read as one that never was.
+/// Reads an optional field that must be present, if only as `null`: an image or a result that got
+/// lost must not be read as one that never existed.
 pub(super) fn present<'de, D, T>(deserializer: D) -> Result<Option<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -1,4 +1,5 @@
-//! API keys are written whole, listed in the order of their ids, and gone when a change says so.
+//! API keys are replaced as a whole, listed in the order of their ids, and removed when a change
+//! says so.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A change is whole or nothing, and is made from what is there.
+//! A change is applied as a whole or not at all, and only to the revision it was made from.
 
 use std::sync::Arc;
 
@@ -118,7 +118,8 @@ pub(super) async fn an_empty_change_changes_nothing(store: Arc<dyn Store>) -> Ch
     Ok(())
 }
 
-/// The commit is dropped after some turns of the scheduler, which is at another place of it each time.
+/// The commit is dropped after some turns of the scheduler, each time at another place of the
+/// commit.
 pub(super) async fn a_commit_that_is_not_waited_for_is_whole_or_nothing(store: Arc<dyn Store>) -> Checked {
     for number in 0..16 {
         let whole = || Change {
@@ -136,7 +137,7 @@ pub(super) async fn a_commit_that_is_not_waited_for_is_whole_or_nothing(store: A
             committed = store.commit(whole()) => { committed?; }
             () = some_turns => {}
         }
-        // It was nothing, or it was whole and this one comes too late.
+        // The first commit was not applied, or it was applied and this one is stale.
         match store.commit(whole()).await {
             Ok(_) | Err(StoreError::Stale { .. }) => {}
             Err(error) => return Err(error),

@@ -1,4 +1,4 @@
-//! Many at once lose nothing.
+//! Concurrent callers lose nothing.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -117,7 +117,8 @@ pub(super) async fn eight_tasks_that_want_one_name_leave_one_holder(store: Arc<d
     Ok(())
 }
 
-/// A number must not become visible while a lower one is not: who reads on after the last number would miss it.
+/// A number must not become visible before a lower one is: a reader that continues after the last
+/// number it saw would miss it.
 pub(super) async fn a_reader_that_follows_the_events_misses_none(store: Arc<dyn Store>) -> Checked {
     let written = Arc::new(AtomicBool::new(false));
     let reader = tokio::spawn({

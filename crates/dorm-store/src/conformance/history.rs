@@ -1,4 +1,5 @@
-//! Old records are removed in batches, and what is needed stays. What is noted of the clocks is one note.
+//! Old records are removed in batches, and records that are needed stay. The store keeps one note
+//! of the clocks.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -55,7 +56,7 @@ pub(super) async fn a_sandbox_something_came_from_stays(store: Arc<dyn Store>) -
     child.revision = 1;
     child.sandbox.state = terminated(3, 6_000).sandbox.state;
     store.commit(change_of(vec![child])).await?;
-    // The child goes first, and then nothing needs the other.
+    // The child is removed first; then nothing needs its parent.
     assert_eq!(store.prune(&ended_before(9_000)).await?.sandboxes, 1);
     assert_eq!(store.prune(&ended_before(9_000)).await?.sandboxes, 1);
     assert_eq!(left(&*store).await?, []);
@@ -89,7 +90,7 @@ pub(super) async fn a_batch_is_not_exceeded(store: Arc<dyn Store>) -> Checked {
 pub(super) async fn the_oldest_events_are_removed_and_numbers_go_on(store: Arc<dyn Store>) -> Checked {
     let old = |millis| NewEvent { at: at(millis), ..event(1, "x") };
     assert_eq!(store.events_removed().await?, 0);
-    // The fourth is younger than the fifth: it keeps it.
+    // The fourth event is younger than the fifth, so the fifth stays.
     let events = [1_000, 2_000, 3_000, 9_000, 3_000].map(old).to_vec();
     store.commit(Change { events, ..Change::default() }).await?;
     let before = |millis, through, batch| Prune {

@@ -1,4 +1,4 @@
-//! Lists hold what was asked for, in the order of ids, in pages that fit together.
+//! Lists hold what was requested, in the order of ids, in pages that fit together.
 
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ pub(super) async fn each_filter_keeps_what_it_names(store: Arc<dyn Store>) -> Ch
     let states = vec![StateName::Running, StateName::Terminated, StateName::Running];
     let in_states = SandboxFilter { states, ..all.clone() };
     assert_eq!(ids(&*store, in_states).await?, sorted([1, 9, 17, 7, 15, 23]));
-    // A name finds the dead too: 15 is terminated.
+    // A name also finds terminated sandboxes: 15 is terminated.
     let called = SandboxFilter { name: Some(name("web-15")), ..all.clone() };
     assert_eq!(ids(&*store, called).await?, sorted([15]));
     let red = SandboxFilter { labels: vec![label("colour", "red")], ..all.clone() };

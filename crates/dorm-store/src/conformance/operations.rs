@@ -1,4 +1,4 @@
-//! What is in progress is known until it is over.
+//! An operation is listed as open until it ends.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Records to commit, with just what a check cares about as arguments.
+//! Sample records, with only the values that a check needs as arguments.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,8 @@ pub(super) fn state(state: StateName) -> State {
     }
 }
 
-/// A sandbox that was not recorded yet, of the project `local`; suspendable, so that it can be in any state.
+/// A sandbox of the project `local` that is not yet recorded; suspendable, so that it can be in any
+/// state.
 pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> SandboxRecord {
     let image = "0123456789abcdef".repeat(4).parse().expect("a legal digest");
     let mut spec = SandboxSpec::new(image, name.map(self::name));
@@ -140,7 +141,7 @@ pub(super) fn change_of(sandboxes: Vec<SandboxRecord>) -> Change {
     Change { sandboxes, ..Change::default() }
 }
 
-/// Commits one sandbox and answers it with its new revision.
+/// Commits one sandbox and returns it with its new revision.
 pub(super) async fn put(store: &dyn Store, record: SandboxRecord) -> Result<SandboxRecord, StoreError> {
     store.commit(change_of(vec![record.clone()])).await?;
     Ok(SandboxRecord { revision: record.revision + 1, ..record })

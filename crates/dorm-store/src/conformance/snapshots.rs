@@ -1,4 +1,4 @@
-//! Snapshots are written whole, and forgotten when a change says so.
+//! Snapshots are replaced as a whole, and removed when a change says so.
 
 use std::sync::Arc;
 

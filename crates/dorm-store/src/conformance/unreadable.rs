@@ -1,4 +1,4 @@
-//! One unreadable row hides nothing but itself, and stays.
+//! An unreadable row hides no other row, and stays.
 
 #![allow(clippy::panic, reason = "checks for tests")]
 
@@ -56,7 +56,7 @@ pub(super) async fn the_other_rows_are_listed(store: Arc<dyn Store>, spoil: impl
     };
     assert_eq!(numbers(EventFilter::default()).await?, [1, 3]);
     assert_eq!(numbers(EventFilter { after: 1, limit: 1, ..EventFilter::default() }).await?, [3]);
-    // A page is only short at the end.
+    // Only the last page may be short.
     let page = SandboxFilter { after: Some(sandbox_id(1)), limit: 1, ..SandboxFilter::default() };
     assert_eq!(store.sandboxes(&page).await?.len(), 1);
     let expected = [RowKind::Sandbox, RowKind::Operation, RowKind::Snapshot, RowKind::Webhook];

@@ -1,5 +1,5 @@
-//! Volumes are written whole, listed in the order of their ids, and gone when a change says so. What a sandbox has
-//! attached is part of its own record.
+//! Volumes are replaced as a whole, listed in the order of their ids, and removed when a change
+//! says so. The attached volumes of a sandbox are part of its own record.
 
 use std::sync::Arc;
 

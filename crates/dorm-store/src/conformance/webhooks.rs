@@ -1,4 +1,5 @@
-//! Webhooks are written whole, listed in the order of their ids, and gone when a change says so.
+//! Webhooks are replaced as a whole, listed in the order of their ids, and removed when a change
+//! says so.
 
 use std::sync::Arc;
 

@@ -8,12 +8,13 @@ use crate::{Change, RowKind, StoreError, UnreadableRow, codec};
 const WHAT: &str = "it was spoiled by a test";
 
 impl MemoryStore {
-    /// Makes the row of that kind and key unreadable: its text becomes `raw`. Does nothing when there is no such row.
+    /// Makes the row of that kind and key unreadable: its text becomes `raw`. Does nothing if there
+    /// is no such row.
     pub fn spoil(&self, kind: RowKind, id: &str, raw: &str) {
         self.content().spoil(kind, id, raw.as_bytes().to_vec());
     }
 
-    /// Makes a row unreadable as a single flipped byte in it would: all else of its text stays.
+    /// Makes a row unreadable as a single flipped byte in it would: the rest of its text stays.
     pub fn spoil_one_byte(&self, kind: RowKind, id: &str) {
         let mut content = self.content();
         let text = content.text(kind, id).unwrap_or_default();
@@ -67,7 +68,7 @@ impl Content {
             RowKind::ApiKey => drop(self.api_keys.remove(&id.parse().ok()?)?),
             RowKind::Volume => drop(self.volumes.remove(&id.parse().ok()?)?),
             RowKind::Discard => drop(self.discard.take(&id.parse().ok()?)?),
-            // Its number stays taken.
+            // The number of the event stays taken.
             RowKind::Event => drop(self.events.get(id.parse::<usize>().ok()?.checked_sub(1)?)?),
         }
         Some(row)
@@ -86,7 +87,7 @@ impl Content {
         rows.find(|row| row.name.as_ref() == Some(name) && row.project.as_ref() == Some(project))
     }
 
-    /// What is written or removed whole is readable again, or gone.
+    /// A row that a change replaces or removes is no longer unreadable.
     pub(super) fn unspoil(&mut self, change: &Change) {
         let Change { sandboxes, operations, snapshots, forgotten, discard: _, discarded, .. } = change;
         let Change { webhooks, removed_webhooks, api_keys, removed_api_keys, volumes, removed_volumes, .. } = change;

@@ -141,7 +141,7 @@ async fn an_image_made_with_other_host_ids_gets_those_of_now_before_it_is_used()
     layout.write();
     let layered = before.import(&layout.path, Some("layered"), |_| {}).await.unwrap();
     let was = [&plain, &layered].map(|image| owners(&image.rootfs, GuestIds::LEGACY));
-    // What the previous version wrote: a capability on the host.
+    // An image as the previous version wrote it: with a capability that has effect on the host.
     rustix::fs::setxattr(layered.rootfs.join("cap2"), capability::NAME, &SETUID, rustix::fs::XattrFlags::empty())
         .unwrap();
     forget_records(&home);

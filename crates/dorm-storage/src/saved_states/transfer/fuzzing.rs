@@ -1,4 +1,4 @@
-//! Fuzzers and files of snapshots.
+//! The entry points of the fuzzers for export files.
 
 use std::io::Cursor;
 
@@ -7,19 +7,20 @@ use dorm_lifecycle::SavedStateId;
 use super::{BLOCK, CONTENT, Exported, ImportAs, Incoming, LISTING, MANIFEST, MEMORY, head, manifest, padding};
 use crate::fuzzing::{Fuzzed, first, part};
 
-/// What the first byte asks for.
+/// The flags in the first byte.
 const RAW: u8 = 1;
-/// Lengths and hashes of the manifest are left as they are.
+/// Lengths and hashes in the manifest are left as they are.
 const LIES: u8 = 2;
 const PARTS_MAX: usize = 64;
 const BYTES_MAX: u64 = 64 << 20;
 
 impl Fuzzed {
-    /// Imports a file: as it is, or with all the sums that a forger could compute. Then it is the body of a manifest and
-    /// the contents of the entries after it, each behind two bytes of its length.
+    /// Imports a file: as it is, or with all the checksums that a forger could compute. In the
+    /// second case the input is the body of a manifest and the contents of the following entries,
+    /// each after two bytes with its length.
     ///
     /// # Panics
-    /// When what must hold does not.
+    /// If an invariant is violated.
     pub fn transfer(&self, mut data: &[u8]) {
         let how = first(&mut data);
         let file = if how & RAW == 0 {
@@ -36,7 +37,7 @@ impl Fuzzed {
         let name =
             ImportAs { saved_state: SavedStateId::from_random([1; 20]), layer: SavedStateId::from_random([2; 20]) };
         let imported = Incoming::open(Box::new(Cursor::new(file))).and_then(|incoming| {
-            // Whoever imports asks for room before.
+            // An importer checks the room before it unpacks.
             match incoming.about().need_bytes().is_some_and(|bytes| bytes < BYTES_MAX) {
                 true => self.saved_states.import(incoming, &name).map(Some),
                 false => Ok(None),

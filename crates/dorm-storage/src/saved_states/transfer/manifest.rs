@@ -1,5 +1,5 @@
-//! `manifest.json` of an export file. Every later version must be able to read it: whatever has to be added makes a
-//! format 2.
+//! `manifest.json` of an export file. Every later version must be able to read it: any addition
+//! makes a format 2.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -13,11 +13,11 @@ use crate::saved_states::manifest::is_inside;
 use crate::saved_states::{self, SavedStateFacts, SavedStateFile, TreeFacts, tree};
 
 const FORMAT: u32 = 1;
-/// What fits into the head of an entry.
+/// The maximum length of a name in the header of an entry.
 const NAME_MAX: usize = 90;
 const PARENTS_MAX: usize = 4096;
 
-/// The part that is the same in every format.
+/// The part that every format has.
 #[derive(Deserialize)]
 struct Head {
     format: u32,
@@ -27,7 +27,7 @@ struct Head {
 #[serde(deny_unknown_fields)]
 struct ManifestV1 {
     format: u32,
-    /// Of the body as compact JSON in the order of its fields.
+    /// The hash of the body as compact JSON in the order of its fields.
     blake3: String,
     body: BodyV1,
 }
@@ -80,7 +80,7 @@ struct FileV1 {
     blake3: String,
 }
 
-/// The text of the manifest.
+/// Returns the text of the manifest.
 pub(super) fn text(of: &Exported) -> Result<Vec<u8>, serde_json::Error> {
     let Exported { note, facts, image_tags, tree, memory } = of;
     let body = BodyV1 {
@@ -125,13 +125,13 @@ fn seal(body: &BodyV1) -> Result<String, serde_json::Error> {
     Ok(blake3::hash(&serde_json::to_vec(body)?).to_hex().to_string())
 }
 
-/// What a manifest with this body says, sealed as it ought to be.
+/// Parses a manifest with this body and the correct hash.
 #[cfg(any(test, feature = "fuzzing"))]
 pub(super) fn of_body(body: &[u8]) -> Option<Exported> {
     understand(serde_json::from_slice(body).ok()?).ok()
 }
 
-/// What the text says, when it can be meant.
+/// Parses the text of a manifest, and refuses an invalid one.
 pub(super) fn read(text: &[u8]) -> Result<Exported, StorageError> {
     let not_one = |error: serde_json::Error| StorageError::Export {
         what: "its manifest cannot be understood".to_owned(),
@@ -146,7 +146,7 @@ pub(super) fn read(text: &[u8]) -> Result<Exported, StorageError> {
         return Err(refused("its manifest has been changed: its own hash differs"));
     }
     let exported = understand(manifest.body)?;
-    // What would be written again otherwise was not written by us.
+    // A manifest that this program would encode differently was not written by it.
     if self::text(&exported).map_err(not_one)? != text {
         return Err(refused("its manifest is not as it was written"));
     }
@@ -220,7 +220,7 @@ fn understand_memory(files: Vec<FileV1>) -> Result<Vec<SavedStateFile>, StorageE
     for FileV1 { name, bytes, blake3 } in files {
         let is_plain = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-/".contains(&byte));
         let is_own = own.iter().any(|own| Path::new(&name).starts_with(own));
-        // A name with a slash too many would be another one on the disk.
+        // A name with an extra slash would be another one on the disk.
         let is_canonical = Path::new(&name).components().collect::<std::path::PathBuf>().as_os_str() == name.as_str();
         if !is_inside(Path::new(&name)) || !is_plain || is_own || !is_canonical || name.len() > NAME_MAX {
             return Err(refused(format!("its manifest names a file that none can be, '{}'", name.escape_debug())));

@@ -1,5 +1,5 @@
-//! Reading an export file, which anybody may have made: nothing is believed before it is compared with what was said
-//! before it, nothing is written but into a draft, and no more than was said.
+//! Reads an export file, which may be hostile. All content is compared with what the file declared
+//! before. Everything is written into a draft, and no more than was declared.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufRead, BufReader, Read, Write};
@@ -23,10 +23,10 @@ use crate::saved_states::{
 use crate::steps::Step;
 
 const BUFFER: usize = 256 << 10;
-/// More than a line of a listing can have: a path, and attributes.
+/// The maximum length of a line of a listing, more than any path with attributes has.
 const LINE_MAX: u64 = 16 << 20;
 
-/// An export file of which the manifest has been read, and nothing more.
+/// An export file of which only the manifest has been read.
 pub struct Incoming {
     about: Exported,
     from: Source,
@@ -36,7 +36,8 @@ impl Incoming {
     /// Reads the manifest.
     ///
     /// # Errors
-    /// [`StorageError::Export`] when it is none of ours, [`StorageError::Format`] when it is of a newer version.
+    /// [`StorageError::Export`] if it is no valid manifest, [`StorageError::Format`] if it is of a
+    /// newer version.
     pub(crate) fn open(from: Box<dyn Read + Send>) -> Result<Self, StorageError> {
         let mut from = Source(BufReader::with_capacity(BUFFER, from));
         let bytes = from.head(MANIFEST)?;
@@ -52,14 +53,14 @@ impl Incoming {
         Ok(Self { about: manifest::read(&text)?, from })
     }
 
-    /// What the file says it is. Only when it is unpacked it is certain that this is true.
+    /// The manifest of the file. Its claims are checked only when the file is unpacked.
     pub fn about(&self) -> &Exported {
         &self.about
     }
 }
 
 impl SavedStates {
-    /// Unpacks a file into saved states. When this fails there are none.
+    /// Unpacks a file into saved states. If this fails, there are none.
     pub(crate) fn import(self: &Arc<Self>, incoming: Incoming, name: &ImportAs) -> Result<Imported, StorageError> {
         let Incoming { about, mut from } = incoming;
         let top = about.memory.is_empty();
@@ -86,7 +87,7 @@ impl SavedStates {
         checked
     }
 
-    /// That a tree is on the disk as the file says, to the last byte.
+    /// Checks that the tree on the disk matches the file, to the last byte.
     fn compare(
         &self,
         saved_state: SavedState,
@@ -201,7 +202,7 @@ fn unpack_tree(
     draft.commit_tree_now(facts, &tree)
 }
 
-/// What may still come.
+/// The amounts that may still follow.
 struct Left {
     entries: u64,
     files: u64,
@@ -265,7 +266,7 @@ fn take_content(
     from.pad(name, bytes)
 }
 
-/// What has gone wrong with something that was to be kept: the disk's fault, or that of the file.
+/// Converts an error of writing: the disk or the file may be at fault.
 fn kept(error: io::Error, path: &Path) -> StorageError {
     let error = match room::full("unpack", path, error) {
         Ok(full) => return full,
@@ -281,17 +282,17 @@ fn create(path: &Path) -> Result<File, StorageError> {
     OpenOptions::new().write(true).create_new(true).mode(0o600).open(path).map_err(failed("make", path))
 }
 
-/// The content of one file, as it comes.
+/// The content of one file, as it arrives.
 struct Pieces<'a> {
     from: &'a mut Source,
     name: &'a str,
-    /// What of the entry is still to come.
+    /// The bytes of the entry that have yet to be read.
     entry: u64,
-    /// What of the piece is still to come, and where it goes.
+    /// The bytes of the piece that have yet to be read, and their position in the file.
     piece: (u64, u64),
     buffer: Vec<u8>,
     left: &'a mut Left,
-    /// Why it ended early. An error of input and output would not say whose fault it is.
+    /// Why it ended early. An I/O error would not tell whether the disk or the file is at fault.
     failed: Option<StorageError>,
 }
 
@@ -336,11 +337,11 @@ impl Content for Pieces<'_> {
     }
 }
 
-/// Where a file comes from.
+/// The input.
 struct Source(BufReader<Box<dyn Read + Send>>);
 
 impl Source {
-    /// The length of the next entry, which must have this name.
+    /// Reads the header of the next entry, which must have this name, and returns its length.
     fn head(&mut self, name: &str) -> Result<u64, StorageError> {
         let mut block = [0; BLOCK as usize];
         self.exact(name, &mut block)?;
@@ -353,7 +354,7 @@ impl Source {
         }
     }
 
-    /// Gives the content of an entry to `to`, piece by piece.
+    /// Passes the content of an entry to `to`, piece by piece.
     fn copy(
         &mut self,
         name: &str,
@@ -381,7 +382,7 @@ impl Source {
         })
     }
 
-    /// The zeros after an entry.
+    /// Reads the zeros after an entry.
     fn pad(&mut self, name: &str, bytes: u64) -> Result<(), StorageError> {
         let mut zeros = [0; BLOCK as usize];
         let zeros = zeros.get_mut(..usize::try_from(padding(bytes)).unwrap_or(0)).unwrap_or_default();
@@ -392,7 +393,7 @@ impl Source {
         }
     }
 
-    /// The mark at the end, and nothing after it.
+    /// Reads the end-of-archive marker; nothing may follow.
     fn end(&mut self) -> Result<(), StorageError> {
         let mut mark = [0; 2 * BLOCK as usize];
         self.exact("the mark at its end", &mut mark)?;

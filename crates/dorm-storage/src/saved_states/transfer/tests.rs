@@ -1,5 +1,5 @@
-//! Export files: what goes in comes out on another host, whatever was done to a file on the way is found, and nothing
-//! stays of one that is refused.
+//! Export files: an import on another host restores the content, every change of the file on the
+//! way is detected, and nothing of a refused file stays.
 
 mod seeds;
 
@@ -39,7 +39,7 @@ fn name() -> ImportAs {
     ImportAs { saved_state: id(50), layer: id(51) }
 }
 
-/// A memory saved state that stands on layer 2, which lies on layer 1.
+/// A memory saved state that is based on layer 2, which is based on layer 1.
 async fn of_memory(storage: &Storage) {
     written(storage, 1, None).await;
     let draft = storage.begin(&id(2), 0).await.unwrap();
@@ -152,7 +152,7 @@ async fn a_file_with_one_bit_changed_anywhere_is_refused_and_leaves_nothing() {
     }
 }
 
-/// A file whose manifest is `lie` and whose entries are those of `file`.
+/// Returns a file with the manifest `lie` and the entries of `file`.
 fn with_manifest(lie: &Exported, file: &[u8]) -> Vec<u8> {
     let text = manifest::text(lie).unwrap();
     let size = tar::Header::from_byte_slice(&file[..512]).entry_size().unwrap();
@@ -201,7 +201,7 @@ async fn a_manifest_that_lies_is_found_out() {
     imported(&to, &with_manifest(&about, &file)).await.unwrap();
 }
 
-/// A file of a tree with these lines and no content, whose manifest is right about them.
+/// Returns a file of a tree with these lines and no content, and a manifest that matches them.
 fn of_lines(about: &Exported, lines: &[Entry]) -> Vec<u8> {
     let mut text = Vec::new();
     for entry in lines {
@@ -335,7 +335,7 @@ async fn nothing_is_imported_or_read_into_the_reserve_of_the_disk() {
         let error = imported(&full, &file).await.unwrap_err();
         assert!(matches!(error, StorageError::Reserve { .. }), "{error}");
         assert_eq!((full.saved_states().await.unwrap(), full.drafts().await.unwrap()), (Vec::new(), Vec::new()));
-        // Files that are read out of a memory image go the same way.
+        // The same holds for files that are read from a memory image.
         let draft = full.begin(&id(9), 0).await.unwrap();
         let mut tree = draft.tree(Below::default()).unwrap();
         let error = tree.take(&entry(b"a", EntryKind::Fifo), &mut NoContent).unwrap_err();

@@ -1,4 +1,4 @@
-//! Writing a saved state as one file.
+//! Writes a saved state as one file.
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -22,7 +22,8 @@ use crate::steps::Step;
 
 const BUFFER: usize = 256 << 10;
 
-/// A saved state that is about to be written as one file. It is sound, and what is in its file is settled.
+/// A saved state that is ready to be exported. It has been verified, and the content of its file is
+/// fixed.
 pub struct Export {
     saved_states: Arc<SavedStates>,
     about: Exported,
@@ -32,7 +33,7 @@ pub struct Export {
     bytes: u64,
 }
 
-/// Counts and hashes what is written.
+/// Counts and hashes the written bytes.
 #[derive(Default)]
 struct Measure {
     bytes: u64,
@@ -52,7 +53,7 @@ impl Write for Measure {
 }
 
 impl SavedStates {
-    /// Reads a saved state to its last byte and settles what its file says.
+    /// Reads a saved state to its last byte and determines the manifest of its file.
     pub(crate) fn export(
         self: &Arc<Self>,
         id: &SavedStateId,
@@ -80,7 +81,7 @@ impl SavedStates {
         };
         let manifest = manifest::text(&about)
             .map_err(|error| failed("describe", &saved_state.directory)(io::Error::from(error)))?;
-        // What nobody could import is not exported.
+        // An export that could not be imported is refused.
         manifest::read(&manifest)?;
         self.steps().reach(Step::ExportReady)?;
         let memory: u64 = about.memory.iter().map(|file| space(file.bytes)).sum();
@@ -90,12 +91,12 @@ impl SavedStates {
     }
 }
 
-/// What an entry of this length takes up.
+/// Returns the space of an entry of this length.
 const fn space(bytes: u64) -> u64 {
     BLOCK + bytes + padding(bytes)
 }
 
-/// What is said of a tree, and the space its entries take up.
+/// Returns the description of a tree, and the space of its entries.
 fn measure(tree: &Merged) -> Result<(ExportedTree, u64), StorageError> {
     let mut listing = Measure::default();
     let mut facts = TreeFacts::default();
@@ -123,7 +124,7 @@ fn measure(tree: &Merged) -> Result<(ExportedTree, u64), StorageError> {
     Ok((ExportedTree { facts, data_bytes, listing_bytes: listing.bytes, listing_blake3 }, contents))
 }
 
-/// Where there is something in a file that is no hole, and how much.
+/// Returns the position and length of each piece of a file that is not a hole.
 fn pieces(file: &File, length: u64) -> io::Result<Vec<(u64, u64)>> {
     let mut all = Vec::new();
     let mut at = 0;
@@ -140,12 +141,12 @@ fn pieces(file: &File, length: u64) -> io::Result<Vec<(u64, u64)>> {
 }
 
 impl Export {
-    /// What its file says.
+    /// The manifest of its file.
     pub fn about(&self) -> &Exported {
         &self.about
     }
 
-    /// How long its file is.
+    /// The length of its file in bytes.
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -153,7 +154,7 @@ impl Export {
     /// Writes the file. Blocks.
     ///
     /// # Errors
-    /// [`StorageError::Io`] when something cannot be read any more, or `to` takes no more.
+    /// [`StorageError::Io`] if something can no longer be read, or `to` fails.
     pub fn write_to(&self, to: &mut dyn Write) -> Result<(), StorageError> {
         let passing_on = || failed("pass on the file of", &self.saved_state.directory);
         entry(to, MANIFEST, &self.manifest).map_err(passing_on())?;
@@ -204,7 +205,7 @@ impl Export {
     }
 }
 
-/// A file from somewhere on.
+/// A file from some position on.
 struct Piece<'a> {
     file: &'a File,
     at: u64,

@@ -1,4 +1,5 @@
-//! The rows that are written to the domain's types and back. Every conversion is total: rows hold parsed values.
+//! Conversions between the rows and the domain's types. Every conversion is total: rows hold parsed
+//! values.
 //!
 //! Domain values are taken apart field by field, without `..`: a new field stops the build here until it has a place
 //! in the text.

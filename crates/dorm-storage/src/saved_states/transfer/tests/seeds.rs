@@ -1,4 +1,4 @@
-//! Inputs for fuzzers of files of snapshots and of saved states.
+//! Inputs for the fuzzers of export files and of saved states.
 
 use std::fs;
 
