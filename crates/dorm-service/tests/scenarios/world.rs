@@ -1,4 +1,4 @@
-//! A world to tell scenarios in: everything that outlives a daemon, and one daemon at a time.
+//! The world of a scenario: everything that outlives a daemon, and one daemon at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
