@@ -19,8 +19,9 @@ macro_rules! checks {
         pub const CHECKS: &[Check] =
             &[$($(Check { name: stringify!($name), run: |scenario| Box::pin(async move { $module::$name(&scenario).await }) }),+),+];
 
-        /// Defines one test per check, each with a subject that `$subject` makes: an `async fn() ->
-        /// Result<Arc<dyn Subject>, String>`, whose error says why this host cannot have one.
+        /// Defines one test per check, each with a subject that `$subject` makes: an
+        /// `async fn() -> Result<Arc<dyn Subject>, String>`, whose error says why this host cannot
+        /// have one.
         #[macro_export]
         macro_rules! conformance_tests {
             ($d subject:path) => {
