@@ -1,4 +1,4 @@
-//! The list of checks, and the macro that makes tests of it.
+//! The list of checks, and the macro that makes a test of each.
 
 mod ended;
 mod files;
@@ -12,15 +12,16 @@ mod stop;
 
 use crate::Check;
 
-/// Both the list and the macro come from one enumeration; the `$` is passed in for the macro inside.
+/// The list and the macro come from one enumeration; the `$` is passed in for the inner macro.
 macro_rules! checks {
     ($d:tt $($module:ident { $($name:ident),+ $(,)? })+) => {
         /// All checks.
         pub const CHECKS: &[Check] =
             &[$($(Check { name: stringify!($name), run: |scenario| Box::pin(async move { $module::$name(&scenario).await }) }),+),+];
 
-        /// One test per check, each on a subject that `$subject` makes: an
-        /// `async fn() -> Result<Arc<dyn Subject>, String>`, whose error says why this host cannot have one.
+        /// Defines one test per check, each with a subject that `$subject` makes: an
+        /// `async fn() -> Result<Arc<dyn Subject>, String>`, whose error says why this host cannot
+        /// have one.
         #[macro_export]
         macro_rules! conformance_tests {
             ($d subject:path) => {

@@ -1,14 +1,15 @@
-//! The behaviour every engine must show, as a list of named checks.
+//! The behaviour that every engine must show, as a list of named checks.
 //!
-//! An engine's tests say how to make one (a [`Subject`]) and get one test per check:
+//! The tests of an engine say how to make one (a [`Subject`]) and get one test per check:
 //!
 //! ```text
 //! dorm_engine_conformance::conformance_tests!(subject);   // async fn subject() -> Result<Arc<dyn Subject>, String>
 //! ```
 //!
-//! A check speaks to the engine through its port and to the guest through the agent, as the service does. It knows no
-//! engine by name. A check that a subject cannot run is skipped and says so on standard error. After every check all
-//! its runs are stopped, and whatever is then left fails it.
+//! A check calls the engine through its port and the guest through the agent, as the service does.
+//! It knows no engine by name. A check that a subject cannot run is skipped, with a message on
+//! standard error. After every check all its runs are stopped, and the check fails if anything is
+//! left then.
 //!
 //! This is a crate of its own because it needs the agent's client, which the port must not know.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)] // All of it is test code.
@@ -31,51 +32,53 @@ pub use checks::CHECKS;
 pub use programs::Programs;
 pub use scenario::Scenario;
 
-/// After this a check that still waits has failed. Hosts can be very slow.
+/// The time limit of a check. Hosts can be very slow.
 const PATIENCE: Duration = Duration::from_secs(400);
 
-/// An engine under test, on a place of its own.
+/// An engine under test, in a place of its own.
 #[async_trait]
 pub trait Subject: Send + Sync + 'static {
-    /// The engine as the present daemon has it.
+    /// Returns the engine of the present daemon.
     fn engine(&self) -> Arc<dyn Engine>;
 
-    /// The daemon dies, without [`Engine::close`], and another one opens the same place.
+    /// Simulates the death of the daemon, without [`Engine::close`], and opens the same place with
+    /// a new one.
     async fn reopen(&self);
 
-    /// An image to start runs of.
+    /// Returns an image to start runs from: its digest and its root file system.
     fn image(&self) -> (Digest, PathBuf);
 
-    /// The programs in that image that checks use.
+    /// Returns the programs in that image that checks use.
     fn programs(&self) -> Programs;
 
     /// Kills a run from outside, as the host's kernel would.
     async fn kill(&self, run: &RunId);
 
-    /// A line for everything on the host that is left of runs of this subject: processes, mounts, groups, namespaces,
-    /// files. Empty when no run is there; what the engine keeps between runs does not count.
+    /// Returns a line for everything on the host that is left of runs of this subject: processes,
+    /// mounts, groups, namespaces, files. Empty if no run exists; anything that the engine keeps
+    /// between runs does not count.
     async fn left_overs(&self) -> Vec<String>;
 
-    /// Why this subject cannot run the check of that name on this host, if it cannot.
+    /// Returns why this subject cannot run the check `check` on this host; `None` if it can.
     fn lacks(&self, check: &str) -> Option<String>;
 
-    /// Clears everything away, also after a failed check.
+    /// Removes everything, also after a failed check.
     async fn close(&self);
 }
 
-/// A check at work.
+/// A check in progress.
 pub type Running = Pin<Box<dyn Future<Output = ()> + Send>>;
 
-/// One promise of the port.
+/// A check of one promise of the port.
 #[derive(Clone, Copy, Debug)]
 pub struct Check {
-    /// What is promised, as a sentence.
+    /// The promise, as a sentence.
     pub name: &'static str,
-    /// Panics when the promise is broken.
+    /// Runs the check; panics if the promise is broken.
     pub run: fn(Arc<Scenario>) -> Running,
 }
 
-/// Runs one check by its name on a subject of its own. Panics when it fails.
+/// Runs one check by its name on a subject of its own. Panics if it fails.
 pub fn run_check<F>(name: &str, subject: impl FnOnce() -> F)
 where
     F: Future<Output = Result<Arc<dyn Subject>, String>>,

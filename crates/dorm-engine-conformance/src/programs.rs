@@ -1,6 +1,6 @@
-//! What guests run in the checks.
+//! The programs that guests run in the checks.
 
-/// Commands of the image. All of them print lines on standard output and end when they are killed.
+/// Commands of the image. All of them print lines on standard output and run until they are killed.
 #[derive(Clone, Debug)]
 pub struct Programs {
     /// With a token as its last argument: answers each line of its input with the token, a space, and a number that
@@ -11,10 +11,10 @@ pub struct Programs {
     /// Answers each line of its input with the next line of a file that it holds open and has deleted: `line 1`,
     /// `line 2`, ….
     pub holding_deleted: Vec<String>,
-    /// Takes ever more memory, and is the process that has it.
+    /// Allocates ever more memory, and holds it in this same process.
     pub allocating: Vec<String>,
-    /// With a port as its last argument: answers HTTP requests there with status 200. It tries again when `accept` is
-    /// interrupted: gVisor does that to a guest that is paused while it waits there.
+    /// With a port as its last argument: answers HTTP requests there with status 200. It retries an
+    /// interrupted `accept`: gVisor interrupts it if the guest is paused while it waits there.
     pub serving: Vec<String>,
 }
 
@@ -26,7 +26,8 @@ const SERVING: &str = r#"my $s = IO::Socket::INET->new(LocalPort => $ARGV[0], Li
 while (1) { my $c = $s->accept or next; while (<$c>) { last if /^\r?\n$/ } print $c "HTTP/1.0 200 OK\r\n\r\nserved\n"; close $c }"#;
 
 impl Programs {
-    /// For an image with a POSIX shell, GNU `tail` and Perl, such as a minimal Debian.
+    /// Returns the programs for an image with a POSIX shell, GNU `tail` and Perl, such as a minimal
+    /// Debian.
     pub fn of_debian() -> Self {
         let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
         Self {

@@ -1,5 +1,5 @@
-//! What the checks are told with: runs, their guests, and programs in them. Everything waits without a limit of its
-//! own; the check as a whole has one.
+//! The means of the checks: runs, their guests, and programs in them. No wait has a limit of its
+//! own; each check as a whole has one.
 
 use std::collections::hash_map::RandomState;
 use std::future::Future;
@@ -19,7 +19,7 @@ use tempfile::TempDir;
 
 use crate::Subject;
 
-/// One subject and a directory for images.
+/// A subject, and a directory for memory images.
 pub struct Scenario {
     pub(crate) subject: Arc<dyn Subject>,
     images: TempDir,
@@ -31,13 +31,13 @@ pub(crate) struct Guest {
     pub(crate) agent: Agent,
 }
 
-/// What was saved.
+/// A memory image.
 pub(crate) struct Image {
     pub(crate) directory: PathBuf,
     pub(crate) files: Vec<SavedFile>,
 }
 
-/// A process that answers lines, and where its next answer begins.
+/// A process that answers lines, and the offset of its next answer.
 #[derive(Clone, Copy)]
 pub(crate) struct Answering {
     pub(crate) process: u64,
@@ -54,7 +54,7 @@ impl Scenario {
         self.subject.engine()
     }
 
-    /// A run of a new sandbox, without network.
+    /// Returns the spec of a new sandbox, without network.
     pub(crate) fn spec(&self) -> RunSpec {
         let (image, rootfs) = self.subject.image();
         let mut random = [0; 20];
@@ -82,7 +82,7 @@ impl Scenario {
         self.attach(spec).await
     }
 
-    /// Connects to the agent of a run and gives it its identity.
+    /// Connects to the agent of a run and sends it its identity.
     pub(crate) async fn attach(&self, spec: RunSpec) -> Guest {
         let stream = self.engine().agent(&spec.run).await.expect("a stream to the agent");
         let agent = Agent::connect(stream, spec.run.generation).await.expect("an agent that answers");
@@ -97,7 +97,7 @@ impl Scenario {
         Guest { spec, agent }
     }
 
-    /// An empty directory for an image.
+    /// Creates an empty directory for a memory image.
     pub(crate) fn directory(&self) -> PathBuf {
         tempfile::Builder::new()
             .prefix("image-")
@@ -106,7 +106,7 @@ impl Scenario {
             .keep()
     }
 
-    /// Saves as the service does: agent quiet first. The run is paused afterwards.
+    /// Saves a guest as the service does: the agent quiesces first. The run is paused afterwards.
     pub(crate) async fn save(&self, guest: &Guest) -> Image {
         guest.agent.quiesce().await.expect("quiesce");
         let directory = self.directory();
@@ -139,7 +139,7 @@ impl Scenario {
         self.engine().stop(guest.run()).await.expect("stop");
     }
 
-    /// What the engine says a run does; `None` when it knows of none.
+    /// Returns the condition of a run; `None` if the engine knows no such run.
     pub(crate) async fn condition(&self, run: &RunId) -> Option<RunCondition> {
         self.engine().condition(run).await.expect("the condition of a run")
     }
@@ -155,7 +155,7 @@ impl Scenario {
         guest.answering(&self.subject.programs().counting, &[token]).await
     }
 
-    /// Starts a program that ticks, and waits for its first tick.
+    /// Starts the ticking program, and waits for its first tick.
     pub(crate) async fn ticking(&self, guest: &Guest) -> Answering {
         let mut ticking = guest.answering(&self.subject.programs().ticking, &[]).await;
         assert_eq!(guest.next_line(&mut ticking).await, "1");
@@ -177,13 +177,13 @@ impl Guest {
         Answering { process: started.process, pid: started.pid, at: 0 }
     }
 
-    /// Sends one line and takes the line it is answered with.
+    /// Sends one line, and returns the line that answers it.
     pub(crate) async fn ask(&self, program: &mut Answering) -> String {
         self.agent.write_stdin(program.process, Bytes::from_static(b"next\n")).await.expect("write a line");
         self.next_line(program).await
     }
 
-    /// The next line that the program prints.
+    /// Returns the next line that the program prints.
     pub(crate) async fn next_line(&self, program: &mut Answering) -> String {
         let from = Offsets { stdout: program.at, stderr: 0 };
         let mut output = self.agent.output(program.process, from).await.expect("output");
@@ -207,7 +207,7 @@ impl Guest {
         }
     }
 
-    /// Lets another guest's program tick, which takes some time without counting any.
+    /// Waits for `times` ticks, usually of another guest: time passes in a check without a timer.
     pub(crate) async fn ticks(&self, ticking: &mut Answering, times: u64) {
         for _ in 0..times {
             self.next_line(ticking).await;
@@ -231,7 +231,7 @@ impl Guest {
 }
 
 impl Image {
-    /// Every file and what is in it.
+    /// Returns every file and its content.
     pub(crate) fn contents(&self) -> Vec<(PathBuf, Vec<u8>)> {
         let mut files = Vec::new();
         collect(&self.directory, &mut files);
@@ -239,7 +239,7 @@ impl Image {
         files
     }
 
-    /// A copy of the image in `into`.
+    /// Copies the image into `into`.
     pub(crate) fn copy(&self, into: PathBuf) -> Self {
         for file in &self.files {
             let to = into.join(&file.name);
@@ -266,7 +266,7 @@ pub(crate) fn guest_path(path: &str) -> GuestPath {
     path.try_into().expect("a path")
 }
 
-/// Asks again and again until the answer is there.
+/// Repeats `ask` until it returns an answer.
 pub(crate) async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnMut() -> F) -> T {
     loop {
         if let Some(answer) = ask().await {

@@ -1,5 +1,6 @@
-//! The agent inside a fake guest: the other end of `dorm-agent-proto`. It lives as long as one stream; processes and
-//! files are the guest's and stay. While the guest stands still it takes no frame and sends none.
+//! The agent inside a fake guest: the other end of `dorm-agent-proto`. It exists as long as one
+//! stream; processes and files belong to the guest and remain. While the guest is paused, the agent
+//! receives and sends no frames.
 
 mod outgoing;
 mod request;
@@ -21,7 +22,7 @@ use outgoing::{Outgoing, Sender};
 const QUEUED: usize = 64;
 const READ_BYTES: usize = 64 * 1024;
 
-/// Speaks to one host until its stream ends.
+/// Serves one host until its stream ends.
 pub(crate) async fn serve(machine: Arc<Machine>, stream: DuplexStream) {
     let (mut reading, writing) = split(stream);
     let (out, queue) = mpsc::channel(QUEUED);
@@ -43,11 +44,11 @@ pub(crate) async fn serve(machine: Arc<Machine>, stream: DuplexStream) {
     }
 }
 
-/// What one host has open.
+/// The state of one host's connection.
 struct Session {
     machine: Arc<Machine>,
     out: mpsc::Sender<Outgoing>,
-    /// Counts the host's frames; the writer is quiet until the next.
+    /// Counts the host's frames; after some answers, the writer waits for the next frame.
     spoken: watch::Sender<u64>,
     tasks: JoinSet<()>,
     channels: BTreeMap<u32, Channel>,
@@ -60,7 +61,7 @@ struct Channel {
     task: Option<AbortHandle>,
 }
 
-/// Where the host's data on a channel goes.
+/// The destination of the host's data on a channel.
 enum Incoming {
     Nowhere,
     Input(u64),
@@ -106,7 +107,7 @@ impl Session {
         self.channels.clear();
         let Some(resync) = Resync::from_bytes(payload) else { return };
         let generation = self.machine.peek(|guest| guest.generation).await;
-        // Numbers always have a JSON form.
+        // A struct of numbers always has a JSON form.
         let hello = serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation }).unwrap_or_default();
         self.send(Outgoing::Frames(frame::hello(resync.nonce, &hello))).await;
     }
@@ -175,7 +176,7 @@ impl Session {
         }
     }
 
-    /// Answers a request that nothing follows.
+    /// Sends an answer that no stream follows.
     async fn answer(&mut self, id: u32, answer: Answer) {
         self.say(id, &Ok(answer)).await;
         self.channels.remove(&id);
@@ -190,7 +191,7 @@ impl Session {
         self.send(Outgoing::Frames(outgoing::encoded(Kind::Answer, id, answer))).await;
     }
 
-    /// When the writer has ended, so has the stream.
+    /// An error means that the writer has ended, and the stream with it.
     async fn send(&self, outgoing: Outgoing) {
         self.out.send(outgoing).await.ok();
     }

@@ -1,4 +1,5 @@
-//! The engine port over a fake host: each call passes the plan of faults, then does to the machine what the port says.
+//! The engine port over a fake host: each call consults the planned faults, then changes the
+//! machine as the port specifies.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,7 +26,7 @@ pub struct FakeEngine {
     capabilities: Capabilities,
 }
 
-/// A call that has begun.
+/// A call in progress.
 struct Call<'e> {
     engine: &'e FakeEngine,
     operation: Operation,
@@ -46,7 +47,7 @@ impl FakeEngine {
         Self { host, number, capabilities }
     }
 
-    /// The host it runs on.
+    /// Returns the host it runs on.
     pub fn host(&self) -> &FakeHost {
         &self.host
     }
@@ -62,7 +63,8 @@ impl FakeEngine {
         self.host.machine(run).ok_or_else(|| EngineError::NoRun(run.clone()))
     }
 
-    /// Waits as a real engine does, so that a dropped call stops in the middle; a dead daemon does not go on.
+    /// Yields as a real engine does, so that a dropped call stops in the middle. Fails if the
+    /// daemon of this engine is dead.
     async fn yield_once(&self, call: &Call<'_>) -> Result<(), EngineError> {
         yield_now().await;
         call.need_open()
@@ -115,7 +117,7 @@ impl Call<'_> {
         EngineError::Condition { operation: self.operation.name(), run: self.run.clone(), condition }
     }
 
-    /// Refuses what cannot be done to a run that is half-made or dead.
+    /// Refuses an operation on a run that is incomplete or dead.
     fn need_whole(&self, condition: RunCondition) -> Result<(), EngineError> {
         match condition {
             RunCondition::Broken => Err(self.ended()),
@@ -178,7 +180,7 @@ impl Engine for FakeEngine {
         })?;
         match call.strike(Moment::After).await {
             Ok(None) => {}
-            // The claim of success stands, half of the files do not.
+            // The call reports success, although half of the files are missing.
             Ok(Some(_)) => drop(image.write(into, Some(image.half()))),
             Err(error) => {
                 if matches!(error, EngineError::NoRoom { .. }) {
@@ -311,7 +313,7 @@ impl Engine for FakeEngine {
     async fn close(&self) {}
 }
 
-/// Errors name a run, also those of calls about none.
+/// Returns the run that errors name if a call concerns no run.
 fn nobody() -> RunId {
     RunId { sandbox: SandboxId::from_random([0; 20]), generation: 0 }
 }

@@ -1,4 +1,4 @@
-//! What a fake engine fails with.
+//! Errors of a fake engine.
 
 use std::io;
 use std::path::PathBuf;
@@ -9,38 +9,38 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum FakeError {
-    /// A plan of [`Faults`](crate::Faults) said so.
+    /// [`Faults`](crate::Faults) had a fault planned for this call.
     #[error("a planned fault")]
     Planned,
     /// A file of a memory image cannot be read or written.
     #[error("the file '{}' of a memory image: use another image", path.display())]
     File {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The error of the system.
         #[source]
         source: io::Error,
     },
-    /// A file of a memory image is not what was written.
+    /// The content of a file of a memory image is not what was written.
     #[error("the file '{}' of a memory image is damaged: use another image", path.display())]
     Damaged {
-        /// Which.
+        /// The file.
         path: PathBuf,
     },
-    /// A memory image depends on something else than what is there.
+    /// A memory image depends on something that this host does not have.
     #[error("the memory image needs the {what} '{needed}' but '{found}' is there")]
     Dependency {
-        /// What it depends on.
+        /// The dependency, such as `engine build`.
         what: &'static str,
-        /// What was there when it was made.
+        /// The value when the image was made.
         needed: String,
-        /// What is there.
+        /// The value on this host.
         found: String,
     },
-    /// What is to be mounted is not there.
+    /// A directory to mount does not exist.
     #[error("{} is not a directory that could be mounted", .0.display())]
     NoMount(PathBuf),
-    /// A run cannot be written down.
+    /// The state of a guest cannot be serialized.
     #[error("a guest without a JSON form")]
     Json(#[from] serde_json::Error),
     /// The daemon of this engine is dead: another one has opened the host since.

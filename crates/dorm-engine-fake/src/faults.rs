@@ -1,5 +1,6 @@
-//! Planned misfortune: the nth call of an operation fails, hangs, waits, kills its run or writes short, before or
-//! after its effect. No chance is involved; the same plan and calls give the same faults.
+//! Planned faults: the nth call of an operation fails, hangs, waits, kills its run or writes less
+//! than it reports, before or after its effect. Nothing is random; the same plan and calls give the
+//! same faults.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,7 +31,7 @@ pub enum Operation {
 }
 
 impl Operation {
-    /// All of them.
+    /// All operations.
     pub const ALL: [Self; 16] = [
         Self::Start,
         Self::Restore,
@@ -50,7 +51,7 @@ impl Operation {
         Self::Prepare,
     ];
 
-    /// As errors name it.
+    /// Returns the operation as errors name it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Start => "start",
@@ -73,37 +74,40 @@ impl Operation {
     }
 }
 
-/// When a fault strikes.
+/// The moment in a call at which a fault strikes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Moment {
-    /// Before the call has had any effect.
+    /// Before the call has any effect.
     Before,
-    /// After all of its effect, before the caller hears of it.
+    /// After the whole effect, before the call returns.
     After,
 }
 
-/// What goes wrong.
+/// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Fault {
-    /// The call answers `Failed`.
+    /// The call returns `Failed`.
     Fail,
-    /// The call answers `NoRoom`. After a save, the files are there only in part.
+    /// The call returns `NoRoom`. After a save, its files are incomplete.
     NoRoom,
-    /// The call does not go on until [`Faults::release`].
+    /// The call hangs until [`Faults::release`].
     Hang,
-    /// The call takes that much longer, by tokio's clock.
+    /// The call takes this much longer, by tokio's clock.
     Delay(Duration),
-    /// The run dies and the engine gives notice of it; the call answers what it then must.
+    /// The run dies and the engine sends a notice; the call returns what the port requires then.
     Die,
-    /// The run is gone without any notice, as after a restart of the host; the call answers what it then must.
+    /// The run disappears without a notice, as after a restart of the host; the call returns what
+    /// the port requires then.
     Lose,
-    /// The agent of the run takes no frame and sends none for that long; its guest goes on, and the engine answers.
+    /// The agent of the run receives and sends no frames for this long; its guest continues, and
+    /// the engine answers.
     Silence(Duration),
-    /// A save claims success and the lengths of what was to be written, but its last bytes are missing. Nothing for other calls.
+    /// A save reports success and the full lengths, but the last bytes of its files are missing. No
+    /// effect on other calls.
     WriteShort,
 }
 
-/// The plan of one host. Clones share it.
+/// The planned faults of one host. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Faults(Arc<Shared>);
 
@@ -130,7 +134,7 @@ struct Entry {
 }
 
 impl Faults {
-    /// Plans a fault for the `nth` call of `operation` from now on; 1 is the next.
+    /// Plans a fault for the `nth` call of `operation` from now on; 1 is the next call.
     pub fn plan(&self, operation: Operation, nth: u64, moment: Moment, fault: Fault) {
         let mut plan = self.lock();
         let made = plan.calls.get(&operation).copied().unwrap_or_default();
@@ -147,27 +151,28 @@ impl Faults {
         self.lock().entries.push(Entry { operation, call: None, moment, fault });
     }
 
-    /// Forgets what is planned. Calls that hang go on hanging.
+    /// Discards all planned faults. Calls that hang continue to hang.
     pub fn clear(&self) {
         self.lock().entries.clear();
     }
 
-    /// Lets every call that hangs now go on.
+    /// Lets every call that hangs now continue.
     pub fn release(&self) {
         self.0.released.send_modify(|times| *times += 1);
     }
 
-    /// How many calls of `operation` have begun.
+    /// Returns how many calls of `operation` have begun.
     pub fn calls(&self, operation: Operation) -> u64 {
         self.lock().calls.get(&operation).copied().unwrap_or_default()
     }
 
-    /// How many planned faults have struck calls of `operation`.
+    /// Returns how many planned faults have struck calls of `operation`.
     pub fn struck(&self, operation: Operation) -> u64 {
         self.lock().struck.get(&operation).copied().unwrap_or_default()
     }
 
-    /// Waits until as many planned faults have struck calls of `operation`, such as one that hangs.
+    /// Waits until `times` planned faults have struck calls of `operation`: until a call hangs, for
+    /// example.
     pub async fn wait_until_struck(&self, operation: Operation, times: u64) {
         let mut struck = self.0.struck.subscribe();
         while self.struck(operation) < times {
@@ -177,7 +182,7 @@ impl Faults {
         }
     }
 
-    /// A call begins: answers its number.
+    /// Counts a call that begins, and returns its number.
     pub(crate) fn begin(&self, operation: Operation) -> u64 {
         let mut plan = self.lock();
         let calls = plan.calls.entry(operation).or_default();
@@ -185,8 +190,9 @@ impl Faults {
         *calls
     }
 
-    /// The faults that strike the call at this moment, in the order they were planned, and what to hang on: whoever
-    /// hears of the strike can release it, however early.
+    /// Returns the faults that strike the call at this moment, in the order in which they were
+    /// planned, and the [`Hold`] for those that hang. A release after the strike is never missed,
+    /// however early it comes.
     pub(crate) fn strike(&self, operation: Operation, call: u64, moment: Moment) -> (Vec<Fault>, Hold) {
         let mut plan = self.lock();
         let mut released = self.0.released.subscribe();
@@ -212,7 +218,7 @@ impl Faults {
     }
 }
 
-/// What a call hangs on.
+/// The wait of a call that hangs.
 pub(crate) struct Hold(watch::Receiver<u64>);
 
 impl Hold {

@@ -1,6 +1,7 @@
-//! A fake guest: its processes, files and clock as one value. Nothing in it moves by itself; [`Guest::settle`] lets
-//! every process do what it can at the clock's present time and says when to come again. So a guest that nobody
-//! settles stands still, and a guest that is written down and read back goes on exactly.
+//! A fake guest: its processes, files and clock as one value. Nothing in it runs on its own:
+//! [`Guest::settle`] lets every process do what it can at the present time of the guest's clock,
+//! and returns when to call it again. So a guest that is not settled stands still, and a guest that
+//! is saved and restored continues exactly where it was.
 
 mod bytes;
 mod files;
@@ -27,21 +28,21 @@ pub(crate) use program::Service;
 use process::{Flushed, Ring};
 use program::{Input, PROGRAM_MEMORY, Program, Progress, Surroundings};
 
-/// How many ended processes are remembered.
+/// The number of ended processes that are remembered.
 const ENDED_KEPT: usize = 256;
-/// Steps of one process before the others have their turn.
+/// The number of steps of one process before the others get their turn.
 const STEPS: usize = 64;
 const HOOKS: &str = "/etc/dormouse/on-resume.d";
 
-/// Everything inside one sandbox but its files, which are written to a file of their own.
+/// The whole content of one sandbox except its files, which are saved in a file of their own.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Guest {
     pub(crate) generation: u64,
     hostname: String,
     variables: Vec<Variable>,
-    /// Time this guest has run, in microseconds; stands still while it is paused.
+    /// The time this guest has run, in microseconds; it does not advance while the guest is paused.
     pub(crate) clock_us: u64,
-    /// What to add to that for the time since 1970.
+    /// The difference between `clock_us` and the time since 1970.
     unix_offset_us: u64,
     next_pid: u32,
     next_handle: u64,
@@ -49,25 +50,26 @@ pub(crate) struct Guest {
     memory_bytes: u64,
     processes_most: u32,
     processes: BTreeMap<u64, Process>,
-    /// The volumes that appear.
+    /// The volumes mounted in the guest.
     #[serde(default)]
     pub(crate) mounts: Vec<GuestMount>,
-    /// What of the host is in its slots.
+    /// The host directories in its container slots.
     #[serde(skip)]
     slots: Vec<Mount>,
     #[serde(skip)]
     pub(crate) files: Files,
 }
 
-/// What settling came to.
+/// The result of settling.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Settled {
-    /// When there is more to do, by the guest's clock.
+    /// When there is more to do, in microseconds of the guest's clock; `None` if no process waits
+    /// for the clock.
     pub(crate) wake_us: Option<u64>,
     pub(crate) moved: Moved,
 }
 
-/// Whether any process did anything.
+/// Whether any process made progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Moved {
     Yes,
@@ -75,7 +77,7 @@ pub(crate) enum Moved {
 }
 
 impl Guest {
-    /// A guest that has just booted.
+    /// Returns a guest that has just booted.
     pub(crate) fn boot(resources: &Resources, unix_us: u64) -> Self {
         let unix_ms = i64::try_from(unix_us / 1000).unwrap_or(i64::MAX);
         Self {
@@ -96,7 +98,7 @@ impl Guest {
         }
     }
 
-    /// Lays `layers`, the topmost first, on its files.
+    /// Applies `layers`, the topmost first, to its files.
     pub(crate) fn lay(&mut self, layers: &[Layer]) -> Result<(), FakeError> {
         for Layer { directory, .. } in layers.iter().rev() {
             let wrong = |source| FakeError::File { path: directory.clone(), source };
@@ -105,25 +107,26 @@ impl Guest {
         Ok(())
     }
 
-    /// Takes the limits of a new run.
+    /// Sets the limits of a new run.
     pub(crate) fn limit(&mut self, resources: &Resources) {
         self.memory_bytes = resources.memory_bytes;
         self.processes_most = resources.processes;
         self.files.set_room(resources.disk_bytes);
     }
 
-    /// Has these directories of the host in its slots from now on.
+    /// Replaces the host directories in its container slots.
     pub(crate) fn see(&mut self, slots: Vec<Mount>) {
         self.slots = slots;
         self.show_volumes();
     }
 
-    /// Makes volumes appear at these paths and at no others.
+    /// Returns the labels of the living processes.
     pub(crate) fn labels(&self) -> Vec<String> {
         let going = self.processes.values().filter(|process| process.exit.is_none());
         going.filter_map(|process| process.spec.label.clone()).collect()
     }
 
+    /// Mounts the volumes in these slots at these paths, and no others.
     pub(crate) fn mount(&mut self, mounts: Vec<GuestMount>) -> Result<(), Failure> {
         let stamp = self.stamp();
         for mount in mounts.iter().filter(|mount| !self.mounts.contains(mount)) {
@@ -143,7 +146,7 @@ impl Guest {
         self.files.set_volumes(volumes);
     }
 
-    /// Lets every process do what it can now.
+    /// Lets every process make as much progress as it can now.
     pub(crate) fn settle(&mut self) -> Settled {
         let mut all = Moved::No;
         loop {
@@ -206,7 +209,7 @@ impl Guest {
                 process.ending = Some(ExitStatus::Code(code & 255));
                 Progress::Moved
             }
-            // What was printed is put out when it has its turn again.
+            // The output is flushed at the next step of the process.
             (Progress::Waits | Progress::WaitsUntil(_), Moved::Yes) => Progress::Moved,
             (progress, _) => progress,
         }
@@ -314,7 +317,7 @@ impl Guest {
             process.input.bytes.extend_from_slice(bytes);
             return Ok(());
         }
-        // A terminal echoes, and takes Ctrl-C and Ctrl-D for what they mean.
+        // A terminal echoes its input, and interprets Ctrl-C and Ctrl-D.
         for byte in bytes {
             match byte {
                 3 => {
@@ -344,7 +347,7 @@ impl Guest {
         if process.exit.is_some() {
             return Err(Failure::NoProcess { process: handle });
         }
-        // Those that a Linux process ignores, or that stop it, by default.
+        // A Linux process ignores these signals by default, or is stopped by them.
         if ![17, 18, 19, 20, 21, 22, 23, 28].contains(&signal.number()) {
             process.exit = Some(ExitStatus::Signal(signal.number()));
             self.forget_old();
@@ -356,7 +359,7 @@ impl Guest {
         if self.process(handle)?.resize(size) { Ok(()) } else { Err(Failure::NoTerminal { process: handle }) }
     }
 
-    /// Kills the process with this process id, if it is there.
+    /// Kills the process with this process id, if it exists.
     pub(crate) fn relieve_memory_pressure(&mut self, victim: Option<u32>) {
         let found = self.processes.values_mut().find(|p| p.exit.is_none() && Some(p.pid) == victim);
         if let Some(process) = found {
@@ -369,7 +372,7 @@ impl Guest {
         living.max_by_key(|process| process.program.memory()).map(|process| process.pid)
     }
 
-    /// Memory in use, in bytes, and the limit.
+    /// Returns the memory in use and the limit, in bytes.
     pub(crate) fn memory(&self) -> (u64, u64) {
         let living = self.processes.values().filter(|process| process.exit.is_none());
         (8 * PROGRAM_MEMORY + living.map(|process| process.program.memory()).sum::<u64>(), self.memory_bytes)
@@ -394,7 +397,7 @@ impl Guest {
         }
     }
 
-    /// What a process inside answers on `port`.
+    /// Returns the service of a process that listens on `port`.
     pub(crate) fn listens(&self, port: u16) -> Option<Service> {
         self.processes.values().filter(|process| process.exit.is_none()).find_map(|p| p.program.listens(port))
     }
@@ -424,7 +427,7 @@ impl Guest {
         }
     }
 
-    /// Whose a file is that `owner` makes now.
+    /// Returns the owner and time for a file that `owner` creates now; without an owner, root.
     pub(crate) fn stamp_of(&self, owner: Option<&User>) -> Result<Stamp, Failure> {
         match owner {
             Some(user) => {
@@ -435,7 +438,8 @@ impl Guest {
         }
     }
 
-    /// Takes the identity of a new run and runs what is in the hook directory, each to its end or not at all.
+    /// Takes the identity of a new run, and runs each hook of the hook directory: to its end, or
+    /// only as far as it gets without waiting.
     pub(crate) fn resumed(&mut self, identity: Identity) -> Resumed {
         self.generation = identity.generation;
         self.hostname = identity.hostname;
@@ -443,7 +447,7 @@ impl Guest {
         self.unix_offset_us = identity.unix_time_us.saturating_sub(self.clock_us);
         let text = format!("{}\n", identity.generation).into_bytes();
         if let Ok(path) = "/run/dormouse/generation".try_into() {
-            // A full disk must not keep a sandbox from waking; real generation files lie in memory.
+            // A full disk must not keep a sandbox from waking; a real generation file is in memory.
             self.files.write(&path, text, None, self.stamp(), Parents::Create).ok();
         }
         let (hostname, clock) = (Applied::Yes, Applied::NotNeeded);

@@ -1,5 +1,5 @@
-//! The machine that fake engines run on. It outlives them as a host outlives the daemon: an engine that is opened
-//! again finds the runs where they were.
+//! The host that fake engines run on. It outlives them as a host outlives the daemon: an engine
+//! that is opened again finds the runs where they were.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::notices::Notices;
 /// Midnight of 1 January 2026, when every fake host was switched on.
 const SWITCHED_ON: Duration = Duration::from_secs(1_767_225_600);
 
-/// A host. Clones are the same one.
+/// A host. Clones refer to the same host.
 #[derive(Clone)]
 pub struct FakeHost(Arc<Shared>);
 
@@ -45,7 +45,8 @@ impl Default for FakeHost {
 }
 
 impl FakeHost {
-    /// A host on which nothing runs. Needs a tokio runtime with time from its first use on.
+    /// Returns a host on which nothing runs. It needs a tokio runtime with time from its first use
+    /// on.
     pub fn new() -> Self {
         Self(Arc::new(Shared {
             runs: Mutex::default(),
@@ -56,47 +57,48 @@ impl FakeHost {
         }))
     }
 
-    /// An engine on this host. The one before is dead from now on, as its daemon is: its calls fail, and it gives no
-    /// more notices.
+    /// Opens an engine on this host. The previous engine is dead from then on, as its daemon is:
+    /// its calls fail, and it sends no more notices.
     pub fn open(&self) -> Arc<FakeEngine> {
         self.open_as("fake-1")
     }
 
-    /// [`FakeHost::open`], of another build.
+    /// Like [`FakeHost::open`], with an engine of the build `build`.
     pub fn open_as(&self, build: &str) -> Arc<FakeEngine> {
         self.0.notices.unsubscribe();
         let number = self.0.opened.fetch_add(1, Ordering::SeqCst) + 1;
         Arc::new(FakeEngine::new(self.clone(), number, build))
     }
 
-    /// What is to go wrong on this host.
+    /// Returns the faults of this host, to plan them.
     pub fn faults(&self) -> &Faults {
         &self.0.faults
     }
 
-    /// The runs that are there, also dead and half-made ones.
+    /// Returns all runs, dead and incomplete ones included.
     pub fn runs(&self) -> Vec<(RunId, RunCondition)> {
         self.lock().iter().map(|(run, machine)| (run.clone(), machine.condition())).collect()
     }
 
-    /// What of the host a run sees.
+    /// Returns the host directories that are mounted in a run.
     pub fn mounts(&self, run: &RunId) -> Vec<Mount> {
         self.machine(run).map(|machine| machine.mounts()).unwrap_or_default()
     }
 
-    /// The volumes that appear in a run, each with the path.
+    /// Returns the volumes mounted in a run: the mount point of each, and the directory mounted
+    /// there.
     pub fn volumes_inside(&self, run: &RunId) -> Vec<(String, String)> {
         let inside = self.machine(run).and_then(|machine| machine.look(|guest| guest.mounts.clone()));
         let shown = |mount: dorm_agent_proto::GuestMount| (mount.path.to_text(), mount.from.to_text());
         inside.unwrap_or_default().into_iter().map(shown).collect()
     }
 
-    /// The labels of the processes that go on in a run.
+    /// Returns the labels of the living processes of a run.
     pub fn labels(&self, run: &RunId) -> Vec<String> {
         self.machine(run).and_then(|machine| machine.look(|guest| guest.labels())).unwrap_or_default()
     }
 
-    /// Kills a run from outside; the engine gives notice. Answers whether it was alive.
+    /// Kills a run from outside; the engine sends a notice. Returns whether the run was alive.
     pub fn kill(&self, run: &RunId, reason: &str) -> bool {
         let alive = self.die_silently(run);
         if alive {
@@ -105,13 +107,14 @@ impl FakeHost {
         alive
     }
 
-    /// The engine gives notice that a run has ended, whatever is so: as of an earlier process of a run that was begun
-    /// again since.
+    /// Sends the engine's notice that a run has ended, whether it has or not: such as a late notice
+    /// of an earlier process of a run that was restarted since.
     pub fn give_notice(&self, run: &RunId, reason: &str) {
         self.0.notices.send(Notice::Ended { run: run.clone(), reason: reason.to_owned() });
     }
 
-    /// Kills a run from outside, and nobody is told: what is left of it stays, broken. Answers whether it was alive.
+    /// Kills a run from outside without a notice: its remains stay, broken. Returns whether the run
+    /// was alive.
     pub fn die_silently(&self, run: &RunId) -> bool {
         match self.machine(run) {
             Some(machine) if machine.condition() != RunCondition::Broken => {
@@ -122,15 +125,15 @@ impl FakeHost {
         }
     }
 
-    /// Keeps the agent of a run from answering for that long, by tokio's clock; [`Duration::MAX`] for until
-    /// [`FakeHost::let_all_answer`]. Its guest goes on.
+    /// Keeps the agent of a run from answering for this long, by tokio's clock; [`Duration::MAX`]
+    /// lasts until [`FakeHost::let_all_answer`]. Its guest continues.
     pub fn silence(&self, run: &RunId, time: Duration) {
         if let Some(machine) = self.machine(run) {
             machine.silence(time);
         }
     }
 
-    /// Ends every silence.
+    /// Lets every silent agent answer again.
     pub fn let_all_answer(&self) {
         let machines: Vec<_> = self.lock().values().cloned().collect();
         for machine in machines {
@@ -138,7 +141,7 @@ impl FakeHost {
         }
     }
 
-    /// Makes a run and all that is left of it disappear, and nobody is told.
+    /// Removes a run with everything that is left of it, without a notice.
     pub fn lose(&self, run: &RunId) {
         let lost = self.lock().remove(run);
         if let Some(machine) = lost {
@@ -156,7 +159,7 @@ impl FakeHost {
         }
     }
 
-    /// Whether the engine with this number is the living one.
+    /// Returns whether the engine with this number is the current one.
     pub(crate) fn is_open(&self, number: u64) -> bool {
         self.0.opened.load(Ordering::SeqCst) == number
     }
@@ -169,7 +172,7 @@ impl FakeHost {
         self.lock().get(run).cloned()
     }
 
-    /// Takes a note of a run that is about to be made.
+    /// Registers a run that is about to be made.
     pub(crate) fn add(&self, spec: &RunSpec) -> Result<Arc<Machine>, EngineError> {
         let mut runs = self.lock();
         if runs.contains_key(&spec.run) {
@@ -180,7 +183,7 @@ impl FakeHost {
         Ok(machine)
     }
 
-    /// Microseconds since 1970, by tokio's clock.
+    /// Returns the time in microseconds since 1970, by tokio's clock.
     pub(crate) fn unix_us(&self) -> u64 {
         u64::try_from((SWITCHED_ON + self.0.began.elapsed()).as_micros()).unwrap_or(u64::MAX)
     }

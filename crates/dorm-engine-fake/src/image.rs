@@ -1,5 +1,5 @@
-//! A fake memory image on disk: real files, so that a test can damage them, and sums of them, so that the damage is
-//! found.
+//! A fake memory image on disk: real files, so that a test can damage them, and their hashes, so
+//! that the damage is found.
 
 use std::fs;
 use std::path::Path;
@@ -10,11 +10,11 @@ use serde::{Deserialize, Serialize};
 use crate::error::FakeError;
 use crate::guest::{Files, Guest};
 
-/// Everything but files.
+/// The file of a memory image with the guest, except for its files.
 pub const MEMORY: &str = "memory.json";
-/// Files and their contents.
+/// The file of a memory image with the guest's files and their contents.
 pub const FILES: &str = "files.json";
-/// What the other two depend on, and their sums.
+/// The file of a memory image with its dependencies, and the hashes of the other two files.
 pub const ENGINE: &str = "engine.json";
 
 #[derive(Serialize, Deserialize)]
@@ -26,7 +26,7 @@ struct Description {
     files: String,
 }
 
-/// What is to be written.
+/// The content of a memory image to write.
 pub(crate) struct Image {
     memory: Vec<u8>,
     files: Vec<u8>,
@@ -34,7 +34,7 @@ pub(crate) struct Image {
 }
 
 impl Image {
-    /// The image of a guest that stands still.
+    /// Returns the image of a paused guest.
     pub(crate) fn of(guest: &Guest, spec: &RunSpec, engine: &Capabilities) -> Result<Self, FakeError> {
         let memory = serde_json::to_vec(guest)?;
         let files = serde_json::to_vec(&guest.files)?;
@@ -48,7 +48,8 @@ impl Image {
         Ok(Self { memory, files, description })
     }
 
-    /// Writes the files into `into` and answers what was to be written. With a `limit`, the disk is full after as many bytes.
+    /// Writes the files into `into` and returns their full sizes. With a `limit`, the disk is full
+    /// after that many bytes.
     pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<SavedFile>, FakeError> {
         let mut room = limit.unwrap_or(usize::MAX);
         let mut written = Vec::new();
@@ -65,13 +66,13 @@ impl Image {
         Ok(written)
     }
 
-    /// Half of its length.
+    /// Returns half of its size, in bytes.
     pub(crate) fn half(&self) -> usize {
         (self.memory.len() + self.files.len()) / 2
     }
 }
 
-/// The guest in an image, for a run with `spec`.
+/// Reads the guest from an image, for a run with `spec`.
 pub(crate) fn read(from: &Path, spec: &RunSpec, engine: &Capabilities) -> Result<Guest, FakeError> {
     let description: Description = parse(from, ENGINE, &load(from, ENGINE)?)?;
     for (what, needed, found) in [
@@ -95,7 +96,7 @@ pub(crate) fn read(from: &Path, spec: &RunSpec, engine: &Capabilities) -> Result
     Ok(guest)
 }
 
-/// The files in an image, whatever build has written it.
+/// Reads the files from an image that any build has written.
 pub(crate) fn read_files(from: &Path) -> Result<Files, FakeError> {
     let description: Description = parse(from, ENGINE, &load(from, ENGINE)?)?;
     let files = load(from, FILES)?;

@@ -1,7 +1,7 @@
-//! A guest on its host: it runs, stands still or is dead, and whoever deals with it waits while it stands still.
+//! A guest on its host. It is running, paused or dead, and callers wait while it is paused.
 //!
-//! The guest's clock is tokio's, minus the time it stood still. Everything that touches the guest does so under one
-//! lock and to the end, so that a save always sees a whole guest.
+//! The guest's clock is tokio's, minus the time it was paused. Every access to the guest holds one
+//! lock and runs to its end, so a save always sees a consistent guest.
 
 use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -35,25 +35,25 @@ struct State {
     /// `None` while the run is being made, and when it is dead.
     guest: Option<Guest>,
     condition: RunCondition,
-    /// Up to when the guest's clock counts.
+    /// The time up to which the guest's clock has been advanced.
     counted: Instant,
     stood_still_since: Instant,
-    /// It stands still for its memory, not because it is held.
+    /// Whether the guest is paused because of memory pressure, not by a call.
     is_short: bool,
-    /// Until when only the agent runs.
+    /// The time until which only the agent runs.
     memory_pressure: Option<Instant>,
-    /// Until when the agent neither takes nor sends a frame.
+    /// The time until which the agent receives and sends no frames.
     silent: Option<Instant>,
 }
 
-/// Longer than any test.
+/// A duration longer than any test.
 const FOR_EVER: Duration = Duration::from_secs(1 << 30);
 
-/// How long only the agent runs while nobody names a victim.
+/// How long only the agent runs while no OOM victim is named.
 const NAMING: Duration = Duration::from_secs(10);
 
 impl Machine {
-    /// A run that is being made: nothing can be done with it but ending it.
+    /// Returns a run that is being made: it can only be ended.
     pub(crate) fn half_made(spec: RunSpec, notices: Notices) -> Arc<Self> {
         let now = Instant::now();
         let condition = RunCondition::Broken;
@@ -77,7 +77,7 @@ impl Machine {
         })
     }
 
-    /// Puts the guest in and lets it run.
+    /// Adds the guest and lets it run.
     pub(crate) fn begin(self: &Arc<Self>, mut guest: Guest) {
         guest.see(self.mounts());
         let mut state = self.lock();
@@ -99,7 +99,7 @@ impl Machine {
         self.lock().condition
     }
 
-    /// What of the host it sees.
+    /// Returns the host directories that are mounted in it.
     pub(crate) fn mounts(&self) -> Vec<Mount> {
         self.mounts.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -109,13 +109,13 @@ impl Machine {
         self.note(|guest| guest.see(mounts.to_vec()));
     }
 
-    /// Stops the guest's clock. `None` when there is no guest.
+    /// Pauses the guest, and returns how long it has been paused; `None` if there is no guest.
     pub(crate) fn pause(&self) -> Option<Duration> {
         let mut state = self.lock();
         state.guest.as_ref()?;
         if state.condition == RunCondition::Running {
             self.settle(&mut state);
-            // Settling may have paused it for its memory.
+            // Settling may have paused it already, because of memory pressure.
             self.stand_still(&mut state);
         }
         state.is_short = false;
@@ -123,7 +123,7 @@ impl Machine {
         Some(state.stood_still_since.elapsed())
     }
 
-    /// Makes a paused run use no CPU. Answers what it was before.
+    /// Makes a paused run use no CPU. Returns its previous condition.
     pub(crate) fn park(&self) -> RunCondition {
         let mut state = self.lock();
         let before = state.condition;
@@ -133,7 +133,7 @@ impl Machine {
         before
     }
 
-    /// Lets a run that stands still go on. Answers what it was before.
+    /// Lets a paused run continue. Returns its previous condition.
     pub(crate) fn go_on(&self) -> RunCondition {
         let mut state = self.lock();
         let before = state.condition;
@@ -150,8 +150,8 @@ impl Machine {
         before
     }
 
-    /// Kills a process inside, whether the guest runs or not, or lets the agent alone go on. A guest that is held stays
-    /// so.
+    /// Kills a process of the guest, whether the guest runs or not, or lets the agent alone
+    /// continue. A guest that a call has paused stays paused.
     pub(crate) fn relieve_memory_pressure(&self, victim: Option<u32>) -> RunCondition {
         let mut state = self.lock();
         let before = state.condition;
@@ -174,7 +174,7 @@ impl Machine {
         before
     }
 
-    /// The guest as it stands.
+    /// Reads the guest as it is, whether it runs or not.
     pub(crate) fn look<R>(&self, at: impl FnOnce(&Guest) -> R) -> Option<R> {
         self.lock().guest.as_ref().map(at)
     }
@@ -194,7 +194,7 @@ impl Machine {
         })
     }
 
-    /// Ends everything that this run does. Its streams end.
+    /// Ends the run and all its tasks and streams.
     pub(crate) fn end(&self) {
         self.ended.send_modify(|ended| *ended = true);
         let mut state = self.lock();
@@ -204,7 +204,7 @@ impl Machine {
         self.replace_session(None);
     }
 
-    /// Waits until the guest runs, then acts on it and lets its processes do what follows.
+    /// Waits until the guest runs, then changes it and lets its processes react.
     pub(crate) async fn act<R>(&self, act: impl FnOnce(&mut Guest) -> R) -> R {
         let mut act = Some(act);
         self.when_running(|machine, state| {
@@ -218,7 +218,8 @@ impl Machine {
         .await
     }
 
-    /// Waits until the guest runs, then looks at it, or changes what its processes need not know at once.
+    /// Waits until the guest runs, then reads it, or makes a change to which its processes need not
+    /// react at once.
     pub(crate) async fn peek<R>(&self, mut peek: impl FnMut(&mut Guest) -> R) -> R {
         self.when_running(|_, state| state.guest.as_mut().map(&mut peek)).await
     }
@@ -228,13 +229,14 @@ impl Machine {
         self.when_running(|_, _| Some(())).await;
     }
 
-    /// Waits until the guest runs and its agent speaks.
+    /// Waits until the guest runs and its agent is not silent.
     pub(crate) async fn speaking(&self) {
         let is_over = |silent: Instant| silent <= Instant::now();
         self.when_running(|_, state| state.silent.is_none_or(is_over).then_some(())).await;
     }
 
-    /// Keeps the agent from taking and sending frames for that long from now on; zero ends an earlier silence.
+    /// Keeps the agent from receiving and sending frames for this long from now on; zero ends an
+    /// earlier silence.
     pub(crate) fn silence(self: &Arc<Self>, time: Duration) {
         let time = time.min(FOR_EVER);
         self.lock().silent = (time > Duration::ZERO).then(|| Instant::now() + time);
@@ -248,7 +250,7 @@ impl Machine {
         });
     }
 
-    /// Something has changed about a process that may let it go on.
+    /// Settles the guest after a change that may let a process continue.
     pub(crate) fn nudge(&self) {
         let mut state = self.lock();
         if state.condition == RunCondition::Running && self.settle(&mut state).1 == Moved::Yes {
@@ -257,17 +259,17 @@ impl Machine {
         }
     }
 
-    /// Changes what is known of the guest from outside, whether it runs or not.
+    /// Changes the guest from outside, whether it runs or not.
     pub(crate) fn note<R>(&self, note: impl FnOnce(&mut Guest) -> R) -> Option<R> {
         self.lock().guest.as_mut().map(note)
     }
 
-    /// Tells of every change to the guest.
+    /// Returns a receiver of every change to the guest.
     pub(crate) fn changes(&self) -> watch::Receiver<u64> {
         self.changed.subscribe()
     }
 
-    /// Does something for as long as the run is there.
+    /// Runs a task that is stopped when the run ends.
     pub(crate) fn spawn(&self, work: impl Future<Output = ()> + Send + 'static) -> AbortHandle {
         let mut ended = self.ended.subscribe();
         let task = tokio::spawn(async move {
@@ -280,7 +282,7 @@ impl Machine {
         task.abort_handle()
     }
 
-    /// A fresh stream to the agent; the one before ends.
+    /// Opens a new stream to the agent; the previous one ends.
     pub(crate) fn open_agent(self: &Arc<Self>) -> BoxStream {
         let (host, guest) = tokio::io::duplex(STREAM_BYTES);
         let session = self.spawn(agent::serve(Arc::clone(self), guest));
@@ -288,7 +290,7 @@ impl Machine {
         Box::new(host)
     }
 
-    /// A stream to a port inside. `None` when nobody listens there.
+    /// Opens a stream to a port of the guest; `None` if nothing listens there.
     pub(crate) async fn open_port(self: &Arc<Self>, port: u16) -> Option<BoxStream> {
         let service = self.peek(|guest| guest.listens(port)).await?;
         let (host, guest) = tokio::io::duplex(STREAM_BYTES);
@@ -321,7 +323,8 @@ impl Machine {
         }
     }
 
-    /// Counts the time that has passed and lets the processes do what they can. Answers when there is more to do.
+    /// Advances the guest's clock and lets the processes make progress. Returns the delay until
+    /// there is more to do, and whether any process made progress.
     fn settle(&self, state: &mut State) -> (Option<Duration>, Moved) {
         let Some(guest) = &mut state.guest else { return (None, Moved::No) };
         if state.condition != RunCondition::Running {
@@ -360,7 +363,7 @@ impl Machine {
     }
 }
 
-/// Comes back to the guest whenever a process waits for its clock.
+/// Settles the guest after each change, and whenever a process has waited long enough.
 async fn drive(machine: Arc<Machine>) {
     let mut changes = machine.changes();
     loop {

@@ -1,4 +1,4 @@
-//! Where a fake engine's notices go: to whoever asked last.
+//! The notices of a fake engine, which go to the last subscriber.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -7,7 +7,7 @@ use tokio::sync::mpsc;
 
 const WAITING: usize = 1024;
 
-/// The way to the one receiver, shared by all runs of a host.
+/// The sender to the one subscriber, shared by all runs of a host.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Notices(Arc<Mutex<Option<mpsc::Sender<Notice>>>>);
 
@@ -18,7 +18,7 @@ impl Notices {
         receiver
     }
 
-    /// Nobody listens any more.
+    /// Removes the subscriber.
     pub(crate) fn unsubscribe(&self) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

@@ -1,4 +1,4 @@
-//! What listens on a fake guest's ports.
+//! The services on a fake guest's ports.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use crate::guest::Service;
 use crate::machine::Machine;
 
-/// What the built-in `serve PORT` answers every HTTP request with, in the body.
+/// The body with which the built-in program `serve PORT` answers every HTTP request.
 pub const SERVED: &str = "served by a fake guest\n";
 
-/// Serves one connection, standing still while the guest does.
+/// Serves one connection; waits while the guest is paused.
 pub(crate) async fn answer(service: Service, port: u16, machine: Arc<Machine>, stream: DuplexStream) {
     let served = match service {
         Service::Http => http(&machine, stream).await,

@@ -1,11 +1,11 @@
-//! A value whose changes tasks wait for. Like tokio's own, except that those who wait are woken in the order in which
-//! they began to: tokio's leaves that to chance, and here nothing is.
+//! A value whose changes tasks wait for. Unlike tokio's, it wakes waiting tasks in the order in
+//! which they began to wait: tokio's order is random, and nothing here is.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
-/// The end that changes the value. When it is dropped there is nothing more to wait for.
+/// The end that changes the value. After it is dropped, the value does not change any more.
 #[derive(Debug, Default)]
 pub(crate) struct Sender<T: Copy>(Arc<Shared<T>>);
 
@@ -57,7 +57,7 @@ impl<T: Copy> Sender<T> {
         self.0.changed.notify_waiters();
     }
 
-    /// Who subscribes has seen the present value.
+    /// Returns a receiver that has seen the present value.
     pub(crate) fn subscribe(&self) -> Receiver<T> {
         let seen = self.0.lock().version;
         Receiver { shared: Arc::clone(&self.0), seen }
@@ -72,7 +72,7 @@ impl<T: Copy> Drop for Sender<T> {
 }
 
 impl<T: Copy> Receiver<T> {
-    /// The present value counts as seen.
+    /// Marks the present value as seen.
     pub(crate) fn mark_seen(&mut self) {
         self.seen = self.shared.lock().version;
     }
@@ -80,7 +80,7 @@ impl<T: Copy> Receiver<T> {
     /// Waits for a value that has not been seen.
     pub(crate) async fn changed(&mut self) -> Result<(), Closed> {
         loop {
-            // Made before the look, so that no change in between is missed.
+            // Created before the value is read, so that no change in between is missed.
             let changed = self.shared.changed.notified();
             {
                 let state = self.shared.lock();
@@ -96,7 +96,7 @@ impl<T: Copy> Receiver<T> {
         }
     }
 
-    /// Waits for a value that is `wanted`.
+    /// Waits until the value satisfies `wanted`.
     pub(crate) async fn wait_for(&mut self, wanted: impl Fn(&T) -> bool) -> Result<(), Closed> {
         loop {
             self.mark_seen();

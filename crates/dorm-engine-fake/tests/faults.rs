@@ -1,4 +1,4 @@
-//! Planned faults do what they say, and leave the host as they say.
+//! Planned faults have the effect they describe, and leave the host in the state they describe.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What the fake guest does, seen through the real client.
+//! The behaviour of the fake guest, as the real client sees it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::path::PathBuf;
@@ -47,7 +47,7 @@ fn path(text: &str) -> GuestPath {
     text.try_into().unwrap()
 }
 
-/// Runs a command to its end: both outputs and the code.
+/// Runs a command to its end; returns both outputs and the exit code.
 async fn run(agent: &Agent, words: &[&str]) -> (String, String, i32) {
     let started = agent.start(&command(words)).await.unwrap();
     agent.close_stdin(started.process).await.unwrap();

@@ -1,4 +1,5 @@
-//! The conformance suite notices engines that break their promises: each flaw here fails the check that is about it.
+//! The conformance suite detects engines that break the promises of the port: each flaw here fails
+//! the check for it.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::panic::{AssertUnwindSafe, catch_unwind};

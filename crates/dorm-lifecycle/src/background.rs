@@ -24,11 +24,11 @@ pub struct Background {
     pub operation: OperationId,
     /// When it is abandoned.
     pub deadline: Timestamp,
-    /// What it does.
+    /// The work of the operation.
     pub work: BackgroundWork,
 }
 
-/// What a background operation does.
+/// The work of a background operation.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum BackgroundWork {
     /// Changes the attached volumes.

@@ -30,7 +30,7 @@ pub struct Checkpoints {
     pub every: Duration,
     /// The kind of the snapshots.
     pub kind: SnapshotKind,
-    /// Which of them are kept.
+    /// The retention policy for them.
     pub keep: RetentionPolicy,
 }
 
@@ -49,12 +49,13 @@ impl Checkpoints {
     }
 }
 
-/// What is known about the snapshots that a sandbox's policy has taken.
+/// The known attempts of a sandbox's policy to take snapshots.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Taken {
     /// When the last attempt started, whatever its result.
     pub tried: Option<Timestamp>,
-    /// When the last attempt that completed started, as far as is known what has happened since.
+    /// When the last attempt that completed started; `None` if there was none, or if it is not
+    /// known whether the sandbox was used since.
     pub complete: Option<Timestamp>,
 }
 

@@ -1,6 +1,6 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! What a sandbox is and how it may change: the single definition of Dormouse's lifecycle.
+//! The definition of a sandbox and of the ways in which it may change: the only one in Dormouse.
 //!
 //! Everything here is pure: no I/O, no clock, no randomness, no logging and no serialisation. Time
 //! comes in with [`Context`], identifiers are made from bytes that the caller supplies, and

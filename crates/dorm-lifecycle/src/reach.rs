@@ -12,7 +12,7 @@ use crate::time::Timestamp;
 pub struct Unreachable {
     /// When it was first noticed.
     pub since: Timestamp,
-    /// What was tried, and the error.
+    /// The attempt that failed, and its error.
     pub reason: String,
 }
 

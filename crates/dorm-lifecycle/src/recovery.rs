@@ -1,5 +1,5 @@
-//! What a restarted daemon does about a sandbox, decided from its record and from the runs that
-//! exist on the host.
+//! The recovery of a sandbox after a restart of the daemon, decided from its record and from the
+//! runs that exist on the host.
 
 /// The condition in which an engine found a run.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -25,7 +25,7 @@ use crate::ids::RunId;
 use crate::sandbox::{Sandbox, State};
 use crate::step::{Effect, Observation, rewind_effect};
 
-/// What to do about one sandbox.
+/// The action that recovers one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Recovery {
     /// Nothing: the host agrees with the record.
@@ -38,7 +38,7 @@ pub enum Recovery {
     AdoptThen {
         /// The run.
         run: RunId,
-        /// What to report.
+        /// The observation to report.
         report: Observation,
     },
     /// Stop these runs first (nothing acknowledged depends on them), then carry out the effect.
@@ -124,8 +124,8 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 None => Recovery::Stop(stop),
             }
         }
-        // Not every engine can tell whether the guest has run since, so it goes back to its image:
-        // no caller was told that it had woken.
+        // Not every engine can tell whether the guest has run since, so its runs are stopped and
+        // the rewind is repeated: no caller was told that it had woken.
         State::Resuming { rewind: Some(rewinding), .. } => {
             Recovery::Redo { stop: runs(), effect: rewind_effect(sandbox, sandbox.generation, &rewinding.rewind) }
         }
@@ -147,7 +147,8 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
     }
 }
 
-/// Until a background operation is done, nothing about the sandbox has changed.
+/// Returns the failure of a background operation. Until such an operation is done, nothing about
+/// the sandbox has changed.
 fn given_up(background: &Background) -> Observation {
     let reason = STOPPED.to_owned();
     match &background.work {

@@ -27,7 +27,7 @@ pub struct Rewind {
     pub layer: Option<SavedStateId>,
     /// The resource limits of a sandbox that starts from the snapshot.
     pub resources: Resources,
-    /// What happens to the present state; `None` to discard it.
+    /// The snapshot to make of the present state; `None` to discard that state.
     pub future: Option<Future>,
 }
 

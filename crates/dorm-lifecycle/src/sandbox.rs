@@ -10,7 +10,7 @@ use crate::spec::{OnTimeout, SandboxSpec};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
-/// What a sandbox's first run starts from.
+/// The origin of a sandbox's first run.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Origin {
     /// Its image, with a cold boot.
@@ -51,7 +51,7 @@ impl Origin {
     }
 }
 
-/// What a snapshot contains.
+/// The content of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum SnapshotKind {
     /// Files: a sandbox that starts from it boots. The default.
@@ -86,7 +86,7 @@ pub struct SleepImage {
     pub bytes: u64,
 }
 
-/// What the present run of a sandbox started with.
+/// The part of its earlier state with which the present run of a sandbox started.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Restored {
     /// Nothing: it booted from its image.
@@ -169,7 +169,7 @@ impl fmt::Display for Cause {
     }
 }
 
-/// What a first run starts besides its agent.
+/// The program that a first run starts besides its agent.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum FirstProgram {
     /// Nothing. The default.
@@ -409,7 +409,7 @@ pub struct Sandbox {
     pub project: ProjectId,
     /// Its requested properties.
     pub spec: SandboxSpec,
-    /// What its first run started from.
+    /// The origin of its first run.
     pub origin: Origin,
     /// When its record was created.
     pub created: Timestamp,
@@ -423,7 +423,7 @@ pub struct Sandbox {
     pub timeouts_set: Timestamp,
     /// The holds on it.
     pub holds: Vec<Hold>,
-    /// What its present or last run started with.
+    /// The part of its earlier state with which its present or last run started.
     pub restored: Restored,
     /// The snapshot it was last rewound to; `None` if it never was.
     pub rewound: Option<Rewound>,

@@ -92,7 +92,7 @@ pub enum SpecError {
     Attachments(#[from] AttachmentError),
 }
 
-/// Who may reach the ports of a sandbox through the gateway.
+/// The callers that may reach the ports of a sandbox through the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum PortAccess {
     /// Everyone who knows the sandbox's id. The default.
@@ -102,7 +102,7 @@ pub enum PortAccess {
     Private,
 }
 
-/// What happens when a deadline of a running sandbox passes.
+/// The action when a deadline of a running sandbox passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnTimeout {
     /// It is terminated. The default without a name.
@@ -125,7 +125,7 @@ pub struct Timeouts {
     pub max_run: Option<Duration>,
 }
 
-/// What happens to a sandbox that cannot be suspended at its deadline.
+/// The action if a sandbox cannot be suspended at its deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnSuspendFailure {
     /// It keeps running, and suspending it is retried until that succeeds. The default.
@@ -135,7 +135,7 @@ pub enum OnSuspendFailure {
     Terminate,
 }
 
-/// What happens to a sandbox that cannot be restored from any of its images.
+/// The action if a sandbox cannot be restored from any of its images.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum OnUnrestorable {
     /// It stays suspended, and the request fails with the reason. The default.
@@ -145,13 +145,13 @@ pub enum OnUnrestorable {
     Fresh,
 }
 
-/// Which sleep images are kept to restore a sandbox from.
+/// The retention policy of the sleep images that a sandbox can be restored from.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct SleepRetention {
     /// The number of sleep images to keep: the newest, and older ones to fall back to. 1 to 16.
     /// Default 1.
     pub generations: u32,
-    /// What happens if none of them can be restored.
+    /// The action if none of them can be restored.
     pub on_unrestorable: OnUnrestorable,
 }
 
@@ -211,9 +211,9 @@ pub struct SandboxSpec {
     /// Secrets. Every process gets them as environment variables; they take precedence over
     /// `variables` of the same name. Other sandboxes get them only if a request names them.
     pub secrets: Variables,
-    /// What a passed deadline does.
+    /// The action when a deadline passes.
     pub on_timeout: OnTimeout,
-    /// What happens if it cannot be suspended at its deadline.
+    /// The action if it cannot be suspended at its deadline.
     pub on_suspend_failure: OnSuspendFailure,
     /// Whether it can be suspended. By default, whether it has a name.
     pub suspendable: bool,
@@ -223,7 +223,7 @@ pub struct SandboxSpec {
     pub port_access: PortAccess,
     /// Its time limits.
     pub timeouts: Timeouts,
-    /// Which sleep images are kept to restore it from.
+    /// The retention policy of the sleep images it can be restored from.
     pub retention: SleepRetention,
     /// The policy for automatic snapshots; none by default.
     pub checkpoints: Option<Checkpoints>,

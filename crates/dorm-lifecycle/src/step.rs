@@ -49,7 +49,7 @@ pub enum Command {
     Rewind(Box<Rewind>),
     /// Change its time limits, counted from now.
     SetTimeouts(Timeouts),
-    /// Change which sleep images are kept, from its next suspend or resume on.
+    /// Change its retention policy for sleep images, from its next suspend or resume on.
     SetRetention(SleepRetention),
     /// Change its policy for automatic snapshots.
     SetCheckpoints(Option<Checkpoints>),
@@ -95,8 +95,8 @@ pub enum Observation {
         /// The number of the engine's run: a new one if it was restored, the old one if it was
         /// thawed.
         run: u64,
-        /// What it was restored with. A generation that it has no image of stands for the newest
-        /// image.
+        /// The state it was restored with. A generation that it has no image of stands for the
+        /// newest image.
         restored: Restored,
         /// Why it was not restored from its newest image, if so.
         because: Option<String>,
@@ -130,7 +130,7 @@ pub enum Effect {
     Start {
         /// The run.
         run: RunId,
-        /// What it starts from.
+        /// The origin of the run.
         origin: Origin,
         /// The program to start before the sandbox counts as running.
         program: FirstProgram,
@@ -236,7 +236,7 @@ pub struct Step {
 }
 
 impl Step {
-    /// A change without an effect and without an event.
+    /// Returns a change without an effect and without an event.
     pub fn silent(next: Sandbox) -> Self {
         Self { next, effect: None, events: Vec::new(), outcome: Outcome::Changed, abandoned: None }
     }

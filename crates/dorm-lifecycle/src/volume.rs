@@ -45,7 +45,7 @@ impl Writers {
     }
 }
 
-/// What a sandbox may do with a volume.
+/// The access of a sandbox to a volume.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub enum Access {
     /// Reading and writing. The default.

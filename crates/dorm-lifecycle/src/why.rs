@@ -11,16 +11,16 @@ use crate::sandbox::{Cause, FirstProgram, Restored, Sandbox, SleepImage, State};
 use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
 use crate::time::Timestamp;
 
-/// What is known about a sandbox beyond its record.
+/// The facts about a sandbox beyond its record.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// The current time.
     pub now: Timestamp,
     /// Whether it is suspended and its memory is still held.
     pub parked: bool,
-    /// What is open now (such as exec calls or terminals), with the number of each.
+    /// The uses that are open now (such as exec calls or terminals), with the number of each.
     pub open: Vec<(&'static str, usize)>,
-    /// What last used it since the daemon started.
+    /// The kind of its last use since the daemon started.
     pub last_use: Option<&'static str>,
     /// Its newest events, oldest first.
     pub events: Vec<PastEvent>,
@@ -77,11 +77,11 @@ pub struct Why {
     pub summary: String,
     /// Why the sandbox is in this state, the strongest reason first.
     pub because: Vec<Reason>,
-    /// What last failed or was refused, if nothing has succeeded since.
+    /// The last operation that failed or was refused, if none has succeeded since.
     pub refused: Option<Reason>,
-    /// What happens next, the soonest first.
+    /// The expected changes, the soonest first.
     pub next: Vec<Reason>,
-    /// What is stored on disk for the sandbox, and why it is kept.
+    /// The data stored on disk for the sandbox, and why it is kept.
     pub on_disk: Vec<Reason>,
 }
 

@@ -1,5 +1,5 @@
-//! What is using a sandbox right now: an open exec, stream, terminal or connection keeps its idle
-//! limit from passing.
+//! The open uses of a sandbox: an exec, stream, terminal or connection keeps its idle limit from
+//! passing.
 
 use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -45,10 +45,11 @@ impl Use {
     }
 }
 
-/// The use of a sandbox since its record was written.
+/// The uses of a sandbox since its record was written.
 pub(crate) struct Activity {
     open: [AtomicUsize; Use::ALL.len()],
-    /// By the steady clock, in milliseconds, so that changes of the wall clock do not matter.
+    /// When the last use ended, in milliseconds of the steady clock, so that changes of the wall
+    /// clock do not matter.
     last: AtomicI64,
     last_use: Mutex<Option<Use>>,
     clock: Arc<dyn Clock>,
@@ -65,7 +66,7 @@ impl Activity {
         Arc::new(Self { open: Default::default(), last, last_use: Mutex::default(), clock })
     }
 
-    /// Returns when it was last used; now, while something is open.
+    /// Returns when the sandbox was last used: now, while a use is open.
     pub(crate) fn last(&self) -> Timestamp {
         if self.open.iter().any(|open| open.load(Ordering::SeqCst) > 0) {
             return self.clock.now();
@@ -74,13 +75,13 @@ impl Activity {
         self.clock.now().shifted(-ago)
     }
 
-    /// Returns what is open, with the number of each.
+    /// Returns the open uses, with the number of each.
     pub(crate) fn open(&self) -> Vec<(Use, usize)> {
         let counts = Use::ALL.into_iter().zip(&self.open).map(|(what, open)| (what, open.load(Ordering::SeqCst)));
         counts.filter(|(_, count)| *count > 0).collect()
     }
 
-    /// Returns its last use.
+    /// Returns the last use of the sandbox.
     pub(crate) fn last_use(&self) -> Option<Use> {
         *self.last_use.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -91,7 +91,7 @@ pub(crate) struct Open {
     pub(crate) snapshot: Option<SnapshotRecord>,
 }
 
-/// What an actor does first.
+/// The first work of an actor.
 pub(crate) enum First {
     /// Carry out an effect that is already recorded, and reply when it ends.
     Effect(Effect, Option<Reply<SandboxView>>),
@@ -123,7 +123,7 @@ pub(crate) struct Actor {
     inbox: mpsc::UnboundedReceiver<Message>,
     agent: Option<Agent>,
     work: Option<BoxFuture<'static, Option<Seen>>>,
-    /// Cancelled when the sandbox is to be terminated as soon as the work ends.
+    /// Cancelled when the sandbox must be terminated as soon as the work ends.
     unwanted: CancellationToken,
     /// The attempts to reach a run that does not answer.
     reaching: reach::Reaching,
@@ -668,7 +668,7 @@ impl Actor {
     }
 }
 
-/// Waits until relief in progress ends; without one, forever.
+/// Waits until the handling of memory pressure in progress ends; without one, forever.
 async fn over(memory_pressure: &mut Option<BoxFuture<'static, ()>>) {
     match memory_pressure {
         Some(going) => going.await,

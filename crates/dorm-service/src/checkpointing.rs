@@ -33,7 +33,7 @@ pub(crate) struct Checkpointing {
 struct All {
     /// The running sandboxes with a policy.
     watched: BTreeMap<SandboxId, Watched>,
-    /// What was taken of each sandbox.
+    /// The snapshots taken of each sandbox.
     taken: BTreeMap<SandboxId, Taken>,
     /// The sandboxes of which a snapshot is being taken or waits for its turn.
     busy: BTreeSet<SandboxId>,

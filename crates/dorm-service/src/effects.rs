@@ -61,7 +61,7 @@ pub(crate) struct Task {
     pub(crate) saved_state: Option<SavedStateId>,
     /// The kind of the snapshot that is being taken.
     pub(crate) kind: SnapshotKind,
-    /// Cancelled when the sandbox is to be terminated as soon as this ends.
+    /// Cancelled when the sandbox must be terminated as soon as this effect ends.
     pub(crate) unwanted: CancellationToken,
 }
 
@@ -76,15 +76,15 @@ impl Task {
 /// Whether the agent quiesced before the guest was paused.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Quiesced {
-    /// It was not asked.
+    /// The agent was not asked.
     Unasked,
-    /// It did.
+    /// The agent quiesced.
     Yes,
-    /// It did not answer.
+    /// The agent did not answer.
     No(Reason),
 }
 
-/// What an effect wrote to disk.
+/// The data that an effect wrote to disk.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Written {
     /// The size in bytes.
@@ -108,7 +108,7 @@ pub(crate) struct Seen {
     pub(crate) quiesced: Quiesced,
     /// Why the run that continues has no agent, if it does not answer.
     pub(crate) silent: Option<Reason>,
-    /// What was written.
+    /// The data that was written.
     pub(crate) written: Written,
     /// The failure, if there is one, for all waiting callers and for the record.
     pub(crate) failure: Option<Failure>,

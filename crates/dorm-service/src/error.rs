@@ -125,7 +125,7 @@ pub enum ServiceError {
         since: Timestamp,
         /// How long it has been silent.
         silent: Duration,
-        /// What was tried, and the error.
+        /// The attempt that failed, and its error.
         reason: String,
     },
     /// The requested fork is invalid.
@@ -133,7 +133,7 @@ pub enum ServiceError {
     BadFork {
         /// The sandbox.
         sandbox: SandboxId,
-        /// What is wrong with the request.
+        /// The fault in the request.
         what: String,
     },
     /// The request passes on a secret that the source does not have.
@@ -317,7 +317,7 @@ pub enum ServiceError {
     /// The image of a sandbox has no command to start.
     #[error("the image of sandbox {0} has no command to start")]
     NothingToStart(SandboxId),
-    /// The same, before the sandbox exists.
+    /// The image of a sandbox to create has no command to start.
     #[error("image {0} has no command to start")]
     NoProgram(Digest),
     /// An error of an image registry.

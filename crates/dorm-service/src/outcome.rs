@@ -32,7 +32,7 @@ impl Shared {
         let mut again = Backoff::new(AGAIN);
         loop {
             let settled = self.store.settle(ticket).await;
-            // What was read in between may date from before the change.
+            // Values that were read in between may date from before the change.
             self.living.forget();
             match settled {
                 Ok(Settled::Made) => {

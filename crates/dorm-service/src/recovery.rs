@@ -35,7 +35,7 @@ mod living;
 /// How long an engine may take to list the runs on the host, or to remove unknown remains.
 const LOOK: Duration = Duration::from_secs(300);
 
-/// What a start found and did, for people.
+/// The findings and actions of a start, for people.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct RecoveryReport {
     /// The number of sandboxes on record that are not terminated.
@@ -111,7 +111,7 @@ impl Service {
             Err(error) => report.postponed("removing what an earlier daemon left", &error),
         }
         close_operations(&shared, &living, &unreadable, &mut report).await?;
-        // Which of them an unreadable record needs is not known for certain.
+        // It is not known for certain which of them an unreadable record needs.
         let doomed = match unreadable.may_hold_saved_states() {
             true => Vec::new(),
             false => shared.store.to_discard().await?,

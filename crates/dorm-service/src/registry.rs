@@ -129,7 +129,7 @@ pub enum RegistryError {
     Reference {
         /// The reference.
         reference: String,
-        /// What is wrong with it.
+        /// The part that is malformed.
         what: &'static str,
     },
     /// No registry is configured.

@@ -34,7 +34,7 @@ pub(crate) struct Removals {
 }
 
 impl Removals {
-    /// Records when a snapshot is to be deleted, if it is.
+    /// Schedules the deletion of a snapshot, unless it is kept until its deletion is requested.
     pub(crate) fn note(&self, snapshot: &SnapshotRecord) {
         let at = match (&snapshot.status, snapshot.removal) {
             (SnapshotStatus::Deleting, _) | (_, Removal::WhenFree) => None,
@@ -119,7 +119,7 @@ impl Drop for Using {
     }
 }
 
-/// Returns the time by which it is decided what is due.
+/// Returns the time that decides which deletions are due.
 fn today(shared: &Shared) -> Timestamp {
     #[cfg(feature = "planted-bugs")]
     if dorm_steps::planted::is(dorm_steps::planted::Planted::DeletionByWallClock) {

@@ -24,7 +24,7 @@ const EVERY: Duration = Duration::from_secs(86_400);
 /// How long the storage is left alone after a read failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
 
-/// What was found damaged, and has not been found sound or gone since.
+/// The things that were found damaged, and have not been found sound or gone since.
 #[derive(Debug, Default)]
 pub(crate) struct Soundness(Mutex<BTreeMap<Stored, Damage>>);
 
@@ -33,7 +33,7 @@ impl Soundness {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns how many things are damaged, by kind.
+    /// Returns the number of damaged things, by kind.
     pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
         let mut counts = BTreeMap::from([("image", 0), ("image_layer", 0), ("saved_state", 0)]);
         for stored in self.known().keys() {
@@ -42,7 +42,7 @@ impl Soundness {
         counts
     }
 
-    /// Returns what of this sandbox is damaged, as text for people.
+    /// Returns the damage to the data of this sandbox, as text for people.
     pub(crate) fn of(&self, sandbox: &Sandbox) -> Vec<String> {
         self.known().values().filter(|damage| needs(sandbox, &damage.stored)).map(Damage::sentence).collect()
     }
@@ -133,7 +133,7 @@ impl Shared {
         }
     }
 
-    /// Loads what an earlier daemon found.
+    /// Loads the damage that an earlier daemon found.
     pub(crate) async fn recall_damage(&self) {
         match self.storage.damage().await {
             Ok(damage) => {
@@ -211,7 +211,7 @@ impl Service {
         Ok(checked)
     }
 
-    /// Returns what was found damaged, and has not been found sound or gone since.
+    /// Returns the damage to things that have not been found sound or gone since.
     pub fn damaged(&self) -> Vec<Damage> {
         self.shared.soundness.known().values().cloned().collect()
     }

@@ -83,13 +83,13 @@ pub struct TreeNode {
     pub bytes: u64,
     /// The labels.
     pub labels: BTreeMap<String, String>,
-    /// What it was made from; `None` for a root.
+    /// The sandbox or snapshot it was made from; `None` for a root.
     pub parent: Option<TreeId>,
     /// The number of nodes above it.
     pub depth: usize,
 }
 
-/// Which part of the tree is shown.
+/// A selection of the nodes to show.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct TreeFilter {
     /// Only the tree that this sandbox belongs to.

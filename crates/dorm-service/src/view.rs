@@ -1,4 +1,4 @@
-//! What callers see of a sandbox.
+//! Sandboxes as callers see them.
 
 use dorm_lifecycle::{Sandbox, Timestamp};
 

@@ -1,4 +1,4 @@
-//! Runs that end without having been stopped.
+//! Runs that end although no call stopped them.
 
 use dorm_engine::Notice;
 use dorm_lifecycle::RunCondition;

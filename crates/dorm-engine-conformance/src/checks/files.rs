@@ -1,4 +1,4 @@
-//! Files without memory: read out of an image, and laid under a run that boots.
+//! Files without memory: they are read from a memory image, and a run boots from them as layers.
 
 use dorm_agent_client::{Parents, RemoveScope};
 use dorm_engine::{EngineError, Layer, RunSpec};
@@ -8,7 +8,7 @@ use dorm_storage::{Below, SavedState, SavedStateFacts, Storage};
 
 use crate::scenario::{Guest, Image, Scenario, guest_path};
 
-/// A storage to keep layers in, and those that lie on the image now, the topmost first.
+/// A storage for layers, and the layers on the image so far, the topmost first.
 struct Stack {
     storage: Storage,
     layers: Vec<Layer>,
@@ -21,14 +21,14 @@ impl Stack {
         Self { storage, layers: Vec::new() }
     }
 
-    /// Puts the files of an image on top.
+    /// Adds the files of a memory image as the topmost layer.
     async fn lay(&mut self, scenario: &Scenario, image: &Image, of: &Guest) {
         let id = SavedStateId::from_random([u8::try_from(self.layers.len()).expect("few") + 1; 20]);
         let saved_state = self.take(scenario, image, of, &id).await;
         self.layers.insert(0, Layer { id, directory: saved_state.root() });
     }
 
-    /// Makes a save of the files of an image.
+    /// Makes a saved state of the files of a memory image.
     async fn take(&self, scenario: &Scenario, image: &Image, of: &Guest, id: &SavedStateId) -> SavedState {
         let draft = self.storage.begin(id, 0).await.expect("a draft");
         let tree = draft.begin_tree(Below::default()).await.expect("a tree");
@@ -51,7 +51,7 @@ impl Stack {
         saved_state
     }
 
-    /// A new sandbox on them.
+    /// Returns the spec of a new sandbox that is based on the layers.
     fn spec(&self, scenario: &Scenario) -> RunSpec {
         RunSpec { layers: self.layers.clone(), ..scenario.spec() }
     }
@@ -122,7 +122,7 @@ pub(super) async fn a_run_on_layers_is_saved_and_restored_like_any_other(scenari
     assert_eq!(restored.ask(&mut counter).await, "kept 2");
     assert_eq!(restored.read("/root/own").await.expect("a file"), "above");
     assert_eq!(restored.read("/root/note").await.expect("a file"), "below");
-    // Only what lies above is read.
+    // Only the files of the topmost layer are read.
     let own = Stack::new(scenario).take(scenario, &image, &restored, &SavedStateId::from_random([9; 20])).await;
     assert!(own.root().join("root/own").exists() && !own.root().join("root/note").exists());
 }
@@ -143,7 +143,7 @@ pub(super) async fn files_are_not_read_out_of_what_is_no_image(scenario: &Scenar
             .engine()
             .read_files(&broken, Box::new(draft.begin_tree(Below::default()).await.expect("a tree")))
             .await;
-        // What lies in a file of pages alone may not be needed for the files.
+        // A file that only contains pages of memory may not be needed to read the files.
         let is_needed = !file.name.to_string_lossy().contains("pages") && file.name.as_os_str() != "memory.json";
         match read {
             Err(EngineError::Files { .. }) => {}

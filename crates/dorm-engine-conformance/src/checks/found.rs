@@ -1,4 +1,4 @@
-//! What an engine finds when the daemon comes back.
+//! The runs that an engine finds after a restart of the daemon.
 
 use dorm_lifecycle::{RunCondition, RunId};
 
@@ -44,7 +44,7 @@ pub(super) async fn runs_found_by_a_reopened_engine_go_on_exactly(scenario: &Sce
         scenario.engine().go_on(&spec.run).await.expect("go on");
         let guest = scenario.attach(spec).await;
         assert_eq!(guest.ask(&mut counter).await, "kept 2");
-        // All else works too, not only what was going on.
+        // New operations work too, not only the processes that were running.
         let image = scenario.save(&guest).await;
         let restored = scenario.restore(&image, &guest).await;
         assert_eq!(restored.ask(&mut counter).await, "kept 3");

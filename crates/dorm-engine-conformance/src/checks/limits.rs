@@ -1,4 +1,4 @@
-//! What happens at the limits of a run.
+//! Runs that reach their limits.
 
 use bytes::Bytes;
 use dorm_agent_client::{AgentError, ExitStatus, RemoveScope, WriteOptions};
@@ -18,7 +18,7 @@ pub(super) async fn a_full_disk_is_told_and_passes(scenario: &Scenario) {
     let body = futures_util::stream::iter((0..96).map(|_| Ok::<_, AgentError>(megabyte.clone())));
     let written = guest.agent.write_file(&guest_path("/root/large"), WriteOptions::default(), body).await;
     assert!(matches!(written, Err(AgentError::NoSpace(_))), "{written:?}");
-    // A file that was not written whole is not there, and what it took is free again.
+    // A file that was not written completely does not exist, and its space is free again.
     assert!(matches!(guest.read("/root/large").await, Err(AgentError::NotFound(_))));
     guest.write("/root/small", "fits").await;
     assert_eq!(guest.read("/root/small").await.expect("the file"), "fits");
@@ -31,7 +31,7 @@ pub(super) async fn too_much_memory_costs_one_process(scenario: &Scenario) {
     let guest = scenario.start().await;
     let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
-    // Once more, to see that the threshold is armed again.
+    // A second round shows that the threshold is armed again.
     for round in 0..2 {
         let allocating = guest.answering(&scenario.subject.programs().allocating, &[]).await;
         dies_for_its_memory(scenario, &guest, &mut notices, &allocating).await;
@@ -39,14 +39,15 @@ pub(super) async fn too_much_memory_costs_one_process(scenario: &Scenario) {
     }
 }
 
-/// Answers what is told of `guest`'s memory until `allocating` is dead.
+/// Relieves the memory pressure of `guest` at each notice until `allocating` is dead.
 async fn dies_for_its_memory(
     scenario: &Scenario,
     guest: &Guest,
     notices: &mut Receiver<Notice>,
     allocating: &Answering,
 ) {
-    // What the dead process had may take a moment to be free, so there may be more than one notice.
+    // The memory of the dead process may take a moment to become free, so there may be more than
+    // one notice.
     let mut ended = std::pin::pin!(guest.agent.wait(allocating.process));
     let mut relieved = 0;
     let status = loop {
@@ -66,7 +67,7 @@ async fn memory_is_high(run: &RunId, notices: &mut Receiver<Notice>) {
     loop {
         match notices.recv().await {
             Some(Notice::MemoryHigh { run: short }) if short == *run => return,
-            // Of a run that has been stopped since.
+            // This notice is about a run that has been stopped since.
             Some(Notice::MemoryHigh { .. }) => {}
             other => panic!("memory ran high, but the notice is {other:?}"),
         }
@@ -87,7 +88,7 @@ pub(super) async fn a_run_short_of_memory_can_be_saved_and_is_held(scenario: &Sc
     scenario.engine().relieve_memory_pressure(guest.run(), None).await.expect("leave it as it is");
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
     scenario.engine().go_on(guest.run()).await.expect("go on");
-    // It may stand still again before its agent has answered.
+    // The guest may be paused again before its agent has answered.
     let (answered, ()) =
         tokio::join!(guest.agent.go_on(), dies_for_its_memory(scenario, &guest, &mut notices, &allocating));
     answered.expect("an agent that answers again");

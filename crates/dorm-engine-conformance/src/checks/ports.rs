@@ -1,4 +1,4 @@
-//! Connections to what listens inside.
+//! Connections to ports of a guest.
 
 use dorm_agent_client::AgentError;
 use dorm_engine::{BoxStream, EngineError};
@@ -34,7 +34,8 @@ pub(super) async fn a_port_is_reached_from_outside(scenario: &Scenario) {
     })
     .await;
     answers(stream).await;
-    // It still does after the guest has stood still, and so does a restored one, on the same port.
+    // The port still answers after a pause of the guest, and so does the same port of a restored
+    // run.
     let image = scenario.save(&guest).await;
     scenario.go_on(&guest).await;
     answers(engine.connect(guest.run(), 8080).await.expect("connect")).await;

@@ -1,4 +1,4 @@
-//! Runs that begin from an image.
+//! Runs that are restored from a memory image.
 
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunCondition;
@@ -19,7 +19,7 @@ pub(super) async fn a_restored_run_has_the_same_memory_files_and_processes(scena
     assert_eq!(restored.ask(&mut counter).await, "kept 2");
     assert_eq!(restored.read("/root/note").await.expect("the file"), "written before");
     assert_eq!(restored.read("/run/dormouse/generation").await.expect("the generation").trim(), "2");
-    // The source has not moved.
+    // The source is still paused.
     assert_eq!(scenario.condition(source.run()).await, Some(RunCondition::Paused));
 }
 
@@ -111,7 +111,8 @@ pub(super) async fn an_image_with_a_cut_file_is_refused(scenario: &Scenario) {
     .await;
 }
 
-/// Damages one file after the other of copies of an image. Each is refused, nothing is left of it, the engine lives.
+/// Makes copies of an image, each with another file damaged. The engine refuses each copy, leaves
+/// nothing of the attempt behind, and still works.
 async fn damaged_images_are_refused(scenario: &Scenario, damage: fn(&std::path::Path)) {
     let source = scenario.start().await;
     let mut counter = scenario.counting(&source, "kept").await;

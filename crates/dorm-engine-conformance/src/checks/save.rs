@@ -1,4 +1,4 @@
-//! Capturing, standing still and going on.
+//! Saves, pauses, and the continuation after them.
 
 use std::time::Duration;
 
@@ -7,10 +7,10 @@ use tokio::time::timeout;
 
 use crate::scenario::{Answering, Guest, Image, Scenario};
 
-/// Enough time, told by the ticks of another guest, for a guest that runs to show itself.
+/// The number of ticks of another guest after which a guest that runs would have been noticed.
 const WHILE: u64 = 20;
 
-/// A second guest that ticks, to let time pass by.
+/// Starts a second guest that ticks, so that a check can let time pass.
 async fn witness(scenario: &Scenario) -> (Guest, Answering) {
     let guest = scenario.start().await;
     let ticking = scenario.ticking(&guest).await;
@@ -176,8 +176,9 @@ pub(super) async fn a_parked_run_uses_no_cpu(scenario: &Scenario) {
     let before = scenario.engine().usage(guest.run()).await.expect("usage").cpu_micros;
     witness.ticks(&mut clock, 3 * WHILE).await;
     let used = scenario.engine().usage(guest.run()).await.expect("usage").cpu_micros - before;
-    // Measuring may round; a guest that is not frozen uses tens of milliseconds meanwhile.
+    // The measurement may be rounded; a guest that is not frozen uses tens of milliseconds
+    // meanwhile.
     assert!(used <= 5_000, "a parked run used {used} µs of CPU");
-    // A frozen guest must not keep its caller waiting either.
+    // The caller of a frozen guest must not wait long either.
     timeout(Duration::from_secs(120), scenario.go_on(&guest)).await.expect("a parked run goes on");
 }

@@ -1,4 +1,4 @@
-//! How runs begin.
+//! Starts of runs.
 
 use dorm_agent_client::{Agent, AgentError};
 use dorm_engine::EngineError;

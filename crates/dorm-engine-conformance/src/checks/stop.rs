@@ -1,4 +1,4 @@
-//! How runs end, also those that never quite began.
+//! Ends of runs, including runs that were never completely started.
 
 use std::future::Future;
 use std::pin::pin;
@@ -56,7 +56,7 @@ pub(super) async fn unknown_runs_are_named_as_such(scenario: &Scenario) {
     engine.stop(&unknown).await.expect("stopping a run that is not there");
 }
 
-/// Polls a future at most so many times, then drops it. Answers what it came to, if it did.
+/// Polls a future at most `polls` times, then drops it. Returns its output if it completed.
 async fn dropped_after<F: Future>(polls: u32, future: F) -> Option<F::Output> {
     let mut future = pin!(future);
     let mut polled = 0;
@@ -71,7 +71,7 @@ async fn dropped_after<F: Future>(polls: u32, future: F) -> Option<F::Output> {
     .await
 }
 
-/// After so many polls a call is dropped; the last is more than any needs.
+/// The numbers of polls after which a call is dropped; the last is more than any call needs.
 const POLLS: [u32; 6] = [1, 2, 3, 5, 9, 1000];
 
 pub(super) async fn a_start_dropped_anywhere_leaves_nothing_after_stop(scenario: &Scenario) {

@@ -1,4 +1,5 @@
-//! What the agent sends: one writer for the stream, and for each channel a sender that keeps to its credit.
+//! The agent's output: one writer for the stream, and a sender for each channel that respects its
+//! credit.
 
 use std::sync::Arc;
 
@@ -11,10 +12,10 @@ use tokio::sync::{Semaphore, mpsc};
 use crate::machine::Machine;
 use crate::watch;
 
-/// Frames on their way.
+/// Frames to send.
 pub(super) enum Outgoing {
     Frames(Vec<u8>),
-    /// Then nothing until the host has sent more than this many frames.
+    /// Frames, followed by nothing until the host has sent more than this many frames.
     ThenQuiet(Vec<u8>, u64),
 }
 
@@ -26,7 +27,7 @@ pub(super) struct Sender {
     credit: Arc<Semaphore>,
 }
 
-/// The host is gone; what was to be sent has no reader.
+/// The host is gone, so the output has no reader.
 pub(super) struct Gone;
 
 impl Sender {
@@ -39,7 +40,7 @@ impl Sender {
         self.credit.add_permits((bytes as usize).min(most));
     }
 
-    /// Lets the host send as much more as it has just sent.
+    /// Gives the host credit for `bytes` more bytes, as many as it has just sent.
     pub(super) async fn give_credit(&self, bytes: usize) {
         let bytes = u32::try_from(bytes).unwrap_or(u32::MAX).to_le_bytes();
         let mut out = Vec::new();
@@ -47,13 +48,13 @@ impl Sender {
         self.out.send(Outgoing::Frames(out)).await.ok();
     }
 
-    /// Sends at most a frame's worth of bytes.
+    /// Sends `payload`, which must fit into one frame.
     pub(super) async fn data(&self, payload: &[u8]) -> Result<(), Gone> {
         self.paid(Kind::Data, payload).await
     }
 
     pub(super) async fn event(&self, event: &Event) -> Result<(), Gone> {
-        // Events always have a JSON form.
+        // An event always has a JSON form.
         self.paid(Kind::Event, &serde_json::to_vec(event).unwrap_or_default()).await
     }
 
@@ -77,12 +78,12 @@ impl Sender {
 
 pub(super) fn encoded(kind: Kind, channel: u32, message: &impl Serialize) -> Vec<u8> {
     let mut out = Vec::new();
-    // The protocol's types always have a JSON form.
+    // The types of the protocol always have a JSON form.
     frame::encode(&mut out, kind, channel, &serde_json::to_vec(message).unwrap_or_default());
     out
 }
 
-/// Writes what is queued, while the guest runs.
+/// Writes queued frames while the guest runs.
 pub(super) async fn write(
     machine: Arc<Machine>,
     mut writing: WriteHalf<DuplexStream>,

@@ -1,4 +1,4 @@
-//! What the agent does about each request.
+//! Handles each request to the agent.
 
 use std::sync::Arc;
 
@@ -121,7 +121,7 @@ impl Session {
         }
     }
 
-    /// Answers that a stream follows, and sends it.
+    /// Sends an answer that a stream follows, and the stream.
     async fn events(&mut self, id: u32, events: Vec<Event>) {
         self.say(id, &Ok(Answer::Follows)).await;
         self.follow(id, |_, sender| streams::events(sender, events));
@@ -139,12 +139,12 @@ impl Session {
     {
         let Some(channel) = self.channels.get_mut(&id) else { return };
         let work = begin(Arc::clone(&self.machine), channel.sender.clone());
-        // A host that is gone needs no more of the stream.
+        // If the host is gone, it does not need the rest of the stream.
         channel.task = Some(self.tasks.spawn(async move { drop(work.await) }));
     }
 }
 
-/// The requests that are answered at once.
+/// Handles a request that is answered at once.
 fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
     match request {
         Request::Ping => Ok(Answer::Done),
@@ -163,7 +163,7 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         Request::Metrics => Ok(Answer::Metrics(guest.metrics())),
         Request::OomVictim => Ok(Answer::OomVictim(guest.oom_victim())),
         Request::Mount { mounts, busy: _ } => guest.mount(mounts).map(|()| Answer::Done),
-        // Nothing of a volume is open here for longer than a call.
+        // This guest opens a file of a volume only during a call.
         Request::ExchangeDeleted => Ok(Answer::Done),
         Request::Account { user } => guest.account(&user).map(Answer::Account),
         Request::Quiesce

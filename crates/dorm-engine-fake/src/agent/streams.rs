@@ -1,4 +1,5 @@
-//! What streams behind an answer. Each function sends until its end, as far as credit reaches.
+//! Streams that follow an answer. Each function sends until the end of its stream, as credit
+//! permits.
 
 use std::sync::Arc;
 
@@ -44,7 +45,7 @@ pub(super) async fn wait(machine: Arc<Machine>, sender: Sender, id: u32, process
     }
 }
 
-/// One who reads a process's output; the process knows of it until it is dropped.
+/// A reader of a process's output; the process knows it until it is dropped.
 pub(super) struct Follower {
     pub(super) machine: Arc<Machine>,
     pub(super) process: u64,
@@ -88,7 +89,7 @@ pub(super) async fn output(follower: Follower, sender: Sender, mut at: Offsets) 
             Ok(Piece::Lost { kind, offset, bytes }) => sender.event(&Event::Lost { kind, offset, bytes }).await?,
             Ok(Piece::Bytes(header, bytes)) => {
                 sender.data(&[&header.to_bytes()[..], &bytes].concat()).await?;
-                // The process may have waited for this.
+                // The process may have been waiting for this reader.
                 follower.machine.nudge();
             }
             Ok(Piece::Exited(status)) => {
@@ -157,7 +158,7 @@ pub(super) async fn watch(
     }
 }
 
-/// Carries a connection to a port inside.
+/// Carries a connection to a port of the guest.
 pub(super) async fn port(
     machine: Arc<Machine>,
     sender: Sender,
@@ -185,6 +186,6 @@ pub(super) async fn port(
             }
         }
     };
-    // The host may close its half first and still read.
+    // The host may close its sending half and still read.
     tokio::join!(inwards, outwards).1
 }

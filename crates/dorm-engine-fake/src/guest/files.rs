@@ -1,5 +1,6 @@
-//! The files of a fake guest: a map from path to node. It knows no permissions, links or devices; what it does know
-//! (missing parents, directories in the way, a full disk) it refuses with the agent's own words.
+//! The files of a fake guest: a map from path to node. It supports no permissions, links or
+//! devices. Its failures (missing parents, directories in the way, a full disk) are those of the
+//! real agent.
 
 use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
@@ -16,16 +17,16 @@ mod volumes;
 
 pub(crate) use volumes::Volume;
 
-/// Changes that watchers may still ask for.
+/// The number of changes kept for watchers.
 const CHANGES_KEPT: usize = 4096;
 
 /// The files of one guest.
 #[derive(Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Files {
     nodes: BTreeMap<String, Node>,
-    /// What the run began with.
+    /// The paths that existed when the run began.
     base: BTreeSet<String>,
-    /// What the guest may write, in bytes.
+    /// The limit on the bytes that the guest may write.
     room: u64,
     #[serde(skip)]
     volumes: Vec<Volume>,
@@ -42,7 +43,7 @@ struct Node {
     uid: u32,
     gid: u32,
     modified_unix_ms: i64,
-    /// Came with the image, so it takes no room.
+    /// Whether the node came with the image, so that it does not count against the limit.
     base: bool,
 }
 
@@ -52,7 +53,7 @@ enum Content {
     File(#[serde(with = "bytes")] Vec<u8>),
 }
 
-/// Whose a new file is, and when it was made.
+/// The owner of a new file, and the time of its creation.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Stamp {
     pub(crate) uid: u32,
@@ -64,7 +65,7 @@ const PASSWD: &str = "root:x:0:0:root:/root:/bin/sh\nuser:x:1000:1000::/home/use
                       nobody:x:65534:65534:nobody:/nonexistent:/usr/sbin/nologin\n";
 
 impl Files {
-    /// The files every fake image has.
+    /// Returns the files of every fake image.
     pub(crate) fn of_an_image(room: u64, unix_ms: i64) -> Self {
         let mut files = Self { room, ..Self::default() };
         let node = |content, mode| Node { content, mode, uid: 0, gid: 0, modified_unix_ms: unix_ms, base: true };
@@ -93,12 +94,12 @@ impl Files {
         files
     }
 
-    /// Another limit, as a new run brings it.
+    /// Sets the limit of a new run, in bytes.
     pub(crate) fn set_room(&mut self, room: u64) {
         self.room = room;
     }
 
-    /// How much may be written, and how much of it is.
+    /// Returns the limit and the bytes in use.
     pub(crate) fn disk(&self) -> (u64, u64) {
         (self.room, self.used())
     }
@@ -120,7 +121,7 @@ impl Files {
         }
     }
 
-    /// Replaces or makes a file.
+    /// Creates or replaces a file.
     pub(crate) fn write(
         &mut self,
         path: &GuestPath,
@@ -152,7 +153,7 @@ impl Files {
         self.stat(path)
     }
 
-    /// Adds to a file, making it if need be.
+    /// Appends to a file, creating it if necessary.
     pub(crate) fn append(&mut self, path: &GuestPath, bytes: &[u8], stamp: Stamp) -> Result<(), Failure> {
         let mut whole = self.read(path).map(Cow::into_owned).unwrap_or_default();
         whole.extend_from_slice(bytes);
@@ -227,7 +228,7 @@ impl Files {
         let moved: Vec<String> = self.below(&old).map(|(path, _)| path.clone()).chain([old.clone()]).collect();
         for path in moved {
             if let Some(mut node) = self.nodes.remove(&path) {
-                // What is moved is written anew at its other place.
+                // A moved node counts as new at its other path.
                 node.base = false;
                 self.nodes.insert(format!("{new}{}", &path[old.len()..]), node);
             }
@@ -237,7 +238,8 @@ impl Files {
         self.stat(to)
     }
 
-    /// The entries below a directory, down to `depth` levels, a directory before what is in it.
+    /// Returns the entries below a directory, down to `depth` levels, each directory before its
+    /// entries.
     pub(crate) fn list(&self, path: &GuestPath, depth: u32) -> Result<Vec<Entry>, Failure> {
         let key = normal(path);
         if let Some(outside) = self.outside(path) {
@@ -256,13 +258,14 @@ impl Files {
         Ok(entries)
     }
 
-    /// The changes after the first `seen` ones, and how many there are by then. `None` when some are forgotten.
+    /// Returns the total number of changes, and those after the first `seen`; `None` if some of
+    /// them are forgotten.
     pub(crate) fn changes_since(&self, seen: usize) -> (usize, Option<&[WatchEvent]>) {
         let all = self.changes_dropped + self.changes.len();
         (all, seen.checked_sub(self.changes_dropped).map(|at| &self.changes[at.min(self.changes.len())..]))
     }
 
-    /// The user list: name, uid, gid, home, shell.
+    /// Returns the users in `/etc/passwd`: name, uid, gid, home, shell.
     pub(crate) fn users(&self) -> Vec<(String, u32, u32, String, String)> {
         let Some(Node { content: Content::File(list), .. }) = self.nodes.get("/etc/passwd") else {
             return Vec::new();
@@ -348,7 +351,8 @@ fn guest_path(key: &str) -> Result<GuestPath, Failure> {
     GuestPath::try_from(key).map_err(|error| Failure::Invalid { reason: error.to_string() })
 }
 
-/// Without `.`, `..` and doubled slashes. Bytes that are not UTF-8 are written out, so that they stay distinct.
+/// Returns the path without `.`, `..` and doubled slashes. Bytes that are not UTF-8 are escaped, so
+/// that different paths stay distinct.
 pub(crate) fn normal(path: &GuestPath) -> String {
     let text = match std::str::from_utf8(path.as_bytes()) {
         Ok(text) => text.to_owned(),

@@ -1,4 +1,4 @@
-//! One process of a fake guest: its program, its input and what is kept of its output.
+//! One process of a fake guest: its program, its input and the part of its output that is kept.
 
 use std::collections::BTreeMap;
 
@@ -24,21 +24,22 @@ pub(crate) struct Process {
     pub(crate) stderr: Ring,
     pub(crate) started_unix_ms: u64,
     pub(crate) exit: Option<ExitStatus>,
-    /// How the program has ended, while its last output waits for a reader.
+    /// The exit status of the program, while its last output waits for a reader.
     pub(crate) ending: Option<ExitStatus>,
-    /// What was printed but would make a reader lose something; the program stands still meanwhile.
+    /// Output that is held back because a reader would lose some; the program does not run
+    /// meanwhile.
     #[serde(with = "bytes")]
     pub(crate) held_out: Vec<u8>,
     #[serde(with = "bytes")]
     pub(crate) held_err: Vec<u8>,
-    /// Whether a reader has come.
+    /// Whether it has had a reader.
     pub(crate) read: bool,
-    /// Who reads its output now, and how far. Readers do not survive a save.
+    /// The present readers of its output, and their offsets. Readers do not survive a save.
     #[serde(skip)]
     pub(crate) readers: BTreeMap<u64, Offsets>,
 }
 
-/// The end of an output stream, with the place of its first byte.
+/// The end of an output stream, and the offset of its first byte.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Ring {
     start: u64,
@@ -67,13 +68,14 @@ impl Ring {
         self.start + self.bytes.len() as u64
     }
 
-    /// At most `most` bytes from `offset`, which is not before the start.
+    /// Returns at most `most` bytes from `offset`, which is not before the start.
     pub(crate) fn from(&self, offset: u64, most: usize) -> &[u8] {
         let at = usize::try_from(offset.saturating_sub(self.start)).unwrap_or(usize::MAX).min(self.bytes.len());
         &self.bytes[at..(at + most).min(self.bytes.len())]
     }
 
-    /// Takes what can be kept without `slowest` losing any, and answers how much that is.
+    /// Moves as much of `held` into the ring as it can keep without the slowest reader losing any;
+    /// returns the number of bytes.
     fn take(&mut self, held: &mut Vec<u8>, slowest: Option<u64>) -> usize {
         let kept = self.kept as u64;
         let room = slowest.map_or(u64::MAX, |at| kept.saturating_sub(self.end().saturating_sub(at)));
@@ -84,7 +86,7 @@ impl Ring {
     }
 }
 
-/// How much of what was printed readers can find.
+/// How much of the output was moved to where readers find it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Flushed {
     All,
@@ -100,7 +102,7 @@ impl Process {
         }
     }
 
-    /// Takes what the program printed. A terminal shows both outputs as one, with carriage returns.
+    /// Takes the output of the program. A terminal merges both streams, and adds carriage returns.
     pub(crate) fn print(&mut self, out: &[u8], err: &[u8]) {
         if self.spec.terminal.is_some() {
             self.show(out);
@@ -120,8 +122,8 @@ impl Process {
         }
     }
 
-    /// Puts what was printed where readers find it, but not more than they can keep up with: those who read now, or
-    /// the first one, which is to come.
+    /// Moves output to where readers find it, but no more than they can keep up with: the present
+    /// readers, or the first reader, if it is still expected.
     pub(crate) fn flush(&mut self) -> Flushed {
         let to_come = (self.spec.first_reader == FirstReader::Expected && !self.read).then_some(Offsets::BEGINNING);
         let readers = || self.readers.values().copied().chain(to_come);

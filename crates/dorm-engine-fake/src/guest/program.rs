@@ -1,18 +1,18 @@
-//! The programs a fake guest has. Each is a value that can be written down at any moment and goes on from there, so
-//! a saved guest continues exactly; none of them runs by itself, the guest steps them.
+//! The programs of a fake guest. Each is a value that can be serialized at any moment and continues
+//! from there, so a saved guest continues exactly. No program runs on its own: the guest steps it.
 //!
 //! | program | does |
 //! |---|---|
-//! | `true`, `false`, `echo`, `pwd`, `env`, `hostname`, `whoami`, `id`, `seq`, `ls`, `mkdir`, `rm`, `touch` | what they say, in their simplest form |
-//! | `cat [FILE…]` | the files, or its input until that is closed |
-//! | `sleep SECONDS` | waits; a paused guest's time stands still |
+//! | `true`, `false`, `echo`, `pwd`, `env`, `hostname`, `whoami`, `id`, `seq`, `ls`, `mkdir`, `rm`, `touch` | the simplest form of the command |
+//! | `cat [FILE…]` | prints the files, or its input until that is closed |
+//! | `sleep SECONDS` | waits; time does not pass while the guest is paused |
 //! | `yes [WORD]` | prints without end, 1 KiB per millisecond |
 //! | `counter [TOKEN]` | answers each line of its input with the token and a number that rises by one |
 //! | `ticker` | prints a number that rises by one every 5 ms, without end |
-//! | `hold-deleted` | keeps an open file that is deleted, and answers each line of its input with the file's next line |
-//! | `allocating BYTES` | takes that much memory, bit by bit, and keeps it |
+//! | `hold-deleted` | keeps a deleted file open, and answers each line of its input with the file's next line |
+//! | `allocate BYTES` | allocates that much memory, piece by piece, and keeps it |
 //! | `serve PORT` | answers every HTTP request on that port with [`SERVED`](crate::SERVED) |
-//! | `mirror PORT` | sends back what it is sent on that port |
+//! | `mirror PORT` | sends back everything it receives on that port |
 //! | `sh`, `bash` | see [`super::shell`] |
 
 use std::collections::BTreeMap;
@@ -24,7 +24,7 @@ use super::bytes;
 use super::files::{Files, Stamp};
 use super::shell::Shell;
 
-/// Host processes and agents of real engines use some memory too.
+/// The memory of a process besides what it allocates: a real one uses some too.
 pub(crate) const PROGRAM_MEMORY: u64 = 1 << 20;
 
 const TICK_US: u64 = 5_000;
@@ -32,7 +32,7 @@ const FLOOD_US: u64 = 1_000;
 const BITE: u64 = 16 << 20;
 const BITE_US: u64 = 1_000;
 
-/// A program somewhere in its work.
+/// A program and its progress.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Program {
@@ -76,7 +76,7 @@ pub(crate) enum Program {
     Shell(Box<Shell>),
 }
 
-/// What a port answers.
+/// A service on a port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Service {
@@ -84,7 +84,7 @@ pub(crate) enum Service {
     Mirror,
 }
 
-/// A process's input that it has not read yet.
+/// The input that a process has not read yet.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Input {
     #[serde(with = "bytes")]
@@ -107,7 +107,7 @@ impl Input {
     }
 }
 
-/// What a step sees and changes.
+/// The parts of the guest that a step reads and changes.
 pub(crate) struct Surroundings<'a> {
     pub(crate) files: &'a mut Files,
     pub(crate) now_us: u64,
@@ -128,20 +128,20 @@ impl Surroundings<'_> {
     }
 }
 
-/// What a step came to.
+/// The result of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Progress {
-    /// It did something and may do more.
+    /// The program did something and may do more.
     Moved,
-    /// It waits for input or a signal.
+    /// The program waits for input or a signal.
     Waits,
-    /// It waits for the guest's clock.
+    /// The program waits until this time of the guest's clock, in microseconds.
     WaitsUntil(u64),
-    /// It has ended.
+    /// The program has ended with this code.
     Exited(i32),
 }
 
-/// The program that `words` name, or `None` when there is none.
+/// Returns the program that `words` name; `None` if there is no such program.
 pub(crate) fn begin(words: &[String], around: &mut Surroundings<'_>) -> Option<Program> {
     let (command, arguments) = words.split_first()?;
     let name = ["/bin/", "/usr/bin/", "/usr/local/bin/"]
@@ -185,7 +185,7 @@ pub(crate) fn begin(words: &[String], around: &mut Surroundings<'_>) -> Option<P
     })
 }
 
-/// The programs that are done at once.
+/// Returns a program that ends at once.
 fn simple(name: &str, arguments: &[String], around: &mut Surroundings<'_>) -> Option<Program> {
     let operands = || arguments.iter().filter(|word| !word.starts_with('-'));
     Some(match name {
@@ -277,7 +277,7 @@ fn complaint(text: String) -> Program {
 }
 
 impl Program {
-    /// Does the next small thing.
+    /// Does the next step of the program.
     pub(crate) fn step(&mut self, around: &mut Surroundings<'_>) -> Progress {
         match self {
             Self::Said { out, err, code } => {
@@ -340,7 +340,7 @@ impl Program {
         }
     }
 
-    /// Memory in use, in bytes.
+    /// Returns the memory in use, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         match self {
             Self::Allocate { eaten, .. } => PROGRAM_MEMORY + eaten,
@@ -356,7 +356,7 @@ impl Program {
         }
     }
 
-    /// What it answers on `port`, if it listens there.
+    /// Returns the service on `port`, if the program listens there.
     pub(crate) fn listens(&self, port: u16) -> Option<Service> {
         match self {
             Self::Listen { port: own, service } if *own == port => Some(*service),

@@ -1,6 +1,7 @@
-//! The fake guest's shell: simple commands joined by `;`, `&&`, `||` and newlines, with quotes, `$NAME`, `$?`, `$$`,
-//! `NAME=value`, `> file`, `>> file`, and the built-ins `cd`, `export` and `exit`. No pipes, loops or globs: what it
-//! does not know, it refuses with code 2. Without `-c` it reads its commands from its input.
+//! The fake guest's shell: simple commands joined by `;`, `&&`, `||` and newlines, with quotes,
+//! `$NAME`, `$?`, `$$`, `NAME=value`, `> file`, `>> file`, and the built-ins `cd`, `export` and
+//! `exit`. There are no pipes, loops or globs: unsupported syntax is refused with code 2. Without
+//! `-c`, the shell reads its commands from its input.
 
 use std::collections::VecDeque;
 
@@ -8,7 +9,7 @@ use serde::{Deserialize, Serialize};
 
 use super::program::{Program, Progress, Surroundings, begin};
 
-/// A shell somewhere in its script.
+/// A shell and its progress in a script.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Shell {
     commands: VecDeque<Simple>,
@@ -57,7 +58,7 @@ enum Piece {
 }
 
 impl Shell {
-    /// A shell with these arguments.
+    /// Returns a shell with these arguments.
     pub(crate) fn begin(arguments: &[String], around: &Surroundings<'_>) -> Self {
         let mut shell = Self { commands: VecDeque::new(), running: None, last: 0, source: Source::Script };
         let options = arguments.iter().take_while(|word| word.starts_with('-')).count();
@@ -133,7 +134,7 @@ impl Shell {
             let file = self.expand(&word, around);
             if mode == Mode::Replace {
                 if let Some(path) = around.path(&file) {
-                    // A failure shows when something is written.
+                    // If this fails, the next write reports it.
                     around.files.remove(&path, dorm_agent_proto::RemoveScope::Single).ok();
                 }
                 write(around, &file, b"");
@@ -200,7 +201,7 @@ fn assign(word: &str, around: &mut Surroundings<'_>) -> bool {
     }
 }
 
-/// The commands of a script, or `None` when it holds something this shell does not know.
+/// Returns the commands of a script; `None` if it contains syntax that this shell does not support.
 fn parse(text: &str) -> Option<Vec<Simple>> {
     let mut commands = Vec::new();
     let mut current = Simple { joint: Joint::Always, words: Vec::new(), target: None };

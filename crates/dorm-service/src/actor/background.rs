@@ -1,5 +1,5 @@
-//! What an actor does during an operation in the background: the sandbox runs, or stays suspended,
-//! as if there were no operation.
+//! An actor's work during an operation in the background: the sandbox runs, or stays suspended, as
+//! if there were no operation.
 
 use dorm_lifecycle::{BackgroundWork, State};
 

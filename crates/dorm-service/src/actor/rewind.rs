@@ -15,7 +15,7 @@ use crate::view::SandboxView;
 pub(crate) struct RewindAsked {
     /// The snapshot, complete and verified to its last byte just before.
     pub(crate) to: SnapshotRecord,
-    /// What happens to the present state.
+    /// The snapshot to make of the present state; `None` to discard that state.
     pub(crate) future: Option<Future>,
 }
 

@@ -1,8 +1,8 @@
 //! Observations that could not be recorded, when it is certain that they were not.
 //!
-//! The failure is recorded first, with the written files marked as to be discarded, and only then
-//! the files are removed. A crash in between leaves either a record that marks them, or the
-//! operation that names them as its own.
+//! The failure is recorded first, with the written files marked for removal, and only then the
+//! files are removed. A crash in between leaves either a record that marks them, or the operation
+//! that names them as its own.
 
 use dorm_lifecycle::Observation;
 

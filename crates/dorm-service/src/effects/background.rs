@@ -138,8 +138,8 @@ pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
     }
 }
 
-/// Waits for `work`, which writes `saved_state`, up to its limit. The disk may still write after that:
-/// what it has written by its end is removed then, or at the next start.
+/// Waits for `work`, which writes `saved_state`, up to its limit. The disk may still write after
+/// that: the files are then removed when the work ends, or at the next start.
 async fn to_its_end(
     task: &Task,
     what: &str,

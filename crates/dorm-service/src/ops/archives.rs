@@ -75,7 +75,8 @@ impl Service {
             if received - looked >= LOOK_EVERY {
                 looked = received;
                 is_allowed(received)?;
-                // What was received is on the disk already.
+                // The data received so far is on the disk already, so only the next part needs
+                // room.
                 self.shared.admit_write(IMPORT, LOOK_EVERY).await?;
             }
             file.write_all(&piece).await.map_err(|error| wrong("write", error))?;

@@ -37,7 +37,7 @@ impl AttachVolume {
     }
 }
 
-/// What happens to the volumes of a sandbox in the sandboxes made from it.
+/// How the volumes of a sandbox are attached to the sandboxes made from it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum FollowingVolumes {
     /// They are attached as to the source. The default. If a volume allows a single writer and the

@@ -26,7 +26,7 @@ const AGAIN: Duration = Duration::from_secs(60);
 /// Settings of a new snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct SnapshotSettings {
-    /// What it contains.
+    /// Its kind: the files alone, or the memory too.
     pub kind: SnapshotKind,
     /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,

@@ -35,7 +35,7 @@ impl CollectorItemKind {
     }
 }
 
-/// What happens to a thing on the disk.
+/// The decision about a thing on the disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Verdict {
     /// A record needs it.
@@ -67,15 +67,16 @@ pub struct CollectorItem {
     pub id: String,
     /// Its size in bytes; 0 if unknown.
     pub bytes: u64,
-    /// What happens to it.
+    /// The decision about it.
     pub verdict: Verdict,
-    /// Why, one line for each record that needs it.
+    /// The reasons for the decision, one line for each record that needs it.
     pub why: Vec<String>,
 }
 
 impl Service {
-    /// Returns everything on the disk, in order, with what happens to it and why. Changes nothing.
-    /// What is read during operations is as it was at some time during the call.
+    /// Returns everything on the disk, in order, with the decision about each thing and the
+    /// reasons. Changes nothing. Things that operations change meanwhile are as they were at some
+    /// time during the call.
     ///
     /// # Errors
     ///
@@ -129,8 +130,9 @@ impl Service {
         Ok(items)
     }
 
-    /// Deletes what records mark for deletion; returns what was deleted. Deletion is attempted as
-    /// soon as a record is marked, and at every start: this is for what could not be deleted then.
+    /// Deletes everything that records mark for deletion; returns what was deleted. Deletion is
+    /// attempted as soon as a record is marked, and at every start: this call is for things that
+    /// could not be deleted then.
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use crate::error::{ServiceError, host_part};
 use crate::shared::Service;
 use crate::view::SandboxView;
 
-/// What a new sandbox starts from.
+/// The image or snapshot that a new sandbox starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CreateFrom {
     /// An image, by tag, digest or the beginning of a digest.
@@ -31,7 +31,7 @@ pub enum CreateFrom {
 /// The properties of a sandbox to create. Omitted ones take their defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateSandbox {
-    /// What it starts from.
+    /// The image or snapshot it starts from.
     pub from: CreateFrom,
     /// The program to start before the sandbox counts as created. Default: none.
     pub program: FirstProgram,
@@ -45,9 +45,9 @@ pub struct CreateSandbox {
     pub variables: BTreeMap<String, String>,
     /// Secrets for every process in it, by the name of their environment variable.
     pub secrets: Variables,
-    /// What a passed deadline does; by default suspend with a name, terminate without.
+    /// The action when a deadline passes; by default suspend with a name, terminate without.
     pub on_timeout: Option<OnTimeout>,
-    /// What happens if it cannot be suspended at its deadline.
+    /// The action if it cannot be suspended at its deadline.
     pub on_suspend_failure: OnSuspendFailure,
     /// Whether it can be suspended; by default if it has a name.
     pub suspendable: Option<bool>,
@@ -57,7 +57,7 @@ pub struct CreateSandbox {
     pub port_access: Option<PortAccess>,
     /// Its time limits.
     pub timeouts: Timeouts,
-    /// Which sleep images are kept to restore it from.
+    /// The retention policy of the sleep images it can be restored from.
     pub retention: SleepRetention,
     /// The policy for automatic snapshots.
     pub checkpoints: Option<Checkpoints>,
@@ -218,7 +218,7 @@ impl Service {
     }
 }
 
-/// What a new sandbox is made from.
+/// The image, files and memory that a new sandbox is made from.
 struct Source {
     image: Digest,
     layer: Option<SavedStateId>,

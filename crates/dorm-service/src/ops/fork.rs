@@ -59,9 +59,9 @@ pub struct ForkChild {
 pub struct ForkAsked {
     /// The children to create, 1 to [`FORK_MAX`].
     pub children: Vec<ForkChild>,
-    /// What happens to the others if one child cannot be created.
+    /// Whether the other children are kept if one cannot be created.
     pub together: Together,
-    /// What happens to the source's volumes in the children.
+    /// How the source's volumes are attached to the children.
     pub volumes: FollowingVolumes,
 }
 
@@ -69,7 +69,8 @@ impl Service {
     /// Creates several sandboxes that continue where `id` is now, with its settings, memory and
     /// processes but not its secrets, each with an identity of its own. A running source continues
     /// in the same run; a suspended one does not wake. The results are in the order of the
-    /// children. With [`Together::AllOrNone`] either all children exist afterwards, or none.
+    /// children. With [`Together::AllOrNone`] either all children exist afterwards or no child
+    /// does.
     ///
     /// # Errors
     ///
@@ -130,7 +131,7 @@ impl Service {
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let shared = &self.shared;
         let limits = &shared.settings.limits;
-        // What it writes is read again by its children.
+        // The children read the memory and files that the fork writes.
         let content = source.resources.memory_bytes.saturating_add(source.resources.disk_bytes);
         let operation = OperationRecord {
             sandbox: Some(id.clone()),
@@ -228,7 +229,7 @@ impl Service {
         }
     }
 
-    /// Returns what a child is created from: the source's settings, and what is requested for it.
+    /// Returns the properties of a child: the source's settings, and those requested for the child.
     fn child_of(
         &self,
         source: &SandboxSpec,
@@ -259,7 +260,7 @@ impl Service {
     }
 }
 
-/// Whether something is on record.
+/// Whether a change is on record.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Recorded {
     Yes,

@@ -27,7 +27,7 @@ pub const KEY_NAME_MAX: usize = 63;
 pub struct ApiKeySpec {
     /// Its name: up to 63 characters, or empty.
     pub name: String,
-    /// What it permits.
+    /// The requests that it permits.
     pub scope: KeyScope,
     /// How long it is valid; `None` for no limit.
     pub lifetime: Option<Duration>,

@@ -6,30 +6,32 @@ use dorm_store::{OperationFilter, OperationRecord};
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// Some operations, newest first.
+/// A page of operations, newest first.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct OperationPage {
     /// The operations.
     pub operations: Vec<OperationRecord>,
-    /// `after` of the next page; none on the last one.
+    /// [`OperationFilter::after`] for the next page; `None` on the last one.
     pub next: Option<(Timestamp, OperationId)>,
 }
 
 impl Service {
-    /// One operation, in progress or ended.
+    /// Returns one operation, in progress or ended.
     ///
     /// # Errors
-    /// `NoOperation`; `Store` when its record cannot be read.
+    ///
+    /// `NoOperation`; `Store` if its record cannot be read.
     pub async fn operation(&self, id: &OperationId) -> Result<OperationRecord, ServiceError> {
         let found = self.shared.store.operation(id).await?;
         let operation = found.ok_or_else(|| ServiceError::NoOperation(id.clone()))?;
         Ok(self.shared.shown_operation(operation))
     }
 
-    /// Operations of a filter, newest first, and the cursor of the next page.
+    /// Returns the operations that match a filter, newest first, and the cursor of the next page.
     ///
     /// # Errors
-    /// When the store fails.
+    ///
+    /// Fails if the store fails.
     pub async fn operation_page(&self, filter: &OperationFilter) -> Result<OperationPage, ServiceError> {
         let wanted = OperationFilter { limit: filter.limit.saturating_add(1), ..filter.clone() };
         let mut operations = self.shared.store.find_operations(&wanted).await?;

@@ -34,7 +34,7 @@ pub struct Promoted {
 impl Service {
     /// Puts a child in the place of the sandbox it was made from: the parent continues with the
     /// child's memory and files under its own id, name and settings, and the child is terminated.
-    /// What the child does after the snapshot for this was taken is lost.
+    /// Work that the child does after the snapshot for this was taken is lost.
     ///
     /// # Errors
     ///

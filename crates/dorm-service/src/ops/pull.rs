@@ -39,7 +39,7 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// [`StorageError::NoImage`] if it is not on this host and no registry is to be asked; any
+    /// [`StorageError::NoImage`] if it is not on this host and no registry may be asked; any
     /// [`RegistryError`](crate::RegistryError).
     pub async fn find_image(
         &self,

@@ -13,7 +13,7 @@ use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
-/// What happens to the state that a rewind abandons.
+/// Whether, and how long, the state that a rewind abandons is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum KeepFuture {
     /// It becomes a snapshot that is deleted automatically after this time.

@@ -52,7 +52,7 @@ impl Service {
     async fn make_volume(&self, name: Name, size_bytes: u64, writers: Writers) -> Result<VolumeView, ServiceError> {
         let shared = &self.shared;
         let volume = {
-            // Two volumes of one name are not created at the same time.
+            // The lock keeps two callers from creating volumes of the same name.
             let _leasing = shared.leasing.clone().lock_owned().await;
             if self.shared.store.volumes().await?.iter().any(|one| one.name == name && one.project == *self.project()) {
                 return Err(VolumeProblem::NameTaken(name).into());
@@ -93,8 +93,8 @@ impl Service {
         self.view_volume(ready).await
     }
 
-    /// Removes the files and the record of a volume that failed or is deleted. What cannot be
-    /// removed now is removed at the next start.
+    /// Removes the files and the record of a volume that failed or is deleted. The next start
+    /// removes whatever cannot be removed now.
     async fn clear_volume(&self, volume: &VolumeRecord) {
         let cleared = async {
             let removed = self.shared.volumes.remove(&volume.id).await;

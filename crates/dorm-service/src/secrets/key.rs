@@ -20,7 +20,7 @@ use sha2::{Digest as _, Sha256};
 const SEALED: &str = "sealed:1:";
 const NONCE: usize = 24;
 
-/// What happens to a secret that the key does not decrypt.
+/// The action for a sandbox with a secret that the key does not decrypt.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LostSecrets {
     /// Its sandbox does not start or resume. The default.

@@ -1,5 +1,6 @@
-//! Operations in the background: while volumes are changed, a snapshot is made from a sleep image or a rewind is prepared,
-//! the sandbox goes on running or stays suspended, and whatever comes meanwhile is answered.
+//! Operations in the background: while volumes are changed, a snapshot is made from a sleep image
+//! or a rewind is prepared, the sandbox continues to run or stays suspended, and requests that
+//! arrive meanwhile are answered.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -15,7 +16,7 @@ use dorm_store::{OperationKind, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
-/// How long an answer may take that does not depend on what hangs.
+/// The time limit for an answer that does not depend on the call that hangs.
 const SOON: Duration = Duration::from_secs(20);
 
 fn limits() -> Limits {
@@ -37,7 +38,7 @@ fn data() -> AttachVolume {
     AttachVolume::new("data", "/data".parse().unwrap())
 }
 
-/// A sandbox that runs, and a volume that it does not have.
+/// Creates a volume, and a running sandbox to which it is not attached.
 async fn apart(service: &Service) -> (SandboxId, RunId) {
     service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
     let id = create(service, named("web")).await;

@@ -1,4 +1,4 @@
-//! Snapshots that are taken by themselves, with a clock that is moved.
+//! Snapshots that are taken automatically, with a clock that the test moves.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn touch(service: &Service, id: &SandboxId) {
     drop(service.agent(id, Use::Exec).await.unwrap());
 }
 
-/// What its policy has taken, the oldest first.
+/// Returns the snapshots that its policy has taken, the oldest first.
 async fn taken(world: &World, id: &SandboxId) -> Vec<SnapshotRecord> {
     let all = world.store.snapshots(None).await.unwrap().into_iter();
     all.filter(|snapshot| snapshot.source == *id && snapshot.made_by == Maker::Policy).collect()

@@ -1,4 +1,5 @@
-//! A wall clock that is set deletes nothing early: snapshots, kept futures, what policies took, and old records.
+//! Setting the wall clock deletes nothing early: snapshots, kept futures, snapshots of policies,
+//! and old records.
 
 use std::time::Duration;
 
@@ -10,7 +11,7 @@ use crate::world::{World, base, create, eventually, named, state};
 
 const DAY: u64 = 86_400;
 const YEAR: i64 = 365 * 86_400_000;
-/// The worlds of these scenarios are eleven days old.
+/// Ten days back: the clock of these scenarios starts eleven days after the epoch.
 const BACK: i64 = -10 * 86_400_000;
 
 async fn pass(seconds: u64) {
@@ -30,7 +31,7 @@ async fn go(world: &World) {
     eventually("what is due is deleted", || async { snapshots(world).await == 0 }).await;
 }
 
-/// Something that makes the service look for what is due.
+/// Makes the service check for deletions that are due.
 async fn stir(service: &Service) {
     let id = create(service, base()).await;
     service.terminate(&id).await.unwrap();
@@ -66,7 +67,7 @@ async fn a_jump_that_no_daemon_has_noted_deletes_nothing() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     service.checkpoint_as(&id, expiring(7)).await.unwrap();
-    // The daemon is gone before anything of it is looked at.
+    // The daemon stops before it reads the clock again.
     world.clock.set_by(YEAR);
     service.stop().await;
     pass(60).await;
@@ -171,7 +172,7 @@ async fn callers_are_shown_the_wall_clock() {
     let now = world.clock.now();
     let near = |moment: dorm_lifecycle::Timestamp| moment.since(now).max(now.since(moment)) < Duration::from_secs(2000);
     assert!(near(service.describe(&after).await.unwrap().sandbox.created));
-    // What the clock showed then.
+    // Callers see the time that the wall clock showed then.
     assert_eq!(service.describe(&before).await.unwrap().sandbox.created, created);
     assert!(near(service.describe(&before).await.unwrap().expires.unwrap()));
     let snapshot = service.checkpoint_as(&after, expiring(1)).await.unwrap();

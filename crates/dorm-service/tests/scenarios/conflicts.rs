@@ -1,4 +1,5 @@
-//! Records that somebody else has changed: what the store says holds, and nothing is tried for ever.
+//! Records that another writer has changed: the record in the store is authoritative, and no commit
+//! is retried forever.
 
 use std::time::Duration;
 
@@ -9,7 +10,7 @@ use dorm_store::{Change, SandboxRecord, Store as _};
 
 use crate::world::{World, counting, eventually, state, suspending};
 
-/// Changes the record of a sandbox behind the daemon's back.
+/// Changes the record of a sandbox without the daemon's knowledge.
 async fn change(world: &World, id: &SandboxId, change: impl FnOnce(&mut SandboxRecord)) {
     let mut record = world.store.sandbox(id).await.unwrap().unwrap();
     change(&mut record);
@@ -78,7 +79,7 @@ async fn a_sandbox_whose_record_is_in_another_state_is_taken_up_as_at_a_start() 
     assert_eq!(told.unwrap().unwrap_err().code(), Code::Conflict);
     eventually("it runs", || async { state(&service.describe(&id).await.unwrap()) == StateName::Running }).await;
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
-    // What the operation had written is found by the next start.
+    // The next start finds the files that the operation has written.
     service.stop().await;
     drop(service);
     let service = world.daemon().await;

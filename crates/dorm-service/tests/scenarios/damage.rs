@@ -1,5 +1,5 @@
-//! Images that are damaged, missing or of another engine: they are refused by name before any guest code runs, and what
-//! happens then is what the sandbox's owner has allowed.
+//! Images that are damaged, missing or from another engine: they are refused by name before any
+//! guest code runs, and the sandbox's settings decide what follows.
 
 use std::fs;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ enum Damage {
 
 const DAMAGES: [Damage; 4] = [Damage::Cut, Damage::Emptied, Damage::Flipped, Damage::Removed];
 
-/// Damages the largest file of a saved state, and answers where it was and what it held.
+/// Damages the largest file of a saved state, and returns its path and its original content.
 fn damage(world: &World, saved_state: &SavedStateId, damage: Damage) -> (PathBuf, Vec<u8>) {
     let directory = world.directory.path().join("data/saved_states").join(saved_state.as_str());
     let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
@@ -45,7 +45,8 @@ fn damage(world: &World, saved_state: &SavedStateId, damage: Damage) -> (PathBuf
     (path, whole)
 }
 
-/// A sandbox that has slept `sleeps` times, counting one more before each, and is only on disk.
+/// Returns a sandbox that is only on disk after `sleeps` sleeps, with a counter that advances by
+/// one before each.
 async fn slept(service: &Service, retention: SleepRetention, sleeps: u64) -> (SandboxId, Counter) {
     let id = create(service, CreateSandbox { retention, ..named("web") }).await;
     let mut counter = Counter::start(service, &id, "x").await;
@@ -97,7 +98,7 @@ async fn the_older_generation_is_used_when_it_is_kept_and_the_answer_says_so() {
     damage(&world, &sandbox.older[0].saved_state, Damage::Removed);
     let view = service.resume(&id, Initiator::User).await.unwrap();
     assert_eq!(view.sandbox.restored, Restored::Memory { generation: Some(3) });
-    // It counts on from where generation 3 stood.
+    // The counter continues from its value in generation 3.
     let mut counter = counter.heard_until("x 3\n", 3);
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 4");
     assert!(world.events(&id).await.contains(&EventKind::Degraded));
@@ -128,7 +129,7 @@ async fn it_boots_afresh_only_when_its_owner_allows_that() {
     assert!(agent.stat(&GuestPath::new("/old").unwrap()).await.is_err(), "nothing of it is left");
     write(&agent, "/new", "new").await;
     drop(in_use);
-    // What could not be restored stays until something newer is safe.
+    // The saved state that could not be restored is kept until a newer one is durable.
     assert_eq!(service.describe(&id).await.unwrap().sandbox.saved_states().collect::<Vec<_>>(), [&saved_state]);
     world.is_sound().await;
     service.suspend(&id).await.unwrap();

@@ -1,4 +1,5 @@
-//! A host's disk that becomes full: sandboxes are paused before a write is lost, go on by themselves, and freeing works.
+//! A host's disk that becomes full: sandboxes are paused before a write is lost, and continue
+//! automatically; operations that free space work.
 
 use std::io;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use crate::world::{Counter, World, create, eventually, named, state};
 
 const MIB: u64 = 1 << 20;
 
-/// A disk whose room the test sets.
+/// A disk with as much free space as the test sets.
 #[derive(Debug)]
 struct SomeDisk {
     free: AtomicU64,
@@ -75,7 +76,7 @@ impl DataDisk for SomeDisk {
     }
 }
 
-/// A world with a disk of which 100 MiB are the floor, and with a GiB free.
+/// Returns a world with a disk that has 1 GiB free and a floor of 100 MiB.
 async fn tight() -> (World, Arc<SomeDisk>) {
     let mut world = World::new().await;
     let disk = SomeDisk::with(1024 * MIB);
@@ -112,7 +113,7 @@ async fn sandboxes_are_paused_below_the_floor_and_go_on_by_themselves_with_room_
     let refused = service.agent(&id, Use::Exec).await.err().unwrap();
     assert_eq!(refused.code(), Code::NoRoom);
     assert!(refused.message().contains(&(200 * MIB).to_string()), "{}", refused.message());
-    // Between the floor and twice the floor nothing changes.
+    // Between the floor and twice the floor, nothing changes.
     disk.set(150 * MIB);
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(is_paused(&service, &id).await);
@@ -188,7 +189,7 @@ async fn what_is_unwritten_is_bounded_as_long_as_it_could_fill_the_disk() {
     let service = world.daemon().await;
     tokio::time::sleep(Duration::from_secs(10)).await;
     assert_eq!(disk.bound.load(Ordering::SeqCst), 0);
-    // The floor, and twice what the host may have accepted.
+    // Less is free than the floor and twice the amount that the host may have accepted.
     disk.set(119 * MIB);
     eventually("it is bounded", || async { disk.bound.load(Ordering::SeqCst) == 50 * MIB }).await;
     disk.set(1024 * MIB);
@@ -256,7 +257,7 @@ async fn no_more_disks_are_promised_than_the_budget_allows() {
     assert!(refused.message().contains(&(300 * MIB).to_string()), "volumes count: {}", refused.message());
     let refused = service.create_volume("more".parse().unwrap(), 200 * MIB, Writers::One).await.unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    // What sleeps holds no disk; what wakes does.
+    // A suspended sandbox uses none of the disk budget; a resume needs its share again.
     service.suspend(&first).await.unwrap();
     let second = create(&service, sized("second", 600)).await;
     assert_eq!(service.resume(&first, Initiator::User).await.unwrap_err().code(), Code::NoRoom);

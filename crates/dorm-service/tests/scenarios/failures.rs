@@ -1,5 +1,5 @@
-//! What every caller of an operation is told that fails, and what is recorded of it: its kind does not depend on who
-//! asked first, and a daemon that is started afterwards tells the same.
+//! Errors of failed operations: all callers get the same kind of error, whoever asked first, and a
+//! daemon that is started afterwards reports it too.
 
 use std::fs;
 use std::time::Duration;
@@ -17,7 +17,7 @@ async fn everybody_who_waits_for_a_suspend_is_told_the_same_error() {
         let world = World::new().await;
         let service = world.daemon().await;
         let id = create(&service, named("web")).await;
-        // Each of them waits for the one before, and then tries itself.
+        // Each caller waits for the operation before, and then tries itself.
         world.host.faults().always(Operation::Save, Moment::Before, fault);
         let (first, second, third) = tokio::join!(service.suspend(&id), service.suspend(&id), service.suspend(&id));
         for told in [first.unwrap_err(), second.unwrap_err(), third.unwrap_err()] {

@@ -1,5 +1,5 @@
-//! Everything that can go wrong with an engine, at each of its calls: the sandbox is where it was, or where it was
-//! wanted, and nothing is left over.
+//! Every fault of an engine, at each of its calls: the sandbox is in its previous state or in the
+//! requested one, and nothing is left over.
 
 use std::time::Duration;
 

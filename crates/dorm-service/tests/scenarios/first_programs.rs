@@ -1,4 +1,5 @@
-//! Sandboxes that are created with what their image is made to run: that is one operation, and none runs without it.
+//! Sandboxes that are created with the program of their image: that is one operation, and no
+//! sandbox runs without the program.
 
 use std::time::Duration;
 
@@ -12,7 +13,7 @@ use tokio::time::Instant;
 
 use crate::world::{World, eventually, state};
 
-/// A world with an image of such a command, and a question whether that can be used.
+/// Returns a world with an image that has this command and this ready command.
 async fn world(command: &[&str], ready: Option<&str>) -> World {
     let world = World::new().await;
     let config = ImageConfig {
@@ -36,7 +37,7 @@ fn creating(service: &Service) -> JoinHandle<Result<SandboxView, ServiceError>> 
     tokio::spawn(async move { service.create(app()).await })
 }
 
-/// The only sandbox.
+/// Returns the only sandbox, if there is one.
 async fn only(world: &World) -> Option<(SandboxId, State)> {
     let mut all = world.store.sandboxes(&SandboxFilter::default()).await.unwrap().into_iter();
     let record = all.next()?;
@@ -44,10 +45,10 @@ async fn only(world: &World) -> Option<(SandboxId, State)> {
     Some((record.sandbox.id, record.sandbox.state))
 }
 
-/// The only sandbox, as soon as its program is being started.
+/// Returns the only sandbox as soon as its program is being started.
 async fn pending(world: &World) -> SandboxId {
     eventually("its run has begun", || async { !world.host.runs().is_empty() }).await;
-    // Its program has been started by then.
+    // After this time, its program has been started.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let (id, state) = only(world).await.unwrap();
     assert!(matches!(state, State::Pending { program: FirstProgram::OfImage, .. }), "{state:?}");
@@ -65,7 +66,8 @@ async fn runs_its_program(service: &Service, id: &SandboxId) {
     assert_eq!(labels, ["start"], "{all:?}");
 }
 
-/// It is over, its events say why, and nothing of it is left.
+/// Checks that the only sandbox is terminated, that its last event contains `why`, and that nothing
+/// of it is left.
 async fn is_gone(world: &World, why: &str) {
     let (id, state) = only(world).await.unwrap();
     assert_eq!(state.name(), StateName::Terminated);

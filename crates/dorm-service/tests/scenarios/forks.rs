@@ -1,4 +1,4 @@
-//! Forks, and snapshots that go by themselves.
+//! Forks, and snapshots that are deleted automatically.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -118,7 +118,7 @@ async fn secrets_follow_only_when_they_are_named() {
     assert!(!format!("{view:?} {events:?}").contains("hunter"), "{view:?}");
 }
 
-/// What a process that is started now finds in its variables.
+/// Returns the values of `TOKEN` and `KEY` in a process that is started now.
 async fn printed(service: &Service, id: &SandboxId) -> String {
     let (agent, _in_use) = service.agent(id, dorm_service::Use::Exec).await.unwrap();
     let words = ["sh", "-c", "echo $TOKEN $KEY"].map(|word| dorm_agent_client::GuestString::new(word).unwrap());
@@ -209,7 +209,7 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
 async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none() {
     for (call, nth) in [(Operation::Save, 1), (Operation::Restore, 1), (Operation::Restore, 11)] {
         let world = World::new().await;
-        // It dies with everything that it has begun.
+        // A runtime of its own, so that the daemon can be killed with all its tasks.
         let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (parts, faults) = (world.parts(), world.host.faults().clone());
         let (tell, told) = tokio::sync::oneshot::channel();
@@ -224,7 +224,8 @@ async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none
         });
         let (id, mut counter) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;
-        // Whatever it is in the middle of must not reach the records after the next has read them.
+        // A task that is still running must not change the records after the next daemon has read
+        // them.
         let ended = tokio::task::spawn_blocking(move || doomed.shutdown_timeout(Duration::from_secs(60)));
         ended.await.unwrap();
         world.host.open();
@@ -254,7 +255,7 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     let kept = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3500)).await;
     assert_eq!(service.snapshots().await.unwrap().len(), 2);
-    // Its time is kept across a restart.
+    // The expiry of the snapshot is kept across a restart.
     service.stop().await;
     let service = world.daemon().await;
     tokio::time::sleep(Duration::from_secs(200)).await;

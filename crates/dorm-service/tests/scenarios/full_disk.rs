@@ -1,4 +1,4 @@
-//! A fork whose end cannot be recorded, since the disk of the records is full for a while.
+//! A fork whose end cannot be recorded, because the disk of the records is full for a while.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use futures_util::FutureExt as _;
 
 use crate::world::{World, create, eventually, named};
 
-/// Refuses so many commits, counted from when something holds.
+/// Refuses a number of commits, counted from when `since` first holds.
 struct Refusing {
     since: Box<dyn Fn() -> bool + Send + Sync>,
     left: AtomicUsize,
@@ -35,7 +35,7 @@ impl Steps for Refusing {
     }
 }
 
-/// A daemon whose store refuses `times` commits, counted from when `since` holds.
+/// Starts a daemon whose store refuses `times` commits, counted from when `since` first holds.
 async fn daemon(
     world: &World,
     times: usize,
@@ -47,7 +47,7 @@ async fn daemon(
     (Service::open(parts).await.unwrap().0, steps)
 }
 
-/// Whether a fork is open and `count` sandboxes run.
+/// Returns a condition: a fork is open and `count` sandboxes run.
 fn all_made(world: &World, count: usize) -> impl Fn() -> bool + Send + Sync + 'static {
     let store = world.store.clone();
     move || {

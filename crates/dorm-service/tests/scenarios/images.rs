@@ -1,4 +1,5 @@
-//! Images that are made of what sandboxes have left: none has a name before a sandbox of it has slept and woken.
+//! Images made from the files of sandboxes: an image gets its tag only after a sandbox of it was
+//! suspended and resumed.
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{SnapshotId, SnapshotKind};
@@ -21,7 +22,7 @@ async fn compose(service: &Service, from: &SnapshotId) -> Result<Image, ServiceE
     service.compose_image(Composition { from, config: ImageConfig::default(), tag, build }, |_| {}).await
 }
 
-/// How many sandboxes there were in which an image was tried.
+/// Returns the number of sandboxes in which an image was tried.
 async fn trials(world: &World) -> usize {
     let all = world.store.sandboxes(&SandboxFilter::default()).await.unwrap();
     all.iter().filter(|record| record.sandbox.spec.labels.contains_key("dorm.trial")).count()
@@ -32,7 +33,7 @@ async fn an_image_that_a_dead_daemon_has_not_tried_is_tried_before_it_is_named()
     let world = World::new().await;
     let service = world.daemon().await;
     let from = snapshot(&service, SnapshotKind::Filesystem).await;
-    // As far as a daemon comes that dies before the trial, or in it.
+    // The image that a daemon leaves if it dies before or during the trial.
     let record = service.snapshot(&from).await.unwrap();
     let left = world
         .storage()

@@ -1,4 +1,4 @@
-//! Filesystem snapshots: files without memory, and what stands on them.
+//! Filesystem snapshots: files without memory, and the sandboxes and snapshots based on them.
 
 use dorm_agent_client::{GuestPath, Parents, RemoveScope};
 use dorm_lifecycle::{Initiator, Resources, Restored, SandboxId, SnapshotKind, StateName};
@@ -246,7 +246,7 @@ async fn many_layers_are_merged_where_nobody_stands_on_them() {
     let left: Vec<bool> = agents_see(&agent, 9).await;
     assert_eq!(left, [false, false, false, false, false, false, false, true, true]);
     world.is_sound().await;
-    // What lay below it is free.
+    // The layers below the merged one can be deleted.
     service.terminate(&id).await.unwrap();
     service.delete_snapshot(&all[7].id).await.unwrap();
     let later = world.daemon().await;
@@ -340,7 +340,7 @@ async fn what_differs_between_two_moments_is_told() {
     let (of_first, of_memory) = (Moment::Snapshot(first.id.clone()), Moment::Snapshot(memory.id.clone()));
     let now = Moment::Sandbox(id.clone());
     assert_eq!(told(service.diff(&of_first, &of_memory).await.unwrap()), [], "both kinds were taken of the same");
-    // The image of the fake engine is nowhere on the disk, so what it had is unknown there.
+    // The image of the fake engine is not on the disk, so its content is unknown there.
     let known =
         |all: Vec<Differing>| told(all).into_iter().filter(|(path, ..)| !path.starts_with("home")).collect::<Vec<_>>();
     assert_eq!(known(service.diff(&of_first, &now).await.unwrap()), expected);

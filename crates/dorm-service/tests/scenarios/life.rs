@@ -1,4 +1,4 @@
-//! A sandbox's life without misfortune, and what callers must not do.
+//! The life of a sandbox without faults, and the requests that are refused.
 
 use dorm_lifecycle::{Denied, EventKind, Initiator, StateName};
 use dorm_service::{Code, CreateFrom, CreateSandbox, ParkLimits, Residence, ServiceError, Use};
@@ -186,7 +186,7 @@ async fn traffic_wakes_only_whoever_wants_to_be_woken() {
     for id in [&willing, &unwilling] {
         service.suspend(id).await.unwrap();
     }
-    // Nobody listens, but it was woken to find that out.
+    // Nothing listens on the port, but the sandbox was resumed to find that out.
     let refused = service.connect(&willing, 80).await.err().unwrap();
     assert_eq!(refused.code(), Code::PortClosed, "{refused}");
     assert_eq!(state(&service.describe(&willing).await.unwrap()), StateName::Running);

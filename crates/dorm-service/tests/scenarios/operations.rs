@@ -23,7 +23,7 @@ async fn the_operations_of_a_sandbox_are_listed_newest_first_with_their_results(
     service.resume(&id, Initiator::User).await.unwrap();
     let page = service.operation_page(&of(&id)).await.unwrap();
     let mut kinds: Vec<_> = page.operations.iter().map(|operation| operation.kind).collect();
-    // Two that began in one millisecond are ordered by id.
+    // Operations that began in the same millisecond are ordered by id.
     kinds.sort_by_key(|kind| kind.as_str());
     let expected = [OperationKind::Create, OperationKind::Resume, OperationKind::Suspend, OperationKind::Suspend];
     assert_eq!((kinds, page.next), (expected.to_vec(), None));

@@ -1,4 +1,5 @@
-//! One thing that cannot be read or cleared away does not stop the rest: it is reported, and left with all that it needs.
+//! One thing that cannot be read or removed does not stop the rest: it is reported, and kept with
+//! everything that it needs.
 
 use std::fs;
 
@@ -43,7 +44,7 @@ async fn an_unreadable_record_is_named_and_all_others_are_served() {
     }
     service.resume(&good, Initiator::User).await.unwrap();
     assert_eq!(counter.ask(&service, &good).await.unwrap(), "x 2");
-    // Its run goes on, and its name stays taken.
+    // Its run continues, and its name stays taken.
     assert!(world.host.runs().iter().any(|(one, _)| *one == run));
     for reference in [bad.as_str(), "bad"] {
         let error = service.find(reference).await.unwrap_err();
@@ -74,7 +75,8 @@ async fn nothing_is_deleted_that_an_unreadable_record_may_need() {
     let image = image_of(&service, &bad).await;
     service.stop().await;
     let record = world.store.sandbox(&bad).await.unwrap().unwrap();
-    // As a daemon leaves it that died before it had deleted anything.
+    // The state that a daemon leaves if it dies after it has recorded a deletion and before it
+    // deletes anything.
     let doomed = SavedStateId::from_random([9; 20]);
     fs::create_dir(world.directory.path().join("data/saved_states").join(doomed.as_str())).unwrap();
     world.store.commit(Change { discard: vec![doomed.clone()], ..Change::default() }).await.unwrap();
@@ -96,7 +98,7 @@ async fn nothing_is_deleted_that_an_unreadable_record_may_need() {
     }
     service.stop().await;
 
-    // Repaired, the next daemon goes on where this one could not.
+    // Once the record is repaired, the next daemon continues where this one could not.
     world.store.commit(Change { sandboxes: vec![record], ..Change::default() }).await.unwrap();
     let service = world.daemon().await;
     assert!(!saved_states(&world).contains(&doomed.to_string()));
@@ -148,7 +150,8 @@ async fn a_clean_up_that_fails_keeps_no_daemon_from_starting() {
     hanging.abort();
     world.host.open();
     drop(service);
-    // What it has written cannot be removed: the way there is barred.
+    // The saved state that it has written cannot be removed: a file has the name to which its
+    // directory would be renamed.
     let saved_state = world.store.open_operations().await.unwrap()[0].saved_state.clone().unwrap();
     let bar = world.directory.path().join("data/saved_states").join(format!("{saved_state}.gone"));
     fs::write(&bar, "").unwrap();

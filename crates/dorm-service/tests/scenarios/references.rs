@@ -1,4 +1,5 @@
-//! Two data directories over one directory of images: neither loses an image that its records stand on.
+//! Scenarios with two data directories that share a directory of images: neither loses an image
+//! that its records need.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use dorm_store::memory::MemoryStore;
 
 use crate::world::{World, create, eventually, named};
 
-/// What one data directory is made of.
+/// The parts of one data directory.
 struct Side {
     id: &'static str,
     data: PathBuf,
@@ -118,7 +119,7 @@ async fn data_from_before_there_were_references_has_them_when_its_daemon_serves(
     refused(&ours.daemon(&world).await, &image).await;
 }
 
-/// Refuses commits as soon as a reference is there.
+/// Refuses commits as soon as a reference exists.
 #[derive(Debug)]
 struct Refusing {
     reference: PathBuf,
@@ -141,7 +142,7 @@ async fn a_reference_is_there_before_the_record_and_one_without_a_record_goes_at
     let steps = Arc::new(Refusing { reference, armed: AtomicBool::new(true) });
     let store = SteppedStore::new(Arc::new(ours.store.clone()), steps.clone());
     let (here, _) = Service::open(Parts { store: Arc::new(store), ..ours.parts(&world) }).await.unwrap();
-    // It is made before what it is for is on record.
+    // The reference is created before the record that needs it.
     assert_eq!(here.create(named("web")).await.unwrap_err().code(), Code::StoreFailed);
     steps.armed.store(false, Ordering::SeqCst);
     assert!(ours.refers(&image), "as a death between the two leaves it");
@@ -159,7 +160,7 @@ async fn the_id_decides_whose_references_they_are_and_those_of_a_directory_that_
     let there = theirs.daemon(&world).await;
     create(&there, named("web")).await;
     there.stop().await;
-    // Moved.
+    // The data directory is moved.
     let moved = world.directory.path().join("moved");
     std::fs::rename(&theirs.data, &moved).unwrap();
     theirs.data = moved.clone();
@@ -167,7 +168,7 @@ async fn the_id_decides_whose_references_they_are_and_those_of_a_directory_that_
     let told = refused(&here, &image).await.message();
     assert!(told.contains(moved.to_str().unwrap()) && !told.contains("not there"), "{told}");
     there.stop().await;
-    // Gone, or only not mounted: nobody but its owner knows.
+    // The data directory is missing, or only not mounted: the daemon cannot know.
     std::fs::remove_dir_all(&moved).unwrap();
     let told = refused(&here, &image).await.message();
     let references = theirs.images.join("references/theirs");

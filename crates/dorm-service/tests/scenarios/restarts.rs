@@ -1,4 +1,4 @@
-//! Daemons that stop, and daemons that die in the middle of something.
+//! Daemons that stop, and daemons that die in the middle of an operation.
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Initiator, SnapshotKind, StateName};
@@ -6,7 +6,7 @@ use dorm_service::{Residence, Service};
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
-/// A daemon that dies: nothing of it runs on, nothing is tidied up.
+/// Kills the daemon: none of its tasks continues, and it cleans up nothing.
 async fn kill(service: Service, world: &World) {
     world.host.open();
     drop(service);
@@ -64,8 +64,8 @@ async fn a_host_that_was_restarted_brings_back_what_has_an_image() {
     world.is_sound().await;
 }
 
-/// Each call of the engine during each operation hangs before or after its effect; the daemon dies there and another
-/// one starts.
+/// Each call of the engine during each operation hangs before or after its effect; the daemon dies
+/// there, and another one starts.
 #[tokio::test]
 async fn a_daemon_that_dies_in_the_middle_of_anything_loses_nothing() {
     for (operation, call) in [
@@ -114,7 +114,7 @@ async fn dies_during(operation: &str, call: Operation, moment: Moment) {
     let service = world.daemon().await;
     let expected: &[StateName] = match operation {
         "terminate" => &[StateName::Terminated],
-        // It is recorded by then: parking only keeps what the image holds already.
+        // The suspend is recorded by then: a parked run is only a cache of the image.
         "suspend" if call == Operation::Park => &[StateName::Suspended],
         _ => &[StateName::Running],
     };

@@ -1,4 +1,5 @@
-//! Taking sandboxes back to snapshots: what is there afterwards, what is kept of what was before, and the way back.
+//! Rewinds of sandboxes to snapshots: the state afterwards, the future that is kept of the state
+//! before, and the rewind to that future.
 
 use std::fs;
 use std::time::Duration;
@@ -11,7 +12,8 @@ use dorm_store::{Removal, SandboxFilter, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, suspending, write};
 
-/// A sandbox whose counter stood at 1 and whose file held "old" in the snapshot; now they are at 3 and "new".
+/// Returns a sandbox whose counter was 1 and whose file contained "old" in the snapshot; now they
+/// are 3 and "new".
 async fn gone_on(service: &Service, asked: CreateSandbox) -> (SandboxId, Counter, SnapshotId) {
     let id = create(service, asked).await;
     let mut counter = Counter::start(service, &id, "x").await;
@@ -36,7 +38,8 @@ async fn noted(service: &Service, id: &SandboxId) -> String {
     read(&agent, "/note").await
 }
 
-/// A sandbox made from the snapshot has the counter at `count` and the file.
+/// Checks that a sandbox made from the snapshot has the counter at `count` and the file with
+/// `text`.
 async fn holds(service: &Service, snapshot: &SnapshotId, past: Counter, count: u64, text: &str) {
     let child = create(service, CreateSandbox::new(CreateFrom::Snapshot(snapshot.clone()))).await;
     let mut of_child = past.heard_until("x 1\n", count);
@@ -77,7 +80,7 @@ async fn memory_and_files_are_the_old_ones_under_the_same_id_and_the_future_is_k
         EventKind::SnapshotTaken,
     ]));
     world.is_sound().await;
-    // Its own copy of the snapshot is what it falls back to.
+    // The sandbox falls back to its own copy of the snapshot.
     let run = service.describe(&id).await.unwrap().sandbox.run_id();
     world.host.kill(&run, "killed");
     eventually("it has fallen back", || async { state(&service.describe(&id).await.unwrap()) == StateName::Suspended })
@@ -188,7 +191,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     let all = service.snapshots().await.unwrap();
     let failed = all.iter().find(|snapshot| snapshot.status != SnapshotStatus::Completed).unwrap();
     assert_eq!(code(&failed.id).await, Code::Conflict);
-    // Of another image.
+    // The snapshot is based on another image.
     let source = world.directory.path().join("other");
     fs::create_dir_all(&source).unwrap();
     fs::write(source.join("other"), "other").unwrap();
@@ -197,7 +200,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     let of_other = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let refused = service.rewind(&id, &of_other.id, KeepFuture::default()).await.unwrap_err();
     assert!(refused.message().contains("another image"), "{refused}");
-    // Damaged.
+    // The snapshot is damaged.
     let directory = world
         .directory
         .path()
@@ -332,7 +335,8 @@ async fn a_terminated_one_is_made_anew_from_its_newest_snapshot() {
     assert!(taken.message().contains(made.sandbox.sandbox.id.as_str()), "who has the name: {taken}");
     let named = service.restart(&id, Some("other".parse().unwrap())).await.unwrap();
     assert_eq!(named.sandbox.sandbox.spec.name.as_ref().map(|name| name.as_str()), Some("other"));
-    // What it was taken back to comes before what it was taken back from.
+    // A restart prefers the snapshot that the sandbox was rewound to over the future that the
+    // rewind kept.
     let back = service.rewind(&made.sandbox.sandbox.id, &snapshot, KeepFuture::default()).await.unwrap();
     service.terminate(&back.sandbox.sandbox.id).await.unwrap();
     assert_eq!(service.restart(&back.sandbox.sandbox.id, None).await.unwrap().snapshot, snapshot);

@@ -1,4 +1,5 @@
-//! Work that the host has no room for is refused with figures; what gives back is never refused.
+//! Work that the host has no room for is refused with figures; an operation that frees resources is
+//! never refused.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -34,14 +35,14 @@ async fn no_more_memory_is_given_out_than_there_is_to_give() {
     assert_eq!(refused.code(), Code::NoRoom);
     assert!(refused.message().contains(&(600 * MIB).to_string()), "{}", refused.message());
     assert!(world.store.sandboxes(&dorm_store::SandboxFilter::default()).await.unwrap().len() == 1);
-    // What sleeps does not count; what wakes does.
+    // A suspended sandbox uses none of the memory budget; a resume needs its share again.
     service.suspend(&first).await.unwrap();
     let second = create(&service, sized("second", 600)).await;
     let refused = service.resume(&first, Initiator::User).await.unwrap_err();
     assert_eq!((refused.code(), state(&service.describe(&first).await.unwrap())), (Code::NoRoom, StateName::Suspended));
     service.terminate(&second).await.unwrap();
     service.resume(&first, Initiator::User).await.unwrap();
-    // The next daemon counts what it finds.
+    // The next daemon counts the running sandboxes that it finds.
     service.stop().await;
     let service = world.daemon().await;
     assert_eq!(service.create(sized("third", 600)).await.unwrap_err().code(), Code::NoRoom);
@@ -111,7 +112,7 @@ async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_s
     assert_eq!(found, expected, "{told:#?}");
     let why = |part: &str| told.iter().any(|item| item.why.iter().any(|why| why.contains(part)));
     assert!(why("its sleep image of generation 1") && why(snapshot.id.as_str()) && why("tagged 'base'"), "{told:#?}");
-    // A deletion that could not be done yet.
+    // The record marks a saved state whose deletion has not succeeded yet.
     let change = Change {
         discard: vec![snapshot.saved_state.clone()],
         forgotten: vec![snapshot.id.clone()],

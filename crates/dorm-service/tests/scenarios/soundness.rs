@@ -1,4 +1,5 @@
-//! Bytes that change on the disk after they were written: found, named, not served, and nothing else suffers.
+//! Bytes that change on the disk after they were written: the damage is found, reported by name and
+//! not served, and nothing else is affected.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -93,7 +94,7 @@ async fn a_parked_sandbox_needs_no_image_to_go_on() {
     service.resume(&id, Initiator::User).await.unwrap();
 }
 
-/// The file of a layer's tree that holds `content`.
+/// Returns the file of a layer's tree that contains `content`.
 fn find(directory: &Path, content: &str) -> Option<PathBuf> {
     fs::read_dir(directory).unwrap().find_map(|entry| {
         let path = entry.unwrap().path();
@@ -147,7 +148,7 @@ async fn the_background_finds_damage_and_refuses_what_it_found() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     flip(&base_file(&world).await);
-    // It begins a minute after the start; what it reads takes real time.
+    // The background read begins a minute after the start; reading takes real time.
     tokio::time::sleep(Duration::from_secs(61)).await;
     tokio::time::resume();
     eventually("it is found", || async { service.figures().await.unwrap().damaged["image"] == 1 }).await;
@@ -168,7 +169,8 @@ async fn no_snapshot_is_made_of_a_damaged_sleep_image() {
     let image = sandbox.state.image().unwrap().saved_state.clone();
     let saved_states = world.directory.path().join("data/saved_states");
     let memory = |saved_state: &str| saved_states.join(saved_state).join(dorm_engine_fake::IMAGE_MEMORY);
-    // Where the file system cannot share blocks, the record says that the snapshot is no second copy.
+    // Where the file system cannot share blocks, the record says that the snapshot is not a second
+    // copy.
     let is_one_file = {
         use std::os::unix::fs::MetadataExt as _;
         let inode = |path: PathBuf| fs::metadata(path).unwrap().ino();
@@ -184,7 +186,7 @@ async fn no_snapshot_is_made_of_a_damaged_sleep_image() {
     let snapshots = service.snapshots().await.unwrap();
     assert!(snapshots.iter().any(|snapshot| matches!(snapshot.status, SnapshotStatus::Failed(_))));
     assert!(world.events(&id).await.contains(&EventKind::Damaged));
-    // Its parked run still holds what is damaged on the disk.
+    // The memory of its parked run is not damaged.
     service.resume(&id, Initiator::User).await.unwrap();
     world.is_sound().await;
 }

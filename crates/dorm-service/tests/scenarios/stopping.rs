@@ -1,4 +1,5 @@
-//! The end of a daemon: it waits for what is under way, but not for ever, and the next one finds what it has left.
+//! The end of a daemon: it waits for work in progress up to its limit, and the next daemon finds
+//! the rest.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,10 +15,10 @@ use crate::world::{World, counting, eventually, state, suspending};
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Longer than any limit of an operation.
+/// A duration longer than any limit of an operation.
 const FOR_EVER: Duration = Duration::from_secs(7 * 86_400);
 
-/// A store that fails all commits from some moment on, or does not answer them.
+/// Makes a store fail all commits, or hang, from a given moment on.
 #[derive(Debug, Default)]
 struct Locked {
     fails: AtomicBool,

@@ -1,5 +1,5 @@
-//! A suspend that fails at its deadline is tried again, later and later, and tells of itself seldom. Operations have the
-//! time that their data takes.
+//! A suspend that fails at its deadline is retried with growing delays, and few of its failures are
+//! reported. The limit of an operation grows with its data.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Deadlines, with a clock that is moved.
+//! Deadlines, with a clock that the test moves.
 
 use std::time::Duration;
 
@@ -161,7 +161,7 @@ async fn a_clock_that_is_set_ends_nothing_early_and_nothing_late() {
     }
 }
 
-/// What is changed while a snapshot is being taken must not touch the snapshot in progress.
+/// A change of the limits during a snapshot must not affect the snapshot in progress.
 #[tokio::test]
 async fn limits_can_be_changed_while_something_else_is_in_progress() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! Snapshots as files: what another host makes of them, and what stays of those that are refused.
+//! Snapshots as files: their import on another host, and the traces of refused files.
 
 use bytes::Bytes;
 use dorm_lifecycle::{Initiator, SandboxId, SnapshotId, SnapshotKind};
@@ -40,7 +40,7 @@ async fn noted(service: &Service, id: &SandboxId) -> String {
     read(&agent, "/root/note").await
 }
 
-/// A file of memory that stands on files.
+/// Returns the file of a memory snapshot that is based on a filesystem snapshot.
 async fn file() -> Vec<u8> {
     let world = World::new().await;
     let service = world.daemon().await;
@@ -126,7 +126,7 @@ async fn what_breaks_off_on_its_way_leaves_nothing_and_the_next_start_finds_noth
         let refused = service.import_snapshot(broken, ImportSettings::default()).await.unwrap_err();
         assert!(refused.message().contains("the connection broke"), "{}", refused.message());
     }
-    // Whoever sends it goes away.
+    // The sender goes away in the middle of the transfer.
     let half: Vec<_> = vec![Ok(Bytes::copy_from_slice(&file[..file.len() / 2]))];
     let never = stream::iter(half).chain(stream::pending());
     let sending = service.clone();

@@ -1,4 +1,4 @@
-//! Commits of which the store cannot say how they ended, and records that are older than what runs.
+//! Commits whose result the store cannot tell, and records that are older than the runs.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,17 +13,18 @@ use futures_util::FutureExt as _;
 
 use crate::world::{Counter, World, counting, create, eventually, named, state, suspending};
 
-/// Fails at a step of the store while a suspend is on record, and sometimes when it is asked how that ended.
+/// Fails at a step of the store while a suspend is on record, and sometimes when the store is asked
+/// for the result.
 #[derive(Debug)]
 struct Hiding {
     store: StoreProbe,
     at: &'static str,
     hidden: AtomicUsize,
     unreadable: AtomicUsize,
-    /// How often it was asked how a commit ended.
+    /// How often the store was asked for the result of a commit.
     asked: AtomicUsize,
     saved_states: PathBuf,
-    /// How many saved states there were when a commit was about to begin after the hidden one.
+    /// The largest number of saved states at the beginning of a commit after the hidden one.
     kept: AtomicUsize,
 }
 
@@ -36,7 +37,7 @@ impl std::fmt::Debug for StoreProbe {
 }
 
 impl StoreProbe {
-    /// Whether a suspend is in progress whose saved state is committed to the disk.
+    /// Returns whether a suspend is in progress whose saved state is committed to the disk.
     fn is_saved(&self, saved_states: &PathBuf) -> bool {
         let open = self.0.open_operations().now_or_never().unwrap().unwrap();
         open.iter().any(|open| open.kind == OperationKind::Suspend) && count(saved_states) > 0
@@ -64,7 +65,7 @@ impl Steps for Hiding {
                 self.kept.fetch_max(count(&self.saved_states), Ordering::SeqCst);
                 Ok(())
             }
-            // After the commit the suspend is over.
+            // After the commit, no suspend is in progress any more.
             "store: committed" if step == self.at && count(&self.saved_states) > 0 && take(&self.hidden) => stopped,
             _ if step == self.at && self.store.is_saved(&self.saved_states) && take(&self.hidden) => stopped,
             _ => Ok(()),
@@ -175,7 +176,7 @@ async fn a_run_that_no_record_names_is_left_alone_until_a_user_ends_it() {
     assert!(listed.iter().any(|one| one.kind.as_str() == "run" && one.verdict.as_str() == "unknown"), "{listed:?}");
     assert_eq!(service.figures().await.unwrap().unrecorded_runs, 1);
     service.stop().await;
-    // The database is back.
+    // The original database is used again.
     let service = world.daemon().await;
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
     service.stop().await;
@@ -191,7 +192,7 @@ async fn a_run_of_a_sandbox_that_is_over_is_cleared_away() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     service.stop().await;
-    // Its end was recorded by somebody else.
+    // Another writer records that the sandbox is terminated.
     let mut record = world.store.sandbox(&id).await.unwrap().unwrap();
     let cause = dorm_lifecycle::Cause::Requested;
     record.sandbox.state = dorm_lifecycle::State::Terminated { cause, at: record.sandbox.created };

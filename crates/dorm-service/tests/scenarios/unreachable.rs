@@ -1,5 +1,5 @@
-//! A run that does not answer is never given up for that: it goes on, is shown as unreachable, is asked again, and is
-//! saved all the same when its time is over.
+//! A run that does not answer is not given up: it continues, is shown as unreachable, is asked
+//! again, and is saved at its deadline like any other.
 
 use std::time::Duration;
 
@@ -29,7 +29,8 @@ async fn details(world: &World, id: &SandboxId, kind: EventKind) -> Vec<String> 
     events.map(|record| record.event.detail.unwrap_or_default()).collect()
 }
 
-/// Its agent answers again: what it had in memory is there, and it sleeps and wakes as any other.
+/// Lets the agent answer again, and checks that the run kept its memory and can be suspended and
+/// resumed.
 async fn is_back(world: &World, service: &Service, id: &SandboxId, counter: &mut Counter, next: u64) {
     world.host.let_all_answer();
     eventually("it answers", || async { !is_unreachable(service, id).await }).await;

@@ -1,4 +1,4 @@
-//! Volumes: leases follow from records, and what a daemon that died has begun is brought to its end.
+//! Volumes: leases follow from records, and the next daemon finishes what a dead one has begun.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -46,7 +46,7 @@ async fn the_next_daemon_finds_leases_where_they_were_and_ends_what_was_begun() 
     world.is_sound().await;
 }
 
-/// Refuses to go on once a volume is synced, as long as it is armed.
+/// Fails the step after the sync of a volume, as long as it is armed.
 #[derive(Debug)]
 struct Unsynced(AtomicBool);
 
@@ -69,7 +69,7 @@ async fn nobody_is_suspended_whose_volumes_cannot_be_synced() {
     service.attach(&id, AttachVolume::new("data", "/data".parse().unwrap())).await.unwrap();
     let refused = service.suspend(&id).await.unwrap_err().message();
     assert!(refused.contains("volume: synced"), "{refused}");
-    // What failed has left nothing behind, and the guest goes on.
+    // The failed suspend has left nothing behind, and the guest continues.
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
     world.is_sound().await;
     unsynced.0.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! A world to tell scenarios in: everything that outlives a daemon, and one daemon at a time.
+//! The world of a scenario: everything that outlives a daemon, and one daemon at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -82,8 +82,9 @@ impl World {
         }
     }
 
-    /// Checks what holds at every quiet moment: the invariants of each record, a run for each running sandbox
-    /// and no other, a sleep image for each suspended sandbox, and no saved state without a record.
+    /// Checks the conditions that hold whenever no operation is in progress: the invariants of each
+    /// record, a run for each running sandbox and no other, a sleep image for each suspended
+    /// sandbox, and no saved state without a record.
     pub(crate) async fn is_sound(&self) {
         let mut needed = Vec::new();
         let mut allowed = Vec::new();
@@ -151,7 +152,7 @@ pub(crate) async fn create(service: &Service, asked: CreateSandbox) -> SandboxId
     service.create(asked).await.unwrap().sandbox.id
 }
 
-/// A sandbox with a program that has counted to one.
+/// Creates a sandbox with a program that has counted to one.
 pub(crate) async fn counting(service: &Service) -> (SandboxId, Counter) {
     let id = create(service, named("web")).await;
     let mut counter = Counter::start(service, &id, "x").await;
@@ -159,7 +160,7 @@ pub(crate) async fn counting(service: &Service) -> (SandboxId, Counter) {
     (id, counter)
 }
 
-/// A caller that waits for the end of a suspend.
+/// Starts a suspend in a task of its own.
 pub(crate) fn suspending(service: &Service, id: &SandboxId) -> JoinHandle<Result<SandboxView, ServiceError>> {
     let (service, id) = (service.clone(), id.clone());
     tokio::spawn(async move { service.suspend(&id).await })
@@ -169,7 +170,7 @@ pub(crate) fn state(view: &SandboxView) -> StateName {
     view.sandbox.state.name()
 }
 
-/// A program in a sandbox that answers each line with a token and a number that only memory holds.
+/// A program in a sandbox that answers each line with a token and a number that is only in memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Counter {
     process: u64,
@@ -185,12 +186,12 @@ impl Counter {
         Self { process: started.process, heard: 0 }
     }
 
-    /// The same program as it stood when it had answered so many times, in answers as long as `last`.
+    /// Returns the same program as it was after `answers` answers, each as long as `last`.
     pub(crate) fn heard_until(self, last: &str, answers: u64) -> Self {
         Self { heard: last.len() as u64 * answers, ..self }
     }
 
-    /// The next answer.
+    /// Sends one line, and returns the answer.
     pub(crate) async fn ask(&mut self, service: &Service, id: &SandboxId) -> Result<String, ServiceError> {
         let (agent, _in_use) = service.agent(id, Use::Exec).await?;
         agent.write_stdin(self.process, Bytes::from_static(b"\n")).await?;

@@ -1,4 +1,4 @@
-//! The files of a guest as a layer on what it began with, and back.
+//! Converts between the files of a guest and a layer on the files that its run began with.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsStr;
@@ -24,7 +24,7 @@ impl Pieces for Whole<'_> {
 }
 
 impl Files {
-    /// Gives what is not as it was when the run began to `sink`.
+    /// Passes every change since the run began to `sink`.
     pub(crate) fn changes(&self, sink: &mut dyn FileSink) -> io::Result<()> {
         let all: BTreeSet<&str> = self.base.iter().chain(self.nodes.keys()).map(String::as_str).collect();
         let changed = |path: &&&str| match self.nodes.get(**path) {
@@ -56,13 +56,14 @@ impl Files {
         Ok(())
     }
 
-    /// Whether what was at `path` would be seen again if nothing were said of it.
+    /// Returns whether the previous file at `path` would show through if the layer had no entry for
+    /// it.
     fn shows_through(&self, path: &str) -> bool {
         let above = path.rsplit_once('/').map(|(above, _)| if above.is_empty() { "/" } else { above });
         above.is_none_or(|above| self.nodes.get(above).is_some_and(|node| node.base && self.base.contains(above)))
     }
 
-    /// Lays what is in `directory` over the files, as what the run begins with.
+    /// Applies the layer in `directory` to the files; the run begins with the result.
     pub(crate) fn lay(&mut self, directory: &Path) -> io::Result<()> {
         let mut open = vec![String::new()];
         while let Some(relative) = open.pop() {

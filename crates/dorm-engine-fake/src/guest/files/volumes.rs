@@ -1,5 +1,5 @@
-//! Directories of the host that appear in a guest: what is at or below one goes through to the host's files, and nothing of it
-//! is in the guest.
+//! Host directories that are mounted in a guest: an access at or below a mount point goes to the
+//! host's files, and the guest holds no copy of them.
 
 use std::fs;
 use std::io;
@@ -12,7 +12,7 @@ use dorm_lifecycle::Access;
 
 use super::{Files, guest_path, normal};
 
-/// One that appears.
+/// A mounted volume.
 #[derive(Clone, Debug)]
 pub(crate) struct Volume {
     key: String,
@@ -21,7 +21,7 @@ pub(crate) struct Volume {
 }
 
 impl Volume {
-    /// What of the host appears at a path.
+    /// Returns the volume of `mount`, mounted at `path`.
     pub(crate) fn new(path: &GuestPath, mount: &Mount) -> Self {
         Self { key: normal(path), host: mount.top.join(mount.part.as_str()), access: mount.access }
     }
@@ -35,7 +35,7 @@ impl Volume {
     }
 }
 
-/// A place on a volume.
+/// A path on a volume.
 pub(super) struct Outside<'a> {
     asked: &'a GuestPath,
     host: PathBuf,
@@ -44,12 +44,12 @@ pub(super) struct Outside<'a> {
 }
 
 impl Files {
-    /// Makes these volumes appear and no others.
+    /// Mounts these volumes, and no others.
     pub(crate) fn set_volumes(&mut self, volumes: Vec<Volume>) {
         self.volumes = volumes;
     }
 
-    /// Where a path is, if it is on a volume.
+    /// Returns the place of `path` on a volume; `None` if it is not on one.
     pub(super) fn outside<'a>(&self, path: &'a GuestPath) -> Option<Outside<'a>> {
         let key = normal(path);
         let volume = self.volumes.iter().find(|volume| volume.has(&key))?;
@@ -57,12 +57,12 @@ impl Files {
         Some(Outside { asked: path, host, access: volume.access, is_top: key == volume.key })
     }
 
-    /// Whether a volume hides what is at `key`.
+    /// Returns whether a volume hides the file at `key`.
     pub(super) fn is_hidden(&self, key: &str) -> bool {
         self.volumes.iter().any(|volume| volume.is_above(key))
     }
 
-    /// What is on the volumes below `key`, down to `depth` levels.
+    /// Returns the entries on volumes mounted below `key`, down to `depth` levels.
     pub(super) fn entries_on_volumes(&self, key: &str, depth: u32) -> Result<Vec<Entry>, Failure> {
         let mut entries = Vec::new();
         for volume in &self.volumes {
@@ -81,7 +81,7 @@ impl Files {
         Ok(entries)
     }
 
-    /// Refuses to take away what a volume appears on.
+    /// Refuses to remove or rename a mount point, or a directory that contains one.
     pub(super) fn need_free(&self, path: &GuestPath) -> Result<(), Failure> {
         let key = normal(path);
         let is_on = |volume: &Volume| volume.key == key || volume.key.starts_with(&format!("{key}/"));
@@ -152,7 +152,7 @@ impl Outside<'_> {
         names.sort();
         for name in names {
             let (host, key) = (host.join(&name), format!("{key}/{}", name.to_string_lossy()));
-            // One that is gone by now is not listed.
+            // A file that was removed in the meantime is not listed.
             let Ok(facts) = fs::symlink_metadata(&host) else { continue };
             entries.push(Entry { path: guest_path(&key)?, stat: described(&facts) });
             if depth > 1 && facts.is_dir() {
@@ -193,7 +193,7 @@ impl Outside<'_> {
     }
 }
 
-/// A failure that has no name of its own.
+/// Returns a failure for which the protocol has no kind of its own.
 pub(super) fn other(operation: &str, path: &GuestPath, reason: String) -> Failure {
     match GuestString::new(path.as_bytes()) {
         Ok(operand) => Failure::Other { operation: operation.to_owned(), operand, reason },
@@ -201,7 +201,7 @@ pub(super) fn other(operation: &str, path: &GuestPath, reason: String) -> Failur
     }
 }
 
-/// Whose it is there nobody in the guest can tell: all is root's.
+/// A guest cannot see the owners of the host's files: root owns all of them.
 fn described(facts: &fs::Metadata) -> FileStat {
     let kind = match (facts.is_dir(), facts.is_file()) {
         (true, _) => FileKind::Directory,
