@@ -1,4 +1,4 @@
-//! The commands of the documentation, run line by line by a shell, as a reader would.
+//! The commands of the documentation, run line by line by a shell, as a reader would run them.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -8,14 +8,14 @@ use serde_json::Value;
 
 use crate::place::Place;
 
-/// A page, and what a reader has or does not have.
+/// A page and its reader.
 struct Reading {
     page: &'static str,
-    /// Lines to run before it.
+    /// Lines to run before the page.
     before: &'static [&'static str],
-    /// Parts of lines, and what a reader of this host would write instead.
+    /// Parts of lines, and the text with which a reader on this host would replace them.
     instead: &'static [(&'static str, &'static str)],
-    /// Beginnings of lines that are not run, and why.
+    /// Beginnings of lines that are not run, each with the reason.
     not_run: &'static [(&'static str, &'static str)],
 }
 
@@ -35,7 +35,7 @@ impl Reader {
         Self { place: Place::new(), reading, used: Vec::new() }
     }
 
-    /// Runs all of the page.
+    /// Runs all lines of the page.
     async fn read(mut self) {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
         for line in self.reading.before {
@@ -60,7 +60,7 @@ impl Reader {
         self.place.end(&["a webhook was not taken"]).await;
     }
 
-    /// The line as a reader of this host would write it.
+    /// The line as a reader on this host would write it.
     fn as_here(&mut self, line: &str) -> String {
         let mut line = line.to_owned();
         for (part, replacement) in self.reading.instead {
@@ -89,7 +89,7 @@ impl Reader {
         newest.unwrap_or_else(|| panic!("no snapshot: {all:?}"))["id"].as_str().unwrap().to_owned()
     }
 
-    /// A sandbox in this state that has a snapshot.
+    /// The id of a sandbox in this state that has a snapshot.
     fn source(&self, state: &str) -> String {
         let all = self.json("dorm sbx ls --all -o json");
         let snapshots = self.json("dorm sbx checkpoint ls -o json");
