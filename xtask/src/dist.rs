@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: builds what is shipped, and packs it as an archive for any x86-64 Linux and as a Debian package.
+//! `cargo xtask dist`: builds the release, and packs it as an archive for any x86-64 Linux and as a
+//! Debian package.
 //!
 //! ```text
 //! target/dist/dormouse-VERSION-x86_64-linux.tar.gz
@@ -26,7 +27,7 @@ use contents::Built;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
-/// Builds and packs.
+/// Builds and packs the release.
 pub(crate) fn run() -> Result<()> {
     let (root, target) = (setup::root()?, setup::target()?);
     eprintln!("dist: cargo build --profile dist --locked -p dorm (several minutes)");
@@ -46,7 +47,7 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// The time that every packed file has, in seconds.
+/// The modification time of every packed file, in seconds since 1970.
 fn mtime(root: &Path) -> Result<u64> {
     if let Ok(set) = std::env::var("SOURCE_DATE_EPOCH") {
         return set.parse().with_context(|| format!("SOURCE_DATE_EPOCH is '{set}', which is not a number of seconds"));
