@@ -129,7 +129,7 @@ async fn a_webhook_that_is_made_while_the_store_fails_is_sent_what_happens() {
     assert_eq!(receiver.next(&secret).await["number"], 1);
 }
 
-/// Shows that [`goes_on_after_errors`] finds the planted bug.
+/// Shows that the check above finds the planted bug.
 #[cfg(feature = "planted-bugs")]
 #[tokio::test]
 async fn a_planted_webhook_task_that_dies_is_found() {
