@@ -1,4 +1,4 @@
-//! Two daemons over one directory of images: neither removes an image that a sandbox of the other
+//! Daemons that share a directory of images: neither removes an image that a sandbox of the other
 //! uses.
 
 use std::path::Path;
