@@ -1,7 +1,9 @@
-//! Builds the agent as a static binary with a cargo of its own, so that one `cargo build` makes the whole product.
+//! Builds the agent as a static binary with a separate run of cargo, so that one `cargo build`
+//! builds the whole product.
 //!
-//! The inner build has its own target directory: the outer cargo holds the lock of the other one. It lies beside the
-//! outer build's results, so that checking, linting and building share it: the agent is compiled once.
+//! The inner build has its own target directory, since the outer cargo holds the lock of the other
+//! one. That directory is beside the results of the outer build, so that checking, linting and
+//! building share it and the agent is compiled once.
 
 use std::env;
 use std::error::Error;
@@ -12,7 +14,7 @@ use std::process::Command;
 fn main() -> Result<(), Box<dyn Error>> {
     let here = PathBuf::from(variable("CARGO_MANIFEST_DIR")?);
     let out = PathBuf::from(variable("OUT_DIR")?);
-    // The agent runs on the same machine as the daemon that brings it.
+    // The agent runs on the same host as the daemon that contains it.
     let target = variable("TARGET")?;
     let workspace = here.join("../..");
     for part in ["dorm-agent", "dorm-agent-proto"] {
@@ -28,8 +30,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     // OUT_DIR is <profile>/build/<package>-<hash>/out, and the hash differs between a check and a build.
     let outer = out.ancestors().nth(3).unwrap_or(&out);
     let built = outer.join("dorm-agent-build");
-    // Cargo tells a build script only whether the profile derives from release; its directory has its name. What is
-    // shipped carries an agent of the same profile, and every other build one of the release profile.
+    // Cargo tells a build script only whether the profile derives from release; the name of its
+    // directory is that of the profile. A dist build contains an agent of the same profile, and
+    // every other build one of the release profile.
     let profile = if outer.file_name().is_some_and(|name| name == "dist") { "dist" } else { "release" };
     let status = Command::new(variable("CARGO")?)
         .args(["build", "--profile", profile, "--locked", "--package", "dorm-agent", "--bin", "dorm-agent"])
@@ -38,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .arg(&built)
         .arg("--manifest-path")
         .arg(workspace.join("Cargo.toml"))
-        // What the outer build is wrapped in or flagged with (clippy, coverage) is not meant for the agent.
+        // The wrappers and flags of the outer build (clippy, coverage) are not meant for the agent.
         .env_remove("CARGO_ENCODED_RUSTFLAGS")
         .env_remove("RUSTC_WORKSPACE_WRAPPER")
         .env_remove("RUSTC_WRAPPER")

@@ -1,4 +1,4 @@
-"""Gives this process fresh random numbers whenever its sandbox goes on as another one.
+"""Gives this process fresh random numbers whenever its sandbox continues as another one.
 
 A program imports it and calls `watch()` once, early. Each function given to `watch` is called afterwards, in a thread
 of its own: for what else must not be the same in two forks, such as open sessions, tickets and cached identifiers.

@@ -1,5 +1,5 @@
-//! `cargo xtask check`: checks and tests that an ordinary user can run without Debian packages. `cargo xtask test`
-//! has all of it, and the tests that need root, gVisor and images.
+//! `cargo xtask check`: the checks and tests that an ordinary user can run without Debian packages.
+//! `cargo xtask test` runs all of them, and the tests that need root, gVisor and images.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -12,9 +12,10 @@ use crate::{layers, setup, skips, tidy};
 
 /// Crates above ring 3 whose tests need neither gVisor nor another program.
 const EDGES: [&str; 4] = ["dorm-engine-fake", "dorm-store-sql", "dorm-api", "xtask"];
-/// Crates of rings 0 to 3 whose tests mount file systems or give files to other users.
+/// Crates of rings 0 to 3 whose tests mount file systems or change owners of files.
 const PRIVILEGED: [&str; 4] = ["dorm-disk", "dorm-storage", "dorm-volume", "dorm-worker"];
-/// Tests of the other crates for which only root will do: they import an image, whose files belong to the ids of guests.
+/// Tests of the other crates that need root: they import an image, whose files belong to guests'
+/// ids.
 const FOR_ROOT: &str = "(package(dorm-service) | package(dorm-api)) & kind(test) \
     | package(dorm-engine-fake) & test(/files|layers/)";
 
@@ -39,7 +40,7 @@ pub(crate) fn run(base: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The part that `cargo xtask test` begins with, soonest first.
+/// The first part of `cargo xtask test`, the fastest checks first.
 pub(crate) fn all_but_tests(root: &Path, base: Option<&str>) -> Result<()> {
     eprintln!("check: words, lengths, links, decisions, subjects of commits (cargo xtask tidy)");
     tidy::check(root, base)?;
@@ -48,7 +49,8 @@ pub(crate) fn all_but_tests(root: &Path, base: Option<&str>) -> Result<()> {
     let cargo = |arguments: &[&str]| step(root, Command::new(env!("CARGO")).args(arguments));
     cargo(&["fmt", "--all", "--check"])?;
     if setup::find("cargo-deny").is_some() {
-        // Advisories change without a commit, and come over the network: .github/workflows/nightly.yml asks for them.
+        // Advisories change without a commit, and come over the network:
+        // .github/workflows/nightly.yml checks them.
         cargo(&["deny", "check", "bans", "licenses", "sources"])?;
     } else {
         eprintln!("check: licences and sources of dependencies are NOT checked: cargo install cargo-deny --locked");
@@ -56,7 +58,7 @@ pub(crate) fn all_but_tests(root: &Path, base: Option<&str>) -> Result<()> {
     cargo(&["clippy", "--release", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
 }
 
-/// Says what is run, and runs it.
+/// Prints a step, and runs it.
 fn step(root: &Path, command: &mut Command) -> Result<()> {
     let arguments: Vec<_> = command.get_args().map(|argument| argument.to_string_lossy()).collect();
     let shown = format!("cargo {}", arguments.join(" "));

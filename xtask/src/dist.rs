@@ -1,4 +1,5 @@
-//! `cargo xtask dist`: builds what is shipped, and packs it as an archive for any x86-64 Linux and as a Debian package.
+//! `cargo xtask dist`: builds the release, and packs it as an archive for any x86-64 Linux and as a
+//! Debian package.
 //!
 //! ```text
 //! target/dist/dormouse-VERSION-x86_64-linux.tar.gz
@@ -63,7 +64,7 @@ pub(crate) fn build() -> Result<Packages> {
     Ok(packages)
 }
 
-/// The time that every packed file has, in seconds.
+/// The modification time of every packed file, in seconds since 1970.
 fn mtime(root: &Path) -> Result<u64> {
     if let Ok(set) = std::env::var("SOURCE_DATE_EPOCH") {
         return set.parse().with_context(|| format!("SOURCE_DATE_EPOCH is '{set}', which is not a number of seconds"));

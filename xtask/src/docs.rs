@@ -1,4 +1,4 @@
-//! Every `cargo xtask` in the documentation is one that this program takes.
+//! Checks that this program accepts every `cargo xtask` command in the documentation.
 
 #![allow(clippy::unwrap_used)]
 

@@ -1,8 +1,8 @@
-//! Rules for tracked text that no compiler checks: retired words, length of files and functions, links, the numbers of
-//! decisions, subjects of commits.
+//! Rules for tracked text that no compiler checks: retired words, lengths of files and functions,
+//! links, the numbers of decisions, and the subjects of commits.
 //!
-//! Old debt is in `.config/tidy.txt`: per file, how many retired words and long functions it may still have. These
-//! numbers may only fall; a file that is not listed may have none.
+//! Old debt is in `.config/tidy.txt`: for each file, how many retired words and long functions it
+//! may still have. These numbers may only fall; a file that is not listed may have none.
 
 mod decisions;
 mod functions;
@@ -22,7 +22,7 @@ pub(crate) use prose::code;
 use ratchet::{Counts, Ratchet};
 
 const RATCHET: &str = ".config/tidy.txt";
-/// Kinds of files that people write.
+/// The extensions of files that are written by hand.
 const EXTENSIONS: [&str; 5] = ["rs", "md", "toml", "py", "sh"];
 /// The table of retired words itself, and pages that are generated from other files.
 const EXEMPT: [&str; 2] = ["xtask/src/tidy/", "docs/reference/"];
@@ -30,7 +30,7 @@ const LINES_MAX: usize = 800;
 
 /// A file of the repository.
 struct File {
-    /// Relative to the repository.
+    /// The path relative to the repository.
     path: String,
     text: String,
 }
@@ -81,7 +81,7 @@ pub(crate) fn check(root: &Path, base: Option<&str>) -> Result<()> {
     Ok(())
 }
 
-/// The files that git tracks, or would track.
+/// The files that git tracks or would track.
 fn files(root: &Path) -> Result<Vec<File>> {
     let arguments = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
     let output = Command::new("git").args(arguments).current_dir(root).output().context("run git ls-files")?;

@@ -1,9 +1,10 @@
-//! The agent's binary, carried inside the daemon, and the way it comes onto the host's disk.
+//! The agent's binary, which is part of the daemon, and its installation on the host's disk.
 //!
-//! It is static, so it runs in any image. Sandboxes mount the installed file read-only; it is named by its digest and
-//! never written again, so a newer daemon does not change what an older sandbox runs.
+//! It is static, so it runs in any image. Sandboxes mount the installed file read-only. The file is
+//! named by its digest and never written again, so a newer daemon does not change the agent of an
+//! older sandbox.
 //!
-//! This crate does not know who mounts it where.
+//! This crate does not know which sandboxes mount it, or at which path.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 use std::fs::{self, File, OpenOptions, Permissions};
@@ -14,38 +15,39 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use thiserror::Error;
 
-/// The agent, a static executable for this machine.
+/// The agent, a static executable for this architecture.
 pub const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dorm-agent"));
 
 const NAME: &str = "dorm-agent";
 const MODE: u32 = 0o755;
-/// Guests' ids pass through to the agent, and list nothing.
+/// Guests' ids may traverse the directory to reach the agent, but not list it.
 const HOME_MODE: u32 = 0o711;
 
-/// Why the agent could not be put on the disk.
+/// The agent could not be installed.
 #[derive(Debug, Error)]
 #[error("cannot {operation} '{path}' to install the agent: check the data directory's permissions and free space")]
 pub struct InstallError {
-    /// What was tried.
+    /// The operation that failed.
     pub operation: &'static str,
-    /// On which path of the host.
+    /// The path on the host.
     pub path: PathBuf,
-    /// What the host said.
+    /// The error of the operating system.
     #[source]
     pub source: io::Error,
 }
 
-/// Where [`install`] puts the agent below `directory`.
+/// The path at which [`install`] puts the agent below `directory`.
 pub fn installed_path(directory: &Path) -> PathBuf {
     let digest = blake3::hash(AGENT).to_hex();
     directory.join(format!("agent-{}", &digest[..16])).join(NAME)
 }
 
-/// Puts the agent on the disk, executable, and answers where. When it returns, the file is whole and durable. Doing it
-/// again changes nothing, unless the file was damaged: then it is replaced. Several processes may do it at once.
+/// Installs the agent as an executable file and returns its path. When it returns, the file is
+/// complete and durable. Installing it again changes nothing, unless the file was damaged: then it
+/// is replaced. Several processes may do this at the same time.
 ///
 /// # Errors
-/// When `directory` does not exist, cannot be written, or is full.
+/// If `directory` does not exist, cannot be written, or is full.
 pub fn install(directory: &Path) -> Result<PathBuf, InstallError> {
     let path = installed_path(directory);
     if is_whole(&path) {
@@ -65,13 +67,14 @@ pub fn install(directory: &Path) -> Result<PathBuf, InstallError> {
     Ok(path)
 }
 
-/// Whether the installed file is the agent, byte for byte, and may be executed.
+/// Whether the installed file has exactly the agent's bytes and is executable.
 fn is_whole(path: &Path) -> bool {
     let executable = fs::symlink_metadata(path).is_ok_and(|at| at.is_file() && at.permissions().mode() & 0o777 == MODE);
     executable && fs::read(path).is_ok_and(|bytes| bytes == AGENT)
 }
 
-/// A file that goes away unless it was given its name. One that a dead process left is harmless.
+/// A file that is removed when dropped, unless it was renamed. One that a dead process left is
+/// harmless.
 struct Draft(PathBuf);
 
 impl Draft {
@@ -79,7 +82,7 @@ impl Draft {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let draft = Self(home.join(format!(".{NAME}-{}-{number}", std::process::id())));
-        // A draft of that name is from a dead process with the same id.
+        // A draft with this name is from a dead process with the same process id.
         drop(fs::remove_file(&draft.0));
         let mut file = OpenOptions::new()
             .write(true)
@@ -160,7 +163,7 @@ mod tests {
         assert!(error.to_string().contains(missing.to_str().unwrap()), "{error}");
     }
 
-    /// Whether an ELF file of 64 bits has an interpreter among its program headers.
+    /// Whether a 64-bit ELF file has an interpreter among its program headers.
     fn asks_for_a_loader(elf: &[u8]) -> bool {
         let number = |at: usize, length: usize| {
             elf[at..at + length].iter().rev().fold(0_usize, |number, byte| (number << 8) | usize::from(*byte))

@@ -34,7 +34,7 @@ pub(crate) struct Sender {
     credit: Arc<Credit>,
 }
 
-/// What follows the description of a file.
+/// The stream that follows the metadata of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Behind {
     Nothing,

@@ -63,7 +63,7 @@ pub enum AgentError {
     /// The sandbox's disk is full.
     #[error("no space for '{0}' on the sandbox's disk")]
     NoSpace(GuestPath),
-    /// A program uses a volume that is to be unmounted.
+    /// A program uses a volume that must be unmounted.
     #[error(
         "a program in the sandbox uses '{0}': end the program, or close its files and change its working directory"
     )]

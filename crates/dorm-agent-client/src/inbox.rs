@@ -37,7 +37,7 @@ struct State {
     items: VecDeque<Item>,
     bounds: Bounds,
     stage: Stage,
-    /// What the agent may still send. The last frame may overdraw it.
+    /// The number of bytes that the agent may still send. The last frame may overdraw it.
     credit: i64,
     answer: Assembler,
     event: Assembler,

@@ -1,4 +1,5 @@
-//! Root in a sandbox can be the agent. Whatever it says, the host takes a bounded amount of it, and nothing that cannot be.
+//! Root in a sandbox can replace the agent. Whatever it sends, the host accepts only a limited
+//! amount, and nothing invalid.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
@@ -14,7 +15,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 
 const CHANNEL: u32 = 1;
 
-/// The other end of a host's connection, in the hands of somebody who means harm.
+/// The other end of a host's connection, controlled by an attacker.
 struct Forger {
     read: ReadHalf<DuplexStream>,
     write: WriteHalf<DuplexStream>,
@@ -36,7 +37,7 @@ impl Forger {
         (agent.unwrap(), forger)
     }
 
-    /// The payload of the host's next frame; nothing when it has hung up.
+    /// The payload of the host's next frame; empty if the host has closed the stream.
     async fn next(&mut self) -> Vec<u8> {
         let mut buffer = vec![0; 64 << 10];
         loop {
@@ -51,7 +52,7 @@ impl Forger {
         }
     }
 
-    /// Sends a message; whether the host still listens.
+    /// Sends a message; returns whether the host still accepts it.
     async fn say(&mut self, kind: Kind, message: &[u8]) -> bool {
         let mut out = Vec::new();
         frame::encode(&mut out, kind, CHANNEL, message);
@@ -87,7 +88,7 @@ async fn a_stream_without_credit_ends_the_connection() {
         }
         sent
     };
-    // Nobody reads what comes.
+    // The caller does not read the stream.
     let call = async {
         let output = agent.dial(80).await.unwrap();
         agent.closed().await;
@@ -103,7 +104,8 @@ async fn a_stream_to_a_reader_is_given_up_when_the_agent_reads_nothing_of_its_cr
     let (agent, mut forger) = Forger::meet().await;
     let flood = async {
         forger.answer(&Ok(Answer::Follows)).await;
-        // So much that the credit for it does not fit the way back; as an agent that knows when it may send.
+        // An agent that respects its credit, and sends so much that the host cannot send all
+        // further credit back.
         let mut left = u64::from(WINDOW) * 8 * 1024;
         while left > 0 && forger.say(Kind::Data, &[7; 32 << 10]).await {
             left -= 32 << 10;
@@ -144,7 +146,7 @@ async fn a_list_without_end_is_a_page() {
                 let payload = forger.next().await;
                 match <[u8; 4]>::try_from(payload) {
                     Ok(bytes) => credit += i64::from(u32::from_le_bytes(bytes)),
-                    // The call is given up.
+                    // The host has cancelled the call.
                     Err(_) => return forger,
                 }
             }
@@ -215,7 +217,7 @@ async fn its_words_are_short_and_steer_nothing() {
     let (refused, ()) = tokio::join!(agent.ping(), forger.answer(&answer));
     let said = refused.unwrap_err().to_string();
     assert!(said.len() < 2048 && !said.contains(['\x1b', '\n', '\u{202e}']), "{said}");
-    // Also where it is about the protocol.
+    // The same applies to protocol errors.
     let (agent, mut forger) = Forger::meet().await;
     let nonsense = serde_json::to_vec(&long).unwrap();
     let said = async {

@@ -1,4 +1,4 @@
-//! Why the agent could not do what it was asked to.
+//! Reasons why the agent did not do what the host asked.
 
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
@@ -9,121 +9,121 @@ use crate::guest::{GuestPath, GuestString};
 #[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Failure {
-    /// Nothing is there.
+    /// The path does not exist.
     #[error("there is no '{path}' in the sandbox")]
     NotFound {
-        /// Where.
+        /// The path.
         path: GuestPath,
     },
-    /// The sandbox's own permissions forbid it.
+    /// The sandbox's own permissions forbid the access.
     #[error("'{path}' in the sandbox may not be accessed so")]
     Denied {
-        /// What.
+        /// The path.
         path: GuestPath,
     },
-    /// Something is there already.
+    /// The path exists already.
     #[error("'{path}' exists in the sandbox already")]
     Exists {
-        /// Where.
+        /// The path.
         path: GuestPath,
     },
-    /// A directory was needed.
+    /// The path is not a directory, and the call needs one.
     #[error("'{path}' in the sandbox is not a directory")]
     NotADirectory {
-        /// What.
+        /// The path.
         path: GuestPath,
     },
-    /// A file was needed.
+    /// The path is a directory, and the call needs a file.
     #[error("'{path}' in the sandbox is a directory")]
     IsADirectory {
-        /// What.
+        /// The path.
         path: GuestPath,
     },
-    /// The directory has entries.
+    /// The directory has entries, and the call removes only empty ones.
     #[error("the directory '{path}' in the sandbox is not empty: remove it with all below it")]
     NotEmpty {
-        /// Which.
+        /// The directory.
         path: GuestPath,
     },
     /// A device, socket or pipe cannot be read or written as a file.
     #[error("'{path}' in the sandbox is not a regular file")]
     NotAFile {
-        /// What.
+        /// The path.
         path: GuestPath,
     },
     /// The sandbox's disk is full.
     #[error("no room for '{path}' on the sandbox's disk")]
     NoSpace {
-        /// What was written.
+        /// The path that was written.
         path: GuestPath,
     },
-    /// A program works on a volume that is to go.
+    /// A program uses a volume that must be unmounted.
     #[error("a program in the sandbox uses '{path}': end it, or have it close its files and leave the directory")]
     MountBusy {
-        /// Where the volume is.
+        /// The path at which the volume is mounted.
         path: GuestPath,
     },
-    /// No such command in the process's `PATH`.
+    /// The process's `PATH` has no such command.
     #[error("command not found in the sandbox: '{command}'")]
     CommandNotFound {
-        /// Which.
+        /// The command.
         command: GuestString,
     },
-    /// The command is there but cannot be run.
+    /// The command exists but cannot be run.
     #[error("the sandbox cannot run '{command}': {reason}")]
     CannotExecute {
-        /// Which.
+        /// The command.
         command: GuestString,
-        /// What the sandbox's kernel said.
+        /// The error of the sandbox's kernel.
         reason: String,
     },
     /// The sandbox's user list has no such user.
     #[error("there is no user '{user}' in the sandbox")]
     NoUser {
-        /// Who.
+        /// The user's name or number, as given by the caller.
         user: String,
     },
-    /// Never existed, has ended, or was forgotten.
+    /// The process never existed, has ended, or is no longer in the list of ended processes.
     #[error("there is no process {process} in the sandbox, or it has ended")]
     NoProcess {
-        /// Its handle.
+        /// The process's handle.
         process: u64,
     },
-    /// It was started without input, or its input is closed.
+    /// The process was started without input, or its input is closed.
     #[error("the input of process {process} is closed")]
     InputClosed {
-        /// Its handle.
+        /// The process's handle.
         process: u64,
     },
-    /// It was started without one.
+    /// The process was started without a terminal.
     #[error("process {process} has no terminal")]
     NoTerminal {
-        /// Its handle.
+        /// The process's handle.
         process: u64,
     },
-    /// Nobody listens there.
+    /// No program listens on the port.
     #[error("nobody listens on port {port} in the sandbox")]
     Refused {
-        /// Where.
+        /// The port.
         port: u16,
     },
-    /// Too many calls at once.
+    /// Too many calls are open at once.
     #[error("the agent in the sandbox is busy with too many calls: end some first")]
     Busy,
-    /// The request makes no sense.
+    /// The request is not valid.
     #[error("the agent in the sandbox refuses the request: {reason}")]
     Invalid {
-        /// Why.
+        /// The reason.
         reason: String,
     },
-    /// Anything else.
+    /// Any other failure.
     #[error("the sandbox cannot {operation} '{operand}': {reason}")]
     Other {
-        /// What was tried.
+        /// The operation, as a verb.
         operation: String,
-        /// On what.
+        /// The operand of the operation, such as a path.
         operand: GuestString,
-        /// What the sandbox's kernel said.
+        /// The error of the sandbox's kernel.
         reason: String,
     },
 }

@@ -1,15 +1,15 @@
-//! Words about files inside a sandbox.
+//! Types for files inside a sandbox.
 
 use serde::{Deserialize, Serialize};
 
 use crate::guest::{GuestPath, GuestString};
 use crate::process::User;
 
-/// What a path names.
+/// The type of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FileKind {
-    /// A file with contents.
+    /// A regular file.
     File,
     /// A directory.
     Directory,
@@ -19,10 +19,10 @@ pub enum FileKind {
     Other,
 }
 
-/// What is known of a file without reading it.
+/// Metadata of a file.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct FileStat {
-    /// What it is. A link is reported as itself.
+    /// Its type. A symbolic link is reported as a link, not as its target.
     pub kind: FileKind,
     /// Its length in bytes.
     pub size: u64,
@@ -38,27 +38,27 @@ pub struct FileStat {
     pub group: Option<String>,
     /// When its contents last changed, in milliseconds since 1970.
     pub modified_unix_ms: i64,
-    /// Where it points, if it is a link.
+    /// Its target, if it is a symbolic link.
     pub link: Option<GuestString>,
 }
 
 /// One entry of a listing.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Entry {
-    /// Its whole path.
+    /// Its absolute path.
     pub path: GuestPath,
-    /// What is known of it.
+    /// Its metadata.
     pub stat: FileStat,
 }
 
-/// What to do about missing parent directories.
+/// How to treat missing parent directories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Parents {
-    /// Refuse.
+    /// Fail if one is missing.
     #[default]
     Require,
-    /// Make them.
+    /// Create them.
     Create,
 }
 
@@ -67,59 +67,61 @@ pub enum Parents {
 pub struct WriteOptions {
     /// Its permission bits; by default those of the file it replaces, or `0o644`.
     pub mode: Option<u32>,
-    /// Its owner, and that of directories made for it; by default that of the file it replaces, or root.
+    /// Its owner, and the owner of created parent directories; by default that of the file it
+    /// replaces, or root.
     pub owner: Option<User>,
-    /// What to do about missing directories.
+    /// How to treat missing parent directories.
     pub parents: Parents,
 }
 
-/// Whether something reaches below a directory's own entries.
+/// How far below a directory a call applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Scope {
-    /// Only its own entries.
+    /// Only to its own entries.
     #[default]
     Here,
-    /// All below it.
+    /// To everything below it.
     Below,
 }
 
-/// What may be removed.
+/// The extent of a removal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemoveScope {
     /// A file or an empty directory.
     #[default]
     Single,
-    /// A file, or a directory and all below it.
+    /// A file, or a directory and everything below it.
     Tree,
 }
 
-/// Something changed in a watched directory.
+/// A change in a watched directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct WatchEvent {
-    /// What happened.
+    /// The kind of the change.
     pub kind: WatchEventKind,
-    /// To what.
+    /// The changed path.
     pub path: GuestPath,
 }
 
-/// What can happen to a watched file.
+/// The kind of a change.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchEventKind {
-    /// It is new.
+    /// The file was created.
     Created,
     /// Its contents changed.
     Modified,
     /// Its permissions, owner or times changed.
     Attributes,
-    /// It is gone.
+    /// The file was removed.
     Removed,
-    /// It was renamed; this was its name.
+    /// The file was renamed; the path is its old name.
     MovedFrom,
-    /// It was renamed; this is its name.
+    /// The file was renamed; the path is its new name.
     MovedTo,
-    /// So much changed that some of it is not reported: look for yourself. The path is the watched one.
+    /// Some changes were dropped because there were too many: read the directory again. The path is
+    /// the watched one.
     Overflow,
 }

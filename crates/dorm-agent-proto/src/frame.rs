@@ -1,4 +1,4 @@
-//! Frames: how messages and bytes lie on the stream, and how one end finds its place again after the other died.
+//! Frames: the encoding of messages on the stream, and resynchronisation after one end has died.
 //!
 //! A frame is a header of 16 bytes, at most [`PAYLOAD_MAX`] bytes, and a trailer of 4. All numbers are little-endian:
 //!
@@ -6,9 +6,10 @@
 //! magic u32 │ kind u8 │ more u8 │ 0 u16 │ channel u32 │ length u32 │ payload │ trailer u32
 //! ```
 //!
-//! After a cut, the receiver may be in the middle of a frame whose rest never comes. The new sender cannot know, so
-//! [`resync`] puts as many zeros first as the longest frame has bytes: they complete the cut frame, whose trailer is
-//! then wrong (it has no zero byte), and the `Resync` behind them is read as what it is.
+//! After a cut, the receiver may be in the middle of a frame whose rest never comes. The new sender
+//! cannot know, so [`resync`] first sends as many zeros as the longest frame has bytes. They
+//! complete the cut frame, whose trailer is then wrong (a valid trailer has no zero byte), and the
+//! receiver recognises the `Resync` frame that follows.
 
 mod decoder;
 #[cfg(test)]
@@ -18,10 +19,10 @@ pub use decoder::Decoder;
 
 use crate::message::{Nonce, Resync};
 
-/// The most payload bytes in one frame.
+/// The largest payload of a frame, in bytes.
 pub const PAYLOAD_MAX: usize = 32 * 1024;
 
-/// The length of a frame whose payload is as long as can be.
+/// The length of a frame with the largest payload, in bytes.
 pub const FRAME_MAX: usize = HEADER + PAYLOAD_MAX + TRAILER;
 
 pub(crate) const HEADER: usize = 16;
@@ -29,11 +30,11 @@ pub(crate) const TRAILER: usize = 4;
 pub(crate) const MAGIC: [u8; 4] = [0xd0, 0x9d, 0x4d, 0xa1];
 pub(crate) const END_MARK: [u8; 4] = [0x1a, 0xe5, 0x0d, 0xd1];
 
-/// What a frame is.
+/// The kind of a frame, with its sender.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
-    /// Host: forget all channels and begin anew. Payload: [`Resync`].
+    /// Host: drop all channels and start again. Payload: [`Resync`].
     Resync = 1,
     /// Agent: the answer to a resync. Payload: the nonce, then [`crate::Hello`] as JSON.
     Hello = 2,
@@ -41,15 +42,15 @@ pub enum Kind {
     Request = 3,
     /// Agent: the one answer to a request. Payload: `Result<`[`crate::Answer`]`, `[`crate::Failure`]`>` as JSON.
     Answer = 4,
-    /// Either: bytes. Needs credit.
+    /// Either: raw bytes. Needs credit.
     Data = 5,
-    /// Agent: one fact of a stream. Payload: [`crate::Event`] as JSON. Needs credit.
+    /// Agent: one item of a stream. Payload: [`crate::Event`] as JSON. Needs credit.
     Event = 6,
-    /// Either: the other side may send that many more bytes. Payload: a `u32`.
+    /// Either: the other side may send this many more bytes. Payload: a `u32`.
     Credit = 7,
-    /// Either: nothing more comes from this side. Payload: [`crate::End`] as JSON.
+    /// Either: this side sends nothing more on the channel. Payload: [`crate::End`] as JSON.
     End = 8,
-    /// Host: the channel is given up; the agent stops what it does for it.
+    /// Host: closes the channel; the agent stops its work for it.
     Cancel = 9,
 }
 
@@ -70,10 +71,10 @@ impl Kind {
     }
 }
 
-/// Whether a message goes on in the next frame of the same channel and kind.
+/// Whether the message continues in the next frame of the same channel and kind.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Part {
-    /// It does.
+    /// The message continues.
     More,
     /// This frame completes it.
     Last,
@@ -82,7 +83,7 @@ pub enum Part {
 /// One frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Frame {
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
     /// Whether it completes its message.
     pub part: Part,
@@ -117,7 +118,8 @@ fn encode_one(out: &mut Vec<u8>, kind: Kind, part: Part, channel: u32, payload: 
     out.extend_from_slice(&END_MARK);
 }
 
-/// The bytes a new host sends first: zeros that end whatever frame was cut, then the `Resync` frame.
+/// The bytes that a new host sends first: zeros that complete a frame that was cut, then the
+/// `Resync` frame.
 pub fn resync(resync: &Resync) -> Vec<u8> {
     let mut out = vec![0; FRAME_MAX];
     encode(&mut out, Kind::Resync, 0, &resync.to_bytes());
@@ -133,7 +135,7 @@ pub fn hello(nonce: Nonce, hello: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Puts messages that came in several frames together. One per channel.
+/// Joins the frames of a message. Each channel has its own assembler.
 #[derive(Debug)]
 pub struct Assembler {
     parts: Vec<u8>,
@@ -141,20 +143,20 @@ pub struct Assembler {
 }
 
 impl Assembler {
-    /// One for messages of at most so many bytes.
+    /// An assembler for messages of at most `most` bytes.
     pub fn within(most: usize) -> Self {
         Self { parts: Vec::new(), most }
     }
 
-    /// Whether it waits for the first part of a message.
+    /// Whether no message is partly received.
     pub fn is_empty(&self) -> bool {
         self.parts.is_empty()
     }
 
-    /// Takes the next frame's payload. Answers the whole message with its last part.
+    /// Takes the payload of the next frame. Returns the whole message with its last part.
     ///
     /// # Errors
-    /// When the message grows beyond what it may be.
+    /// If the message becomes longer than the limit.
     pub fn push(&mut self, part: Part, payload: Vec<u8>) -> Result<Option<Vec<u8>>, TooLong> {
         if self.parts.len() + payload.len() > self.most {
             self.parts = Vec::new();
@@ -174,7 +176,7 @@ impl Assembler {
     }
 }
 
-/// A message is longer than both ends agree on.
+/// A message is longer than its limit, in bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
 #[error("a message of more than {0} bytes")]
 pub struct TooLong(pub usize);

@@ -1,7 +1,8 @@
 //! Text from inside a sandbox: paths, arguments and variables are bytes that need not be UTF-8.
 //!
-//! In JSON they are a plain string where they are UTF-8, and `{"base64": "…"}` where they are not, so nothing is lost.
-//! A guest path means something inside only; nothing here lets the host use it as one of its own.
+//! In JSON they are a plain string if they are UTF-8, and `{"base64": "…"}` otherwise, so nothing
+//! is lost. A guest path has a meaning only inside the sandbox; nothing here lets the host use it
+//! as one of its own.
 
 use std::ffi::{OsStr, OsString};
 use std::fmt;
@@ -13,13 +14,13 @@ use base64::engine::general_purpose::STANDARD;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use thiserror::Error;
 
-/// Why some bytes are not what they were meant to be.
+/// Bytes that are no valid string, path or variable.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 pub enum GuestError {
-    /// No argument, variable or path may hold a zero byte.
+    /// There is a zero byte, which no argument, variable or path may hold.
     #[error("'{0}' holds a zero byte: arguments, variables and paths inside a sandbox cannot")]
     Zero(String),
-    /// Relative, or empty.
+    /// The path is relative or empty.
     #[error("'{0}' is not an absolute path: paths inside a sandbox begin with /")]
     Relative(String),
     /// The name of a variable is empty or holds a `=`.
@@ -41,17 +42,17 @@ impl GuestString {
         if bytes.contains(&0) { Err(GuestError::Zero(legible(&lossy(&bytes)))) } else { Ok(Self(bytes)) }
     }
 
-    /// The bytes.
+    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The bytes as the operating system's string.
+    /// Its bytes as a string of the operating system.
     pub fn as_os_str(&self) -> &OsStr {
         OsStr::from_bytes(&self.0)
     }
 
-    /// The text; bytes that are not UTF-8 are shown as `�`.
+    /// Its text; bytes that are not UTF-8 are shown as `�`.
     pub fn to_text(&self) -> String {
         lossy(&self.0)
     }
@@ -71,17 +72,18 @@ impl GuestPath {
         if bytes.first() == Some(&b'/') { Ok(Self(bytes)) } else { Err(GuestError::Relative(legible(&lossy(&bytes)))) }
     }
 
-    /// The bytes.
+    /// Its bytes.
     pub fn as_bytes(&self) -> &[u8] {
         &self.0
     }
 
-    /// The path, for the agent. On the host it would name another file.
+    /// The path as a path of the operating system. Only the agent may use it: on the host it names
+    /// another file.
     pub fn as_path(&self) -> &Path {
         Path::new(OsStr::from_bytes(&self.0))
     }
 
-    /// The text; bytes that are not UTF-8 are shown as `�`.
+    /// Its text; bytes that are not UTF-8 are shown as `�`.
     pub fn to_text(&self) -> String {
         lossy(&self.0)
     }
@@ -106,16 +108,16 @@ impl TryFrom<&Path> for GuestPath {
     }
 }
 
-/// The most bytes that [`legible`] shows of a text.
+/// The most bytes of a text that [`legible`] shows.
 pub const LEGIBLE_MAX: usize = 512;
 
-/// A text from inside a sandbox as it may be shown, logged and recorded: in one line, without characters that steer a
-/// terminal or turn the direction of what follows, and cut to [`LEGIBLE_MAX`] bytes, of which the last is then `…`.
-/// Text that is so already comes back unchanged.
+/// Makes a text from inside a sandbox safe to show, log and record: on one line, without characters
+/// that control a terminal or change the direction of text, and cut to [`LEGIBLE_MAX`] bytes. A cut
+/// text ends with `…`. A text that is safe already is returned unchanged.
 pub fn legible(text: &str) -> String {
     const CUT: char = '…';
     let mut shown = String::new();
-    // Where the cut would be.
+    // The length to cut to.
     let mut room = 0;
     for letter in text.chars() {
         let before = shown.len();
@@ -135,7 +137,8 @@ pub fn legible(text: &str) -> String {
     shown
 }
 
-/// Whether a character stands for itself: neither a control character nor one of those that order text in two directions.
+/// Whether a character is shown as itself: it is neither a control character nor one that changes
+/// the direction of text.
 fn is_legible(letter: char) -> bool {
     let turns =
         matches!(letter, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}');

@@ -1,22 +1,23 @@
-//! What the agent is told when a sandbox begins a run, and what it answers.
+//! The identity that the agent gets when a run begins, and its report about applying it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::guest::{GuestPath, Variable, as_base64};
 
-/// Who the sandbox is in this run.
+/// The identity of a sandbox in one run.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Identity {
-    /// Its generation.
+    /// The generation of the run.
     pub generation: u64,
-    /// Its host name.
+    /// The host name.
     pub hostname: String,
-    /// The time now, in microseconds since 1970.
+    /// The current time, in microseconds since 1970.
     pub unix_time_us: u64,
     /// Fresh random bytes; never the same for two runs.
     #[serde(with = "as_base64")]
     pub entropy: [u8; 32],
-    /// The variables every process starts with. They replace those given before; `PATH` and `HOME` get a default.
+    /// The variables with which every process starts. They replace those of the previous identity;
+    /// `PATH` and `HOME` have defaults.
     pub variables: Vec<Variable>,
 }
 
@@ -32,19 +33,19 @@ impl std::fmt::Debug for Identity {
     }
 }
 
-/// Whether something took effect.
+/// Whether one part of the identity took effect.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Applied {
-    /// It did.
+    /// It took effect.
     Yes,
-    /// It was so already, or is none of this agent's business.
+    /// It was in effect already, or this agent does not manage it.
     NotNeeded,
-    /// The sandbox's kernel refused; the reason.
+    /// The sandbox's kernel refused, for this reason.
     Refused(String),
 }
 
-/// What the agent did about its new identity.
+/// The result of applying a new identity.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Resumed {
     /// The host name.
@@ -53,63 +54,63 @@ pub struct Resumed {
     pub clock: Applied,
     /// Entropy for the kernel's random numbers.
     pub entropy: Applied,
-    /// What became of each program in `/etc/dormouse/on-resume.d`, in order.
+    /// The outcome of each program in `/etc/dormouse/on-resume.d`, in the order in which they ran.
     pub hooks: Vec<Hook>,
 }
 
 /// One program that was run on resume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Hook {
-    /// Which.
+    /// The program's path.
     pub path: GuestPath,
-    /// How it went.
+    /// Its outcome.
     pub outcome: HookOutcome,
 }
 
-/// How a program that was run on resume went.
+/// The outcome of a program that was run on resume.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HookOutcome {
-    /// It ended with code 0.
+    /// It exited with code 0.
     Done,
-    /// It ended otherwise; the code as a shell gives it.
+    /// It exited otherwise; the code as a shell reports it.
     Failed(i32),
-    /// It could not be started; the reason.
+    /// It could not be started, for this reason.
     NotStarted(String),
-    /// Time was up: it was killed, or not started at all.
+    /// The time limit was reached: it was killed, or not started at all.
     TimedOut,
 }
 
-/// What the sandbox uses, as it sees it itself.
+/// Resource usage of the sandbox, measured from inside.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Metrics {
-    /// Memory there is, in bytes.
+    /// Total memory, in bytes.
     pub memory_total_bytes: u64,
-    /// Memory in use, in bytes.
+    /// Used memory, in bytes.
     pub memory_used_bytes: u64,
-    /// CPUs there are.
+    /// Number of CPUs.
     pub cpus: u32,
-    /// CPU time used by all processes that live, and by those the agent has buried, in microseconds.
+    /// CPU time of all live processes and of those that the agent has reaped, in microseconds.
     pub cpu_used_us: u64,
-    /// Processes that live.
+    /// Number of live processes.
     pub processes: u32,
-    /// The size of the root filesystem, in bytes. Some engines cannot tell and report a huge number.
+    /// Size of the root filesystem, in bytes. Some engines do not know it and report a huge number.
     pub disk_total_bytes: u64,
-    /// What is used of it, in bytes.
+    /// Used space of the root filesystem, in bytes.
     pub disk_used_bytes: u64,
 }
 
 /// A user of the sandbox.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct Account {
-    /// The number.
+    /// The user's number.
     pub uid: u32,
-    /// The main group's number.
+    /// The primary group's number.
     pub gid: u32,
-    /// The name, where the user list has one.
+    /// The user's name, if the user list has one.
     pub name: Option<String>,
-    /// The home directory; `/` where the user list has none.
+    /// The home directory; `/` if the user list has none.
     pub home: GuestPath,
-    /// The login shell, where the user list has one.
+    /// The login shell, if the user list has one.
     pub shell: Option<GuestPath>,
 }

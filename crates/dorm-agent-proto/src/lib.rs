@@ -1,13 +1,13 @@
-//! What the host and the agent inside a sandbox say to each other.
+//! The protocol between the host and the agent inside a sandbox.
 //!
-//! Both ends share one byte stream. It carries [`frame`]s: each belongs to a channel, and every request of the host
-//! opens a new one. Requests, answers and events are JSON; file contents, input and output are raw bytes. Whoever
-//! sends bytes or events on a channel needs credit for them, so a reader that is stuck stops its own channel and no
-//! other.
+//! Both ends share one byte stream. It carries [`frame`]s: each belongs to a channel, and every
+//! request of the host opens a new one. Requests, answers and events are JSON; file contents, input
+//! and output are raw bytes. To send bytes or events on a channel, a side needs credit for them, so
+//! a reader that is stuck stops only its own channel.
 //!
-//! The stream may be cut at any byte: the host dies, or the sandbox is saved and continues elsewhere. A new host
-//! therefore begins with [`frame::resync`], which no half-written frame before it can hide, and believes nothing
-//! until the agent has answered with the same [`Nonce`].
+//! The stream may be cut at any byte: the host dies, or the sandbox is saved and continues
+//! elsewhere. A new host therefore begins with [`frame::resync`], which no incomplete frame before
+//! it can hide, and trusts nothing until the agent has answered with the same [`Nonce`].
 //!
 //! ```text
 //! host                                   agent
@@ -15,10 +15,11 @@
 //!  │ ◄─────────── Hello{nonce, version}   │
 //!  │ Request on channel 1 ─────────────►  │
 //!  │ ◄──────────── Answer on channel 1    │  simple requests end here
-//!  │ ◄── Data, Event ── Credit ──► Data   │  streams go on until End of both sides, or Cancel by the host
+//!  │ ◄── Data, Event ── Credit ──► Data   │  streams continue until End of both sides, or Cancel by the host
 //! ```
 //!
-//! This crate does no input or output, and knows nothing of sandboxes, generations' meaning or host paths.
+//! This crate does no input or output, and knows nothing of sandboxes, the meaning of generations,
+//! or host paths.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod failure;
@@ -42,20 +43,23 @@ pub use process::{
     Signal, Stdin, Target, TerminalSize, User,
 };
 
-/// The version of this protocol. Both ends must have the same: the agent's binary comes from the host's own build.
+/// The version of this protocol. Both ends must have the same; the agent's binary comes from the
+/// host's own build.
 pub const VERSION: u16 = 1;
 
-/// How many bytes either side may send on a fresh channel before it is given more, in each direction.
+/// The number of bytes that either side may send on a new channel before it gets more credit.
 pub const WINDOW: u32 = 256 * 1024;
 
 /// The largest request, in bytes, over all its frames.
 pub const REQUEST_MAX: usize = 16 * 1024 * 1024;
 
-/// The largest answer, in bytes, over all its frames. An agent that has a longer one answers with a failure instead.
+/// The largest answer, in bytes, over all its frames. An agent with a longer one answers with a
+/// failure instead.
 pub const ANSWER_MAX: usize = 256 * 1024;
 
 /// The largest event, in bytes, over all its frames.
 pub const EVENT_MAX: usize = 1024 * 1024;
 
-/// How many bytes of each output stream of a process are kept, unless the process asks for another number.
+/// The number of bytes of each output stream of a process that are kept, unless the process asks
+/// for another number.
 pub const OUTPUT_KEPT: u32 = 1024 * 1024;

@@ -1,4 +1,4 @@
-//! The messages themselves.
+//! The messages between host and agent.
 
 use serde::{Deserialize, Serialize};
 
@@ -11,16 +11,17 @@ use crate::process::{
     ExitStatus, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Target, TerminalSize, User,
 };
 
-/// Random bytes by which a host knows the answer to its own resync. Nobody inside can guess them beforehand.
+/// Random bytes by which a host recognises the answer to its own resync. Programs in the sandbox
+/// cannot guess them beforehand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Nonce(pub [u8; 16]);
 
-/// The host begins anew.
+/// The payload of a host's first frame, with which it starts again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Resync {
-    /// Comes back in the hello.
+    /// The nonce that the hello repeats.
     pub nonce: Nonce,
-    /// The generation the host believes this run to be.
+    /// The generation that this run has according to the host.
     pub generation: u64,
     /// The host's [`crate::VERSION`].
     pub version: u16,
@@ -29,7 +30,7 @@ pub struct Resync {
 impl Resync {
     pub(crate) const LENGTH: usize = 26;
 
-    /// As the payload of a frame.
+    /// Encodes it as the payload of a frame.
     pub fn to_bytes(&self) -> [u8; 26] {
         let mut bytes = [0; Self::LENGTH];
         bytes[..16].copy_from_slice(&self.nonce.0);
@@ -38,7 +39,7 @@ impl Resync {
         bytes
     }
 
-    /// From the payload of a frame, if it is one.
+    /// Decodes the payload of a frame; `None` if the length is wrong.
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; Self::LENGTH] = bytes.try_into().ok()?;
         Some(Self {
@@ -54,220 +55,225 @@ impl Resync {
 pub struct Hello {
     /// The agent's [`crate::VERSION`].
     pub version: u16,
-    /// Its own process id; 1 in a sandbox.
+    /// The agent's own process id; 1 in a sandbox.
     pub pid: u32,
-    /// The generation it was last told by [`Request::Resumed`]; 0 before the first.
+    /// The generation of the last [`Request::Resumed`]; 0 before the first.
     pub generation: u64,
 }
 
-/// What the host may ask for. The comment says what follows the answer.
+/// A request of the host. Each comment names the answer, and then what follows the answer.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// Answer at once: [`Answer::Done`].
+    /// Check that the agent answers: [`Answer::Done`].
     Ping,
-    /// Send nothing after the answer until the host speaks again: [`Answer::Done`].
+    /// Send nothing after the answer until the host sends again: [`Answer::Done`].
     Quiesce,
-    /// Take a new identity: [`Answer::Resumed`].
+    /// Apply a new identity: [`Answer::Resumed`].
     Resumed(Identity),
     /// Start a process: [`Answer::Started`].
     Start(ProcessSpec),
-    /// List processes: [`Answer::Follows`], then [`Event::Process`] each.
+    /// List processes: [`Answer::Follows`], then an [`Event::Process`] for each.
     Processes,
     /// Follow a process's output: [`Answer::Follows`], then data with an [`OutputHeader`] and [`Event`]s.
     Output {
-        /// Which process.
+        /// The process's handle.
         process: u64,
-        /// From where.
+        /// The offsets at which to begin.
         from: Offsets,
     },
-    /// Write the data that the host sends to a process's input: [`Answer::Done`] when all of it is with the kernel.
+    /// Write the data that the host sends to a process's input: [`Answer::Done`] when the kernel
+    /// has accepted all of it.
     WriteStdin {
-        /// Which process.
+        /// The process's handle.
         process: u64,
     },
     /// Close a process's input: [`Answer::Done`].
     CloseStdin {
-        /// Which process.
+        /// The process's handle.
         process: u64,
     },
-    /// Send a signal: [`Answer::Done`].
+    /// Send a signal to a process: [`Answer::Done`].
     Signal {
-        /// Which process.
+        /// The process's handle.
         process: u64,
-        /// Which signal.
+        /// The signal.
         signal: Signal,
-        /// To whom of it.
+        /// Whether its process group gets the signal too.
         target: Target,
     },
     /// Change a terminal's size: [`Answer::Done`].
     Resize {
-        /// Which process.
+        /// The process's handle.
         process: u64,
         /// The new size.
         size: TerminalSize,
     },
-    /// Wait for a process's end: [`Answer::Exited`].
+    /// Wait until a process ends: [`Answer::Exited`].
     Wait {
-        /// Which process.
+        /// The process's handle.
         process: u64,
     },
     /// Read a file: [`Answer::Stat`], then its data.
     ReadFile {
-        /// Which file.
+        /// The file's path.
         path: GuestPath,
-        /// From which byte.
+        /// The first byte to read.
         offset: u64,
-        /// How many bytes at most.
+        /// The largest number of bytes to read; by default all.
         length: Option<u64>,
     },
-    /// Write a file from the data that the host sends: [`Answer::Stat`] when it stands under its name.
+    /// Write a file from the data that the host sends: [`Answer::Stat`] when the file is complete
+    /// under its name.
     WriteFile {
-        /// Which file.
+        /// The file's path.
         path: GuestPath,
-        /// How.
+        /// Mode, owner and treatment of missing parents.
         options: WriteOptions,
     },
-    /// List a directory: [`Answer::Follows`], then [`Event::Entry`] each, a directory before what is in it.
+    /// List a directory: [`Answer::Follows`], then an [`Event::Entry`] for each entry, a directory
+    /// before its entries.
     List {
-        /// Which directory.
+        /// The directory's path.
         path: GuestPath,
-        /// How many levels; 1 is its own entries.
+        /// The number of levels; 1 lists only its own entries.
         depth: u32,
     },
-    /// Ask about a path: [`Answer::Stat`].
+    /// Get the metadata of a path: [`Answer::Stat`].
     Stat {
-        /// Which.
+        /// The path.
         path: GuestPath,
     },
-    /// Make a directory: [`Answer::Stat`]. With [`Parents::Create`] it may exist already.
+    /// Create a directory: [`Answer::Stat`]. With [`Parents::Create`] it may exist already.
     MakeDirectory {
-        /// Which.
+        /// The directory's path.
         path: GuestPath,
-        /// What to do about missing ones above it.
+        /// How to treat missing parent directories.
         parents: Parents,
-        /// Whose it and new ones above it shall be; by default root's.
+        /// The owner of every directory that is created; by default root.
         owner: Option<User>,
     },
-    /// Remove: [`Answer::Done`].
+    /// Remove a file or directory: [`Answer::Done`].
     Remove {
-        /// What.
+        /// The path.
         path: GuestPath,
-        /// How much.
+        /// Whether a directory may have entries.
         scope: RemoveScope,
     },
-    /// Rename, replacing what is there as rename(2) does: [`Answer::Stat`].
+    /// Rename, replacing an existing target as rename(2) does: [`Answer::Stat`].
     Rename {
-        /// The old name.
+        /// The old path.
         from: GuestPath,
-        /// The new name.
+        /// The new path.
         to: GuestPath,
     },
-    /// Watch a directory: [`Answer::Follows`] when nothing escapes any more, then [`Event::Watch`].
+    /// Watch a directory: [`Answer::Follows`] once no later change can be missed, then an
+    /// [`Event::Watch`] for each.
     Watch {
-        /// Which.
+        /// The directory's path.
         path: GuestPath,
-        /// How far.
+        /// Whether changes in directories below it are reported too.
         scope: Scope,
     },
-    /// What the sandbox uses: [`Answer::Metrics`].
+    /// Measure the resource usage of the sandbox: [`Answer::Metrics`].
     Metrics,
-    /// Which process has the most memory: [`Answer::OomVictim`].
+    /// Name the process with the most memory: [`Answer::OomVictim`].
     OomVictim,
     /// Connect to a port on the sandbox's loopback: [`Answer::Follows`], then data both ways.
     Dial {
-        /// Which.
+        /// The port.
         port: u16,
     },
-    /// Make volumes appear at these paths and at no others: [`Answer::Done`].
+    /// Mount volumes at exactly these paths, and unmount all others: [`Answer::Done`].
     Mount {
-        /// Which.
+        /// The volumes and their paths.
         mounts: Vec<GuestMount>,
-        /// What to do about one that goes and is in use.
+        /// How to treat a volume that must be unmounted and is in use.
         busy: Busy,
     },
-    /// Give every program that has a deleted file of a volume open a copy of it on the sandbox's own disk: [`Answer::Done`].
+    /// For every program that has a deleted file of a volume open, replace that file by a copy on
+    /// the sandbox's own disk: [`Answer::Done`].
     ExchangeDeleted,
     /// Look a user up: [`Answer::Account`].
     Account {
-        /// Who.
+        /// The user's name or number.
         user: User,
     },
 }
 
-/// What a request is answered with.
+/// The answer to a request that succeeded.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// It is done.
+    /// The request was carried out.
     Done,
-    /// A stream follows.
+    /// A stream of data or events follows.
     Follows,
-    /// The identity was taken.
+    /// The identity was applied; the report has the result of each part.
     Resumed(Resumed),
-    /// The process runs.
+    /// The process was started.
     Started(ProcessStarted),
     /// The process has ended.
     Exited(ExitStatus),
-    /// The file is this.
+    /// The metadata of the file.
     Stat(FileStat),
-    /// What is used.
+    /// The resource usage.
     Metrics(Metrics),
-    /// The process id, if any process but the agent lives.
+    /// The process id; `None` if only the agent is alive.
     OomVictim(Option<u32>),
     /// The user.
     Account(Account),
 }
 
-/// One fact of a stream.
+/// One item of a stream.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Event {
-    /// Output that is no longer kept, or never was sent in time.
+    /// A part of the output is missing: it is no longer kept, or was not sent in time.
     Lost {
-        /// Which output.
+        /// The output stream.
         kind: OutputKind,
-        /// Where the gap begins.
+        /// The offset at which the gap begins.
         offset: u64,
-        /// How long it is.
+        /// The length of the gap, in bytes.
         bytes: u64,
     },
-    /// The process has ended and all it wrote until then was sent. Nothing follows.
+    /// The process has ended and all of its output until then was sent. It is the last event.
     Exited(ExitStatus),
     /// One process of a list.
     Process(ProcessStatus),
     /// One entry of a directory.
     Entry(Entry),
-    /// Something changed.
+    /// A change in a watched directory.
     Watch(WatchEvent),
 }
 
-/// Why one side sends nothing more on a channel.
+/// The reason why one side sends nothing more on a channel.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum End {
-    /// All was sent.
+    /// Everything was sent.
     Complete,
-    /// The rest cannot be sent.
+    /// The rest cannot be sent, for this reason.
     Failed(Failure),
-    /// The host cannot bring the rest of what it was writing: forget all of it.
+    /// The host cannot send the rest of its data: discard all of it.
     Abandoned,
 }
 
-/// What stands before the bytes in a data frame of an output stream.
+/// The header of a data frame of an output stream, before its bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct OutputHeader {
-    /// Which output.
+    /// The output stream.
     pub kind: OutputKind,
-    /// Where its first byte stands.
+    /// The offset of the frame's first byte in that stream.
     pub offset: u64,
 }
 
 impl OutputHeader {
-    /// Its length.
+    /// The length of the header, in bytes.
     pub const LENGTH: usize = 9;
 
-    /// As bytes.
+    /// Encodes the header.
     pub fn to_bytes(self) -> [u8; Self::LENGTH] {
         let mut bytes = [0; Self::LENGTH];
         bytes[0] = match self.kind {
@@ -278,7 +284,8 @@ impl OutputHeader {
         bytes
     }
 
-    /// Splits a data frame's payload, if it begins with a header and its bytes can stand there.
+    /// Splits the payload of a data frame into header and bytes; `None` if the header is not valid
+    /// or the offset would overflow.
     pub fn split(payload: &[u8]) -> Option<(Self, &[u8])> {
         let (header, bytes) = payload.split_first_chunk::<{ Self::LENGTH }>()?;
         let kind = match header[0] {

@@ -1,26 +1,27 @@
-//! Volumes inside: the engine shows each in a slot, the agent makes it appear where it is wanted.
+//! Volumes inside a sandbox: the engine shows each in a container slot, and the agent mounts it at
+//! its path.
 
 use serde::{Deserialize, Serialize};
 
 use crate::guest::GuestPath;
 
-/// A volume that is to appear somewhere.
+/// A volume to mount.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct GuestMount {
-    /// The directory in which the engine shows it.
+    /// The container slot: the directory in which the engine shows the volume.
     pub from: GuestPath,
-    /// Where it is to appear; made where it is missing.
+    /// The mount point; created if it is missing.
     pub path: GuestPath,
-    /// What it is, in any words: when they change it is mounted anew.
+    /// A description of the volume, in any form: if it changes, the volume is mounted again.
     pub what: String,
 }
 
-/// What to do about a volume that goes while programs use it.
+/// How to treat a volume that must be unmounted while programs use it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Busy {
-    /// Leave everything as it is and say so: [`crate::Failure::MountBusy`].
+    /// Change nothing and fail with [`crate::Failure::MountBusy`].
     Refuse,
-    /// Take it out of sight; what they have open they keep until they close it.
+    /// Unmount it lazily: programs keep their open files until they close them.
     Hide,
 }

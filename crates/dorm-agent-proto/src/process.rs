@@ -1,4 +1,4 @@
-//! Words about processes inside a sandbox.
+//! Types for processes inside a sandbox.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,31 +8,32 @@ use serde::{Deserialize, Serialize};
 use crate::guest::{GuestPath, GuestString, Variable};
 use crate::{Failure, OUTPUT_KEPT};
 
-/// What to start.
+/// A process to start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessSpec {
     /// The command and its arguments. A command without `/` is looked for in the process's own `PATH`.
     pub arguments: Vec<GuestString>,
-    /// Variables on top of the sandbox's own; the last of a name counts.
+    /// Variables in addition to the sandbox's own; of several with one name, the last counts.
     pub variables: Vec<Variable>,
-    /// Where it starts; by default the user's home, or `/` where that is missing.
+    /// Working directory; by default the user's home, or `/` if that is missing.
     pub directory: Option<GuestPath>,
-    /// As whom it runs; by default root.
+    /// User; by default root.
     pub user: Option<User>,
-    /// Gives it a terminal of that size. Its output is then all [`OutputKind::Stdout`].
+    /// Size of its terminal, if it gets one. Its output is then all [`OutputKind::Stdout`].
     pub terminal: Option<TerminalSize>,
     /// Its standard input. A process with a terminal reads that instead.
     pub stdin: Stdin,
-    /// How many bytes of each output stream are kept for readers.
+    /// Number of bytes of each output stream that are kept for readers.
     pub output_kept: u32,
-    /// Whether a reader follows at once.
+    /// Whether a reader attaches at once.
     pub first_reader: FirstReader,
-    /// A word the caller finds it by in the list of processes, of at most [`LABEL_MAX`] bytes.
+    /// A label by which the caller finds it in the list of processes, of at most [`LABEL_MAX`]
+    /// bytes.
     pub label: Option<String>,
 }
 
 impl ProcessSpec {
-    /// A command with all else at its default: no terminal, no input, 1 MiB of each output kept.
+    /// A process with defaults: no terminal, no input, 1 MiB kept of each output stream.
     pub fn new(arguments: Vec<GuestString>) -> Self {
         Self {
             arguments,
@@ -55,28 +56,30 @@ pub enum Stdin {
     /// Ends at once.
     #[default]
     Empty,
-    /// What is written to it, until it is closed.
+    /// Delivers the bytes that the host writes, until it is closed.
     Pipe,
 }
 
-/// Whether output may be dropped before the first reader has come.
+/// Whether output may be dropped before the first reader attaches.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum FirstReader {
-    /// It may: the oldest bytes go when more than is kept was written, and the process never waits.
+    /// It may: when more is written than is kept, the oldest bytes are dropped, and the process
+    /// never waits.
     #[default]
     NotExpected,
-    /// A reader comes at once; the process waits for it, some seconds at most.
+    /// A reader attaches at once; the process waits for it, for a few seconds at most.
     Expected,
 }
 
-/// Somebody inside the sandbox, as its own `/etc/passwd` says.
+/// A user of the sandbox, as listed in its own `/etc/passwd`.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum User {
-    /// By name.
+    /// A user by name.
     Name(String),
-    /// By number. Without a group, the one the user list gives, or the same number.
+    /// A user by number. Without a group: the primary group in the user list, or else the same
+    /// number.
     Id {
         /// The user's number.
         uid: u32,
@@ -88,7 +91,7 @@ pub enum User {
 impl FromStr for User {
     type Err = Failure;
 
-    /// `name`, `uid` or `uid:gid`.
+    /// Parses `name`, `uid` or `uid:gid`.
     fn from_str(text: &str) -> Result<Self, Failure> {
         let bad = || Failure::NoUser { user: text.to_owned() };
         if text.starts_with(|first: char| first.is_ascii_digit()) {
@@ -129,52 +132,53 @@ impl fmt::Display for User {
 /// The size of a terminal, in characters.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct TerminalSize {
-    /// Lines.
+    /// Number of lines.
     pub rows: u16,
-    /// Characters in a line.
+    /// Number of characters in a line.
     pub columns: u16,
 }
 
 /// A started process.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessStarted {
-    /// What later calls name it by. Never used again in this sandbox or one that descends from it.
+    /// Its handle, for later calls. It is never reused in this sandbox or in a descendant.
     pub process: u64,
-    /// Its process id inside.
+    /// Its process id inside the sandbox.
     pub pid: u32,
 }
 
 /// The longest label of a process, in bytes.
 pub const LABEL_MAX: usize = 1024;
 
-/// How many bytes of arguments, and as many of variables, a [`ProcessStatus`] has. Six times that is the most that they
-/// take in JSON, and fits an event.
+/// The most bytes of arguments, and likewise of variables, in a [`ProcessStatus`]. In JSON they
+/// take at most six times as much, which fits an event.
 pub const STATUS_BYTES: usize = 64 * 1024;
 
-/// What is known of a process. Ended ones are kept for a while, about 256 of them.
+/// The status of a process. About 256 ended processes are kept.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessStatus {
     /// Its handle.
     pub process: u64,
-    /// Its process id inside; may belong to another one when it has ended.
+    /// Its process id inside the sandbox. After it has ended, another process may have the same id.
     pub pid: u32,
-    /// What it was started with: as many as come to [`STATUS_BYTES`] bytes, each with one more.
+    /// Its command and arguments: as many as fit into [`STATUS_BYTES`], each counted with one byte
+    /// more.
     pub arguments: Vec<GuestString>,
-    /// Where it started.
+    /// Its working directory at the start.
     pub directory: GuestPath,
-    /// The variables it was given on top of the sandbox's: as many as come to [`STATUS_BYTES`] bytes.
+    /// Its variables in addition to the sandbox's own: as many as fit into [`STATUS_BYTES`].
     pub variables: Vec<Variable>,
-    /// As whom, if it was said.
+    /// Its user, if one was given.
     pub user: Option<User>,
-    /// The caller's word for it.
+    /// Its label, if it has one.
     pub label: Option<String>,
     /// Its terminal's size, if it has one.
     pub terminal: Option<TerminalSize>,
     /// When it started, in milliseconds since 1970, by the sandbox's clock.
     pub started_unix_ms: u64,
-    /// How much it has written so far; the end of each output stream.
+    /// The number of bytes written so far to each output stream.
     pub written: Offsets,
-    /// How it ended, if it has.
+    /// Its exit status, if it has ended.
     pub exit: Option<ExitStatus>,
 }
 
@@ -182,13 +186,13 @@ pub struct ProcessStatus {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case", try_from = "SaidExit")]
 pub enum ExitStatus {
-    /// By itself, with a code from 0 to 255.
+    /// It exited, with a code from 0 to 255.
     Code(i32),
-    /// By a signal, from 1 to 64.
+    /// A signal from 1 to 64 killed it.
     Signal(i32),
 }
 
-/// The same, as somebody says it.
+/// An exit status as received, before its number is checked.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum SaidExit {
@@ -209,7 +213,7 @@ impl TryFrom<SaidExit> for ExitStatus {
 }
 
 impl ExitStatus {
-    /// The code as a shell gives it: the process's own, or 128 and the signal.
+    /// The code as a shell reports it: the exit code, or 128 plus the signal.
     pub fn shell_code(self) -> i32 {
         match self {
             Self::Code(code) => code,
@@ -218,29 +222,29 @@ impl ExitStatus {
     }
 }
 
-/// Which of a process's outputs.
+/// An output stream of a process.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OutputKind {
-    /// Standard output, or all that a terminal shows.
+    /// Standard output; with a terminal, all output.
     Stdout,
     /// Standard error.
     Stderr,
 }
 
-/// A place in each output stream, in bytes from the process's start.
+/// An offset in each output stream, in bytes from the process's start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 pub struct Offsets {
-    /// In standard output.
+    /// Offset in standard output.
     pub stdout: u64,
-    /// In standard error.
+    /// Offset in standard error.
     pub stderr: u64,
 }
 
 impl Offsets {
-    /// From the process's start.
+    /// The start of the process.
     pub const BEGINNING: Self = Self { stdout: 0, stderr: 0 };
-    /// Only what comes from now on. Any place behind the end means the end.
+    /// The current end: only later output is read. Any offset beyond the end means the end.
     pub const NOW: Self = Self { stdout: u64::MAX, stderr: u64::MAX };
 }
 
@@ -250,11 +254,11 @@ impl Offsets {
 pub struct Signal(i32);
 
 impl Signal {
-    /// Asks a process to hang up.
+    /// Tells a process that its terminal has closed.
     pub const HANGUP: Self = Self(1);
-    /// What Ctrl-C sends.
+    /// The signal that Ctrl-C sends.
     pub const INTERRUPT: Self = Self(2);
-    /// Ends a process that cannot refuse.
+    /// Kills a process, which can neither catch nor ignore it.
     pub const KILL: Self = Self(9);
     /// Asks a process to end.
     pub const TERMINATE: Self = Self(15);
@@ -283,12 +287,12 @@ impl From<Signal> for i32 {
     }
 }
 
-/// Whom a signal goes to.
+/// The recipient of a signal.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Target {
-    /// The process alone.
+    /// Only the process.
     Process,
-    /// The process and its group: what it started, unless that left the group.
+    /// The process and its group: its descendants, except those that have left the group.
     Group,
 }

@@ -1,6 +1,6 @@
-//! What a caller may do: what each route needs, and what each key opens.
+//! Access control: the permission that each route needs, and the permissions that each key gives.
 //!
-//! Every route in [`crate::routes`] names its need, so that a new one cannot be open by accident.
+//! Every route in [`crate::routes`] names its need, so that a new route cannot be open by accident.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -16,23 +16,24 @@ use crate::extract::parameter;
 use crate::routes::{Api, NEEDS};
 use crate::serve::Door;
 
-/// What a route needs of a key.
+/// The permission that a route needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Need {
-    /// No key.
+    /// None: the route needs no key.
     Nothing,
-    /// One that may look at everything.
+    /// Read everything.
     View,
-    /// One that may look at the sandbox that the path names.
+    /// Read the sandbox in the path.
     ViewOne,
-    /// One that may change everything.
+    /// Change everything.
     Change,
-    /// One that may change the sandbox that the path names.
+    /// Change the sandbox in the path.
     ChangeOne,
 }
 
 impl Need {
-    /// Whether a key with `scope` meets it. `is_its_own`: whether the path names the one sandbox that the key is for.
+    /// Whether a key with `scope` meets it. `is_its_own`: whether the path names the one sandbox of
+    /// the key.
     fn is_met_by(self, scope: &KeyScope, is_its_own: bool) -> bool {
         match (self, scope) {
             (Self::Nothing, _) | (_, KeyScope::Full) => true,
@@ -44,7 +45,7 @@ impl Need {
     }
 }
 
-/// Lets a request pass whose key opens its route.
+/// Passes a request on if its key permits its route.
 pub(crate) async fn check(State(api): State<Api>, request: Request, next: Next) -> Response {
     let need = need_of(&request);
     if need == Need::Nothing {
@@ -73,10 +74,10 @@ pub(crate) async fn check(State(api): State<Api>, request: Request, next: Next) 
     next.run(Request::from_parts(parts, body)).await
 }
 
-/// What a request needs; the most for one that no route has.
+/// The need of a request; the highest one if no route matches.
 fn need_of(request: &Request) -> Need {
     let Some(path) = request.extensions().get::<MatchedPath>() else { return Need::View };
-    // A HEAD is answered as a GET without its body.
+    // A HEAD request is answered as a GET without its body.
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     let is_it = |(known, route, _): &&(&str, &str, Need)| {
         known.eq_ignore_ascii_case(method.as_str()) && *route == path.as_str()
@@ -90,7 +91,8 @@ async fn names(parts: &mut Parts, api: &Api, sandbox: &SandboxId) -> bool {
     api.service.find(&named).await.is_ok_and(|found| found == *sandbox)
 }
 
-/// The same for what is there and for what is not: such a key learns nothing of other sandboxes.
+/// The same refusal whether or not the named object exists: such a key learns nothing of other
+/// sandboxes.
 fn refusal(scope: &KeyScope) -> ApiError {
     let detail = match scope {
         KeyScope::ReadOnly => "this key is read-only".to_owned(),
@@ -101,7 +103,7 @@ fn refusal(scope: &KeyScope) -> ApiError {
 }
 
 impl Api {
-    /// What the key of a request opens; none without one that is known.
+    /// The scope of a request's key; `None` without a known key.
     pub(crate) fn scope(&self, headers: &HeaderMap) -> Option<KeyScope> {
         if self.keys.admit(headers) {
             return Some(KeyScope::Full);

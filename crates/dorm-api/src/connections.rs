@@ -1,4 +1,5 @@
-//! How many connections from the network there may be, so that those who show no key leave room for those who do.
+//! Limits on connections from the network, so that clients without a key leave room for those with
+//! one.
 //!
 //! ```text
 //! accepted ─► unknown ─┬─► known    showed a key
@@ -17,28 +18,28 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_util::sync::CancellationToken;
 
-/// What a connection for which there is no room is told.
+/// The response to a connection for which there is no room.
 const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
     Content-Type: application/problem+json\r\nContent-Length: 208\r\n\r\n\
     {\"type\":\"/errors/unavailable\",\"title\":\"Unavailable\",\"status\":503,\
     \"detail\":\"too many connections to this daemon are open\",\"code\":\"unavailable\",\
     \"next_step\":\"close some, or use the socket api.sock on its host\"}\n";
 
-/// How many connections there may be at once.
+/// Limits on the number of open connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLimits {
-    /// All from the network.
+    /// All connections from the network.
     pub total: usize,
-    /// Those of them to ports of sandboxes, which need no key.
+    /// Connections to ports of sandboxes, which need no key.
     pub visitors: usize,
-    /// Those of them that have shown no key yet.
+    /// Connections that have not shown a key yet.
     pub unknown: usize,
-    /// How long a connection may be idle before it has shown a key.
+    /// How long a connection that has not shown a key may be idle.
     pub unknown_for: Duration,
 }
 
 impl ConnectionLimits {
-    /// Limits that leave most of so many descriptors to sandboxes.
+    /// Limits that leave most of this many file descriptors to sandboxes.
     pub fn of_descriptors(descriptors: u64) -> Self {
         let total = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(64, 4096);
         Self { total, visitors: total / 2, unknown: (total / 4).min(256), unknown_for: Duration::from_secs(10) }
@@ -51,26 +52,26 @@ impl Default for ConnectionLimits {
     }
 }
 
-/// What is known of a connection.
+/// The state of a connection, by what its client has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Standing {
-    /// Nothing.
+    /// The client has shown nothing.
     Unknown,
-    /// It is for a port of a sandbox, whose id it knows.
+    /// The client has named a port of a sandbox, whose id it knows.
     Visitor,
-    /// It has shown a key.
+    /// The client has shown a key.
     Known,
 }
 
 #[derive(Debug)]
 struct Entry {
     standing: Standing,
-    /// How many requests are being answered.
+    /// Number of requests that are being answered.
     under_way: usize,
     close: CancellationToken,
 }
 
-/// Every connection from the network, the oldest first.
+/// All connections from the network, the oldest first.
 #[derive(Debug)]
 pub(crate) struct Connections {
     limits: ConnectionLimits,
@@ -82,7 +83,8 @@ impl Connections {
         Arc::new(Self { limits, all: Mutex::default() })
     }
 
-    /// A place for one more. Where there is none, the oldest idle one that has shown no key gives up its own.
+    /// Admits one more connection. If there is no room, it closes the oldest idle one that has
+    /// shown no key; `None` if there is none of those.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<(Arc<Ticket>, Closing)> {
         let mut all = self.lock();
         let (next, entries) = &mut *all;
@@ -100,7 +102,7 @@ impl Connections {
         Some((ticket, closing))
     }
 
-    /// Tells a connection that there is no room for it, as far as it listens.
+    /// Tells a client that there is no room for its connection, if it can be told without waiting.
     pub(crate) fn refuse(&self, stream: &TcpStream) {
         metrics::counter!("dorm_connections_refused_total").increment(1);
         let _ = stream.try_write(FULL);
@@ -115,7 +117,8 @@ fn count(entries: &BTreeMap<u64, Entry>, standing: Standing) -> usize {
     entries.values().filter(|entry| entry.standing == standing).count()
 }
 
-/// A connection's place. It is given back when the connection, or what it was upgraded to, has ended.
+/// The place of a connection. It is freed when the connection, or what it was upgraded to, has
+/// ended.
 #[derive(Debug)]
 pub(crate) struct Ticket {
     connections: Arc<Connections>,
@@ -123,26 +126,26 @@ pub(crate) struct Ticket {
 }
 
 impl Ticket {
-    /// Says what is known of the connection. Whether there is room for it as that.
+    /// Sets the state of the connection. Returns whether there is room for it in that state.
     pub(crate) fn stand(&self, standing: Standing) -> bool {
         let mut all = self.connections.lock();
         let entries = &mut all.1;
         let has_room =
             standing != Standing::Visitor || { count(entries, Standing::Visitor) < self.connections.limits.visitors };
         match entries.get_mut(&self.number) {
-            // A key that was shown stays shown.
+            // A connection that has shown a key stays known.
             Some(entry) if entry.standing == Standing::Known || entry.standing == standing => true,
             Some(entry) if has_room => {
                 entry.standing = standing;
                 true
             }
             Some(_) => false,
-            // It is being closed.
+            // The connection is being closed.
             None => true,
         }
     }
 
-    /// A request is being answered, for as long as the answer of this is kept.
+    /// Counts a request as being answered until the returned guard is dropped.
     pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
         if let Some(entry) = self.connections.lock().1.get_mut(&self.number) {
             entry.under_way += 1;
@@ -169,7 +172,7 @@ impl Drop for UnderWay {
     }
 }
 
-/// When a connection has to end.
+/// The signal that a connection must close.
 #[derive(Debug)]
 pub(crate) struct Closing {
     connections: Arc<Connections>,
@@ -178,7 +181,8 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Returns when the connection has to make room, or has been idle too long without a key.
+    /// Returns when the connection must make room for another one, or has been idle too long
+    /// without a key.
     pub(crate) async fn asked(self) {
         loop {
             tokio::select! {
@@ -194,7 +198,7 @@ impl Closing {
     }
 }
 
-/// A stream that holds its connection's place, also when it was upgraded.
+/// A stream that keeps its connection's place, even after an upgrade.
 #[derive(Debug)]
 pub(crate) struct Counted {
     stream: TcpStream,
@@ -271,7 +275,7 @@ mod tests {
         let connections = Connections::new(limits());
         let all: Vec<_> = (0..6).map(|_| connections.enter().unwrap()).collect();
         all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
-        // The first three were closed before they could show one.
+        // The first three were closed before they could show a key.
         let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).chain(all).collect();
         all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
         assert!(connections.enter().is_none());

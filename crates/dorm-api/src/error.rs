@@ -26,7 +26,7 @@ pub(crate) struct ApiError {
     status: StatusCode,
     /// Boxed, since most results carry no error.
     body: Box<Problem>,
-    /// After this time the same request may succeed without anything else being done.
+    /// The time after which the same request may succeed without any other change.
     retry_after: Option<Duration>,
 }
 

@@ -19,12 +19,12 @@ use crate::routes::Api;
 use crate::serve::Door;
 use crate::wire;
 
-/// The longest JSON body.
+/// The longest JSON body, in bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;
-/// The longest time that can be asked for: 100 years.
+/// The longest time that a request can set: 100 years.
 const SECONDS_MAX: f64 = 100.0 * 366.0 * 86_400.0;
 
-/// A JSON body. None at all is `{}`.
+/// A JSON body. An empty body is read as `{}`.
 pub(crate) struct Json<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
@@ -45,8 +45,8 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     }
 }
 
-/// That the caller may name paths of the daemon's host: it came through the owner's door. Over the network a key would
-/// otherwise open every file of the host.
+/// Proof that the caller may name paths of the daemon's host: the request came through the owner's
+/// socket. Over the network a key would otherwise open every file of the host.
 pub(crate) struct HostPaths;
 
 impl<S: Sync> FromRequestParts<S> for HostPaths {
@@ -64,7 +64,7 @@ impl<S: Sync> FromRequestParts<S> for HostPaths {
     }
 }
 
-/// A query whose keys are all known.
+/// A query without unknown keys.
 pub(crate) struct Query<T>(pub(crate) T);
 
 impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
@@ -83,7 +83,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
     }
 }
 
-/// The sandbox of `{id}`, which is an id or the name of a living one.
+/// The sandbox of `{id}`: an id, or the name of a living sandbox.
 pub(crate) struct Sandbox(pub(crate) SandboxId);
 
 impl FromRequestParts<Api> for Sandbox {
@@ -188,12 +188,12 @@ impl<S: Sync> FromRequestParts<S> for WantsEvents {
     }
 }
 
-/// The id of the last server-sent event that a returning caller has seen.
+/// The id of the last server-sent event that a reconnecting client has seen.
 pub(crate) fn last_event(headers: &HeaderMap) -> Option<&str> {
     headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty())
 }
 
-/// A length of time: more than nothing, and not for ever.
+/// A duration in seconds: more than zero, and at most 100 years.
 pub(crate) fn seconds(field: &str, value: f64) -> Result<Duration, ApiError> {
     if value > 0.0 && value <= SECONDS_MAX {
         return Ok(Duration::from_secs_f64(value).max(Duration::from_millis(1)));
@@ -202,28 +202,28 @@ pub(crate) fn seconds(field: &str, value: f64) -> Result<Duration, ApiError> {
     Err(ApiError::invalid(message, "leave it out for no limit"))
 }
 
-/// A path inside, from a query.
+/// A path in the sandbox, from a query.
 pub(crate) fn guest_path(text: &str) -> Result<GuestPath, ApiError> {
     GuestPath::new(text).map_err(|error| ApiError::invalid(error.to_string(), ""))
 }
 
-/// A path inside as the place in a list: how it is written, and back.
+/// A path in the sandbox as the cursor of a list.
 pub(crate) fn place_in_list(path: &GuestPath) -> String {
     URL_SAFE_NO_PAD.encode(path.as_bytes())
 }
 
-/// See [`place_in_list`].
+/// Reads a cursor written by [`place_in_list`].
 pub(crate) fn path_in_list(text: &str) -> Result<GuestPath, ApiError> {
     let path = URL_SAFE_NO_PAD.decode(text).ok().and_then(|path| GuestPath::new(path).ok());
     path.ok_or_else(|| ApiError::invalid("after is not a cursor", "use `next` of the previous page"))
 }
 
-/// A path inside, from a body.
+/// A path in the sandbox, from a body.
 pub(crate) fn guest_path_of(field: &str, text: &wire::Text) -> Result<GuestPath, ApiError> {
     GuestPath::new(bytes_of(field, text)?).map_err(|error| ApiError::invalid(format!("{field}: {error}"), ""))
 }
 
-/// Text for the inside, from a body.
+/// A string for the sandbox, from a body.
 pub(crate) fn guest_string(field: &str, text: &wire::Text) -> Result<GuestString, ApiError> {
     GuestString::new(bytes_of(field, text)?).map_err(|error| ApiError::invalid(format!("{field}: {error}"), ""))
 }
@@ -233,7 +233,7 @@ pub(crate) fn bytes_of(field: &str, text: &wire::Text) -> Result<Vec<u8>, ApiErr
     text.to_bytes().map_err(|error| ApiError::invalid(format!("{field} is not base64: {error}"), ""))
 }
 
-/// Somebody inside.
+/// A user of the sandbox, by name or number.
 pub(crate) fn user(text: &str) -> Result<User, ApiError> {
     let hint = "give a name, a number, or UID:GID";
     text.parse().map_err(|_| ApiError::invalid(format!("'{text}' is not a user"), hint))
@@ -249,7 +249,7 @@ pub(crate) fn page_limit(asked: Option<usize>) -> Result<usize, ApiError> {
     page_limit_or(asked, PAGE)
 }
 
-/// The size of a page, with a default of its own.
+/// The size of a page, with another default.
 pub(crate) fn page_limit_or(asked: Option<usize>, default: usize) -> Result<usize, ApiError> {
     let limit = asked.unwrap_or(default);
     if !(1..=PAGE_MAX).contains(&limit) {

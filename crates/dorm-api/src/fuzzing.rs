@@ -1,5 +1,5 @@
-//! What fuzzers are let at: requests that may be for a port of a sandbox, before anything is known of who sends them. Not
-//! built into anything that is shipped.
+//! Entry points for fuzzers: requests to ports of sandboxes, before their sender is known. Not part
+//! of any shipped build.
 
 use axum::body::Body;
 use axum::extract::Request;
@@ -14,10 +14,10 @@ use crate::serve::Peer;
 const KEY: &str = "the-key";
 const PEER: [u8; 4] = [192, 0, 2, 7];
 
-/// Finds out which port a request is for, and makes it what the program inside gets.
+/// Finds the port that a request is for, and prepares the request for the program inside.
 ///
 /// # Panics
-/// When something is passed on that concerns the daemon or the connection alone.
+/// If anything is passed on that concerns only the daemon or the connection.
 pub fn request(head: &[u8]) {
     let Some(mut request) = read(head) else { return };
     let Ok(Some(target)) = gateway::target(&Domains::default(), request.headers(), request.uri()) else { return };
@@ -35,7 +35,7 @@ pub fn request(head: &[u8]) {
     passed_on(request.headers(), &keys);
 }
 
-/// Checks the headers that a program inside gets.
+/// Checks the headers that the program inside gets.
 fn passed_on(headers: &HeaderMap, keys: &Keys) {
     let is_upgrade = headers.contains_key(header::UPGRADE);
     for name in &HOP_BY_HOP {
@@ -51,7 +51,7 @@ fn passed_on(headers: &HeaderMap, keys: &Keys) {
     assert!(!keys.admit(headers), "a key is passed on");
 }
 
-/// A request as its lines have it; those that no parser would pass on are left out.
+/// Parses the lines of a request. Leaves out lines that no HTTP parser would pass on.
 fn read(head: &[u8]) -> Option<Request> {
     let mut lines = head.split(|byte| *byte == b'\n').map(|line| line.strip_suffix(b"\r").unwrap_or(line));
     let first = lines.next()?;

@@ -1,9 +1,12 @@
-//! The gateway to ports inside sandboxes: HTTP/1.1 with streaming bodies, and whatever a connection is upgraded to.
+//! The gateway to ports inside sandboxes: HTTP/1.1 with streaming bodies, and upgraded connections
+//! of any protocol.
 //!
-//! A request is for a port when its host is `PORT-ID.` and a domain of this server, or when it names both with headers.
-//! For a public port the id, which cannot be guessed, is what admits it; names are therefore not taken here. What admits it
-//! to a private one is in `admission`.
-//! One request is one connection inside. Nothing is tried twice, nothing is changed but hop-by-hop headers.
+//! A request is for a port if its host is `PORT-ID.` followed by a domain of this server, or if its
+//! headers name sandbox and port. A public port is protected only by the id, which cannot be
+//! guessed; names of sandboxes are therefore not accepted here. Access to a private port is checked
+//! in `admission`.
+//! Each request uses its own connection to the sandbox. No request is retried, and only hop-by-hop
+//! headers are changed.
 
 mod admission;
 
@@ -35,7 +38,7 @@ pub(crate) use admission::OPEN_LINK;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use admission::conceal;
 
-/// Headers that concern Dormouse. None of them reaches the program inside.
+/// The prefix of Dormouse's own headers, which never reach the program inside.
 const OWN_PREFIX: &str = "x-dormouse-";
 const SANDBOX: HeaderName = HeaderName::from_static("x-dormouse-sandbox");
 const PORT: HeaderName = HeaderName::from_static("x-dormouse-port");
@@ -53,7 +56,7 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Passes a request for a port on to it, and any other to the API.
+/// Forwards a request for a port to it, and passes any other on to the API.
 pub(crate) async fn pass_on(State(api): State<Api>, request: Request, next: Next) -> Response {
     if !api.domains.answer_to(host(request.headers(), request.uri())) {
         let detail = format!("this server does not serve the host '{}'", host(request.headers(), request.uri()));
@@ -73,7 +76,7 @@ pub(crate) struct Target {
     pub(crate) port: u16,
 }
 
-/// Which port a request is for, if it is for one.
+/// The port that a request is for; `None` if it is for the API.
 pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
     if headers.contains_key(SANDBOX) || headers.contains_key(PORT) {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
@@ -88,8 +91,8 @@ pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Resul
     Ok(host_target(domains, host(headers, uri)))
 }
 
-/// The host that a request is for; nothing for one that does not say, and something that no domain has for one that cannot
-/// be read.
+/// The host that a request is for: empty if it names none, and a host of no domain if it is not
+/// readable.
 fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> &'a str {
     match headers.get(header::HOST) {
         Some(value) => value.to_str().unwrap_or("?"),
@@ -128,7 +131,8 @@ async fn forward(api: &Api, target: Target, request: Request) -> Result<Response
     exchange(&api.life, &target, stream, in_use, request).await
 }
 
-/// Sends one request over a fresh connection. `in_use` is kept until the answer, or what it was upgraded to, is over.
+/// Sends one request over a new connection. `in_use` is kept until the response, or the connection
+/// it was upgraded to, has ended.
 async fn exchange<S, U>(
     life: &Life,
     target: &Target,
@@ -171,12 +175,13 @@ where
     Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
 }
 
-/// What cannot be connected to, in the words of a gateway.
+/// The response when a port cannot be reached.
 fn unreachable(error: ServiceError) -> ApiError {
     let code = error.code();
     let error = ApiError::from(error);
     match code {
-        // It could not be woken now. It sleeps on, and the next request may have more luck.
+        // The sandbox could not be resumed now. It stays suspended, and a later request may
+        // succeed.
         Code::Failed | Code::NoRoom => error.again_later(StatusCode::SERVICE_UNAVAILABLE),
         Code::InvalidArgument
         | Code::NotFound
@@ -192,7 +197,7 @@ fn unreachable(error: ServiceError) -> ApiError {
     }
 }
 
-/// Makes a request what the program inside is to see.
+/// Rewrites a request into the form that the program inside gets.
 pub(crate) fn prepare(request: &mut Request) -> Result<(), ApiError> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let uri = path.parse::<Uri>().map_err(|error| ApiError::invalid(format!("invalid path: {error}"), ""))?;
@@ -217,7 +222,7 @@ pub(crate) fn prepare(request: &mut Request) -> Result<(), ApiError> {
     Ok(())
 }
 
-/// Removes what concerns one connection only.
+/// Removes the hop-by-hop headers.
 fn strip(headers: &mut HeaderMap) {
     let named: Vec<HeaderName> = headers
         .get_all(header::CONNECTION)
@@ -238,7 +243,7 @@ fn restore_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
     }
 }
 
-/// Copies bytes both ways until both sides have ended, one breaks, or the server ends.
+/// Copies bytes in both directions until both sides have ended, one fails, or the server stops.
 fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: impl Send + 'static) {
     let cut = life.cut.clone();
     life.tasks.spawn(async move {
@@ -257,7 +262,7 @@ fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: impl Send 
     });
 }
 
-/// An answer's body, while which lasts the sandbox is in use.
+/// The body of a response. The sandbox counts as in use until the body is dropped.
 struct Answer<U> {
     body: Incoming,
     _in_use: U,

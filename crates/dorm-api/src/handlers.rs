@@ -1,4 +1,4 @@
-//! One handler a route: parse, call the service, convert back.
+//! One handler for each route: parse, call the service, convert back.
 
 pub(crate) mod checkpoints;
 pub(crate) mod daemon;

@@ -1,21 +1,22 @@
 //! The host names that this server answers to.
 //!
-//! A page of a stranger can have its own host name resolved to this machine, and its script then counts as one of this
-//! server's. So a request for any other name is refused, before its key is looked at.
+//! A foreign page can let its own host name resolve to this host (DNS rebinding), and its script
+//! then has the origin of this server. So a request for any other name is refused before its key is
+//! checked.
 
 use std::net::IpAddr;
 
 use crate::keys::Keys;
 
-/// The domain that is always served: browsers resolve everything below it to this machine.
+/// The domain that is always served: browsers resolve it and its subdomains to this host.
 const LOCAL: &str = "localhost";
 
-/// Who may call, and by which names.
+/// The keys and the host names that requests may use.
 #[derive(Clone, Debug)]
 pub struct Access {
     /// The keys of the daemon's owner.
     pub keys: Keys,
-    /// The host names that are answered to.
+    /// The host names that this server answers to.
     pub domains: Domains,
 }
 
@@ -25,22 +26,23 @@ impl From<Keys> for Access {
     }
 }
 
-/// Domains: the names themselves, and everything below them.
+/// Domains, each with all its subdomains.
 #[derive(Clone, Debug)]
 pub struct Domains(Vec<String>);
 
 impl Default for Domains {
-    /// `localhost` alone.
+    /// Only `localhost`.
     fn default() -> Self {
         Self(vec![LOCAL.to_owned()])
     }
 }
 
 impl Domains {
-    /// `localhost`, and these.
+    /// `localhost` and these.
     ///
     /// # Errors
-    /// The first one that is not a domain: labels of letters, digits and hyphens with dots between them.
+    /// The first one that is not a domain: labels of letters, digits and hyphens, separated by
+    /// dots.
     pub fn with(domains: impl IntoIterator<Item = String>) -> Result<Self, String> {
         let mut known = Self::default();
         for domain in domains {
@@ -56,15 +58,15 @@ impl Domains {
         Ok(known)
     }
 
-    /// Whether a request with this `Host` is answered. One that names an address is: no page has an address of its own
-    /// resolved. One without a host comes from no browser.
+    /// Whether a request with this `Host` is answered. An address is accepted, since no page can
+    /// make an address resolve elsewhere. So is a missing host, which no browser sends.
     pub(crate) fn answer_to(&self, host: &str) -> bool {
         let name = without_port(host);
         let address = name.trim_start_matches('[').trim_end_matches(']');
         name.is_empty() || address.parse::<IpAddr>().is_ok() || self.0.iter().any(|known| is_in(&name, known))
     }
 
-    /// The first label of a host that has just one more than a domain.
+    /// The first label of a host that is a domain with exactly one more label.
     pub(crate) fn label(&self, host: &str) -> Option<String> {
         let name = without_port(host);
         let below = |known: &String| name.strip_suffix(known.as_str())?.strip_suffix('.').map(str::to_owned);
@@ -76,7 +78,7 @@ fn is_in(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
-/// The name in a `Host`, in lower case.
+/// The name in a `Host` header without its port, in lower case.
 fn without_port(host: &str) -> String {
     let name = match host.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => name,

@@ -1,4 +1,4 @@
-//! Who may call.
+//! API keys of the daemon's owner.
 
 use std::fmt;
 
@@ -8,24 +8,24 @@ use subtle::{Choice, ConstantTimeEq};
 
 const API_KEY: HeaderName = HeaderName::from_static("x-api-key");
 
-/// The keys of the daemon's owner, which open the whole API. They are never printed. Keys that were made later are the
-/// service's.
+/// The keys of the daemon's owner, each of which gives access to the whole API. They are never
+/// printed. Keys created later belong to the service.
 #[derive(Clone)]
 pub struct Keys(Vec<String>);
 
 impl Keys {
-    /// Any of these opens it. An empty one opens nothing.
+    /// Takes the keys. An empty key admits nobody.
     pub fn new(keys: impl IntoIterator<Item = String>) -> Self {
         Self(keys.into_iter().filter(|key| !key.is_empty()).collect())
     }
 
-    /// Whether a request carries one, as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
+    /// Whether a request carries one of them, as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
     pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
         presented(headers).any(|key| self.knows(key))
     }
 
-    /// Removes keys of this API, and those that `is_key` knows, from what is passed on into a sandbox, where nobody may
-    /// learn them.
+    /// Removes keys of this API, and those that `is_key` recognises, from headers that are passed
+    /// on into a sandbox, where they must stay unknown.
     pub(crate) fn conceal(&self, headers: &mut HeaderMap, is_key: impl Fn(&[u8]) -> bool) {
         let is_ours = |key: &[u8]| self.knows(key) || is_key(key);
         if headers.get_all(API_KEY).iter().any(|key| is_ours(key.as_bytes())) {
@@ -37,7 +37,8 @@ impl Keys {
     }
 
     fn knows(&self, key: &[u8]) -> bool {
-        // Every key is compared whole, so that time says nothing about where they differ.
+        // Every key is compared in constant time, so that the duration does not show where they
+        // differ.
         self.0.iter().fold(Choice::from(0), |found, known| found | known.as_bytes().ct_eq(key)).into()
     }
 }
@@ -48,7 +49,7 @@ impl fmt::Debug for Keys {
     }
 }
 
-/// The keys that a request shows.
+/// The keys that a request carries.
 pub(crate) fn presented(headers: &HeaderMap) -> impl Iterator<Item = &[u8]> {
     let plain = headers.get(API_KEY).map(HeaderValue::as_bytes);
     plain.into_iter().chain(headers.get(header::AUTHORIZATION).and_then(bearer))

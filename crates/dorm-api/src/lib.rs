@@ -4,9 +4,10 @@
 
 //! The native HTTP API, and the gateway to ports inside sandboxes.
 //!
-//! Requests are parsed into types that cannot be wrong, the service is called, and its answer is converted back. There
-//! is no state here beyond open connections: no records, no timers, no decision about a sandbox's life. Which engine
-//! runs it is only shown, never asked.
+//! Requests are parsed into types that cannot be invalid, the service is called, and its result is
+//! converted to a response. The only state here is open connections: no records, no timers, no
+//! decision about a sandbox's lifecycle. The engine is shown to clients and never decides anything
+//! here.
 //!
 //! ```text
 //! connection ─► gateway::pass_on ─┬─► a port inside, through Service::connect

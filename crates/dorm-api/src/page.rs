@@ -22,7 +22,7 @@ pub(crate) struct PageQuery {
 }
 
 impl PageQuery {
-    /// The page of `all` that was asked for, in the order of their cursors, and the cursor of the next page.
+    /// The requested page of `all`, in the order of their cursors, and the cursor of the next page.
     pub(crate) fn of<T, C>(
         self,
         mut all: Vec<T>,
@@ -42,7 +42,7 @@ impl PageQuery {
     }
 }
 
-/// A cursor from a query.
+/// Parses a cursor from a query.
 pub(crate) fn cursor<C: FromStr>(text: &str) -> Result<C, ApiError> {
     text.parse().map_err(|_| {
         ApiError::invalid(format!("after is '{text}', which is not a cursor"), "use `next` of the previous page")
@@ -59,7 +59,7 @@ impl<I: fmt::Display> fmt::Display for Dated<I> {
     }
 }
 
-/// A text is not a cursor.
+/// The text is not a cursor.
 #[derive(Debug)]
 pub(crate) struct NotACursor;
 

@@ -1,4 +1,4 @@
-//! Every route, once: the router, the OpenAPI document and the tests read this one table.
+//! All routes in one table, which the router, the OpenAPI document and the tests read.
 
 mod examples;
 
@@ -27,7 +27,7 @@ use crate::keys::Keys;
 use crate::serve::Life;
 use crate::wire;
 
-/// What every handler has at hand.
+/// The state that every handler can use.
 #[derive(Clone)]
 pub(crate) struct Api {
     pub(crate) service: Service,
@@ -43,7 +43,7 @@ macro_rules! routes {
         #[cfg(test)]
         const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path),)*];
 
-        /// What each route needs of a key.
+        /// The need of every route.
         pub(crate) const NEEDS: &[(&str, &str, Need)] = &[$((stringify!($method), $path, Need::$need),)*];
 
         fn table() -> Router<Api> {
@@ -171,7 +171,7 @@ routes! {
     get "/metrics" View daemon::metrics;
 }
 
-/// What holds for all operations, as the introduction of the document.
+/// The introduction of the OpenAPI document: rules that hold for all operations.
 const INTRODUCTION: &str = "The native API of Dormouse, a sandbox server for AI agents.
 
 **Authentication.** Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Requests over the Unix socket \
@@ -199,7 +199,7 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// The whole front door: gateway first, then the key, then the routes.
+/// The complete router: gateway first, then the check of the key, then the routes.
 pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
     let Access { keys, domains } = access;
     let api =

@@ -1,8 +1,9 @@
-//! The accept loop: two doors, one task for each connection, and an end that does not wait for endless streams.
+//! The accept loop: two listeners, one task for each connection, and a shutdown that does not wait
+//! for endless streams.
 //!
-//! The network's door needs a key and has limits (see [`crate::connections`]). The owner's door is a Unix socket that only
-//! root and the daemon's own user may connect to: it needs no key, is not limited by what comes through the other, and
-//! takes paths of the host.
+//! The network listener requires a key and has limits (see [`crate::connections`]). The owner's
+//! listener is a Unix socket to which only root and the daemon's own user may connect: it requires
+//! no key, is not limited by connections from the network, and accepts paths of the host.
 
 use std::convert::Infallible;
 use std::io;
@@ -27,30 +28,30 @@ use crate::connections::{Closing, ConnectionLimits, Connections, Counted, Ticket
 use crate::hosts::Access;
 use crate::{routes, webhooks};
 
-/// How long a client may take to send a request's head.
+/// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// How long requests in progress may go on after the stop.
+/// How long requests in progress may continue after the stop.
 const GRACE: Duration = Duration::from_secs(5);
-/// The wait after the system had no room for another connection.
+/// The wait after the system had no resources for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
-/// What the head of a request may have at most.
+/// The largest number of headers in a request.
 const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
-/// Where a request comes from.
+/// The address that a request comes from.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
-/// Through which door a request came.
+/// The listener through which a request came.
 #[derive(Clone, Debug)]
 pub(crate) enum Door {
-    /// The network's, with its place among the connections.
+    /// The network listener, with the connection's place.
     Network(Arc<Ticket>),
-    /// The owner's.
+    /// The owner's socket.
     Owner,
 }
 
-/// Where connections come in.
+/// The listeners of a server.
 #[derive(Debug)]
 pub struct Doors {
     network: TcpListener,
@@ -59,7 +60,7 @@ pub struct Doors {
 }
 
 impl Doors {
-    /// The network's door with these limits, and the owner's.
+    /// The network listener with these limits, and the owner's socket.
     pub fn new(network: TcpListener, owner: UnixListener, limits: ConnectionLimits) -> Self {
         Self { network, owner: Some(owner), limits }
     }
@@ -71,22 +72,22 @@ impl From<TcpListener> for Doors {
     }
 }
 
-/// The life of a server, for streams that outlive the request they began with.
+/// Signals for streams that outlive the request they began with.
 #[derive(Clone, Debug)]
 pub(crate) struct Life {
-    /// No new requests are taken; endless streams end.
+    /// The server accepts no new requests, and endless streams end.
     pub(crate) stop: CancellationToken,
-    /// Whatever still goes on is cut.
+    /// All connections that still exist are closed.
     pub(crate) cut: CancellationToken,
-    /// Everything that has to end before the server has.
+    /// The tasks that must end before the server ends.
     pub(crate) tasks: TaskTracker,
 }
 
-/// Serves the native API and the gateway until `stop`, then lets requests in progress end for 5 seconds and cuts what
-/// is left. Sandboxes are not touched by the end.
+/// Serves the native API and the gateway until `stop`, then gives requests in progress 5 seconds to
+/// end and closes the remaining connections. Sandboxes are not affected.
 ///
 /// # Errors
-/// None at present: whatever befalls one connection ends that one.
+/// None at present: an error on one connection ends only that connection.
 pub async fn serve(
     doors: impl Into<Doors>,
     service: Service,
@@ -96,7 +97,7 @@ pub async fn serve(
     serve_with_grace(doors, service, access, stop, GRACE).await
 }
 
-/// [`serve`], with another time that requests in progress are given after the stop.
+/// [`serve`] with another time for requests in progress after the stop.
 ///
 /// # Errors
 /// Those of [`serve`].
@@ -124,7 +125,7 @@ pub async fn serve_with_grace(
     Ok(())
 }
 
-/// Takes connections from the network until the stop.
+/// Accepts connections from the network until the stop.
 async fn at_network(listener: TcpListener, connections: Arc<Connections>, router: Router, life: Life) {
     loop {
         let accepted = tokio::select! {
@@ -164,7 +165,7 @@ async fn of_network(
     }
 }
 
-/// Takes connections of the owner until the stop.
+/// Accepts connections on the owner's socket until the stop.
 async fn at_owners(listener: UnixListener, router: Router, life: Life) {
     loop {
         let accepted = tokio::select! {
@@ -186,7 +187,8 @@ async fn at_owners(listener: UnixListener, router: Router, life: Life) {
     }
 }
 
-/// Whether root or the daemon's own user has connected; else who, as far as that is known.
+/// Whether root or the daemon's own user has connected; otherwise the uid of the other user, if it
+/// is known.
 fn is_owner(stream: &UnixStream) -> Result<(), Option<u32>> {
     let user = stream.peer_cred().map_err(|_| None)?.uid();
     if user == 0 || user == rustix::process::geteuid().as_raw() { Ok(()) } else { Err(Some(user)) }

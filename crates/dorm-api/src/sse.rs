@@ -1,4 +1,4 @@
-//! Answers that go on: server-sent events.
+//! Responses that stay open: streams of server-sent events.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -10,26 +10,26 @@ use serde::Serialize;
 
 use crate::error::ApiError;
 
-/// How often a quiet stream says that it is still there.
+/// The interval of keep-alive comments on a quiet stream.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
 /// One event with its data as JSON.
 pub(crate) fn event(kind: &str, data: &impl Serialize) -> Event {
     let event = Event::default().event(kind);
-    // The types of the wire always have a JSON form.
+    // Wire types always serialise to JSON.
     event.json_data(data).unwrap_or_default()
 }
 
-/// The last event of a stream that cannot go on.
+/// The last event of a stream that ends with an error.
 pub(crate) fn failure(error: ApiError) -> Event {
     event("error", &error.into_body())
 }
 
-/// Answers with a stream of events.
+/// A response with a stream of events.
 pub(crate) fn answer(events: impl Stream<Item = Event> + Send + 'static) -> Response {
     let mut response =
         Sse::new(events.map(Ok::<_, Infallible>)).keep_alive(KeepAlive::new().interval(KEEP_ALIVE)).into_response();
-    // Proxies in between must not hold events back.
+    // Proxies must not buffer events.
     response.headers_mut().insert("x-accel-buffering", axum::http::HeaderValue::from_static("no"));
     response
 }

@@ -1,8 +1,10 @@
-//! Sending events to webhooks: in order, signed as the Standard Webhooks describe, again and again until each is taken.
+//! Sending events to webhooks: in order, signed as the Standard Webhooks specify, and retried until
+//! each is accepted.
 //!
-//! One task for each webhook. What was taken is on record, so that a restart goes on where it was; an event may come
-//! twice when the daemon dies between the two, never not at all. Events are read a page at a time. A store that fails is
-//! asked again, with longer and longer waits, for as long as the webhook is there.
+//! There is one task for each webhook. The last accepted event is recorded, so that a restart
+//! continues after it. If the daemon dies before it has recorded an accepted event, that event is
+//! sent twice; no event is lost. Events are read in pages. If the store fails, reading is retried
+//! with increasing intervals for as long as the webhook exists.
 
 mod receiver;
 
@@ -25,12 +27,12 @@ use crate::wire;
 
 pub(crate) use receiver::check;
 
-/// How many events are read at once.
+/// Number of events in a page.
 const PAGE: usize = 100;
-/// What lets webhooks go to an address that is not public.
+/// The setting that permits webhooks to addresses that are not public.
 pub(crate) const ALLOW: &str =
     "allow its network with `dorm serve --allow-network`, such as --allow-network 127.0.0.0/8";
-/// The waits between attempts: from the first, twice as long each time, up to the last.
+/// The intervals between attempts: the first one, doubled after each attempt, and the largest one.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(300));
 
 /// Sends events until `stop`.
@@ -87,7 +89,7 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
     tasks.wait().await;
 }
 
-/// Sends one webhook what comes, until it is removed.
+/// Sends events to one webhook until it is removed.
 async fn one(service: Service, client: reqwest::Client, id: WebhookId, ended: CancellationToken) {
     tokio::select! {
         () = ended.cancelled() => {}
@@ -97,7 +99,7 @@ async fn one(service: Service, client: reqwest::Client, id: WebhookId, ended: Ca
     }
 }
 
-/// Answers when the webhook is gone, or the service.
+/// Sends events to a webhook. Returns when the webhook or the service is gone.
 async fn deliver(service: &Service, client: &reqwest::Client, id: &WebhookId) -> Option<()> {
     let (mut news, mut changes) = (service.news(), service.webhook_news());
     let mut refusals = Backoff::new(WAITS);
@@ -116,7 +118,7 @@ async fn deliver(service: &Service, client: &reqwest::Client, id: &WebhookId) ->
     }
 }
 
-/// The webhook, and some of the events that come after what it was sent.
+/// The webhook, and a page of the events after the last accepted one.
 async fn page(service: &Service, id: &WebhookId) -> Result<(WebhookRecord, Vec<EventRecord>), ServiceError> {
     let webhook = service.webhook(id).await?;
     let (project, after) = (Some(webhook.project.clone()), webhook.delivered);
@@ -124,7 +126,8 @@ async fn page(service: &Service, id: &WebhookId) -> Result<(WebhookRecord, Vec<E
     Ok((webhook, events))
 }
 
-/// Sends a page, one event after the other, up to the first that is not taken. Answers nothing when the webhook is gone.
+/// Sends a page in order, up to the first event that is not accepted. Returns `None` when the
+/// webhook is gone.
 async fn send_page(
     service: &Service,
     client: &reqwest::Client,
@@ -138,7 +141,7 @@ async fn send_page(
     let mut from = webhook.delivered;
     let last = page.last().map_or(from, |event| event.number);
     for event in page.into_iter().filter(|event| is_wanted(webhook, event)) {
-        // It was told to begin somewhere else, which may be sooner.
+        // The position of the webhook was changed, perhaps to an earlier event.
         if changes.has_changed().unwrap_or(true) {
             return Some(());
         }
@@ -157,7 +160,7 @@ async fn send_page(
         record(from, number).await?;
         from = number;
     }
-    // The rest of the page is of kinds that are not wanted.
+    // The rest of the page consists of event kinds that the webhook does not want.
     if from < last {
         record(from, last).await?;
     }
@@ -168,7 +171,7 @@ fn is_wanted(webhook: &WebhookRecord, event: &EventRecord) -> bool {
     webhook.kinds.is_empty() || webhook.kinds.contains(&event.event.kind)
 }
 
-/// Attempts something until it works. Answers nothing when the webhook is gone.
+/// Retries an operation until it succeeds. Returns `None` when the webhook is gone.
 async fn lasting<T, F>(id: &WebhookId, what: &'static str, attempt: impl Fn() -> F) -> Option<T>
 where
     F: Future<Output = Result<T, ServiceError>>,
@@ -216,13 +219,13 @@ async fn send(
     }
 }
 
-/// An error with all its causes: the last says which name had no address.
+/// An error with all its causes: the last one names the host that had no address.
 fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }
 
-/// `v1,` and the base64 HMAC-SHA256 of id, time and body, as the Standard Webhooks have it.
+/// `v1,` and the base64 HMAC-SHA256 of id, time and body, as the Standard Webhooks specify.
 fn sign(secret: &[u8; 32], id: &str, time: &str, body: &[u8]) -> String {
     // A key may have any length.
     let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(secret) else { return String::new() };

@@ -71,10 +71,10 @@ pub struct Problem {
     pub title: String,
     /// HTTP status.
     pub status: u16,
-    /// What failed and why, as a sentence for people.
+    /// The failure and its reason, as a sentence for people.
     pub detail: String,
     /// The code, for programs. It has the same meaning in every response; docs/reference/errors.md lists all codes.
     pub code: String,
-    /// What the caller can do next, for people. Empty if `detail` says everything.
+    /// The next step for the caller, for people. Empty if `detail` says everything.
     pub next_step: String,
 }

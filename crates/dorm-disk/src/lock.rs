@@ -21,7 +21,7 @@ const READS: usize = 3;
 /// How many bytes of a command line an error shows.
 const COMMAND_MAX: usize = 120;
 
-/// Which other processes may hold the lock at the same time.
+/// The other processes that may hold the lock at the same time.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Sharing {
     /// No other process.

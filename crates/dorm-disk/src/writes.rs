@@ -21,7 +21,7 @@ use rustix::fs::StatVfsMountFlags;
 
 use crate::{Disk, DiskError, KeptDisk, loop_device};
 
-/// What a file system has lost.
+/// The losses that a file system reports.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LostWrites {
     /// Data written by a program did not reach the disk.

@@ -1,4 +1,4 @@
-//! Disks of this host, for real. What the host cannot do is said loudly and not tested.
+//! Real disks on this host. Tests of features that the host lacks are skipped with a message.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
@@ -14,7 +14,7 @@ use dorm_guest_ids::GuestIds;
 
 const MIB: u64 = 1 << 20;
 
-/// A directory in which disks are made, all of which are removed at the end, also when the test fails.
+/// A directory for disks, which are removed at the end even if the test fails.
 struct Place {
     top: PathBuf,
 }
@@ -48,7 +48,7 @@ impl Place {
         Disk::create(&self.dir(name), GuestIds::DEFAULT, bytes, &self.cache()).unwrap()
     }
 
-    /// What of this place is in the kernel's lists of mounts and loop devices.
+    /// The entries for this place in the kernel's lists of mounts and loop devices.
     fn left(&self) -> Vec<String> {
         let top = self.top.to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();

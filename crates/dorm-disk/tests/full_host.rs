@@ -15,7 +15,7 @@ use rustix::mount::{UnmountFlags, unmount};
 
 const MIB: u64 = 1 << 20;
 
-/// A small host file system in a file, without room for root alone.
+/// A small host file system in a file, without space reserved for root.
 struct SmallHost {
     place: tempfile::TempDir,
 }
@@ -84,13 +84,14 @@ fn a_write_that_the_full_host_swallowed_is_reported_as_lost() {
     let open = [path.clone()];
     assert_eq!(disk.lost_writes(&open).unwrap(), None);
     host.fill();
-    // The program is told that this has worked.
+    // The write succeeds for the program.
     file.write_all(&vec![8; 16 << 20]).unwrap();
     write_back(&file);
     wait_for("the failure is reported", || matches!(disk.lost_writes(&open).unwrap(), Some(LostWrites::Data(_))));
 }
 
-/// Has the kernel begin to write what is cached of `file`, as it does by itself after a while. Asks for no error.
+/// Makes the kernel start to write the cached data of `file`, as it does automatically after a
+/// while. Does not wait for errors.
 fn write_back(file: &File) {
     // SAFETY: the descriptor is open.
     let begun = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };

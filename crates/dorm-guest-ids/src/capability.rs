@@ -1,12 +1,13 @@
 //! File capabilities, the value of `security.capability`, bound to the range.
 //!
-//! The kernel knows two forms. Revision 2 gives its capabilities to whoever executes the file on the host; revision 3
-//! names the host id that is root of a user namespace, and gives them in that namespace only. Files of guests may only
-//! have the second form, with the base of the range: executed by anybody else they give nothing.
+//! The kernel knows two forms. Revision 2 gives its capabilities to every user who executes the
+//! file on the host; revision 3 names the host id that is root of a user namespace, and gives them
+//! only in that namespace. Files of guests may only have the second form, with the base of the
+//! range: for all other users they have no effect.
 
 use crate::GuestIds;
 
-/// The attribute.
+/// The name of the attribute.
 pub const NAME: &str = "security.capability";
 
 const REVISION: u32 = 0xff00_0000;
@@ -15,10 +16,11 @@ const REVISION_3: u32 = 0x0300_0000;
 const BYTES_2: usize = 20;
 const BYTES_3: usize = 24;
 
-/// The value as a file on the host has it; `None` for one that cannot be bound to the range.
+/// The value for a file on the host; `None` if it cannot be bound to the range.
 pub fn bound(value: &[u8], ids: GuestIds) -> Option<Vec<u8>> {
     let (magic, root) = parts(value)?;
-    // Root of the host, or a form that names no root: the image means its own root. Another is none of its users.
+    // Root of the host, or a value without a root: the image means its own root. No other id is a
+    // user of the image.
     if root.is_some_and(|root| root != 0 && root != ids.base()) {
         return None;
     }
@@ -28,7 +30,8 @@ pub fn bound(value: &[u8], ids: GuestIds) -> Option<Vec<u8>> {
     Some(bound)
 }
 
-/// The value as guests, digests and archives have it: revision 2 where it is bound to the range, as it is elsewhere.
+/// The value for guests, digests and archives: revision 2 if it is bound to the range, otherwise
+/// unchanged.
 pub fn unbound(value: Vec<u8>, ids: GuestIds) -> Vec<u8> {
     match (parts(&value), value.get(4..BYTES_2)) {
         (Some((magic, Some(root))), Some(capabilities)) if root == ids.base() => {
@@ -38,7 +41,7 @@ pub fn unbound(value: Vec<u8>, ids: GuestIds) -> Vec<u8> {
     }
 }
 
-/// The first word, and the root that revision 3 names; `None` for what is neither form.
+/// The first word, and the root id of revision 3; `None` if it has neither form.
 fn parts(value: &[u8]) -> Option<(u32, Option<u32>)> {
     let word = |at: usize| Some(u32::from_le_bytes(value.get(at..at + 4)?.try_into().ok()?));
     let magic = word(0)?;

@@ -1,8 +1,8 @@
-//! Who else has ids of the range, by the databases of the host.
+//! Other owners of ids in the range, according to the host's databases.
 
 use crate::GuestIds;
 
-/// The texts of the host's databases; empty for one that is not there.
+/// The contents of the host's databases; a missing one is empty.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Databases {
     /// `/etc/subuid`.
@@ -15,16 +15,16 @@ pub struct Databases {
     pub group: String,
 }
 
-/// Ids of the range that are somebody's.
+/// Ids of the range that belong to another user or group.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Claim {
-    /// The database that says so.
+    /// The database with the entry.
     pub file: &'static str,
-    /// Whose they are.
+    /// The user or group of the entry.
     pub name: String,
-    /// The first of them.
+    /// The first id of the entry.
     pub first: u64,
-    /// How many there are.
+    /// The number of ids in the entry.
     pub count: u64,
 }
 
@@ -38,7 +38,7 @@ impl std::fmt::Display for Claim {
     }
 }
 
-/// Who else has ids of `ids`. What the host's root has does not count: root has them all.
+/// All claims on ids of `ids`. Entries of the host's root do not count, since root has all ids.
 pub fn claims(ids: GuestIds, databases: &Databases) -> Vec<Claim> {
     let range = |file, line: &str| {
         let mut fields = line.split(':');
@@ -62,7 +62,7 @@ pub fn claims(ids: GuestIds, databases: &Databases) -> Vec<Claim> {
     ranges.chain(singles).filter(is_shared).collect()
 }
 
-/// A range that nobody has: the default, or the first above it.
+/// A range without claims: the default, or the first one above it.
 pub fn free(databases: &Databases) -> Option<GuestIds> {
     let bases = (GuestIds::DEFAULT.base()..=GuestIds::BASE_MOST).step_by(GuestIds::COUNT as usize);
     let ranges = bases.filter_map(|base| GuestIds::new(base).ok());

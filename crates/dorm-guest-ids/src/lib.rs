@@ -1,15 +1,16 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! The host's user and group ids that stand for those of guests: one range of 65,536, which nobody else may have.
+//! The host's user and group ids for guests: one range of 65,536, which no other user may have.
 //!
 //! ```text
 //! id in a sandbox    0 … 65,535
 //! id on the host     base … base + 65,535        the base is chosen once for each data directory (decision 0029)
 //! ```
 //!
-//! Files of images, saved states and volumes carry the ids of the host. Beside each lies a [`RECORD`] of the range; what
-//! has none was made before there was a choice, with [`GuestIds::LEGACY`]. File capabilities are only kept in the form
-//! that the kernel honours inside that range ([`capability`]). It is pure: it reads and writes no files.
+//! Files of images, saved states and volumes have ids of the host as owners. Beside each is a
+//! [`RECORD`] of the range; without one, they were created before the range could be chosen, with
+//! [`GuestIds::LEGACY`]. File capabilities are only kept in the form that the kernel honours inside
+//! that range ([`capability`]). The crate is pure: it reads and writes no files.
 
 pub mod capability;
 mod claims;
@@ -19,16 +20,17 @@ use std::fmt;
 pub use claims::{Claim, Databases, claims, free};
 use thiserror::Error;
 
-/// The name of the file that says with which range something was made: the base in decimal digits and a line feed.
+/// The name of the file that records the range with which files were created: the base in decimal
+/// digits and a line feed.
 pub const RECORD: &str = "guest-ids";
 
-/// The host ids of guests: as many as [`GuestIds::COUNT`], from a base.
+/// The host ids of guests: [`GuestIds::COUNT`] ids from a base.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct GuestIds {
     base: u32,
 }
 
-/// Why a number is no base.
+/// The number cannot be a base.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Error)]
 #[error(
     "guest ids cannot begin at {base}: the base is between {} and {}, since lower ids belong to the host's users and \
@@ -42,22 +44,23 @@ pub struct BadBase {
 }
 
 impl GuestIds {
-    /// How many ids a sandbox has.
+    /// The number of ids in a sandbox.
     pub const COUNT: u32 = 65_536;
-    /// The lowest base: below are the ids that the host gives to its own users.
+    /// The lowest base: the host gives lower ids to its own users.
     pub const BASE_LEAST: u32 = 65_536;
-    /// The highest base: programs and protocols that take ids for signed numbers know none above 2,147,483,647.
+    /// The highest base: programs and protocols with signed ids support none above 2,147,483,647.
     pub const BASE_MOST: u32 = 0x7fff_0000;
-    /// Where nothing else is asked for: the range that systemd documents as unused, and above all that `useradd` gives
-    /// to users as subordinate ids.
+    /// The default range. systemd documents it as unused, and it is above all subordinate ids that
+    /// `useradd` assigns to users.
     pub const DEFAULT: Self = Self { base: 0x7000_0000 };
-    /// What every version before this type used. It is the first subordinate range that `useradd` gives away.
+    /// The range of all versions before this type existed. It is the first subordinate range that
+    /// `useradd` assigns.
     pub const LEGACY: Self = Self { base: 100_000 };
 
     /// The range that begins at `base`.
     ///
     /// # Errors
-    /// [`BadBase`] when it would reach into ids of the host, or above what all programs understand.
+    /// [`BadBase`] if it would contain ids of the host, or ids above the limit of some programs.
     pub const fn new(base: u32) -> Result<Self, BadBase> {
         match base >= Self::BASE_LEAST && base <= Self::BASE_MOST {
             true => Ok(Self { base }),
@@ -65,32 +68,32 @@ impl GuestIds {
         }
     }
 
-    /// The first host id, which guests' root has.
+    /// The first host id, which is that of guests' root.
     pub const fn base(self) -> u32 {
         self.base
     }
 
-    /// The host id of the guest's `id`; `None` for one that no guest has.
+    /// The host id of the guest's `id`; `None` if no guest has it.
     pub fn host(self, id: u32) -> Option<u32> {
         (id < Self::COUNT).then(|| self.base + id)
     }
 
-    /// The guest's id that the host's `id` stands for; `None` outside the range.
+    /// The guest id of the host's `id`; `None` outside of the range.
     pub fn guest(self, id: u32) -> Option<u32> {
         id.checked_sub(self.base).filter(|id| *id < Self::COUNT)
     }
 
-    /// Whether both have an id in common.
+    /// Whether the ranges have an id in common.
     pub fn overlaps(self, other: Self) -> bool {
         self.base.abs_diff(other.base) < Self::COUNT
     }
 
-    /// What is in a [`RECORD`].
+    /// The content of a [`RECORD`].
     pub fn to_record(self) -> String {
         format!("{}\n", self.base)
     }
 
-    /// Reads a [`RECORD`]; `None` when it is not one.
+    /// Parses a [`RECORD`]; `None` if it is invalid.
     pub fn from_record(text: &str) -> Option<Self> {
         Self::new(text.strip_suffix('\n')?.parse().ok()?).ok()
     }
@@ -111,7 +114,7 @@ impl fmt::Display for GuestIds {
 impl std::str::FromStr for GuestIds {
     type Err = String;
 
-    /// A base in decimal digits.
+    /// Parses a base in decimal digits.
     fn from_str(text: &str) -> Result<Self, String> {
         let base: u32 = text.parse().map_err(|_| format!("'{text}' is no user id: give the first id of the range"))?;
         Self::new(base).map_err(|error| error.to_string())

@@ -1,7 +1,9 @@
-//! The places between two changes of the world at which an operation can be made to fail or the daemon to die.
+//! Named steps: the places between two changes at which an operation can be made to fail, or the
+//! daemon to die.
 //!
-//! Whatever changes records, disk or host reaches a named step after each change. In the daemon as users run it every
-//! step passes and costs nothing. The simulator, `dorm prove` and the tests of the storage put something else there.
+//! Code that changes records, the disk or the host calls a named step after each change. In the
+//! daemon that users run, every step passes and costs nothing. The simulator, `dorm prove` and the
+//! tests of the storage replace this.
 
 #[cfg(feature = "planted-bugs")]
 pub mod planted;
@@ -13,13 +15,13 @@ use std::sync::Arc;
 
 use thiserror::Error;
 
-/// Why a step was not passed.
+/// The error of a step that did not pass.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
 #[error("stopped at the step '{step}'")]
 pub struct Stopped {
     /// The step.
     pub step: &'static str,
-    /// Whether to fail as if the disk were full, rather than as if it were broken.
+    /// Whether to fail as with a full disk, rather than with a broken one.
     pub full: bool,
 }
 
@@ -30,33 +32,34 @@ impl From<Stopped> for io::Error {
     }
 }
 
-/// Who is asked at each step.
+/// The hook that is called at each step.
 pub trait Steps: Send + Sync + Debug + 'static {
-    /// `step` is reached: what comes before it has been done, what comes after has not been begun.
+    /// Called at `step`: the changes before it are done, and those after it have not begun.
     ///
     /// # Errors
-    /// [`Stopped`] makes the operation fail there, as if the system had refused what comes next. When the process is
-    /// no longer [`Steps::alive`], no clean-up follows either.
+    /// [`Stopped`] makes the operation fail there, as if the system had refused the next change. If
+    /// the process is no longer [`Steps::alive`], there is no clean-up either.
     fn reach(&self, step: &'static str) -> Result<(), Stopped>;
 
-    /// Whether the process still lives. What belongs to a dead one changes nothing any more.
+    /// Whether the simulated process is still alive. A dead one changes nothing any more.
     fn alive(&self) -> bool {
         true
     }
 
-    /// The content of the file, or the names in the directory, at `path` survive a loss of power from now on.
+    /// Called when the content of the file, or the names in the directory, at `path` will survive a
+    /// power failure.
     fn durable(&self, path: &Path) {
         let _ = path;
     }
 
-    /// Whether work that blocks is done where it is asked for and not by other threads, so that its order is always
-    /// the same.
+    /// Whether blocking work is done by its caller and not by other threads, so that its order is
+    /// always the same.
     fn in_place(&self) -> bool {
         false
     }
 }
 
-/// Every step passes.
+/// A hook that lets every step pass.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Pass;
 
@@ -66,10 +69,10 @@ impl Steps for Pass {
     }
 }
 
-/// Steps as they are handed around.
+/// A shared hook.
 pub type AnySteps = Arc<dyn Steps>;
 
-/// Every step passes.
+/// Returns a hook that lets every step pass.
 pub fn pass() -> AnySteps {
     Arc::new(Pass)
 }

@@ -1,35 +1,37 @@
-//! Faults planted on purpose, which the simulator must find. Nothing that is shipped is built with them.
+//! Faults planted on purpose, which the simulator must find. No shipped build contains them.
 //!
-//! One at a time is at work in a process, chosen at run time.
+//! One of them is active in a process, chosen at run time.
 
 use std::sync::atomic::{AtomicU8, Ordering};
 
 /// A fault.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Planted {
-    /// There is none.
+    /// No fault.
     None,
-    /// The storage says that a saved state is durable without having synced its files.
+    /// The storage reports a saved state as durable without having synced its files.
     AcknowledgedBeforeSync,
-    /// The image before is discarded when a suspend begins, not when the new one is recorded.
+    /// The previous sleep image is discarded when a suspend begins, not when the new one is
+    /// recorded.
     ImageReleasedEarly,
-    /// A guest that was held still for a saved state is not let go on when that failed.
+    /// A guest that was paused for a saved state is not resumed if saving fails.
     MissedUndo,
-    /// Snapshots are deleted at their time by the wall clock, whatever that was set to.
+    /// Snapshots are deleted at their deadline by the wall clock, even if the clock was changed.
     DeletionByWallClock,
-    /// One of a saved state's files is not synced before the saved state is named.
+    /// One file of a saved state is not synced before the saved state gets its name.
     FileNotSynced,
-    /// A saved state's manifest is not synced before the saved state is named.
+    /// The manifest of a saved state is not synced before the saved state gets its name.
     ManifestNotSynced,
-    /// What a saved state's directory lists is not synced before the saved state is named.
+    /// The directory of a saved state is not synced before the saved state gets its name.
     DraftNotSynced,
-    /// The name of a saved state is not synced before it is said to be durable.
+    /// The name of a saved state is not synced before the saved state is reported as durable.
     NameNotSynced,
-    /// A commit that reports a failure is taken for one that was not made, and its image is removed first.
+    /// A commit that reports a failure is assumed not to have happened, and its image is removed
+    /// first.
     CommitReportedFailed,
-    /// A webhook is sent nothing any more after one error of the store.
+    /// A webhook gets no more events after one error of the store.
     WebhookTaskDead,
-    /// A run that could not be saved is ended instead of let go on.
+    /// A run that could not be saved is ended instead of resumed.
     RunEndedOnFailedSave,
 }
 
@@ -40,7 +42,7 @@ pub fn plant(fault: Planted) {
     AT_WORK.store(fault as u8, Ordering::SeqCst);
 }
 
-/// Whether this is the one.
+/// Whether this fault was chosen.
 pub fn is(fault: Planted) -> bool {
     AT_WORK.load(Ordering::SeqCst) == fault as u8
 }

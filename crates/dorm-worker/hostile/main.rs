@@ -1,6 +1,6 @@
-//! A worker that does what code of an attacker would do in one: each role tries one thing, and writes what the system
-//! said to it. With `unfiltered` it is tried without the filter of system calls, which would end
-//! it before anything else could refuse, and without limits.
+//! A worker that behaves like an attacker's code: each role makes one attempt, and writes the
+//! system's response. With `unfiltered`, it runs without limits and without the system call filter,
+//! which would end it before any other layer could refuse.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods, unsafe_code)]
 
@@ -17,7 +17,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 type Attempt = fn(&str) -> io::Result<()>;
 
-/// What can be tried with one argument.
+/// The attempts, each with one argument.
 const ATTEMPTS: &[(&str, Attempt)] = &[
     ("read", |path| File::open(path).map(drop)),
     ("climb", |path| File::open(format!("../../../../../..{path}")).map(drop)),
@@ -43,10 +43,10 @@ const ATTEMPTS: &[(&str, Attempt)] = &[
         rustix::process::chroot(".")?;
         File::open("../../../../etc/passwd").map(drop)
     }),
-    // Anything that the caller has open and did not give away.
+    // Descriptors that the caller has open and did not pass on.
     ("descriptors", |_| {
         let open: Vec<i32> = (0..1024).filter(|number| unsafe { libc::fcntl(*number, libc::F_GETFD) } >= 0).collect();
-        // Standard input, output and error, and the first two once more.
+        // Standard input, output and error, and the first two again.
         if open == [0, 1, 2, 3, 4] { Err(io::ErrorKind::NotFound.into()) } else { panic!("{open:?} are open") }
     }),
     ("environment", |_| match std::env::vars_os().next() {
@@ -77,7 +77,7 @@ fn copy(mut work: Work) -> io::Result<()> {
     }
 }
 
-/// Takes all the memory there is and writes to it.
+/// Allocates memory and writes to it until there is no more.
 fn allocate(_: Work) -> io::Result<()> {
     let mut all = Vec::new();
     loop {
@@ -91,13 +91,13 @@ fn spin(_: Work) -> io::Result<()> {
     }
 }
 
-/// Waits for what never comes.
+/// Waits for input that never comes.
 fn hang(mut work: Work) -> io::Result<()> {
     work.output.write_all(&[1, 0, 0, 0, 1, 9])?;
     work.input.read_to_end(&mut Vec::new()).map(drop)
 }
 
-/// Closes its output and goes on.
+/// Closes its output and continues.
 fn close(mut work: Work) -> io::Result<()> {
     let (output, input) = (work.output, &mut work.input);
     drop(output);
@@ -109,7 +109,7 @@ fn panics(_: Work) -> io::Result<()> {
     panic!("attack at \x1b[31mdawn")
 }
 
-/// Says that it has four gigabytes to say.
+/// Announces a message of four gigabytes.
 fn boast(mut work: Work) -> io::Result<()> {
     work.output.write_all(&[0xff, 0xff, 0xff, 0xff, 1])?;
     work.output.write_all(&[7; 4096])
@@ -131,7 +131,7 @@ fn main() -> ExitCode {
     if arguments.next().expect("an argument") == "filtered" {
         return dorm_worker::run(arguments, &[ROLES]);
     }
-    // The same as in a worker, without the last two steps.
+    // Like a worker, without the last two layers.
     let all: Vec<String> = arguments.map(|argument| argument.into_string().expect("a text")).collect();
     let [_, _, user, rest @ ..] = &all[..] else { panic!("{all:?}") };
     confine::close_others().expect("closed");

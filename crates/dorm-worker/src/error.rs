@@ -39,7 +39,7 @@ pub enum WorkerError {
     Message {
         /// The role of the worker.
         role: String,
-        /// What is wrong with the message.
+        /// The problem with the message.
         what: String,
     },
     /// The pipe to or from it broke.

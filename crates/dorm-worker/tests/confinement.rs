@@ -1,4 +1,4 @@
-//! What code of an attacker can do in a worker: nothing but to write messages into its pipe.
+//! The abilities of an attacker's code in a worker: it can only write messages into its pipe.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
@@ -22,7 +22,7 @@ fn spawn(how: &str, role: &str, arguments: &[&str], limits: Limits) -> Worker {
     program.spawn(role, arguments, limits, (Stdio::piped(), Stdio::piped())).unwrap()
 }
 
-/// The only message of a worker, or why there is none.
+/// The only message of a worker, or the error if there is none.
 fn answer(mut worker: Worker) -> Result<String, WorkerError> {
     let mut frames = Frames::new(worker.output().unwrap());
     let read = frames.next_frame().and_then(|frame| match frame {
@@ -35,7 +35,7 @@ fn answer(mut worker: Worker) -> Result<String, WorkerError> {
     }
 }
 
-/// A place with everything that there is to take.
+/// A place with one of everything that an attacker could reach.
 struct Place {
     directory: tempfile::TempDir,
     tcp: TcpListener,
@@ -50,7 +50,7 @@ impl Place {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path();
-        // Whoever gets here by a path may do everything.
+        // Every user may do everything with it, if a path leads here.
         fs::set_permissions(path, fs::Permissions::from_mode(0o777)).unwrap();
         fs::write(path.join("dormouse.db"), "records").unwrap();
         let name = format!("dorm-worker-{}", std::process::id());
@@ -79,7 +79,7 @@ impl Place {
         self.directory.path().join(name).to_str().unwrap().to_owned()
     }
 
-    /// Everything that a worker tries, with what it takes.
+    /// Every attempt of a worker, with its argument.
     fn attempts(&self) -> Vec<(&'static str, String)> {
         let parent = std::process::id().to_string();
         vec![
@@ -137,7 +137,7 @@ fn what_a_worker_may_not_do_is_refused_without_the_filter_too() {
 fn a_worker_that_calls_what_parsing_does_not_need_is_killed() {
     let place = Place::new();
     for (name, argument) in place.attempts() {
-        // The first asks the system for nothing, the second for what every program asks.
+        // The first makes no system call, and the second only those that every program makes.
         if matches!(name, "environment" | "descriptors") {
             continue;
         }
@@ -168,7 +168,7 @@ fn a_worker_without_end_is_ended_by_its_limits_and_said_to_be() {
         WorkerError::Ended { how, said, .. } => (how, said),
         other => panic!("{role}: {other}"),
     };
-    // Resident memory is no more than address space.
+    // The limit on address space also limits resident memory.
     let (how, said) = ended("allocate", LIMITS);
     assert!(how.contains("signal") && said.contains("memory allocation"), "{how}: {said}");
     let (how, _) = ended("spin", Limits { cpu_seconds: 1, ..LIMITS });

@@ -94,7 +94,7 @@ fn io_error(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> B
     move |source| BackupError::Io { operation, path, source }
 }
 
-/// What a backup contains.
+/// A summary of a written backup.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Written {
     pub(crate) sandboxes: u64,

@@ -13,7 +13,7 @@ use clap::{ArgAction, ArgMatches, Command};
 use serde::Serialize;
 use toml::{Table, Value};
 
-/// Where the value of an option comes from.
+/// The origin of the value of an option.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Origin {
@@ -34,13 +34,13 @@ pub(crate) struct Setting {
     pub(crate) name: String,
     /// Its environment variable.
     pub(crate) variable: Option<String>,
-    /// Its value as it was given. None if it has no default: its help says what then holds.
+    /// Its value as it was given. `None` if it has no default: its help then describes the effect.
     pub(crate) value: Option<String>,
-    /// Where the value comes from.
+    /// The origin of the value.
     pub(crate) origin: Origin,
 }
 
-/// Why a configuration file is refused.
+/// The error of a configuration file.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
     #[error("cannot read the configuration file '{}': {source}", path.display())]
@@ -69,8 +69,8 @@ pub(crate) fn options(command: &Command) -> impl Iterator<Item = &clap::Arg> {
 /// The name of the option that names the file.
 pub(crate) const FILE: &str = "config";
 
-/// Returns the arguments that say what the file at `path` says, except for what a flag or a
-/// variable sets, and the names of the options that they set.
+/// Returns the arguments for the settings of the file at `path`, except for those that a flag or a
+/// variable overrides, and the names of the options that they set.
 ///
 /// # Errors
 ///
@@ -130,8 +130,7 @@ pub(crate) fn settings(command: &Command, matches: &ArgMatches, from_file: &BTre
         .collect()
 }
 
-/// Returns the arguments that give an option the value that a file gives it, or what the value
-/// should have been.
+/// Returns the arguments that set an option to the value in a file, or the expected kind of value.
 fn said(argument: &clap::Arg, value: &Value) -> Result<Vec<String>, &'static str> {
     let name = argument.get_long().unwrap_or_default();
     let scalar = |value: &Value| match value {
@@ -150,7 +149,7 @@ fn said(argument: &clap::Arg, value: &Value) -> Result<Vec<String>, &'static str
     }
 }
 
-/// The same command, deaf to the environment and without anything that must be given.
+/// The same command, which ignores the environment.
 fn without_variables(command: &Command) -> Command {
     command.clone().mut_args(|argument| argument.env(None::<&str>))
 }

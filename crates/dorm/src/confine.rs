@@ -1,5 +1,5 @@
-//! What the daemon gives up at its start, before it has a second thread: capabilities and system
-//! calls that it never uses, gaining privileges by executing a program, and core dumps.
+//! Confinement of the daemon. At its start, before it has a second thread, it gives up capabilities
+//! and system calls that it never uses, gaining privileges by executing a program, and core dumps.
 //!
 //! ```text
 //! capabilities ─► no new privileges ─► system calls ─► core dumps
@@ -51,7 +51,7 @@ fn system(operation: &'static str) -> impl FnOnce(rustix::io::Errno) -> ConfineE
 ///
 /// # Errors
 ///
-/// When the kernel refuses. What was given up before that stays given up.
+/// If the kernel refuses. Privileges that were given up before that stay given up.
 pub(crate) fn process() -> Result<(), ConfineError> {
     capabilities::reduce()?;
     rustix::thread::set_no_new_privs(true).map_err(system("renounce new privileges"))?;

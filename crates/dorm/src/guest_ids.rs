@@ -35,7 +35,7 @@ pub(crate) enum GuestIdsError {
     Claimed {
         /// The range.
         ids: GuestIds,
-        /// What has ids of it.
+        /// The users or ranges that have ids of it.
         claims: Vec<Claim>,
         /// A range that nothing else uses.
         free: Option<GuestIds>,

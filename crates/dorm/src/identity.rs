@@ -31,7 +31,7 @@ use facts::{Database, Facts, Leavings, Place};
 const FILE: &str = "identity.json";
 pub(crate) const DATABASE: &str = "dormouse.db";
 
-/// What the user asked for at the start.
+/// The user's options at the start.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
     /// Create a database for data that has none.

@@ -118,13 +118,13 @@ fn name(kind: RowKind, id: &str) -> String {
 /// A file that cannot be read, and the reason.
 pub(crate) type Unreadable = (PathBuf, String);
 
-/// What happens to a file: it gets this content, or is removed.
+/// The effect on a file: it gets this content, or it is removed.
 type Verdict = Option<RecordFile>;
 
 /// The kind and id of a record.
 type Key = (RowKind, String);
 
-/// What happens to the file of one record.
+/// The effect on the file of one record.
 type Keyed = (Key, Verdict);
 
 /// Returns what a change means for the files: a new content, or none if the file is removed.
@@ -163,10 +163,11 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
 pub(crate) struct FiledStore {
     inner: Arc<dyn Store>,
     writer: Writer,
-    /// What changes mean for the files while it is unknown whether they were committed.
+    /// The effects of changes of which it is unknown whether they were committed.
     unsettled: Mutex<BTreeMap<Ticket, Vec<Keyed>>>,
     data: PathBuf,
-    /// What has changed since the start, until the files of earlier daemons are up to date.
+    /// The records that have changed since the start, until the files of earlier daemons are up to
+    /// date.
     changed: Mutex<Option<BTreeSet<Key>>>,
 }
 

@@ -70,7 +70,7 @@ pub(crate) enum Remedy {
         change: Box<Change>,
         /// The facts that it is rebuilt from.
         from: String,
-        /// What is unknown, and what is recorded instead.
+        /// Values that are unknown, and what is recorded instead.
         unknown: Vec<String>,
     },
     /// The file is created anew.
@@ -97,7 +97,7 @@ impl Finding {
     }
 }
 
-/// What the user asked for.
+/// The user's options.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Asked {
     /// Change nothing.
@@ -106,7 +106,7 @@ pub(crate) struct Asked {
     pub(crate) quarantine: bool,
 }
 
-/// What was found and done.
+/// The problems that were found, and their remedies.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Report {
     pub(crate) findings: Vec<Finding>,

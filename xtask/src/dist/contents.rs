@@ -37,7 +37,7 @@ pub(super) struct Built {
 }
 
 impl Built {
-    /// Reads the program, and asks it for its completions and manual pages.
+    /// Reads the program, and runs it for its completions and manual pages.
     pub(super) fn by(dorm: &Path) -> Result<Self> {
         let pages = tempfile::tempdir().context("create a directory for the manual pages")?;
         said(Command::new(dorm).arg("man-pages").arg(pages.path()))?;
@@ -52,7 +52,7 @@ impl Built {
     }
 }
 
-/// The archive: everything below one directory of its name.
+/// The entries of the archive, all below one directory with its name.
 pub(super) fn archive(root: &Path, built: &Built, version: &str) -> Result<Vec<Entry>> {
     let mut entries = vec![
         Entry::program("dorm", built.dorm.as_slice()),
@@ -97,7 +97,7 @@ pub(super) fn installed(root: &Path, built: &Built) -> Result<Vec<Entry>> {
     Ok(entries)
 }
 
-/// The names and contents of the files of a directory, without those of directories in it.
+/// The names and contents of the files in a directory, without those in its subdirectories.
 fn files(directory: &Path) -> Result<Vec<(String, Vec<u8>)>> {
     let mut files = Vec::new();
     for entry in fs::read_dir(directory).with_context(|| format!("list {}", directory.display()))? {

@@ -8,10 +8,10 @@ use super::contents::{self, Built, Entry};
 use super::tarball;
 
 const MAINTAINER: &str = "Dormouse maintainers <maintainers@dormouse.invalid>";
-/// Without these `dorm doctor` says that the daemon cannot work.
+/// Without these, `dorm doctor` reports that the daemon cannot work.
 const DEPENDS: &str = "libgcc-s1, nftables, iproute2, e2fsprogs";
-/// `runsc` may come from elsewhere than Debian, and Debian 12 has a new one in its backports only. Certificates are for
-/// registries.
+/// `runsc` may be installed from another source, and Debian 12 has a new enough one only in its
+/// backports. Certificates are needed for registries.
 const RECOMMENDS: &str = "runsc (>= 0.0~20240729), ca-certificates";
 
 /// The package.
@@ -31,7 +31,7 @@ pub(super) fn package(root: &Path, built: &Built, version: &str, mtime: u64) -> 
     Ok(package)
 }
 
-/// A version as Debian orders it: `1.0.0-rc.1` is before `1.0.0`.
+/// A version in Debian's order: `1.0.0-rc.1` is before `1.0.0`.
 pub(super) fn version(version: &str) -> String {
     version.replace('-', "~")
 }
@@ -60,7 +60,7 @@ fn control(of: &str, dorm: &[u8], installed: &[Entry]) -> Result<String> {
     ))
 }
 
-/// The newest minor version of glibc 2 of which the program uses a symbol.
+/// The newest minor version of glibc 2 from which the program uses a symbol.
 fn glibc(dorm: &[u8]) -> Option<u32> {
     const MARK: &[u8] = b"GLIBC_2.";
     let marks = dorm.windows(MARK.len()).enumerate().filter(|(_, window)| *window == MARK);

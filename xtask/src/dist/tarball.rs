@@ -1,4 +1,4 @@
-//! Archives in which nothing depends on the host or the moment.
+//! Archives that do not depend on the host or the time.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -23,7 +23,7 @@ pub(super) fn tar(entries: &[Entry], mtime: u64) -> Result<Vec<u8>> {
     let mut builder = Builder::new(Vec::new());
     for (path, entry) in sorted {
         let mut header = Header::new_ustar();
-        // Debian's tools expect the leading `./`, which `set_path` takes off.
+        // Debian's tools expect the leading `./`, which `set_path` removes.
         let name = &mut header.as_ustar_mut().context("a header has another format")?.name;
         let place = name.get_mut(..path.len()).with_context(|| format!("{path} is too long for a tar header"))?;
         place.copy_from_slice(path.as_bytes());

@@ -1,4 +1,4 @@
-//! The packages of a build that is made up here: which files they have, and that the same files give the same bytes.
+//! The packages of an invented build: their files, and that the same files give the same bytes.
 #![allow(clippy::unwrap_used)]
 
 use std::collections::BTreeMap;
@@ -117,7 +117,7 @@ fn the_debian_package_has_the_files_of_a_service() {
     ] {
         assert_eq!(data[name].0, 0o644, "{name}");
     }
-    // dpkg keeps what an administrator changed in files that are listed here.
+    // dpkg keeps an administrator's changes to files that are listed here.
     for name in control["./conffiles"].1.lines() {
         assert!(data.contains_key(&format!(".{name}")), "{name}");
     }

@@ -28,7 +28,7 @@ const ALLOWED: &[(&str, usize)] = &[
 /// Modules and the modules of the same crate that each one uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
-/// Adds one line to `wrong` for each crate with more modules in circles, or fewer, than listed.
+/// Adds a line to `wrong` for each crate with more or fewer modules in circles than listed.
 pub(super) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> Result<()> {
     let crates = root.join("crates");
     let mut uses: BTreeMap<String, Uses> = BTreeMap::new();
@@ -56,7 +56,7 @@ pub(super) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// The crate and the top-level module of a source file; none for a crate's root and for tests.
+/// The crate and the top-level module of a source file; `None` for a crate's root and for tests.
 fn module_of(crates: &Path, path: &Path) -> Option<(String, String)> {
     let inside = path.strip_prefix(crates).ok()?;
     let mut parts = inside.iter().map(|part| part.to_string_lossy().into_owned());
@@ -84,7 +84,7 @@ fn used(text: &str) -> BTreeSet<String> {
     names
 }
 
-/// The modules from which a chain of uses leads back to themselves.
+/// The modules that use themselves through a chain of other modules.
 fn in_circles(uses: &Uses) -> BTreeSet<&str> {
     let reached = |from: &str| {
         let mut seen = BTreeSet::new();

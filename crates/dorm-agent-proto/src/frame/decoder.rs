@@ -3,8 +3,9 @@
 use super::{END_MARK, Frame, HEADER, Kind, MAGIC, PAYLOAD_MAX, Part, TRAILER};
 use crate::message::{Nonce, Resync};
 
-/// Takes bytes as they come and answers frames. Begins by looking for its place: the agent's end for a `Resync`, the
-/// host's end for the `Hello` with its nonce. Does so again when the stream stops making sense.
+/// Decodes frames from bytes as they arrive. At first it searches for the start of the
+/// conversation: the agent's end for a `Resync`, the host's end for the `Hello` with its nonce. It
+/// searches again when the stream is no longer valid.
 #[derive(Debug)]
 pub struct Decoder {
     awaited: Awaited,
@@ -59,12 +60,13 @@ impl Decoder {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// Whether the stream makes sense at this point. `false` before the first frame, and after a break.
+    /// Whether the stream is valid at this point: `false` before the first frame, and after a
+    /// break.
     pub fn in_step(&self) -> bool {
         self.place == Place::Found
     }
 
-    /// The next whole frame, if it is there.
+    /// The next frame, if all of it has arrived.
     pub fn next_frame(&mut self) -> Option<Frame> {
         loop {
             match self.place {
@@ -122,7 +124,8 @@ impl Decoder {
         Look::Whole { kind, length }
     }
 
-    /// Never waits for more bytes than the awaited frame itself brings, so a fake just before it cannot hide it.
+    /// Never waits for more bytes than the awaited frame itself brings, so that a fake header just
+    /// before the frame cannot hide it.
     fn look_lost(&self) -> Look {
         let rest = self.rest();
         let (kind, length) = match header(rest) {

@@ -15,7 +15,7 @@ async fn processes_outlive_a_host_that_died_in_the_middle_of_a_frame() {
     let mut output = within(sandbox.agent.output(process, Offsets::BEGINNING)).await.unwrap();
     read_until(&mut output, "before").await;
     drop(output);
-    // A data frame that promises 20000 bytes and brings three.
+    // A data frame that announces 20000 bytes and contains three.
     let mut cut = vec![0xd0, 0x9d, 0x4d, 0xa1, 5, 0, 0, 0, 9, 0, 0, 0];
     cut.extend_from_slice(&20_000_u32.to_le_bytes());
     cut.extend_from_slice(b"abc");
@@ -98,7 +98,8 @@ async fn a_quiet_stream_carries_nothing_until_it_goes_on_and_then_everything() {
     within(sandbox.agent.quiesce()).await.unwrap();
     let agent = sandbox.agent.clone();
     let asked = tokio::spawn(async move { agent.ping().await });
-    // Whatever had come before the quiet is read; then another reader of the same socket finds it empty.
+    // All data from before the quiet period is read; then another reader of the same socket finds
+    // it empty.
     tokio::task::yield_now().await;
     let waiting = sandbox.host.try_clone().unwrap();
     waiting.set_nonblocking(true).unwrap();
@@ -143,7 +144,7 @@ async fn a_port_inside_is_reached_through_the_agent() {
     within(async { tokio::join!(write, reading.read_to_end(&mut back)) }).await.1.unwrap();
     assert!(back == sent);
     assert_eq!(within(server).await.unwrap(), sent.len());
-    // The listener is gone with its task, so the port is free again.
+    // The listener has ended with its task, so the port is free again.
     assert!(matches!(within(sandbox.agent.dial(port)).await, Err(AgentError::Refused(refused)) if refused == port));
 }
 

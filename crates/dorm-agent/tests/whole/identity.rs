@@ -35,7 +35,7 @@ async fn a_new_identity_is_written_told_to_hooks_and_given_to_processes() {
     let resumed = within(sandbox.agent.resumed(&identity(42))).await.unwrap();
     let outcomes: Vec<_> = resumed.hooks.iter().map(|hook| hook.outcome.clone()).collect();
     assert_eq!(outcomes, [HookOutcome::Done, HookOutcome::Failed(4)]);
-    // The agent of a test leaves the machine's own name and clock alone.
+    // The agent of a test does not change the host's own name and clock.
     assert_eq!((resumed.hostname, resumed.clock), (Applied::NotNeeded, Applied::NotNeeded));
     assert_eq!(fs::read_to_string(sandbox.host_path("seen")).unwrap(), "first 42 red\nsecond\n");
     assert_eq!(fs::read_to_string(sandbox.host_path("run/dormouse/generation")).unwrap(), "42\n");

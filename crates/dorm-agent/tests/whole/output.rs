@@ -86,7 +86,7 @@ async fn a_reader_that_stands_still_blocks_nobody_else() {
     for number in 0..20 {
         assert_eq!(sandbox.shell(&format!("echo {number}")).await.stdout(), format!("{number}\n"));
     }
-    // The process waits for its reader, but no longer than it is there.
+    // The process waits for its reader only as long as the reader exists.
     drop(stuck);
     let mut second = within(sandbox.agent.output(process, Offsets::NOW)).await.unwrap();
     let mut length = 0;

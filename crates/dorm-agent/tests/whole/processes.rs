@@ -110,7 +110,7 @@ async fn signals_reach_a_process_or_its_whole_group() {
     within(sandbox.agent.signal(process, Signal::TERMINATE, Target::Process)).await.unwrap();
     assert_eq!(within(sandbox.agent.wait(process)).await.unwrap(), ExitStatus::Code(3));
 
-    // The grandchild holds the pipe open: its end is seen by who reads it.
+    // The grandchild keeps the pipe open; the reader still sees the end of the process.
     let process = sandbox.start(&shell("sleep 1000 | cat & echo ready; wait")).await;
     let mut output = within(sandbox.agent.output(process, Offsets::BEGINNING)).await.unwrap();
     read_until(&mut output, "ready").await;

@@ -1,4 +1,4 @@
-//! One agent in a directory of its own. Everything is gone when it is dropped.
+//! One agent in a directory of its own. Both are removed when it is dropped.
 
 use std::fs;
 use std::future::Future;
@@ -42,7 +42,7 @@ impl Sandbox {
         Self { agent, host, directory, child }
     }
 
-    /// A second host on the same stream, after the first was dropped.
+    /// Connects a second host to the same stream, after the first was dropped.
     pub(crate) async fn reconnect(self) -> Self {
         let agent = within(connect(&self.host)).await.unwrap();
         let mut new = self;
@@ -83,7 +83,7 @@ pub(crate) async fn connect(host: &UnixStream) -> Result<Agent, dorm_agent_clien
 
 impl Drop for Sandbox {
     fn drop(&mut self) {
-        // At its end of input the agent kills what it has started.
+        // When its input ends, the agent kills the processes it has started.
         let _ = self.host.shutdown(Shutdown::Both);
         if let Ok(ended) = pidfd_open(Pid::from_child(&self.child), PidfdFlags::empty()) {
             let patience = Timespec { tv_sec: 120, tv_nsec: 0 };
@@ -110,7 +110,7 @@ pub(crate) fn shell(script: &str) -> ProcessSpec {
     command(&["/bin/sh", "-c", script])
 }
 
-/// What came out of a process until its end.
+/// The output and exit status of a process.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ended {
     pub(crate) stdout: Vec<u8>,
@@ -138,7 +138,7 @@ pub(crate) async fn read_all(mut output: OutputStream) -> Ended {
     ended
 }
 
-/// Reads until standard output holds a text.
+/// Reads until standard output contains a text.
 pub(crate) async fn read_until(output: &mut OutputStream, wanted: &str) -> String {
     let mut seen = Vec::new();
     loop {

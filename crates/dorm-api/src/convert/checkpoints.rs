@@ -6,7 +6,7 @@ use crate::error::ApiError;
 use crate::extract::seconds;
 use crate::wire;
 
-/// The policy that is asked for, with `now` for what is not said.
+/// The policy that a request asks for. Fields that it leaves out are taken from `now`.
 pub(crate) fn checkpoints(
     asked: wire::CheckpointsRequest,
     now: Option<life::Checkpoints>,

@@ -41,7 +41,7 @@ impl From<Checked> for wire::Verified {
 
 impl From<UnreadableRow> for wire::QuarantinedRecord {
     fn from(row: UnreadableRow) -> Self {
-        // What is stored may hold secrets, and is shown to nobody.
+        // The stored row may hold secrets, and is never shown.
         let UnreadableRow { kind, id, revision: _, project: _, name, what, raw: _ } = row;
         Self { kind: kind.as_str().to_owned(), id, name: name.map(|name| name.to_string()), reason: what }
     }
@@ -60,7 +60,7 @@ impl From<WebhookRecord> for wire::Webhook {
     }
 }
 
-/// The secret as its holder is to write it down.
+/// The secret in the form in which the receiver configures it.
 pub(crate) fn webhook_secret(record: &WebhookRecord) -> String {
     format!("whsec_{}", STANDARD.encode(record.secret))
 }

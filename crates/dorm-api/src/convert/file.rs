@@ -6,7 +6,7 @@ use dorm_agent_client::{FileKind, GuestPath, WatchEventKind};
 use crate::error::ApiError;
 use crate::wire;
 
-/// What is known of the file at `path`.
+/// The metadata of the file at `path`.
 pub(crate) fn stat(path: &GuestPath, stat: agent::FileStat) -> wire::FileStat {
     wire::FileStat {
         path: wire::Text::from_bytes(path.as_bytes()),
@@ -32,7 +32,7 @@ pub(crate) fn entry(entry: agent::Entry) -> wire::FileStat {
     stat(&entry.path, entry.stat)
 }
 
-/// Permission bits in octal.
+/// Parses permission bits in octal.
 pub(crate) fn parse_mode(text: &str) -> Result<u32, ApiError> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
     let octal = digits.bytes().all(|digit| digit.is_ascii_digit());

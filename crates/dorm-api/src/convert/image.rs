@@ -36,7 +36,7 @@ impl From<wire::Pull> for PullPolicy {
     }
 }
 
-/// Whether TLS may be left out.
+/// Whether registries may be reached without TLS.
 pub(crate) fn transport(insecure: bool) -> Transport {
     if insecure { Transport::Insecure } else { Transport::Secure }
 }

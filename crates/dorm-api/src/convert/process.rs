@@ -11,7 +11,7 @@ use crate::error::ApiError;
 use crate::extract::{guest_path_of, guest_string, user};
 use crate::wire;
 
-/// The parts that every request for a process has.
+/// The fields that all requests for a process have in common.
 pub(crate) struct Command {
     pub(crate) argv: Option<Vec<wire::Text>>,
     pub(crate) shell: Option<String>,
@@ -20,7 +20,7 @@ pub(crate) struct Command {
     pub(crate) user: Option<String>,
 }
 
-/// A process with those parts and no input.
+/// A process with those fields and no input.
 pub(crate) fn command(asked: Command) -> Result<ProcessSpec, ApiError> {
     let arguments = match (asked.argv, asked.shell) {
         (Some(argv), None) if !argv.is_empty() => {
@@ -39,7 +39,7 @@ pub(crate) fn command(asked: Command) -> Result<ProcessSpec, ApiError> {
     Ok(spec)
 }
 
-/// The arguments of a line for the shell.
+/// The arguments that run a command line in the shell.
 pub(crate) fn shell(line: &str) -> Result<Vec<GuestString>, ApiError> {
     ["/bin/sh", "-c", line].into_iter().map(|text| guest_string("shell", &wire::Text::Plain(text.to_owned()))).collect()
 }
@@ -48,7 +48,7 @@ fn variable((name, value): (String, String)) -> Result<Variable, ApiError> {
     Variable::new(name, value).map_err(|error| ApiError::invalid(format!("env: {error}"), ""))
 }
 
-/// A process that goes on by itself.
+/// A background process.
 pub(crate) fn process_spec(asked: wire::StartProcess) -> Result<ProcessSpec, ApiError> {
     let wire::StartProcess { argv, shell, env, cwd, user, stdin, terminal, label, output_kept_bytes } = asked;
     let mut spec = command(Command { argv, shell, env, cwd, user })?;
@@ -62,7 +62,7 @@ pub(crate) fn process_spec(asked: wire::StartProcess) -> Result<ProcessSpec, Api
     Ok(spec)
 }
 
-/// Bytes as text where they are UTF-8, as base64 where they are not.
+/// The bytes as text if they are UTF-8, otherwise as base64.
 pub(crate) fn data(bytes: &[u8]) -> (String, wire::Encoding) {
     match std::str::from_utf8(bytes) {
         Ok(text) => (text.to_owned(), wire::Encoding::Utf8),

@@ -11,7 +11,8 @@ use crate::error::ApiError;
 use crate::extract::seconds;
 use crate::wire;
 
-/// What is asked for. `base` is what resources that are left out are taken from.
+/// The sandbox that a request asks for. `base` has the defaults for resources that the request
+/// leaves out.
 pub(crate) fn create(
     asked: wire::CreateSandbox,
     from: CreateFrom,
@@ -44,7 +45,7 @@ pub(crate) fn create(
     })
 }
 
-/// The secrets that are named for a clone or a child.
+/// The secrets of a request for a clone or a child.
 pub(crate) fn secrets(asked: BTreeMap<String, wire::NamedSecret>) -> dorm_service::SecretsAsked {
     let one = |secret: wire::NamedSecret| secret.0.map_or(SecretAsked::Kept, |secret| SecretAsked::Value(secret.0));
     asked.into_iter().map(|(name, secret)| (name, one(secret))).collect()
@@ -72,7 +73,7 @@ pub(crate) fn timeouts(
     })
 }
 
-/// What is kept, with `now` for what is not said.
+/// The retention of sleep images. Fields that the request leaves out are taken from `now`.
 pub(crate) fn retention(
     generations: Option<u32>,
     on_unrestorable: Option<wire::OnUnrestorable>,
@@ -96,7 +97,7 @@ impl From<life::Hold> for wire::Hold {
     }
 }
 
-/// A state by its word.
+/// Parses the name of a state.
 pub(crate) fn state_name(word: &str) -> Option<StateName> {
     StateName::ALL.into_iter().find(|state| state.as_str() == word)
 }
@@ -189,7 +190,7 @@ impl From<&life::Cause> for wire::Cause {
     }
 }
 
-/// What only some states have.
+/// The fields that only some states have.
 #[derive(Default)]
 struct OfState {
     running_since: Option<wire::Time>,

@@ -8,7 +8,7 @@ use super::time;
 use crate::error::ApiError;
 use crate::wire;
 
-/// A volume that is to be attached.
+/// A volume to attach.
 pub(crate) fn attach(asked: wire::AttachVolume) -> Result<dorm_service::AttachVolume, ApiError> {
     let wrong = |error: life::PlaceError| ApiError::invalid(error.to_string(), "");
     let path = asked.path.parse().map_err(wrong)?;

@@ -1,5 +1,5 @@
-//! The error codes: one table with the status and the meaning of each. The answers, the OpenAPI document and
-//! `docs/reference/errors.md` read it.
+//! The error codes: one table with the status and the meaning of each. Responses, the OpenAPI
+//! document and `docs/reference/errors.md` are made from it.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ impl From<Code> for ErrorCode {
     }
 }
 
-/// What a code means.
+/// The documentation of a code.
 pub(crate) struct Meaning {
     /// The code.
     pub(crate) code: &'static str,
@@ -39,7 +39,7 @@ pub(crate) struct Meaning {
     pub(crate) title: &'static str,
     /// When it is returned, with other statuses it may have.
     pub(crate) meaning: &'static str,
-    /// What the caller can do.
+    /// The next step for the caller.
     pub(crate) next_step: &'static str,
     /// Whether the same request can succeed later.
     pub(crate) retry: &'static str,
@@ -68,7 +68,7 @@ impl ErrorCode {
         Self::Service(Code::NoRoom),
     ];
 
-    /// What it means.
+    /// Its documentation.
     #[allow(clippy::too_many_lines, reason = "a table")]
     pub(crate) const fn meaning(self) -> Meaning {
         match self {

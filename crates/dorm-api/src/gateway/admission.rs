@@ -1,5 +1,6 @@
-//! Who may reach a port. A public port is open to everyone who knows the sandbox's id. A private port is open to requests
-//! with an API key, with the sandbox's port token, or with the cookie that a one-time link was exchanged for.
+//! Access control for ports. A public port is open to every client that knows the sandbox's id. A
+//! private port is open to requests with an API key, with the sandbox's port token, or with the
+//! cookie that a one-time link was exchanged for.
 //!
 //! None of these is passed on to the program inside.
 
@@ -16,14 +17,14 @@ use super::Target;
 use crate::error::{ApiError, ErrorCode};
 use crate::routes::Api;
 
-/// Where links lead to, on each port's own host.
+/// The path of one-time links, on each port's own host.
 pub(crate) const OPEN_LINK: &str = "/.dormouse/open";
 /// The header that carries the port token of a sandbox.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-dormouse-token");
-/// Valid on the host of one port alone: it names no domain.
+/// The name of the cookie. It is valid only on the host of one port, since it names no domain.
 const COOKIE: &str = "dorm_port";
 
-/// Refuses a request to a private port that shows nothing that opens it.
+/// Refuses a request to a private port without credentials for it.
 pub(super) async fn check(api: &Api, target: &Target, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
     match api.service.port_access(&target.sandbox).await.map_err(super::unreachable)? {
         PortAccess::Public => Ok(()),
@@ -40,7 +41,7 @@ fn is_admitted(api: &Api, target: &Target, method: &Method, headers: &HeaderMap)
     let by_key = match api.scope(headers) {
         Some(KeyScope::Full) => true,
         Some(KeyScope::Sandbox(own)) => own == target.sandbox,
-        // Whatever is sent to a port may change something.
+        // Any request to a port may change something.
         Some(KeyScope::ReadOnly) | None => false,
     };
     let by_token =
@@ -52,8 +53,8 @@ fn is_admitted(api: &Api, target: &Target, method: &Method, headers: &HeaderMap)
     by_key || by_token() || by_cookie()
 }
 
-/// Whether a request with a cookie comes from a page of that port, or is somebody opening one. Browsers send cookies along
-/// with what other pages ask for.
+/// Whether a request with a cookie comes from a page of that port, or from a user who opens one.
+/// Browsers also send cookies with requests that other pages make.
 fn is_of_its_own_page(method: &Method, headers: &HeaderMap) -> bool {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     let is_opened = text("sec-fetch-mode") == Some("navigate") && (method == Method::GET || method == Method::HEAD);
@@ -68,7 +69,8 @@ fn is_of_its_own_page(method: &Method, headers: &HeaderMap) -> bool {
     is_own_site && is_own_origin
 }
 
-/// The values of this port's cookie. A page may set cookies of its own that are not ASCII; browsers send all in one header.
+/// The values of this port's cookie. Browsers send all cookies in one header, and a page may set
+/// others that are not ASCII.
 fn cookies(headers: &HeaderMap) -> impl Iterator<Item = &str> {
     let all = headers.get_all(header::COOKIE).iter().flat_map(split);
     all.filter_map(|cookie| std::str::from_utf8(port_cookie(cookie)?).ok())
@@ -78,12 +80,12 @@ fn split(value: &HeaderValue) -> impl Iterator<Item = &[u8]> {
     value.as_bytes().split(|byte| *byte == b';')
 }
 
-/// The value of a cookie, if it is the one of a port.
+/// The value of a cookie, if it is the cookie of a port.
 fn port_cookie(cookie: &[u8]) -> Option<&[u8]> {
     cookie.trim_ascii().strip_prefix(COOKIE.as_bytes())?.strip_prefix(b"=")
 }
 
-/// Removes what admits to a port from what the program inside is to see.
+/// Removes all credentials for a port from the headers that the program inside gets.
 pub(crate) fn conceal(headers: &mut HeaderMap) {
     headers.remove(TOKEN);
     let others = |value: &HeaderValue| {
@@ -100,7 +102,8 @@ pub(crate) fn conceal(headers: &mut HeaderMap) {
     }
 }
 
-/// Answers the opening of a link: with the cookie of its port, and the way to where it leads. None for any other request.
+/// Answers a request for a one-time link: sets the cookie of its port and redirects to the link's
+/// target. `None` for any other request.
 pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option<Result<Response, ApiError>> {
     if request.uri().path() != OPEN_LINK {
         return None;
@@ -124,7 +127,7 @@ pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option
     Some(answer.map_err(|error| ApiError::invalid(format!("the link leads nowhere: {error}"), "")))
 }
 
-/// A path on the same host: `//` and `/\` begin another one.
+/// Whether it is a path on the same host: `//` and `/\` begin another host.
 fn is_path(to: &str) -> bool {
     to.starts_with('/') && !to[1..].starts_with(['/', '\\']) && to.bytes().all(|byte| byte.is_ascii_graphic())
 }
@@ -135,7 +138,8 @@ fn query<'a>(uri: &'a Uri, name: &str) -> Option<&'a str> {
         .find_map(|pair| pair.split_once('=').filter(|(key, _)| *key == name).map(|(_, value)| value))
 }
 
-/// The id in the name of a port's host is not told to other sites, unless the program inside says otherwise.
+/// Keeps other sites from seeing the id in the name of a port's host, unless the program inside
+/// sets another policy.
 pub(super) fn guard_referrer(headers: &mut HeaderMap) {
     headers.entry(header::REFERRER_POLICY).or_insert(HeaderValue::from_static("same-origin"));
 }

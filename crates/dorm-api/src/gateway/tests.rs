@@ -57,7 +57,7 @@ fn what_concerns_one_connection_is_not_passed_on() {
     assert_eq!(left, ["accept", "authorization"]);
 }
 
-/// Counts as one use until it is dropped.
+/// A use, counted until it is dropped.
 struct Use(Arc<AtomicUsize>);
 
 impl Use {
@@ -73,7 +73,8 @@ impl Drop for Use {
     }
 }
 
-/// A gateway that passes every request on to a program on `inside`, which stands for a port of a sandbox.
+/// A gateway that forwards every request to a program on `inside`, which stands for a port of a
+/// sandbox.
 async fn gateway(inside: std::net::SocketAddr, uses: Arc<AtomicUsize>) -> (std::net::SocketAddr, Life) {
     let life = Life { stop: CancellationToken::new(), cut: CancellationToken::new(), tasks: TaskTracker::new() };
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -102,7 +103,8 @@ async fn program(router: Router) -> std::net::SocketAddr {
 async fn bodies_stream_both_ways_at_once() {
     let echo = Router::new().route("/echo", any(|request: Request| async { request.into_body() }));
     let (address, _) = gateway(program(echo).await, Arc::default()).await;
-    // The second chunk is only sent when the first has come back: nobody in between may wait for the whole body.
+    // The second chunk is sent only after the first has come back: no hop may wait for the whole
+    // body.
     let (send, chunks) = tokio::sync::mpsc::channel::<&'static str>(1);
     let body = stream::unfold(chunks, |mut chunks| async {
         let chunk = chunks.recv().await?;

@@ -12,7 +12,7 @@ use crate::extract::Query;
 use crate::routes::Api;
 use crate::wire;
 
-/// What to compare.
+/// Parameters of a comparison.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

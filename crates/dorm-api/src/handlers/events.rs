@@ -18,10 +18,10 @@ use crate::extract::{Query, WantsEvents, last_event};
 use crate::routes::Api;
 use crate::{sse, wire};
 
-/// How many events are read at a time.
+/// Largest number of events in a page.
 const PAGE_MAX: usize = 1000;
 
-/// Which events to read.
+/// Parameters of the list of events.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -80,7 +80,7 @@ pub(crate) async fn events(
     }
     if !follow {
         let events = api.service.events(&filter).await?;
-        // Afterwards: what was removed meanwhile is missing as well.
+        // Checked again after the read: events that were removed meanwhile are missing too.
         let removed = api.service.events_removed().await?;
         if after > 0 {
             is_kept(after, removed)?;
@@ -91,7 +91,7 @@ pub(crate) async fn events(
         return Ok(axum::Json(wire::EventPage { events, next, oldest }).into_response());
     }
     let follower = Follower {
-        // Before the first page is read, so that nothing falls in between.
+        // Subscribed before the first page is read, so that no event is missed in between.
         news: api.service.news(),
         service: api.service,
         filter: EventFilter { limit: PAGE_MAX, newest: 0, ..filter },
@@ -102,7 +102,7 @@ pub(crate) async fn events(
     Ok(sse::answer(events))
 }
 
-/// Refuses a cursor after which events were removed: to skip them silently would be a lie.
+/// Refuses a cursor if events after it were removed: they must not be skipped silently.
 fn is_kept(after: u64, removed: u64) -> Result<(), ApiError> {
     if after >= removed {
         return Ok(());
@@ -111,7 +111,7 @@ fn is_kept(after: u64, removed: u64) -> Result<(), ApiError> {
     Err(ApiError::gone(message, "leave out `after` to start with the oldest event that is kept"))
 }
 
-/// Goes through recorded events and waits for more at their end.
+/// Reads recorded events, and waits for more after the last one.
 struct Follower {
     service: Service,
     news: watch::Receiver<u64>,

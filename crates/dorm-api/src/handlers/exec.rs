@@ -15,8 +15,8 @@ use crate::extract::{Json, Sandbox, WantsEvents, bytes_of, seconds};
 use crate::routes::Api;
 use crate::{sse, wire};
 
-/// How much of each output an answer that is not a stream holds. What is behind it can still be read as the process's
-/// output, as far as it is kept.
+/// How many bytes of each output a response that is not a stream contains. Later bytes can be read
+/// from the process's output, as long as they are kept.
 const KEPT_BYTES: usize = 4 << 20;
 
 /// Run a command

@@ -63,7 +63,7 @@ pub(crate) async fn read(
     let part = match part {
         None => Part::WHOLE,
         Some(range) => {
-            // Of no bytes: how long it is, with links followed.
+            // A read of zero bytes: it returns the length of the file, with links followed.
             let (stat, _) = agent.read_file(&path, 0, Some(0)).await?;
             match range.of(stat.size) {
                 Some(part) => part,
@@ -73,7 +73,7 @@ pub(crate) async fn read(
     };
     let (stat, contents) = agent.read_file(&path, part.from, part.length).await?;
     let length = stat.size.saturating_sub(part.from).min(part.length.unwrap_or(u64::MAX));
-    // Files that the kernel makes up as they are read say that they are empty.
+    // Files that the kernel generates when they are read report a size of zero.
     let known = stat.size > 0 && stat.kind == FileKind::File;
     let left = if known { length } else { u64::MAX };
     let mut response = Body::from_stream(Contents { contents, left, _in_use: in_use }).into_response();
@@ -91,7 +91,8 @@ pub(crate) async fn read(
     Ok(response)
 }
 
-/// A file's contents: no more than was announced, should it grow meanwhile; an error, should it shrink.
+/// The contents of a file. Ends after the announced length if the file grows meanwhile; fails if it
+/// shrinks.
 struct Contents {
     contents: FileStream,
     left: u64,
@@ -169,7 +170,7 @@ const fn parents(wanted: Option<bool>) -> Parents {
     }
 }
 
-/// What to remove.
+/// Parameters of a removal.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -221,7 +222,7 @@ pub(crate) async fn stat(
     Ok(axum::Json(convert::stat(&path, stat)))
 }
 
-/// What to list.
+/// Parameters of a listing.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -309,7 +310,7 @@ pub(crate) async fn rename(
     Ok(axum::Json(convert::stat(&to, stat)))
 }
 
-/// What to watch.
+/// Parameters of a watch.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]

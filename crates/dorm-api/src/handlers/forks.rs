@@ -34,7 +34,7 @@ pub(crate) async fn fork(
     let together = if asked.all_or_none { Together::AllOrNone } else { Together::Each };
     let children = match (asked.count, asked.children) {
         (Some(count), children) if children.is_empty() => {
-            // What is too many is refused by the service, which knows how many that is.
+            // The service refuses a count that is too large, since it has the limit.
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(dorm_service::FORK_MAX + 1);
             vec![ForkChild::default(); count]
         }

@@ -79,7 +79,7 @@ pub(crate) async fn import(
     follow(events, work).await
 }
 
-/// What an uploaded image is to have.
+/// Settings of the uploaded image.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

@@ -26,7 +26,7 @@ impl FromRequestParts<Api> for Operation {
     }
 }
 
-/// Which operations to list.
+/// Parameters of the list of operations.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

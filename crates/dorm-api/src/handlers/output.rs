@@ -16,7 +16,7 @@ use crate::extract::{Process, Query, last_event};
 use crate::routes::Api;
 use crate::{convert, sse, wire};
 
-/// Which part of the output.
+/// Parameters of an output stream.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -59,11 +59,11 @@ pub(crate) async fn output(
     };
     let (agent, in_use) = api.service.agent(&id, Use::Output).await?;
     let now = status(&agent, process).await?;
-    // A place to go on from that is behind the end would skip what comes until then.
+    // A start position past the end would skip the output that is written until then.
     let from = Offsets { stdout: from.stdout.min(now.written.stdout), stderr: from.stderr.min(now.written.stderr) };
     let until = match query.follow.unwrap_or(true) {
         true => None,
-        // An ended process's output has an end of its own.
+        // The output of an ended process ends without a limit.
         false => now.exit.is_none().then_some(now.written),
     };
     let stream = agent.output(process, from).await?;
@@ -108,7 +108,7 @@ impl Reader {
     }
 }
 
-/// One piece of output as an event; `at` becomes the place behind it.
+/// One piece of output as an event; `at` is advanced past it.
 pub(crate) fn event(output: &Output, at: &mut Offsets) -> Event {
     let chunk = |offset: u64, bytes: &[u8]| {
         let (data, encoding) = convert::data(bytes);

@@ -47,7 +47,7 @@ pub(crate) async fn link(
     Port(id, port): Port,
     Json(wire::LinkRequest {}): Json<wire::LinkRequest>,
 ) -> Result<axum::Json<wire::PortLink>, ApiError> {
-    // It has to be there.
+    // Fails if there is no such sandbox.
     api.service.port_access(&id).await?;
     let (ticket, until) = api.service.port_link(&id, port);
     let path = format!("{OPEN_LINK}?ticket={ticket}");

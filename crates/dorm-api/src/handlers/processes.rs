@@ -32,7 +32,7 @@ pub(crate) async fn start(
     Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec).await?.into())))
 }
 
-/// Which processes to list.
+/// Parameters of the list of processes.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -83,7 +83,7 @@ pub(crate) async fn describe(
     Ok(axum::Json(status(&agent, process).await?.into()))
 }
 
-/// What is known of one process.
+/// The status of one process.
 pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus, ApiError> {
     Ok(agent.process(process).await?)
 }

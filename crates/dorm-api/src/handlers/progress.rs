@@ -12,7 +12,7 @@ use tokio_stream::wrappers::WatchStream;
 use crate::error::ApiError;
 use crate::{sse, wire};
 
-/// Does it, and tells how far it is where that is wanted.
+/// Carries out an operation, and reports its progress if the client asks for it.
 pub(super) async fn follow<T, W>(
     events: bool,
     work: impl FnOnce(Box<dyn Fn(Progress) + Send + Sync>) -> W,
@@ -21,7 +21,7 @@ where
     T: Serialize + Send + 'static,
     W: Future<Output = Result<T, ServiceError>> + Send + 'static,
 {
-    // A watch: a caller that reads slowly misses steps and holds nothing up.
+    // With a watch channel, a client that reads slowly misses steps and delays nothing.
     let (reports, progress) = watch::channel(None);
     let work = work(Box::new(move |progress| {
         let _ = reports.send(Some(wire::ImportProgress::from(progress)));

@@ -24,11 +24,11 @@ use crate::extract::{Query, Sandbox, guest_path, user};
 use crate::routes::Api;
 use crate::wire::{self, TerminalMessage};
 
-/// The largest frame a caller may send.
+/// The largest frame that a client may send.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 const TERM: &str = "xterm-256color";
 
-/// What runs in the terminal.
+/// Parameters of a terminal.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -99,7 +99,7 @@ pub(crate) async fn pty(
             }
             if query.rows.is_some() || query.cols.is_some() {
                 match agent.resize(process, size.rows, size.cols).await {
-                    // An ended one can still be read.
+                    // The output of an ended process can still be read.
                     Ok(()) | Err(AgentError::NoProcess(_)) => {}
                     Err(error) => return Err(error.into()),
                 }
@@ -111,7 +111,7 @@ pub(crate) async fn pty(
     let output = agent.output(started.process, Offsets { stdout: from, stderr: u64::MAX }).await?;
     let terminal = Terminal { agent, started, output, _in_use: in_use };
     let cut = api.life.cut.clone();
-    // Held until the terminal is over, so that the server does not end before it.
+    // Held until the terminal has ended, so that the server does not end before it.
     let alive = api.life.tasks.token();
     Ok(upgrade.max_message_size(FRAME_BYTES_MAX).max_frame_size(FRAME_BYTES_MAX).on_upgrade(move |socket| async move {
         tokio::select! {
@@ -150,7 +150,7 @@ struct Terminal {
     _in_use: InUse,
 }
 
-/// The caller is gone, or the end was said.
+/// The client is gone, or the last message was sent.
 struct Over;
 
 impl Terminal {
@@ -174,17 +174,17 @@ impl Terminal {
 }
 
 async fn say(to_caller: &mut SplitSink<WebSocket, Message>, message: &TerminalMessage) -> Result<(), Over> {
-    // The types of the wire always have a JSON form.
+    // Wire types always serialise to JSON.
     let text = serde_json::to_string(message).unwrap_or_default();
     to_caller.send(Message::Text(text.into())).await.map_err(|_| Over)
 }
 
-/// Passes the terminal's output on, until the process has ended or the caller is gone.
+/// Forwards the output of the terminal until the process has ended or the client is gone.
 async fn show(output: &mut OutputStream, to_caller: &mut SplitSink<WebSocket, Message>) -> Result<(), ApiError> {
     while let Some(piece) = output.next().await {
         let sent = match piece? {
             Output::Stdout { bytes, .. } => to_caller.send(Message::Binary(bytes)).await.map_err(|_| Over),
-            // A terminal has one output.
+            // A terminal has one output stream.
             Output::Stderr { .. } => Ok(()),
             Output::Lost { offset, bytes, .. } => say(to_caller, &TerminalMessage::Lost { offset, bytes }).await,
             Output::Exited(status) => {
@@ -199,7 +199,7 @@ async fn show(output: &mut OutputStream, to_caller: &mut SplitSink<WebSocket, Me
     Ok(())
 }
 
-/// Carries out what the caller sends, until it is gone.
+/// Carries out the client's messages until it is gone.
 async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSocket>) -> Result<(), ApiError> {
     while let Some(Ok(message)) = from_caller.next().await {
         let done = match message {
@@ -219,7 +219,7 @@ async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSock
             Message::Ping(_) | Message::Pong(_) => Ok(()),
         };
         match done {
-            // It has ended: the output says so.
+            // The process has ended, as the output reports.
             Ok(()) | Err(AgentError::NoProcess(_) | AgentError::InputClosed(_)) => {}
             Err(error) => return Err(error.into()),
         }

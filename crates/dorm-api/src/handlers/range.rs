@@ -6,23 +6,23 @@ use axum::response::{IntoResponse, Response};
 
 use crate::error::ApiError;
 
-/// What a header asks for.
+/// The byte range that a header asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Range {
-    /// From a byte on.
+    /// From this byte to the end.
     From(u64),
-    /// From a byte to another one, which belongs to it.
+    /// From the first byte to the second, inclusive.
     Between(u64, u64),
-    /// So many of the last bytes.
+    /// This many bytes at the end.
     Last(u64),
 }
 
-/// A part that a file has.
+/// A part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Part {
-    /// Where it begins.
+    /// Its first byte.
     pub(crate) from: u64,
-    /// How long it is; none for the whole file, however long it is.
+    /// Its length in bytes; `None` for the whole file, whatever its length.
     pub(crate) length: Option<u64>,
 }
 
@@ -31,7 +31,7 @@ impl Part {
 }
 
 impl Range {
-    /// That part of a file of `size` bytes; none if it has no such part.
+    /// The part of a file of `size` bytes; `None` if the file has no such part.
     pub(crate) fn of(self, size: u64) -> Option<Part> {
         let (from, end) = match self {
             Self::From(from) => (from, size),
@@ -42,7 +42,7 @@ impl Range {
     }
 }
 
-/// The one range of bytes a header asks for.
+/// Parses the header; `None` unless it is a single range of bytes.
 pub(crate) fn parse(header: &HeaderValue) -> Option<Range> {
     let (from, to) = header.to_str().ok()?.trim().strip_prefix("bytes=")?.split_once('-')?;
     match (from, to) {
@@ -55,7 +55,7 @@ pub(crate) fn parse(header: &HeaderValue) -> Option<Range> {
     }
 }
 
-/// The answer when a file has no such part.
+/// The response when a file has no such part.
 pub(crate) fn unsatisfiable(path: &str, size: u64) -> Response {
     let message = format!("'{path}' is {size} bytes long and has no such range");
     let error =

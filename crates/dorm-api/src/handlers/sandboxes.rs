@@ -62,7 +62,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, axum::Json(view.into())))
 }
 
-/// Which sandboxes to list.
+/// Parameters of the list of sandboxes.
 #[derive(IntoParams)]
 #[into_params(parameter_in = Query)]
 #[allow(dead_code, reason = "only describes the query, which is parsed pair by pair because `label` may be repeated")]

@@ -27,7 +27,7 @@ impl FromRequestParts<Api> for Snapshot {
     }
 }
 
-/// Which snapshots to list.
+/// Parameters of the list of snapshots.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -88,7 +88,7 @@ pub(crate) async fn describe(
     Ok(axum::Json(wire::Snapshot { held_by, ..sized(&api, snapshot).await }))
 }
 
-/// How a snapshot is deleted.
+/// Parameters of a deletion.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

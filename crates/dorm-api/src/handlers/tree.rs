@@ -10,7 +10,7 @@ use crate::extract::Query;
 use crate::routes::Api;
 use crate::wire;
 
-/// Which part of the tree to show.
+/// Parameters of the tree.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -24,7 +24,8 @@ pub(crate) struct TreeQuery {
 
 /// Get the lineage of sandboxes and snapshots
 ///
-/// Which sandboxes were created from which snapshots, and which snapshots were taken from which sandboxes.
+/// Shows the snapshot that each sandbox was created from, and the sandbox that each snapshot was
+/// taken from.
 #[utoipa::path(get, path = "/v1/tree", operation_id = "getTree", tag = "sandboxes", params(TreeQuery), responses(
     (status = 200, description = "The lines of the tree.", body = wire::Tree),
     (status = "default", response = ApiError),

@@ -42,7 +42,7 @@ pub(crate) struct PathQuery {
     path: String,
 }
 
-/// Where a volume is attached.
+/// Parameters of a detachment.
 #[derive(Deserialize, IntoParams)]
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
@@ -71,7 +71,7 @@ pub(crate) async fn create(
     Ok((StatusCode::CREATED, axum::Json(made.into())))
 }
 
-/// Which volumes to list.
+/// Parameters of the list of volumes.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
@@ -145,7 +145,7 @@ pub(crate) async fn read(
 ) -> Result<Response, ApiError> {
     let (file, using) = api.service.read_volume(&volume, &path).await?;
     let contents = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 256 << 10);
-    // Closed first, and only then not used any more.
+    // The file is closed before the volume is released.
     let contents = contents.map(move |piece| {
         let _using = &using;
         piece
@@ -174,7 +174,7 @@ pub(crate) async fn write(
     body: Body,
 ) -> Result<StatusCode, ApiError> {
     let (new, _using) = api.service.write_volume(&volume, &path).await?;
-    // Given up, if it comes to that, before it is not used any more.
+    // An unfinished file is discarded before the volume is released.
     let mut new = new;
     let told = |error: std::io::Error| match error.kind() {
         std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded => {

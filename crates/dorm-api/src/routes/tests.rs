@@ -68,7 +68,8 @@ fn the_document_names_a_server_and_the_ways_to_authenticate() {
     }
 }
 
-/// Whether something has a description. That of a value that may be null is beside the reference to its type.
+/// Whether a property has a description. For a value that may be null, it is next to the reference
+/// to its type.
 fn is_described(value: &Value) -> bool {
     let described = |value: &Value| value["description"].as_str().is_some_and(|text| !text.is_empty());
     described(value) || value["oneOf"].as_array().is_some_and(|choices| choices.iter().any(described))
@@ -119,7 +120,7 @@ fn every_schema_and_property_is_described() {
     }
 }
 
-/// Reads an example into its type and writes it again: nothing is missing, and nothing is unknown.
+/// Parses an example as its type and serialises it again: no field may be missing or unknown.
 fn reads_as<T: DeserializeOwned + Serialize>(example: &Value) -> Value {
     let read: T = serde_json::from_value(example.clone()).unwrap_or_else(|error| panic!("{example}: {error}"));
     serde_json::to_value(read).unwrap()

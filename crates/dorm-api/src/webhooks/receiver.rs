@@ -1,4 +1,5 @@
-//! How receivers are reached: at the addresses that the service permits, and at no others, whatever a name resolves to.
+//! Connections to receivers: only to addresses that the service permits, whatever their names
+//! resolve to.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
@@ -12,32 +13,33 @@ use thiserror::Error;
 /// How long a receiver may take to answer.
 const ANSWER: Duration = Duration::from_secs(15);
 
-/// Why an address is not sent anything.
+/// The reason why nothing is sent to an address.
 #[derive(Debug, Error)]
 pub(crate) enum NotPermitted {
-    /// It is no address.
+    /// The URL is not valid.
     #[error("'{0}' is not an address")]
     Unreadable(String),
-    /// It is not public.
+    /// The address is not public.
     #[error("{0} is not a public address")]
     NotPublic(IpAddr),
-    /// Its name resolves to nothing else.
+    /// The name resolves to no public address.
     #[error("the name {0} has no public address")]
     NameNotPublic(String),
 }
 
-/// A client that connects to permitted addresses alone. No proxy and no redirect leads elsewhere.
+/// A client that connects only to permitted addresses. It follows no redirect and uses no proxy.
 pub(super) fn client(destinations: Destinations) -> reqwest::Result<Client> {
     let names = Names(destinations);
     let client = Client::builder().timeout(ANSWER).no_proxy().dns_resolver(Arc::new(names));
     client.redirect(reqwest::redirect::Policy::none()).build()
 }
 
-/// Finds out whether an address that is written with numbers is permitted. Names are looked up when something is sent.
+/// Checks a URL. A host that is written as an address must be permitted; names are looked up when
+/// an event is sent.
 pub(crate) fn check(url: &str, destinations: &Destinations) -> Result<(), NotPermitted> {
     let unreadable = || NotPermitted::Unreadable(url.to_owned());
     let parsed = Url::parse(url).map_err(|_| unreadable())?;
-    // As the client reads it: there are many ways to write 127.0.0.1.
+    // Parsed as the client parses it: there are many ways to write 127.0.0.1.
     let host = parsed.host_str().ok_or_else(unreadable)?;
     match host.trim_start_matches('[').trim_end_matches(']').parse() {
         Ok(address) if !destinations.permit(address) => Err(NotPermitted::NotPublic(address)),
@@ -45,7 +47,7 @@ pub(crate) fn check(url: &str, destinations: &Destinations) -> Result<(), NotPer
     }
 }
 
-/// Looks names up, and answers the permitted ones of their addresses.
+/// A resolver that returns only permitted addresses.
 struct Names(Destinations);
 
 impl Resolve for Names {

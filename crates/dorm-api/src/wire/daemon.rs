@@ -5,7 +5,7 @@ use utoipa::{IntoParams, ToSchema};
 
 use super::text::Time;
 
-/// What to collect in addition to files.
+/// Kinds of garbage to collect in addition to files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields, default)]
 #[into_params(parameter_in = Query)]
@@ -60,7 +60,7 @@ pub struct StoredList {
 pub struct DamagedFile {
     /// Path relative to the directory of the object.
     pub file: String,
-    /// What is wrong with the file, as a phrase with the file as its subject.
+    /// The problem with the file, as a phrase with the file as its subject.
     pub what: String,
 }
 

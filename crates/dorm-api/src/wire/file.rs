@@ -80,13 +80,13 @@ pub struct Rename {
 /// A change in a watched directory. Data of the server-sent event `change`.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct WatchEvent {
-    /// What happened.
+    /// Kind of the change.
     pub kind: WatchKind,
     /// The path that changed.
     pub path: Text,
 }
 
-/// What happened to a file.
+/// Kind of a change to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum WatchKind {

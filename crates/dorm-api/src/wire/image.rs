@@ -34,7 +34,7 @@ pub struct ImageSource {
     pub reference: Option<String>,
     /// Digest of the manifest in its registry.
     pub manifest: Option<String>,
-    /// What the image was built from, as given by its builder.
+    /// Source that the image was built from, as given by its builder.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }

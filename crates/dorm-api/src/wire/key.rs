@@ -5,7 +5,7 @@ use utoipa::ToSchema;
 
 use super::Time;
 
-/// What an API key gives access to.
+/// Scope of an API key: the requests that it permits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyScope {
@@ -27,7 +27,7 @@ pub struct CreateKey {
     /// Display name, up to 63 characters. Default: empty.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub name: String,
-    /// What the key gives access to. Default `full`.
+    /// Scope of the key. Default `full`.
     pub scope: KeyScope,
     /// ID or name of the sandbox. Required if the scope is `sandbox`.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -44,7 +44,7 @@ pub struct Key {
     pub id: String,
     /// Display name.
     pub name: String,
-    /// What the key gives access to.
+    /// Scope of the key.
     pub scope: KeyScope,
     /// ID of the sandbox, if the scope is `sandbox`.
     pub sandbox: Option<String>,

@@ -296,9 +296,9 @@ pub enum TerminalMessage {
         status: u16,
         /// Error code.
         code: String,
-        /// What failed and why.
+        /// The failure and its reason.
         detail: String,
-        /// What the caller can do next.
+        /// The next step for the caller.
         next_step: String,
     },
 }

@@ -50,10 +50,10 @@ pub struct CreateSandbox {
     /// get them only if the request names them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, Secret>,
-    /// What happens at a deadline. Default: `suspend` for a named sandbox, `terminate` otherwise.
+    /// Action at a deadline. Default: `suspend` for a named sandbox, `terminate` otherwise.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_timeout: Option<OnTimeout>,
-    /// What happens if the sandbox cannot be suspended at a deadline. Default `keep`.
+    /// Action if the sandbox cannot be suspended at a deadline. Default `keep`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_suspend_failure: Option<OnSuspendFailure>,
     /// Whether the sandbox can be suspended. Default: whether it has a name.
@@ -77,7 +77,7 @@ pub struct CreateSandbox {
     /// How many sleep images are kept, 1 to 16: the newest, and older ones to fall back to. Default 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_generations: Option<u32>,
-    /// What happens if no sleep image can be restored. Default `fail`.
+    /// Action if no sleep image can be restored. Default `fail`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unrestorable: Option<OnUnrestorable>,
     /// Automatic checkpoint policy. Default: none.
@@ -136,7 +136,7 @@ pub enum Egress {
     Allow(Vec<String>),
 }
 
-/// What happens to a running sandbox at a deadline.
+/// Action on a running sandbox at a deadline.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnTimeout {
@@ -146,8 +146,8 @@ pub enum OnTimeout {
     Suspend,
 }
 
-/// What happens to a sandbox that cannot be suspended at its deadline. Attempts are repeated with increasing intervals,
-/// up to 10 minutes.
+/// Action on a sandbox that cannot be suspended at its deadline. Attempts are repeated with
+/// increasing intervals, up to 10 minutes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnSuspendFailure {
@@ -158,7 +158,7 @@ pub enum OnSuspendFailure {
     Terminate,
 }
 
-/// What happens to a sandbox if none of its sleep images can be restored.
+/// Action if none of the sleep images of a sandbox can be restored.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum OnUnrestorable {
@@ -171,7 +171,7 @@ pub enum OnUnrestorable {
     Fresh,
 }
 
-/// What the current or last run of a sandbox started with.
+/// State that the current or last run of a sandbox started with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Restored {
@@ -214,7 +214,7 @@ pub struct SetRetention {
     /// How many sleep images are kept, 1 to 16.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_generations: Option<u32>,
-    /// What happens if no sleep image can be restored.
+    /// Action if no sleep image can be restored.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_unrestorable: Option<OnUnrestorable>,
 }
@@ -278,7 +278,7 @@ pub struct Sandbox {
     pub suspend_failures: Option<SuspendFailures>,
     /// Generation: starts at 1 and increases with every resume.
     pub generation: u64,
-    /// What the current or last run started with.
+    /// State that the current or last run started with.
     pub restored: Restored,
     /// Generation of the sleep image that the run started from. Null if it booted or started from a snapshot.
     pub restored_generation: Option<u64>,
@@ -299,9 +299,9 @@ pub struct Sandbox {
     /// Names of the secrets. Their values are never returned.
     #[serde(default)]
     pub secrets: Vec<String>,
-    /// What happens at a deadline.
+    /// Action at a deadline.
     pub on_timeout: OnTimeout,
-    /// What happens if the sandbox cannot be suspended at a deadline.
+    /// Action if the sandbox cannot be suspended at a deadline.
     #[serde(default)]
     pub on_suspend_failure: OnSuspendFailure,
     /// Whether the sandbox can be suspended.
@@ -320,7 +320,7 @@ pub struct Sandbox {
     pub holds: Vec<Hold>,
     /// How many sleep images are kept.
     pub keep_generations: u32,
-    /// What happens if no sleep image can be restored.
+    /// Action if no sleep image can be restored.
     pub on_unrestorable: OnUnrestorable,
     /// Sleep images older than `sleep_image`, newest first.
     pub older_images: Vec<SleepImage>,
@@ -354,7 +354,7 @@ pub struct Sandbox {
 pub struct Unreachable {
     /// When this was first noticed.
     pub since: Time,
-    /// What was tried and how it failed.
+    /// The attempt and its failure.
     pub reason: String,
 }
 
@@ -396,7 +396,7 @@ pub struct CurrentOperation {
 pub struct Cause {
     /// Kind of the cause.
     pub kind: CauseKind,
-    /// What happened, if the kind is `failed`.
+    /// Description of the failure, if the kind is `failed`.
     pub reason: Option<String>,
 }
 

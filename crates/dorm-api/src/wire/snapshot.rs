@@ -14,7 +14,7 @@ use super::text::Time;
 pub struct Snapshot {
     /// ID of the snapshot.
     pub id: String,
-    /// What the snapshot contains.
+    /// Contents of the snapshot.
     pub kind: SnapshotKind,
     /// Project that the snapshot belongs to.
     pub project: String,
@@ -41,7 +41,7 @@ pub struct Snapshot {
     /// Whether the snapshot and the sleep image it was made from were one copy on disk when it was made, because the
     /// file system cannot share blocks between files. Damage to one is damage to the other.
     pub shares_data: bool,
-    /// What uses the snapshot, so that it cannot be deleted. Only present in `GET /v1/snapshots/{id}`.
+    /// Users of the snapshot, which prevent its deletion. Only present in `GET /v1/snapshots/{id}`.
     pub held_by: Option<Vec<String>>,
     /// Status of the snapshot.
     pub status: SnapshotStatus,
@@ -76,7 +76,7 @@ pub enum Maker {
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(default, deny_unknown_fields)]
 pub struct CheckpointRequest {
-    /// What the snapshot contains. Default `filesystem`.
+    /// Contents of the snapshot. Default `filesystem`.
     pub kind: SnapshotKind,
     /// Respond when the snapshot is completed. If false, respond as soon as it is in progress. Default: true.
     pub wait: bool,
@@ -94,7 +94,7 @@ impl Default for CheckpointRequest {
     }
 }
 
-/// What a snapshot contains.
+/// Contents of a snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SnapshotKind {

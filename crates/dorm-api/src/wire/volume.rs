@@ -60,7 +60,7 @@ pub struct Volume {
     pub writers: Writers,
     /// Health of the volume.
     pub health: VolumeHealth,
-    /// What is wrong with the volume, if anything.
+    /// The problem with the volume, if there is one.
     pub problem: Option<String>,
     /// Sandboxes that the volume is attached to, each with its state.
     pub attached_to: Vec<String>,

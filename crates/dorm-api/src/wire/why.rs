@@ -16,9 +16,9 @@ pub struct Why {
     pub because: Vec<Reason>,
     /// The last failure or refusal, if nothing has succeeded since.
     pub refused: Option<Reason>,
-    /// What happens next, soonest first.
+    /// The next expected events, soonest first.
     pub next: Vec<Reason>,
-    /// What is kept on disk for the sandbox, and why.
+    /// Data that is kept on disk for the sandbox, with the reason.
     pub on_disk: Vec<Reason>,
 }
 

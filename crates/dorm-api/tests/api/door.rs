@@ -75,7 +75,7 @@ async fn what_does_not_end_is_cut_after_a_stop() {
     let service = world.service.clone();
     world.end().await;
     assert!(running.rest().await.is_empty());
-    // The sandbox goes on.
+    // The sandbox continues to run.
     let id = service.find(&id).await.unwrap();
     let (agent, _in_use) = service.agent(&id, dorm_service::Use::Exec).await.unwrap();
     assert!(agent.processes().await.unwrap()[0].exit.is_none());
@@ -118,7 +118,7 @@ async fn idle_connections_without_a_key_make_room_for_those_that_show_one() {
         idle.push(TcpStream::connect(world.address).await.unwrap());
     }
     assert_eq!(world.get("/v1/images").await["images"].as_array().unwrap().len(), 1);
-    // The first of them were closed; the newest are still there.
+    // The oldest of them were closed; the newest are still open.
     let mut rest = Vec::new();
     tokio::time::timeout(PATIENCE, idle[0].read_to_end(&mut rest)).await.unwrap().unwrap();
     let newest = idle.last_mut().unwrap();
@@ -158,7 +158,7 @@ async fn heads_are_limited_in_number_and_length() {
     for head in ["x-a: b\r\n".repeat(200), format!("x-a: {}\r\n", "b".repeat(300_000))] {
         let mut stream = TcpStream::connect(world.address).await.unwrap();
         let request = format!("GET /v1/health HTTP/1.1\r\nhost: localhost\r\n{head}\r\n");
-        // It may be refused before all of it is sent.
+        // The server may refuse the request before all of it is sent.
         let _ = stream.write_all(request.as_bytes()).await;
         let mut said = Vec::new();
         let _ = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut said)).await.unwrap();

@@ -1,4 +1,5 @@
-//! Operations that fail, as HTTP tells of them: each kind of failure has its status and its code, whoever waits.
+//! Failed operations over HTTP: each kind of failure has its status and its code, for every caller
+//! that waits.
 
 use std::fs;
 use std::time::Duration;

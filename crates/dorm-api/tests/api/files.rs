@@ -91,7 +91,7 @@ async fn a_part_of_a_file_can_be_read() {
 const CHUNK: usize = 256 << 10;
 const CHUNKS: u64 = 256;
 
-/// No two chunks are alike, so one that is missing or twice there is found.
+/// All chunks differ, so that a missing or repeated one is found.
 fn chunk(number: u64) -> Bytes {
     number.to_le_bytes().repeat(CHUNK / 8).into()
 }
@@ -109,7 +109,7 @@ async fn sixty_four_mebibytes_go_in_and_come_out_unharmed_also_to_a_slow_reader(
     assert_eq!(got.headers()["content-length"].to_str().unwrap(), (CHUNKS * CHUNK as u64).to_string());
     let mut contents = got.bytes_stream();
     let mut buffer = contents.next().await.unwrap().unwrap().to_vec();
-    // While nobody reads the rest, everything else goes on.
+    // While the rest is not read, other requests are still answered.
     for _ in 0..5 {
         assert_eq!(world.get(&format!("/v1/sandboxes/{id}/files/stat?path=/large")).await["kind"], "file");
     }

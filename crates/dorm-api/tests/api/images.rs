@@ -42,7 +42,7 @@ async fn an_import_can_be_followed() {
     assert_eq!((failed.kind.as_str(), &failed.data["code"]), ("error", &json!("invalid_argument")));
 }
 
-/// What a registry or `docker save` would give: here just files.
+/// A tar archive, which stands for one from a registry or `docker save`.
 fn archive(path: &std::path::Path, content: &[u8]) {
     let mut builder = tar::Builder::new(std::fs::File::create(path).unwrap());
     let mut header = tar::Header::new_gnu();

@@ -1,4 +1,5 @@
-//! Keys that were made through the API: what each opens, and that it opens nothing more once it is revoked or expired.
+//! Keys that were created through the API: the access that each gives, and that it ends when the
+//! key is revoked or expires.
 
 use serde_json::{Value, json};
 
@@ -18,7 +19,8 @@ async fn make(world: &World, asked: Value) -> (String, String) {
     (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
 }
 
-/// Method and path of every route, with `sandbox` for the id of a sandbox and something that is not there for all else.
+/// Method and path of every route, with `sandbox` for the id of a sandbox and names that do not
+/// exist for everything else.
 async fn routes(world: &World, sandbox: &str) -> Vec<(String, String, bool)> {
     let document = world.get("/v1/openapi.json").await;
     let mut routes = Vec::new();
@@ -41,7 +43,7 @@ async fn a_read_only_key_changes_nothing() {
     for (method, path, _) in routes(&world, &id).await {
         let is_refused =
             method != "GET" || path.ends_with("/pty") || path.contains("/ports/") || path.ends_with("/v1/keys");
-        // These are endless, or wait for what is not there.
+        // These do not end, or wait for something that does not exist.
         if !is_refused && (path.ends_with("/watch") || path.ends_with("/wait") || path.ends_with("/output")) {
             continue;
         }

@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::world::{World, read};
 
-/// Reads a list page by page; answers what `key` names of each thing.
+/// Reads a list page by page; returns the value of `key` of each item.
 async fn pages(world: &World, path: &str, list: &str, key: &str) -> Vec<String> {
     let (mut seen, mut after) = (Vec::new(), String::new());
     loop {

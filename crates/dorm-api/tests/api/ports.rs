@@ -1,4 +1,4 @@
-//! Private ports: what admits to them, and to no other.
+//! Private ports: the credentials that give access to one, and to no other.
 
 use dorm_engine_fake::SERVED;
 use dorm_lifecycle::PortAccess;
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::world::{KEY, PATIENCE, World, eventually};
 
-/// A request without any key but what `pairs` have; status, headers and text of its answer.
+/// A request with only these headers; returns status, headers and text of the response.
 async fn visit(world: &World, path: &str, pairs: &[(&str, &str)]) -> (u16, HeaderMap, String) {
     let client = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none()).build().unwrap();
     let pair =
@@ -72,7 +72,7 @@ async fn a_link_opens_one_port_once_and_leaves_a_cookie_for_it() {
     let (host, neighbour) = (format!("8080-{id}.localhost"), format!("9090-{id}.localhost"));
     let link = world.post(&format!("/v1/sandboxes/{id}/ports/8080/link"), json!({})).await;
     let path = link["path"].as_str().unwrap();
-    // On the wrong port it opens nothing, and is not used up.
+    // On the wrong port the link gives no access, and is not used up.
     assert_eq!(visit(&world, path, &[("host", &neighbour)]).await.0, 403);
     let (status, headers, _) = visit(&world, &format!("{path}&to=/a?b=c"), &[("host", &host)]).await;
     assert_eq!((status, headers["location"].to_str().unwrap()), (303, "/a?b=c"));

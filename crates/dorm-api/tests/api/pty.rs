@@ -31,7 +31,7 @@ impl Terminal {
         self.socket.send(Message::text(message.to_string())).await.unwrap();
     }
 
-    /// The next text frame; what is shown until then is kept. None when it is over.
+    /// The next text frame; output before it is collected. `None` when the connection has ended.
     async fn told(&mut self) -> Option<Value> {
         loop {
             match tokio::time::timeout(PATIENCE, self.socket.next()).await.unwrap()? {

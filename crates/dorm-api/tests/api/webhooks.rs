@@ -1,4 +1,5 @@
-//! Events that are sent out: in order, signed, until they are taken, and again when that is asked for.
+//! Webhooks: events are sent in order, signed, until they are accepted, and again when that is
+//! requested.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +20,7 @@ use crate::world::World;
 struct Receiver {
     url: String,
     taken: mpsc::UnboundedReceiver<(HeaderMap, Vec<u8>)>,
-    /// So many requests are refused first.
+    /// This many requests are refused first.
     refuse: Arc<AtomicUsize>,
 }
 
@@ -86,7 +87,8 @@ async fn every_event_comes_once_in_order_and_signed_however_often_it_is_refused_
     assert_eq!(world.get("/v1/webhooks").await, json!({"webhooks": [], "next": null}));
 }
 
-/// A webhook that is sent what happens, also after the store has failed, first for a list of webhooks, then for events.
+/// A webhook still gets its events after the store has failed, first for the list of webhooks, then
+/// for events.
 async fn goes_on_after_errors() {
     let world = World::new().await;
     let mut receiver = Receiver::new().await;
@@ -127,7 +129,7 @@ async fn a_webhook_that_is_made_while_the_store_fails_is_sent_what_happens() {
     assert_eq!(receiver.next(&secret).await["number"], 1);
 }
 
-/// That the test before the last would find it.
+/// Shows that the check above finds the planted bug.
 #[cfg(feature = "planted-bugs")]
 #[tokio::test]
 async fn a_planted_webhook_task_that_dies_is_found() {
@@ -140,7 +142,7 @@ async fn a_planted_webhook_task_that_dies_is_found() {
 async fn an_event_that_cannot_be_read_is_passed_over_and_a_dead_receiver_keeps_no_other_waiting() {
     let world = World::new().await;
     let mut receiver = Receiver::new().await;
-    // Nobody listens there.
+    // No program listens on this port.
     world.post("/v1/webhooks", json!({"url": "http://127.0.0.1:9/hook", "after": 0})).await;
     world.named("web").await;
     world.store.spoil(RowKind::Event, "1", "{");
@@ -196,7 +198,8 @@ async fn a_webhook_reaches_no_address_that_is_not_public_unless_it_is_allowed() 
         assert_eq!((status, &answer["code"]), (400, &json!("invalid_argument")), "{url}: {answer}");
         assert!(answer["next_step"].as_str().unwrap().contains("--allow-network"), "{answer}");
     }
-    // A name is looked up when something is sent, and one that was recorded before is looked at again.
+    // A name is looked up when an event is sent, and a URL that was recorded earlier is checked
+    // again.
     let named = world.post("/v1/webhooks", json!({ "url": format!("http://localhost:{port}/hook"), "after": 0 })).await;
     let recorded = world.service.add_webhook(receiver.url.clone(), Vec::new(), Some(0)).await.unwrap();
     world.sandbox().await;

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 pub(crate) const KEY: &str = "a-key-of-the-tests";
-/// Far longer than anything takes, even on a slow machine.
+/// Much longer than any operation takes, even on a slow host.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
 pub(crate) struct World {
@@ -89,7 +89,7 @@ impl World {
         client.request(method.parse().unwrap(), format!("http://localhost{path}")).timeout(PATIENCE)
     }
 
-    /// Sends a request with a JSON body, or none for `null`, and answers status and JSON.
+    /// Sends a request with a JSON body, or without a body for `null`; returns status and JSON.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = self.request(method, path);
         if !body.is_null() {
@@ -98,7 +98,7 @@ impl World {
         read(request.send().await.unwrap()).await
     }
 
-    /// A call that works.
+    /// Sends a request that must succeed.
     pub(crate) async fn ok(&self, method: &str, path: &str, body: Value) -> Value {
         let (status, answer) = self.call(method, path, body).await;
         assert!((200..300).contains(&status), "{method} {path}: {status} {answer}");
@@ -113,7 +113,7 @@ impl World {
         self.ok("POST", path, body).await
     }
 
-    /// A running sandbox's id.
+    /// Creates a running sandbox; returns its id.
     pub(crate) async fn sandbox(&self) -> String {
         self.create(json!({"image": "base"})).await
     }
@@ -126,7 +126,7 @@ impl World {
         self.post("/v1/sandboxes", body).await["id"].as_str().unwrap().to_owned()
     }
 
-    /// A process's handle.
+    /// Starts a process; returns its handle.
     pub(crate) async fn start(&self, id: &str, body: Value) -> u64 {
         self.post(&format!("/v1/sandboxes/{id}/processes"), body).await["process"].as_u64().unwrap()
     }
@@ -142,14 +142,14 @@ impl World {
         Events { response: Box::pin(response.bytes_stream()), text: Vec::new() }
     }
 
-    /// The server ends, and cleanly.
+    /// Stops the server, which must end without an error.
     pub(crate) async fn end(self) {
         self.stop.cancel();
         tokio::time::timeout(PATIENCE, self.server).await.unwrap().unwrap().unwrap();
     }
 }
 
-/// Settings that let webhooks go to receivers in this process.
+/// Settings that permit webhooks to receivers in this process.
 fn local() -> Settings {
     let loopback = ["127.0.0.0/8".parse().unwrap()];
     Settings { webhooks: dorm_service::Destinations::public_and(loopback), ..Settings::default() }
@@ -165,7 +165,7 @@ pub(crate) async fn read(response: Response) -> (u16, Value) {
     (status, value)
 }
 
-/// Waits for something that comes about by itself.
+/// Waits until a condition holds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let wait = async {
         while !condition().await {
@@ -175,7 +175,7 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut conditi
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("never came true: {what}"));
 }
 
-/// Server-sent events as they come.
+/// A stream of server-sent events.
 pub(crate) struct Events {
     response: std::pin::Pin<Box<dyn futures_util::Stream<Item = reqwest::Result<bytes::Bytes>> + Send>>,
     text: Vec<u8>,
@@ -189,12 +189,12 @@ pub(crate) struct Sse {
 }
 
 impl Events {
-    /// The next event; none when the stream is over, in whatever way.
+    /// The next event; `None` when the stream has ended for any reason.
     pub(crate) async fn next(&mut self) -> Option<Sse> {
         tokio::time::timeout(PATIENCE, self.read()).await.expect("an event in time")
     }
 
-    /// All events until the stream is over.
+    /// All events until the stream ends.
     pub(crate) async fn rest(mut self) -> Vec<Sse> {
         let mut all = Vec::new();
         while let Some(event) = self.next().await {
@@ -211,7 +211,7 @@ impl Events {
                 let field = |name: &str| {
                     block.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(": ").map(str::to_owned))
                 };
-                // Without data it only says that the stream is alive.
+                // An event without data is only a keep-alive.
                 if let Some(data) = field("data") {
                     let data = serde_json::from_str(&data).unwrap();
                     return Some(Sse { kind: field("event").unwrap(), id: field("id"), data });

@@ -23,7 +23,7 @@ async fn records_come_back_into_the_place_of_a_lost_database_and_the_key_stays()
     assert_eq!(fs::read_to_string(kept).unwrap(), "no longer a database");
     assert_eq!(place.records().await, all());
     assert_eq!(fs::read_to_string(place.data().join("key")).unwrap(), "another");
-    // The same into an empty directory.
+    // The same restore into an empty directory.
     let empty = tempfile::tempdir().unwrap();
     assert_eq!(restore(&file, empty.path(), false).await.unwrap(), None);
     assert_eq!(fs::read_to_string(empty.path().join("key")).unwrap(), "dorm_key");

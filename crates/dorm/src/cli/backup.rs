@@ -39,8 +39,8 @@ pub(crate) struct RestoreOptions {
     /// The data directory. No daemon may use it meanwhile
     #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
     data: PathBuf,
-    /// Replace the existing database, which is kept beside the new one. What happened after the
-    /// backup is then not on record; `dorm repair` finds saved states without a record
+    /// Replace the existing database, which is kept beside the new one. The records then end at the
+    /// time of the backup; `dorm repair` finds saved states without a record
     #[arg(long)]
     replace: bool,
 }

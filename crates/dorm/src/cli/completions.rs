@@ -1,5 +1,5 @@
-//! `dorm completions`: a script with which a shell completes verbs and options. It asks no daemon, so names of sandboxes
-//! are not completed.
+//! `dorm completions`: a script with which a shell completes verbs and options. It calls no daemon,
+//! so names of sandboxes are not completed.
 
 use clap::CommandFactory as _;
 use clap_complete::{generate, shells};
@@ -8,7 +8,7 @@ use super::output;
 use super::problem::Done;
 use super::{Arguments, exit};
 
-/// For which shell.
+/// Options of `dorm completions`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct CompletionsOptions {
     /// The shell that reads the script

@@ -1,5 +1,5 @@
-//! Every command of `dorm` in the documentation is one that the program takes. Those of the quick
-//! start are also run: see `tests/daemon/docs.rs`.
+//! Checks that the program accepts every command of `dorm` in the documentation. The commands of
+//! the quick start are also run: see `tests/daemon/docs.rs`.
 
 use std::path::Path;
 
@@ -12,7 +12,7 @@ fn root() -> std::path::PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// The same command, deaf to the environment of the test.
+/// The same command, which ignores the environment of the test.
 fn deaf(command: Command) -> Command {
     let command = command.mut_args(|argument| argument.env(None::<&str>));
     let names: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
@@ -66,7 +66,7 @@ fn every_verb_and_flag_in_prose_exists() {
     assert!(seen > 60, "only {seen} commands were found");
 }
 
-/// The first of these words that is neither a verb nor a flag of `command`. Values are not looked at.
+/// The first of these words that is neither a verb nor a flag of `command`. Values are not checked.
 fn unknown<'w>(command: &Command, words: impl Iterator<Item = &'w str>) -> Option<String> {
     let mut verb = command;
     let mut has_arguments = false;

@@ -9,14 +9,14 @@ use clap_mangen::roff::{Roff, roman};
 use super::problem::{Done, Problem};
 use super::{Arguments, exit};
 
-/// Where to.
+/// Options of `dorm man-pages`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct ManPagesOptions {
     /// The directory for the pages; it is created if it does not exist
     directory: PathBuf,
 }
 
-/// Writes them.
+/// Writes the pages.
 pub(crate) fn run(options: &ManPagesOptions) -> Done {
     let directory = &options.directory;
     let shown = directory.display();
@@ -40,7 +40,7 @@ fn pages() -> std::io::Result<Vec<(String, Vec<u8>)>> {
     Ok(pages)
 }
 
-/// Without the verb `help`, which would have a page for each verb again.
+/// Removes the verb `help`, which would otherwise get a page for each verb.
 fn without_help(command: Command) -> Command {
     let names: Vec<_> = command.get_subcommands().map(|verb| verb.get_name().to_owned()).collect();
     let command = command.disable_help_subcommand(true);

@@ -8,7 +8,7 @@ use super::output::{self, Format};
 use super::problem::Done;
 use super::{exit, shown};
 
-/// What to show of operations.
+/// Options of `dorm operation`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct OperationOptions {
     #[command(flatten)]

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
 
-/// What the daemon says about an image that is downloaded.
+/// Headers of a response that downloads an image.
 pub(crate) struct Downloaded {
     /// Its digest.
     pub(crate) image: String,

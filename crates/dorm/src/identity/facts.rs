@@ -33,7 +33,7 @@ pub(super) enum Database {
     There,
 }
 
-/// What identifies a directory.
+/// The facts that identify a directory.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(super) struct Place {
     /// The last known path, shown to users.

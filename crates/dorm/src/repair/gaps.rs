@@ -12,7 +12,7 @@ use super::{Finding, Remedy};
 const NO_ROW: &str = "there is a record file, but no row";
 
 impl Facts {
-    /// Returns the next gap. What its remedy writes counts as written.
+    /// Returns the next gap. The records that its remedy writes count as written.
     pub(super) async fn next_gap(&mut self, storage: &Storage) -> Option<Finding> {
         let finding = match self.file_without_row(storage).await {
             Some(finding) => finding,

@@ -117,7 +117,7 @@ impl Facts {
     }
 }
 
-/// What a manifest does not say about a sandbox, and what is recorded instead.
+/// The settings of a sandbox that no manifest contains, and what is recorded instead.
 const UNKNOWN: [&str; 5] = [
     "its time limits: none",
     "where it may connect to: nowhere",

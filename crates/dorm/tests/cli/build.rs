@@ -17,7 +17,7 @@ async fn built(world: &World, arguments: &[&str]) -> Value {
     world.json(&arguments).await
 }
 
-/// Which steps were here already, of those that leave files.
+/// For each step that leaves files: whether its files were cached.
 fn cached(built: &Value) -> Vec<bool> {
     let steps = built["steps"].as_array().unwrap().iter();
     steps.filter(|step| !step["key"].is_null()).map(|step| step["cached"].as_bool().unwrap()).collect()
@@ -49,7 +49,7 @@ async fn only_steps_that_changed_and_those_behind_them_are_run_again() {
     let third = built(&world, &["project", "--tag", "app"]).await;
     assert_eq!(cached(&third), [false, false, false]);
     assert_eq!(cached(&built(&world, &["project", "--no-cache"]).await), [false, false, false]);
-    // Nothing of the building is left.
+    // No sandbox of the build is left.
     assert_eq!(world.dorm(&["sbx", "create", "web", "--image", "app"]).await.code, 0);
     let living = world.json(&["sbx", "ls", "-o", "json"]).await;
     assert_eq!(living.as_array().unwrap().len(), 1, "{living}");

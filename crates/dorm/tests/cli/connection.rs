@@ -1,4 +1,4 @@
-//! Which daemon is asked, and what is said when there is none.
+//! The choice of the daemon, and the messages when there is none.
 
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;

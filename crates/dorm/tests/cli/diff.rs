@@ -1,4 +1,4 @@
-//! `dorm sbx diff`, and going back to files.
+//! `dorm sbx diff`, and rewinds to a filesystem snapshot.
 
 use serde_json::json;
 

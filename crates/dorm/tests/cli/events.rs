@@ -48,7 +48,7 @@ async fn a_closed_output_ends_it_quietly() {
     let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
     tokio::time::timeout(PATIENCE, lines.next_line()).await.unwrap().unwrap().unwrap();
     drop(lines);
-    // What it cannot write any more ends it.
+    // The command ends when it can no longer write its output.
     world.named("other").await;
     let ran = crate::world::wait(child).await;
     assert_eq!((ran.code, ran.stderr.as_str()), (141, ""));

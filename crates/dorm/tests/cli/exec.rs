@@ -65,7 +65,7 @@ async fn a_command_that_wants_no_more_input_is_no_error() {
     let world = World::new().await;
     world.named("web").await;
     let mut child = world.command(&["sbx", "exec", "web", "-i", "--", "sh", "-c", "exit 3"]).spawn().unwrap();
-    // Kept open: the end of the command is the end.
+    // Standard input stays open: the end of the command ends the verb.
     let _stdin = child.stdin.take().unwrap();
     assert_eq!(wait(child).await.code, 3);
 }

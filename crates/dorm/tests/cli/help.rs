@@ -1,4 +1,4 @@
-//! What the program says about itself.
+//! Help texts and usage errors.
 
 use crate::world::{bare, end};
 

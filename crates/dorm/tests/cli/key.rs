@@ -1,4 +1,4 @@
-//! `dorm key`, and what a key that it made opens.
+//! `dorm key`, and the access that a created key gives.
 
 use serde_json::json;
 

@@ -1,4 +1,5 @@
-//! The built program, as users and scripts run it, against the real API on the fake engine and a store in memory.
+//! The built program, called as users and scripts call it, against the real API on the fake engine
+//! and a store in memory.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod build;

@@ -1,4 +1,4 @@
-//! The lifecycle matrix on the fake engine, and the page that is made of it.
+//! The lifecycle matrix on the fake engine, and the page that is generated from it.
 
 use std::path::Path;
 

@@ -42,7 +42,7 @@ async fn our_terminal_is_raw_meanwhile_and_as_before_afterwards() {
     let child = command.spawn().unwrap();
     eventually("the terminal is raw", || async { !is_cooked(&slave) }).await;
     let mut keyboard = File::from(master.try_clone().unwrap());
-    // What is shown must be read, or it would not end.
+    // The output must be read, or the program would not end.
     let screen = std::thread::spawn(move || {
         let (mut screen, mut shown, mut piece) = (File::from(master), Vec::new(), [0; 4096]);
         while let Ok(length @ 1..) = screen.read(&mut piece) {
@@ -54,7 +54,7 @@ async fn our_terminal_is_raw_meanwhile_and_as_before_afterwards() {
     let ran = wait(child).await;
     assert_eq!(ran.code, 5, "{ran:?}");
     assert!(is_cooked(&slave));
-    // Both ends are let go of, so the reader ends.
+    // With both ends closed, the reader ends.
     drop((slave, command, keyboard));
     assert!(screen.join().unwrap().contains("from-here"));
 }

@@ -1,4 +1,4 @@
-//! Volumes and those that are made of a sandbox with one.
+//! Volumes, and sandboxes created from a sandbox with a volume.
 
 use crate::world::World;
 
@@ -26,7 +26,7 @@ async fn a_clone_has_volumes_as_it_is_asked_and_is_refused_before_anything_is_do
         assert_eq!(read.code, code, "{read:?}");
         assert_ne!(world.dorm(&["sbx", "exec", &name, "--", "rm", "/data/file"]).await.code, 0);
     }
-    // One that sleeps has no lease.
+    // A suspended sandbox has no lease.
     assert_eq!(world.dorm(&["sbx", "suspend", "web"]).await.code, 0);
     assert_eq!(world.dorm(&["sbx", "clone", "web", "--name", "same", "--volumes", "same"]).await.code, 0);
     assert_eq!(world.dorm(&["sbx", "exec", "same", "--", "rm", "/data/file"]).await.code, 0);

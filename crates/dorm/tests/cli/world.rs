@@ -1,4 +1,4 @@
-//! A daemon in this process, and the program that asks it.
+//! A daemon in this process, and the program that calls it.
 
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
@@ -18,11 +18,11 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::process::{Child, Command};
 use tokio_util::sync::CancellationToken;
 
-/// Far longer than anything takes, even on a slow machine.
+/// Much longer than any operation takes, even on a slow host.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 pub(crate) const KEY: &str = "a-key-of-the-tests";
 
-/// A daemon that is noted in a data directory.
+/// A daemon whose address and key are in a data directory.
 pub(crate) struct World {
     directory: TempDir,
     pub(crate) address: std::net::SocketAddr,
@@ -30,7 +30,7 @@ pub(crate) struct World {
     pub(crate) host: FakeHost,
 }
 
-/// What the program left behind.
+/// The result of a run of the program.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: i32,
@@ -74,12 +74,12 @@ impl World {
         Self { directory, address, stop, host }
     }
 
-    /// A place for the test's own files.
+    /// A path for a file of the test.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.directory.path().join(name)
     }
 
-    /// The program with these arguments, which knows the daemon by its data directory.
+    /// The program with these arguments. It finds the daemon by its data directory.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = bare(arguments);
         command.env("DORM_DATA", self.directory.path().join("data")).current_dir(self.directory.path());
@@ -90,26 +90,26 @@ impl World {
         self.dorm_with(arguments, b"").await
     }
 
-    /// The same with this on its standard input.
+    /// Runs the program with this on its standard input.
     pub(crate) async fn dorm_with(&self, arguments: &[&str], input: &[u8]) -> Ran {
         end(self.command(arguments), input).await
     }
 
-    /// What it printed, when it must work and print JSON.
+    /// Runs the program, which must succeed and print JSON; returns that.
     pub(crate) async fn json(&self, arguments: &[&str]) -> Value {
         let ran = self.dorm(arguments).await;
         assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
         serde_json::from_slice(&ran.stdout).unwrap_or_else(|error| panic!("{arguments:?}: {error}: {ran:?}"))
     }
 
-    /// Rows of cells, when it must work and print a table.
+    /// Runs the program, which must succeed and print a table; returns its cells by rows.
     pub(crate) async fn table(&self, arguments: &[&str]) -> Vec<Vec<String>> {
         let ran = self.dorm(arguments).await;
         assert_eq!(ran.code, 0, "{arguments:?}: {ran:?}");
         ran.rows()
     }
 
-    /// A running sandbox with this name; its id.
+    /// Creates a running sandbox with this name; returns its id.
     pub(crate) async fn named(&self, name: &str) -> String {
         let sandbox = self.json(&["sbx", "create", name, "-o", "json"]).await;
         assert_eq!(sandbox["state"], "running", "{sandbox}");
@@ -128,20 +128,21 @@ impl Ran {
         String::from_utf8(self.stdout.clone()).unwrap()
     }
 
-    /// A table's cells, which have two spaces or more between them.
+    /// The cells of a table, which are separated by two or more spaces.
     pub(crate) fn rows(&self) -> Vec<Vec<String>> {
         let cells =
             |line: &str| line.split("  ").map(str::trim).filter(|cell| !cell.is_empty()).map(str::to_owned).collect();
         self.text().lines().map(cells).collect()
     }
 
-    /// That it failed with this code, printed no data, and said exactly this.
+    /// Checks that the program failed with this code, printed no data, and printed exactly this
+    /// error.
     #[track_caller]
     pub(crate) fn refused(&self, code: i32, said: &str) {
         assert_eq!((self.code, self.text().as_str(), self.stderr.as_str()), (code, "", said), "{self:?}");
     }
 
-    /// That it failed with this code and said this among other things.
+    /// Checks that the program failed with this code and that its error contains this.
     #[track_caller]
     pub(crate) fn failed(&self, code: i32, said: &str) {
         assert_eq!(self.code, code, "{self:?}");
@@ -158,13 +159,13 @@ pub(crate) fn bare(arguments: &[&str]) -> Command {
     command
 }
 
-/// Runs it to its end.
+/// Runs the program to its end.
 pub(crate) async fn end(mut command: Command, input: &[u8]) -> Ran {
     let mut child = command.spawn().unwrap();
     let mut stdin = child.stdin.take().unwrap();
     let input = input.to_vec();
     let feeder = tokio::spawn(async move {
-        // It need not want all of it.
+        // The program need not read all of it.
         let _ = stdin.write_all(&input).await;
     });
     let ran = wait(child).await;
@@ -172,14 +173,14 @@ pub(crate) async fn end(mut command: Command, input: &[u8]) -> Ran {
     ran
 }
 
-/// Waits for its end.
+/// Waits for the end of the program.
 pub(crate) async fn wait(child: Child) -> Ran {
     let output = tokio::time::timeout(PATIENCE, child.wait_with_output()).await.expect("it never ended").unwrap();
     let stderr = String::from_utf8(output.stderr).unwrap();
     Ran { code: output.status.code().unwrap_or(-1), stdout: output.stdout, stderr }
 }
 
-/// Waits for something that comes about by itself.
+/// Waits until a condition holds.
 pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let wait = async {
         while !condition().await {
@@ -189,7 +190,7 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut conditi
     tokio::time::timeout(PATIENCE, wait).await.unwrap_or_else(|_| panic!("never came true: {what}"));
 }
 
-/// Bytes that are no text, and differ everywhere.
+/// Bytes that are not text and do not repeat.
 pub(crate) fn noise(length: usize) -> Vec<u8> {
     let mut state = 0x9E37_79B9_7F4A_7C15_u64;
     let mut bytes = Vec::with_capacity(length);
@@ -200,7 +201,7 @@ pub(crate) fn noise(length: usize) -> Vec<u8> {
     bytes
 }
 
-/// A file of the test.
+/// Writes a file of the test.
 pub(crate) fn write(path: &Path, contents: &[u8]) {
     std::fs::create_dir_all(path.parent().unwrap()).unwrap();
     std::fs::write(path, contents).unwrap();

@@ -1,4 +1,4 @@
-//! What callers get wrong: a clear answer, and nothing has changed.
+//! Mistakes of callers: each gets a clear error, and nothing has changed.
 
 use dorm_testing::Daemon;
 use reqwest::Method;

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::place::Place;
 
-/// `dorm image build` for a daemon.
+/// Runs `dorm image build` for a daemon.
 fn build(daemon: &Daemon, arguments: &[&str]) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_dorm"));
     command.args(["image", "build", "-o", "json", "--data"]).arg(daemon.data());
@@ -27,7 +27,7 @@ fn refused(daemon: &Daemon, arguments: &[&str], word: &str) {
     assert!(!output.status.success() && said.contains(word), "{said}");
 }
 
-/// Which steps were here already, of those that leave files.
+/// For each step that leaves files: whether its files were cached.
 fn cached(built: &Value) -> Vec<bool> {
     let steps = built["steps"].as_array().unwrap().iter();
     steps.filter(|step| !step["key"].is_null()).map(|step| step["cached"].as_bool().unwrap()).collect()
@@ -50,7 +50,7 @@ async fn a_project_is_built_step_by_step_and_goes_on_from_what_changed() {
     let id = daemon.create(json!({ "image": "project" })).await.unwrap();
     let said = daemon.exec(&id, &["sh", "-c", "pwd; greet; node app/web/index.js"]).await.unwrap();
     assert_eq!(said, (0, "/srv\ntwo\nleft of x\n".to_owned()));
-    // The image needs nothing of what it was built from.
+    // The image does not depend on the snapshots it was built from.
     for snapshot in daemon.get("/snapshots").await.unwrap()["snapshots"].as_array().unwrap().iter().rev() {
         let path = format!("/snapshots/{}", snapshot["id"].as_str().unwrap());
         let answer = daemon.request(Method::DELETE, &path).send().await.unwrap();
@@ -93,7 +93,7 @@ async fn a_step_that_fails_hangs_or_fills_its_disk_ends_the_build_and_leaves_not
     refused(daemon, &filling, "the command exited with code 1");
     refused(daemon, &with(&["--ready-cmd", "true"]), "also set the command that the image starts");
     refused(daemon, &with(&["--run", "kill -9 $$"]), "signal 9");
-    // Its program cannot be started as somebody who is not there: it is not kept.
+    // Its program cannot be started as a user who does not exist: the image is not kept.
     let nobody = ["--user", "no-such-user", "--cmd", "sleep 1000", "--ready-cmd", "true"];
     refused(daemon, &with(&nobody), "no-such-user");
     let living = daemon.get("/sandboxes?state=running").await.unwrap();
@@ -114,7 +114,7 @@ async fn an_image_is_named_when_its_program_has_slept_and_woken() {
     let ready = "python3 -c 'import urllib.request as r; r.urlopen(\"http://127.0.0.1:8000\")'";
     let options = ["--from", "base", "--cmd", "exec python3 -m http.server 8000", "--ready-cmd", ready, "--tag", "web"];
     built(daemon, &options);
-    // A sandbox that starts it is answered for when it can be used.
+    // The create of a sandbox with a program responds when the program is ready.
     let id = daemon.create(json!({ "image": "web", "start": true })).await.unwrap();
     assert!(daemon.visit(&id, 8000, "/").await.is_ok());
     let events = daemon.get("/sandboxes?state=terminated").await.unwrap();

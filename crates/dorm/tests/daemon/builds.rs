@@ -8,7 +8,8 @@ use serde_json::json;
 
 use crate::place::{Counter, Place};
 
-/// A copy of `runsc` that counts as a build of its own: what stands behind the end of a program is not executed.
+/// A copy of `runsc` that counts as another build: bytes after the end of a program are not
+/// executed.
 fn build(directory: &Path, name: &str) -> PathBuf {
     let original = std::env::var_os("DORM_TEST_RUNSC").map_or_else(|| PathBuf::from("/usr/bin/runsc"), PathBuf::from);
     let path = directory.join(name);
@@ -34,12 +35,12 @@ async fn what_an_older_runsc_has_saved_is_resumed_by_it_and_new_sandboxes_get_th
     let before = place.daemon().get("/info").await.unwrap()["engine"]["build"].clone();
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
 
-    // Without the older build its memory is refused, and stays.
+    // Without the older build its memory is refused, and is kept.
     place.daemon_mut().start_again_with(&new_alone).unwrap();
     assert_ne!(place.daemon().get("/info").await.unwrap()["engine"]["build"], before);
     let refused = place.daemon().act(&asleep.id, "resume").await.unwrap_err().to_string();
     assert!(refused.contains("build"), "{refused}");
-    // A sandbox that has run on since writes memory of the build that runs it.
+    // A sandbox that kept running writes memory of the build that runs it.
     awake.is_whole(place.daemon()).await;
     for verb in ["suspend", "evict"] {
         place.daemon().act(&awake.id, verb).await.unwrap();
@@ -54,7 +55,7 @@ async fn what_an_older_runsc_has_saved_is_resumed_by_it_and_new_sandboxes_get_th
     for counter in [&mut asleep, &mut awake] {
         place.daemon().act(&counter.id, "resume").await.unwrap();
         counter.is_whole(place.daemon()).await;
-        // What it saves now is of the older build again.
+        // After a resume by the older build, its memory is again that of the older build.
         for verb in ["suspend", "evict", "resume"] {
             place.daemon().act(&counter.id, verb).await.unwrap();
         }

@@ -1,4 +1,4 @@
-//! What the daemon gives up, and what happens when it takes too much.
+//! The privileges that the daemon gives up, and its end when it exceeds its memory limit.
 
 use std::path::PathBuf;
 
@@ -33,7 +33,7 @@ async fn the_daemon_and_the_sandboxes_it_starts_have_few_privileges() {
     place.end(&[]).await;
 }
 
-/// The daemon's own group in the hierarchy of memory.
+/// The daemon's own control group in the memory hierarchy.
 fn own_group(pid: u32) -> PathBuf {
     let text = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap();
     let of = |names: &str| {
@@ -63,7 +63,8 @@ async fn a_daemon_that_takes_too_much_memory_ends_alone() {
     let pid = place.daemon().pid();
     let group = own_group(pid);
     assert!(group.ends_with(group.file_name().unwrap()) && group.to_string_lossy().ends_with("-daemon"), "{group:?}");
-    // Another process in the group takes all the memory there is; of the two the kernel is told to end the daemon.
+    // Another process in the group uses up the memory limit; the kernel must choose the daemon as
+    // the OOM victim.
     std::fs::write(format!("/proc/{pid}/oom_score_adj"), "1000").unwrap();
     let mut hog = std::process::Command::new("python3")
         .args(["-c", "import sys; sys.stdin.readline(); hog = b'x' * (512 << 20); sys.stdin.readline()"])

@@ -1,4 +1,4 @@
-//! Files on volumes that are deleted and still open, in sandboxes that fall asleep.
+//! Deleted and still open files on volumes, in sandboxes that are suspended.
 
 use dorm_testing::{Daemon, until};
 use reqwest::Method;
@@ -6,7 +6,8 @@ use serde_json::{Value, json};
 
 use crate::place::{Counter, PATIENCE, Place};
 
-/// Answers each line of its input with one line. One of its threads never rests; its child has the same open file.
+/// Answers each line of its input with one line. One of its threads is always busy; its child
+/// shares the open file.
 const PROGRAM: &str = r#"
 import mmap, os, sys, threading
 name = "/data/scratch"
@@ -90,7 +91,7 @@ async fn an_open_deleted_file_on_a_volume_sleeps_with_its_sandbox_and_stays_shar
     let mut counter = Counter::create(daemon, web(daemon).await).await;
     let id = counter.id.clone();
     let mut program = Program::start(daemon, &id).await;
-    // One that only writes, as shells do.
+    // A program that only writes, as shells do.
     let writes = "exec 7>/data/log; rm /data/log; touch /data/ready; while :; do echo x >&7; sleep 0.1; done";
     daemon.post(&format!("/sandboxes/{id}/processes"), json!({ "argv": ["sh", "-c", writes] })).await.unwrap();
     let ready = || async { Ok(daemon.exec(&id, &["test", "-e", "/data/ready"]).await?.0 == 0) };
@@ -103,7 +104,7 @@ async fn an_open_deleted_file_on_a_volume_sleeps_with_its_sandbox_and_stays_shar
         }
         daemon.act(&id, "resume").await.unwrap();
         counter.is_whole(daemon).await;
-        // What the child writes moves the offset of both.
+        // A write of the child moves the offset of both.
         program.ask(daemon, "child").await;
         program.ask(daemon, if evicted { "write 2" } else { "write 1" }).await;
         assert_eq!(program.ask(daemon, "read").await, written);

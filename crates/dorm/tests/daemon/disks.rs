@@ -1,4 +1,4 @@
-//! Real disks that are full, slow or lose power, under a real daemon.
+//! Full, slow and failing disks under a real daemon.
 
 mod small;
 
@@ -13,7 +13,7 @@ use small::{SmallDisk, loop_of, run};
 
 const MIB: u64 = 1 << 20;
 
-/// What is said of a disk that is full.
+/// The warnings and errors that a full disk may cause.
 const FULL: &[&str] = &[
     "paused",
     "nearly full",
@@ -55,7 +55,7 @@ async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing(
     let mut counter = Counter::create(daemon, named("web")).await;
     let id = counter.id.clone();
     disk.fill(300 * MIB);
-    // Faster than any disk, and never synced by the guest.
+    // The guest writes faster than any disk, and never syncs.
     let script = "import hashlib, os\nh = hashlib.sha256()\nf = open('/root/big', 'wb')\n\
                   for i in range(400):\n    b = os.urandom(1 << 20)\n    h.update(b)\n    f.write(b)\nf.close()\n\
                   open('/root/sum', 'w').write(h.hexdigest())";
@@ -68,7 +68,7 @@ async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing(
     let path = format!("/sandboxes/{id}/exec");
     let refused = daemon.try_ask(Method::POST, &path, Some(json!({ "argv": ["true"] }))).await.unwrap();
     assert_eq!((refused.status, &refused.body["code"]), (507, &json!("no_room")), "{}", refused.body);
-    // What was accepted from it has room, down to the last byte.
+    // All data that was accepted from the guest fits on the disk, to the last byte.
     run(&mut std::process::Command::new("sync"));
     assert!(disk.free() > 0, "the host's disk became full");
     disk.empty();
@@ -88,7 +88,7 @@ async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing(
 #[tokio::test]
 async fn a_guest_whose_writes_were_lost_is_never_saved_as_good() {
     let disk = SmallDisk::new(900);
-    // Nobody watches: the disk becomes full under a guest that runs.
+    // The disk becomes full under a running guest: with a floor of 0 the daemon does not pause it.
     let options =
         ["--warm-containers", "0", "--disk-overcommit", "100", "--disk-floor-mib", "0", "--disk-keep-mib", "0"];
     let place = Place::on(&disk.path(), &images(), &disk.log(), &options);
@@ -99,7 +99,7 @@ async fn a_guest_whose_writes_were_lost_is_never_saved_as_good() {
     let line = "dd if=/dev/urandom of=/root/big bs=1M count=200 2>/dev/null && echo told that it worked";
     let (_, said) = daemon.exec(&id, &["sh", "-c", line]).await.unwrap();
     assert!(said.contains("told that it worked"), "{said}");
-    // The kernel writes by itself after a while; here it is asked to.
+    // The kernel would write back after a while; `sync` makes it write now.
     run(&mut std::process::Command::new("sync"));
     disk.empty();
     for _ in 0..2 {
@@ -115,10 +115,10 @@ async fn a_guest_whose_writes_were_lost_is_never_saved_as_good() {
     place.end(&["lost writes"]).await;
 }
 
-/// A daemon on a small disk with images of its own, and something of everything on it.
+/// A daemon on a small disk with images of its own, and one object of every kind on it.
 struct Filled {
     place: Place,
-    /// Runs, sleeps.
+    /// A running and a suspended one.
     sandboxes: [String; 2],
     snapshot: String,
 }
@@ -151,7 +151,7 @@ async fn a_completely_full_disk_can_be_emptied() {
     let Filled { mut place, sandboxes: [runs, sleeps], snapshot } = filled(&disk, &options).await;
     let whole = || async { Ok(disk.path().join("images").exists() && reserve(&place) >= 48 * MIB) };
     until(PATIENCE, "the reserve is whole", whole).await.unwrap();
-    // Each from a start on a disk without one free block.
+    // Each follows a start on a disk without a free block.
     for what in ["image", "snapshot", "suspended", "running", "gc"] {
         place.daemon_mut().kill().unwrap();
         disk.fill(0);
@@ -196,7 +196,7 @@ async fn what_a_suspended_sandbox_wrote_to_a_volume_survives_a_loss_of_power() {
     let (code, sum) = daemon.exec(&id, &["sh", "-c", line]).await.unwrap();
     assert_eq!(code, 0, "{sum}");
     daemon.act(&id, "suspend").await.unwrap();
-    // It is over before the power is cut, or it would warn of what it meets.
+    // The daemon is killed before the power is cut; otherwise it would log warnings.
     place.daemon_mut().kill().unwrap();
     cut_power(&disk);
     end_runs(&place).await;
@@ -211,7 +211,7 @@ async fn what_a_suspended_sandbox_wrote_to_a_volume_survives_a_loss_of_power() {
     place.end(&["parked", "image is restored"]).await;
 }
 
-/// From now on nothing more reaches the disk, as when the power is cut: the journal is not flushed.
+/// From now on nothing reaches the disk, as after a power cut: the journal is not flushed.
 fn cut_power(disk: &SmallDisk) {
     let top = std::fs::File::open(disk.path()).unwrap();
     let how: u32 = 2;
@@ -221,10 +221,12 @@ fn cut_power(disk: &SmallDisk) {
     assert_eq!(cut, 0, "{}", std::io::Error::last_os_error());
 }
 
-/// A process that is frozen, as of a parked sandbox, does not die before it is thawed.
+/// Thaws a process. A frozen one, such as that of a parked sandbox, does not die before it is
+/// thawed.
 fn thaw(pid: u32) {
     let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).unwrap_or_default();
-    // Where both versions are mounted, a file of that name would be made on the host.
+    // Never creates the file: if both versions of control groups are mounted, that would be one on
+    // the host.
     let write = |path: String, text: &str| {
         let file = std::fs::OpenOptions::new().write(true).open(path);
         let _ = file.and_then(|mut file| std::io::Write::write_all(&mut file, text.as_bytes()));
@@ -238,7 +240,7 @@ fn thaw(pid: u32) {
     }
 }
 
-/// Ends what runs and what is mounted of a host that has lost its power.
+/// Ends the runs and unmounts the mounts of a host that has lost its power.
 async fn end_runs(place: &Place) {
     let data = place.daemon().data().to_owned();
     let directory = data.parent().unwrap();
@@ -282,7 +284,7 @@ async fn a_disk_that_hardly_moves_keeps_nobody_else_waiting() {
     let line = "dd if=/dev/zero of=/data/file bs=1M count=64 2>/dev/null";
     assert_eq!(daemon.exec(&slow, &["sh", "-c", line]).await.unwrap().0, 0);
     throttle(500_000);
-    // It takes two minutes to write what is cached.
+    // Writing the cached data takes two minutes.
     let path = format!("/sandboxes/{slow}/suspend");
     let suspending = daemon.try_ask(Method::POST, &path, Some(json!({})));
     let others = async {

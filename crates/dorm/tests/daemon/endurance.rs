@@ -5,7 +5,8 @@ use serde_json::json;
 
 use crate::place::{Counter, PATIENCE, Place};
 
-/// Keeps a list of checksums in memory and appends to a file, both at each request; they must always agree.
+/// Keeps a list of checksums in memory and appends to a file, both at each request; the two must
+/// always agree.
 const KEEPER: &str = r#"
 import hashlib, http.server, os
 sums = []

@@ -1,4 +1,4 @@
-"""What the first user of a Debian host, who has the subordinate ids 100000 to 165535, can do with files of guests.
+"""Tries to attack files of guests as the first user of a Debian host, who has the subordinate ids 100000 to 165535.
 
     first_user.py WRITE... -- EXECUTE...
 

@@ -1,4 +1,5 @@
-//! Host ids of guests: another user of the host has none of them, and can do nothing with files of images and volumes.
+//! Host ids of guests: another user of the host has none of them, and has no access to files of
+//! images and volumes.
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
@@ -14,7 +15,7 @@ const FIRST_USER: &str = include_str!("first_user.py");
 const DEFAULT: u32 = 1_879_048_192;
 /// The first subordinate range of a Debian host, and the range of earlier versions.
 const LEGACY: u32 = 100_000;
-/// `cap_setuid+ep` as it counts on the host.
+/// The capability `cap_setuid+ep` with its value on the host.
 const SETUID: [u8; 20] = [1, 0, 0, 2, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
 const CAPABILITY: &str = "security.capability";
 
@@ -25,7 +26,7 @@ fn libraries(program: &Path) -> Vec<PathBuf> {
     text.lines().filter_map(path).collect()
 }
 
-/// A hostile image out of this host's own programs: one with capabilities, one with a set-id bit.
+/// A hostile image made of this host's own programs: one with capabilities, one with a set-id bit.
 fn hostile(place: &Place) -> PathBuf {
     let top = place.directory().join("hostile");
     for name in ["bin", "dev", "etc", "proc", "root", "run", "sys", "tmp"] {
@@ -52,12 +53,12 @@ fn hostile(place: &Place) -> PathBuf {
     top
 }
 
-/// A place whose daemon has these host ids, with a sandbox of the hostile image that has a volume.
+/// A daemon with these host ids, and a sandbox of the hostile image with a volume.
 struct Attacked {
     place: Place,
     sandbox: String,
     rootfs: PathBuf,
-    /// A file of the volume, where the sandbox has it.
+    /// A file of the volume, by the path at which the sandbox has it.
     on_volume: PathBuf,
 }
 
@@ -82,7 +83,7 @@ impl Attacked {
         self.rootfs.join("bin").join(name)
     }
 
-    /// What the host's first user can do with it.
+    /// The operations in which the host's first user succeeds.
     fn attack(&self) -> Vec<String> {
         let image = self.program("sleep");
         let mut command = Command::new("python3");
@@ -116,22 +117,22 @@ async fn the_hosts_first_user_can_neither_write_nor_execute_files_of_guests() {
     attacked.end().await;
 }
 
-/// The same attack where guests have the ids of the host's first user: it does succeed, but for the capabilities, which
-/// give nothing even to somebody who can execute the file.
+/// The same attack if guests have the ids of the host's first user: it succeeds, except that the
+/// capabilities have no effect even for a user who can execute the file.
 #[tokio::test]
 async fn with_the_legacy_ids_the_first_user_owns_images_and_volumes_but_no_capability_counts() {
     let attacked = Attacked::begin(Place::with_guest_ids(LEGACY)).await;
     assert_eq!(fs::metadata(attacked.program("sleep")).unwrap().uid(), LEGACY);
     let answers = attacked.attack();
     assert_eq!(answers, ["yes", "yes", "0000000000000000", "0000000000000000"]);
-    // As earlier versions have imported it.
+    // As earlier versions imported it.
     let flags = rustix::fs::XattrFlags::empty();
     rustix::fs::setxattr(attacked.program("capable"), CAPABILITY, &SETUID, flags).unwrap();
     assert_eq!(attacked.attack()[2], "0000000000000080", "cap_setuid on the host");
     attacked.end().await;
 }
 
-/// Runs `dorm` where the host's first user has these subordinate ids.
+/// Runs `dorm` on a host whose first user has these subordinate ids.
 fn dorm_beside(subuid: &Path, arguments: &[&str]) -> (Option<i32>, String) {
     const BESIDE: &str = "mount --bind \"$1\" /etc/subuid && shift && exec \"$@\"";
     let mut command = Command::new("unshare");
@@ -163,14 +164,15 @@ fn a_range_that_somebody_else_has_is_refused_and_doctor_names_it() {
         }
     }
     assert!(!place.path().join("data/guest-ids").exists(), "nothing was begun");
-    // A directory that has the range already starts: its sandboxes would be cut off otherwise. It says so.
+    // A directory that has the range already still starts, with a warning: its sandboxes would be
+    // cut off otherwise.
     fs::write(place.path().join("data/guest-ids"), format!("{LEGACY}\n")).unwrap();
     fs::write(&subuid, format!("alice:{LEGACY}:65536\n")).unwrap();
     let (_, found) = dorm_beside(&subuid, &["doctor", "--data", data]);
     assert!(found.lines().any(|line| line.starts_with("warn  guest ids ") && line.contains("alice")), "{found}");
 }
 
-/// What works in a sandbox of the hostile image, whose programs are few.
+/// Runs a command in a sandbox of the hostile image, which has few programs; it must succeed.
 async fn works(place: &Place, id: &str, line: &str) -> String {
     let (code, said) = place.daemon().exec(id, &["sh", "-c", line]).await.unwrap();
     assert_eq!(code, 0, "{line}: {said}\n{}", place.daemon().log());
@@ -204,7 +206,7 @@ async fn another_range_is_taken_when_nothing_runs_and_everything_is_kept() {
     assert_eq!(works(place, &other, "cat /root/kept; echo new > /etc/new; cat /etc/new").await, "kept\nnew");
     let answers = attacked.attack();
     assert!(answers.iter().all(|answer| answer.contains("Permission denied")), "{answers:?}");
-    // It is on record: no option is needed any more.
+    // The choice is on record: the option is no longer needed.
     let daemon = attacked.place.daemon_mut();
     daemon.stop().unwrap();
     daemon.start_again_with(&[]).unwrap();

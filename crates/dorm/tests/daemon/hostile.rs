@@ -1,4 +1,4 @@
-//! Root in a sandbox attacks the host; the host takes no harm.
+//! Root in a sandbox attacks the host without harm to the host.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::place::{Counter, Place};
 
-/// Of the files below, as they lie on the disk; what is mounted there does not count.
+/// The disk usage of the files below a directory, without those of other mounts.
 fn bytes_below(directory: &Path) -> u64 {
     let device = |path: &Path| path.symlink_metadata().map(|found| found.dev()).ok();
     let here = device(directory);
@@ -44,7 +44,7 @@ print(written)
     let grown = bytes_below(daemon.data()).saturating_sub(before);
     assert!(grown < 4 << 20, "{grown} bytes more on the host's disk");
     counter.is_whole(daemon).await;
-    // It sleeps and wakes as ever.
+    // The sandbox can still be suspended and resumed.
     daemon.act(&id, "suspend").await.unwrap();
     daemon.act(&id, "evict").await.unwrap();
     daemon.act(&id, "resume").await.unwrap();
@@ -52,7 +52,7 @@ print(written)
     place.end(&[]).await;
 }
 
-/// Makes empty files, whose names alone take the memory of the sandbox's kernel.
+/// Creates empty files, whose names alone use up the memory of the sandbox's kernel.
 const MANY_FILES: &str = "
 import os
 for number in range(150000):

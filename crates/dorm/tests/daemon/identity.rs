@@ -1,5 +1,5 @@
-//! Data directories that lose their database, get an older one, are copied, or are moved while their sandboxes run: no
-//! sandbox is ended for it.
+//! Data directories that lose their database, get an older one, are copied, or are moved while
+//! their sandboxes run: no sandbox is ended by that.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -65,7 +65,7 @@ async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_go_on_when_it
     assert!(refused.contains("dormouse.db is empty"), "{refused}");
     assert_eq!(sandboxes(&data), alive);
 
-    // One that is made in its place knows nothing of them, and leaves them alone.
+    // A new database knows nothing of the sandboxes and leaves them alone.
     place.daemon_mut().start_again_with(&["--warm-containers", "0", "--new-store"]).unwrap();
     let daemon = place.daemon_mut();
     assert_eq!(daemon.get("/sandboxes").await.unwrap()["sandboxes"], json!([]));
@@ -96,7 +96,8 @@ async fn an_older_database_ends_no_sandbox_that_is_newer() {
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     std::fs::copy(data.join(DATABASE[0]), &older).unwrap();
 
-    // The sleep image of which the older database tells is gone afterwards, and it knows nothing of the last one.
+    // The sleep image in the older database no longer exists later, and the database does not have
+    // the last one.
     place.daemon_mut().start_again().unwrap();
     for _ in 0..2 {
         let daemon = place.daemon();
@@ -132,7 +133,7 @@ async fn an_older_database_ends_no_sandbox_that_is_newer() {
     place.end(&[LEFT_ALONE, "the record was older than the run"]).await;
 }
 
-/// A copy as a user makes one.
+/// Copies a directory as a user would.
 fn copy(from: &Path, to: &Path) {
     let copied = Command::new("cp").args(["-a", "--one-file-system"]).arg(from).arg(to).status().unwrap();
     assert!(copied.success());
@@ -172,7 +173,7 @@ async fn a_daemon_on_a_copy_leaves_the_sandboxes_of_the_original_alone() {
     let mut other = daemon_on(&place, &copied, &["--as-copy"]).unwrap();
     assert_eq!(left_alone(&other).await.len(), 2);
     assert_eq!(metric(&other, "dorm_foreign_runs").await, "dorm_foreign_runs 2");
-    // What sleeps was copied with the directory.
+    // A suspended sandbox was copied with the directory.
     other.act("asleep", "resume").await.unwrap();
     let mut twin = asleep.child(&asleep.id);
     twin.is_whole(&other).await;
@@ -188,7 +189,7 @@ async fn a_daemon_on_a_copy_leaves_the_sandboxes_of_the_original_alone() {
         counter.is_whole(place.daemon()).await;
     }
     place.daemon().end_sandboxes().await.unwrap();
-    // When nothing of the original runs any more, the copied files of its runs go.
+    // When no run of the original is left, the copied files of its runs are deleted.
     let mut other = daemon_on(&place, &copied, &[]).unwrap();
     assert!(left_alone(&other).await.is_empty());
     assert_eq!(std::fs::read_dir(copied.join("gvisor/containers")).unwrap().count(), 0);

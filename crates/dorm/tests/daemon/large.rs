@@ -35,7 +35,7 @@ async fn output_that_nobody_reads_stops_nobody() {
     place.end(&[]).await;
 }
 
-/// Two gibibytes of a pattern that tells each block's place.
+/// A pattern of two gibibytes in which each block contains its number.
 fn block(number: usize) -> Bytes {
     let word = (number as u64).to_le_bytes();
     Bytes::from(word.repeat(MEBIBYTE / word.len()))

@@ -1,4 +1,5 @@
-//! Limits reached inside: what reaches them fails, the sandbox and the rest of what runs in it live on.
+//! Guests that reach limits: the operation at the limit fails, and the sandbox and its other
+//! processes continue.
 
 use dorm_testing::until;
 use serde_json::json;
@@ -86,8 +87,8 @@ async fn a_sandbox_reads_and_writes_its_disk_no_faster_than_allowed() {
     let disk = std::fs::read_dir(place.daemon().data().join("gvisor/containers")).unwrap().flatten().next().unwrap();
     let disk = std::fs::File::open(disk.path().join("disk/mnt")).unwrap();
     rustix::fs::syncfs(&disk).unwrap();
-    // What it writes is in the host's memory first. Until it is on the disk takes as long as the limit says, whoever waits
-    // for it.
+    // Writes go to the host's memory first. Writing them to the disk takes as long as the limit
+    // permits, whoever waits for it.
     let began = std::time::Instant::now();
     let (code, said) =
         place.daemon().exec(&id, &["dd", "if=/dev/urandom", "of=/root/big", "bs=1M", "count=48"]).await.unwrap();
@@ -98,7 +99,7 @@ async fn a_sandbox_reads_and_writes_its_disk_no_faster_than_allowed() {
     let usage = place.daemon().get(&format!("/sandboxes/{id}/usage")).await.unwrap();
     assert_eq!(usage["disk_io"]["write_limit"], 8 << 20, "{usage}");
     assert_eq!(usage["disk_io"]["operations_limit"], json!(null), "{usage}");
-    // What a daemon with other limits takes over has those.
+    // A daemon with other limits applies them to the sandboxes that it adopts.
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     place.daemon_mut().start_again_with(&["--warm-containers", "0"]).unwrap();
     let usage = place.daemon().get(&format!("/sandboxes/{id}/usage")).await.unwrap();

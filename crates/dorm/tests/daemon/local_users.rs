@@ -1,5 +1,6 @@
-//! Another user of the host attacks the daemon: reads its files, holds its locks, connects to its sockets, opens more
-//! connections than it has descriptors. And what the daemon does about a directory that sandboxes could not reach.
+//! Another user of the host attacks the daemon: reads its files, holds its locks, connects to its
+//! sockets, opens more connections than it has descriptors. Also the daemon's reaction to a
+//! directory that sandboxes cannot reach.
 
 use std::io;
 use std::os::unix::fs::{FileTypeExt as _, MetadataExt as _, PermissionsExt as _};
@@ -17,7 +18,7 @@ use crate::place::{Counter, Place, images};
 /// A user and group that no program of the host runs as.
 const STRANGER: u32 = 64_123;
 
-/// Does `work` as another user of the host, on a thread of its own.
+/// Runs `work` as another user of the host, on a thread of its own.
 fn as_stranger<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     std::thread::scope(|scope| {
         let thread = scope.spawn(|| {
@@ -32,10 +33,10 @@ fn as_stranger<T: Send>(work: impl FnOnce() -> T + Send) -> T {
     })
 }
 
-/// Everything below a directory, as root sees it; what is mounted there does not count.
+/// Everything below a directory, as root sees it, without other mounts.
 fn all_below(directory: &Path, found: &mut Vec<PathBuf>) {
     let device = std::fs::metadata(directory).unwrap().dev();
-    // What ends meanwhile takes its files along.
+    // Files of a sandbox that ends meanwhile may disappear.
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
         let path = entry.path();
         let is_here = |facts: &std::fs::Metadata| facts.is_dir() && facts.dev() == device;
@@ -46,7 +47,7 @@ fn all_below(directory: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// What a stranger can do to a path, if anything.
+/// The access that a stranger has to a path, if any.
 fn reached(path: &Path) -> Option<&'static str> {
     let is_dead = |error: &io::Error| error.kind() != io::ErrorKind::PermissionDenied;
     let facts = match std::fs::symlink_metadata(path) {
@@ -93,7 +94,8 @@ async fn another_user_reads_locks_and_connects_to_nothing_of_the_daemon() {
     }
     let open: Vec<_> = as_stranger(|| {
         let open = paths.iter().filter_map(|path| reached(path).map(|how| (path, how)));
-        // The agent is the same program for everybody, and guests' ids have to read it. Nothing is in the empty mount point.
+        // The agent is the same program for all users, and guests' ids must be able to read it. The
+        // empty mount point contains nothing.
         let is_known = |path: &Path| path.ends_with("dorm-agent") || path.to_string_lossy().contains("/gvisor/points");
         open.filter(|(path, how)| *how == "is written" || !is_known(path)).collect()
     });
@@ -158,7 +160,7 @@ async fn a_directory_that_sandboxes_cannot_reach_is_refused_with_the_fix() {
     let check = report["checks"].as_array().unwrap().iter().find(|check| check["name"] == "data path").unwrap();
     assert_eq!((&check["verdict"], &report["usable"]), (&json!("fail"), &json!(false)), "{report}");
     assert!(check["next_step"].as_str().unwrap().contains(&fix), "{check}");
-    // Done as it says, it works.
+    // After the suggested change, the daemon starts.
     std::fs::set_permissions(closed.path(), std::fs::Permissions::from_mode(0o711)).unwrap();
     let log = closed.path().join("log");
     let daemon = Daemon::start(Path::new(env!("CARGO_BIN_EXE_dorm")), &data, &images(), &log, &[]).unwrap();
@@ -188,7 +190,7 @@ fn limit_descriptors(soft: u64) {
 #[tokio::test]
 async fn idle_connections_without_a_key_keep_neither_the_owner_nor_a_key_out() {
     let before = rustix::process::getrlimit(Resource::Nofile);
-    // What a shell gives to a daemon.
+    // The limit that a shell gives to a daemon.
     limit_descriptors(1024);
     let place = Place::new();
     rustix::process::setrlimit(Resource::Nofile, before).unwrap();

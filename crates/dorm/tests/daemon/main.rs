@@ -1,4 +1,5 @@
-//! The real daemon with real sandboxes, seen as a user sees them: over HTTP, and by what is left on the host.
+//! The real daemon with real sandboxes, from the user's point of view: over HTTP, and by the files
+//! and processes on the host.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 mod bad_input;

@@ -15,7 +15,7 @@ impl Gvisor {
         Self::prepared(|_| {})
     }
 
-    /// A daemon whose process is prepared whenever it is started.
+    /// A daemon whose process is prepared at every start.
     pub(crate) fn prepared(prepare: Prepare) -> Self {
         let budget = BUDGET_MIB.to_string();
         let options = ["--warm-containers", "0", "--memory-budget-mib", &budget, "--memory-reserve-mib", "0"];
@@ -33,7 +33,7 @@ impl Stage for Gvisor {
     }
 
     fn crash(&self, _sandbox: &str) -> Result<()> {
-        // Containers do not bear the names of sandboxes: there must be one alone.
+        // Containers do not have the names of sandboxes, so there must be exactly one.
         let mut processes = processes_of(self.daemon().data());
         processes.retain(|(_, line)| line.starts_with("runsc-sandbox"));
         let [(pid, _)] = processes.as_slice() else { anyhow::bail!("not one process: {processes:#?}") };

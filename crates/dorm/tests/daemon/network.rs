@@ -1,4 +1,4 @@
-//! What a sandbox reaches: never the host, never another sandbox.
+//! The network of a sandbox: it never reaches the host or another sandbox.
 
 use serde_json::json;
 use tokio::net::TcpListener;
@@ -31,7 +31,7 @@ async fn neither_the_host_nor_another_sandbox_is_reached() {
     place.end(&[]).await;
 }
 
-/// Asks the name server of a sandbox for a name and prints the code of the answer.
+/// Sends a query for a name to the name server of a sandbox, and prints the response code.
 const ASK: &str = "import socket,sys\n\
     name = b''.join(bytes([len(part)]) + part for part in sys.argv[1].encode().split(b'.'))\n\
     asking = socket.socket(socket.AF_INET, socket.SOCK_DGRAM); asking.settimeout(60)\n\

@@ -1,4 +1,4 @@
-//! A place for one daemon: its own directory, cleared away after the test, also when it failed.
+//! A directory for one daemon, which is removed after the test even if the test failed.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -6,16 +6,16 @@ use std::time::Duration;
 use dorm_testing::{Daemon, Prepare, left_overs, until};
 use serde_json::{Value, json};
 
-/// How long anything may take on a busy machine before a test gives up.
+/// How long any operation may take on a busy host before a test fails.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// The shared images, which the set-up has made.
+/// The shared images, which the set-up has created.
 pub(crate) fn images() -> PathBuf {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dormouse/images");
     std::env::var_os("DORM_TEST_IMAGES").map_or(target, PathBuf::from)
 }
 
-/// A directory that guests can pass through, and a daemon in it.
+/// A directory that guests can pass through, with a daemon in it.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
     daemon: Option<Daemon>,
@@ -30,7 +30,7 @@ impl Place {
         Self::prepared(options, |_| {})
     }
 
-    /// One whose process is prepared whenever it is started.
+    /// A place whose daemon's process is prepared at every start.
     pub(crate) fn prepared(options: &[&str], prepare: Prepare) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
@@ -41,7 +41,7 @@ impl Place {
         Self { directory, daemon: Some(daemon) }
     }
 
-    /// One on a file system of its own, which guests can pass through.
+    /// A place on a file system of its own, which guests can pass through.
     pub(crate) fn on(disk: &Path, images: &Path, log: &Path, options: &[&str]) -> Self {
         use std::os::unix::fs::PermissionsExt as _;
         let directory = tempfile::Builder::new().prefix("place-").tempdir_in(disk).unwrap();
@@ -51,17 +51,18 @@ impl Place {
         Self { directory, daemon: Some(daemon) }
     }
 
-    /// One with images of its own, of which there are none yet.
+    /// A place with an empty directory of images of its own.
     pub(crate) fn without_images() -> Self {
         Self::with_images(&[])
     }
 
-    /// The same, whose guests have the host ids from `base`, whoever else has them on this host.
+    /// A place whose guests have the host ids from `base`, even if other users of this host have
+    /// them.
     pub(crate) fn with_guest_ids(base: u32) -> Self {
         Self::with_own_images(&[], Some(base))
     }
 
-    /// One with images of its own: copies of those that have these tags.
+    /// A place with images of its own: copies of those with these tags.
     pub(crate) fn with_images(tags: &[&str]) -> Self {
         Self::with_own_images(tags, None)
     }
@@ -77,7 +78,7 @@ impl Place {
             let digest = std::fs::read_to_string(images().join("tags").join(tag));
             let digest = digest.unwrap_or_else(|_| panic!("there is no image '{tag}': run `cargo xtask setup`"));
             std::fs::create_dir_all(own.join("tags")).unwrap();
-            // Nothing is ever written into an image: its files may be those of the other.
+            // Images are never written to, so the copy can share its files with the original.
             let mut copy = std::process::Command::new("cp");
             copy.arg("-al").args([images().join(digest.trim_end()), own.clone()]);
             assert!(copy.status().unwrap().success(), "copy image '{tag}'");
@@ -95,12 +96,12 @@ impl Place {
         self.daemon.as_ref().unwrap()
     }
 
-    /// Where everything of the test is.
+    /// The directory of the test.
     pub(crate) fn directory(&self) -> &Path {
         self.directory.path()
     }
 
-    /// Puts another daemon in the place of one that was stopped.
+    /// Replaces a stopped daemon by another one.
     pub(crate) fn replace(&mut self, daemon: Daemon) {
         self.daemon = Some(daemon);
     }
@@ -109,7 +110,8 @@ impl Place {
         self.daemon.as_mut().unwrap()
     }
 
-    /// Ends every sandbox and the daemon; nothing may be left, and the log may hold no warning but `expected`.
+    /// Ends every sandbox and the daemon. Nothing may be left, and the log may have no warnings
+    /// except `expected`.
     pub(crate) async fn end(mut self, expected: &[&str]) {
         let mut daemon = self.daemon.take().unwrap();
         daemon.end_sandboxes().await.unwrap();
@@ -129,12 +131,13 @@ impl Place {
 }
 
 impl Drop for Place {
-    /// After a failure: the sandboxes are ended by a last daemon, and the log is shown.
+    /// After a failure, another daemon ends the sandboxes, and the log is printed.
     fn drop(&mut self) {
         let Some(mut daemon) = self.daemon.take() else { return };
         eprintln!("the daemon's log:\n{}", daemon.log());
         let clear = std::thread::spawn(move || {
-            // A daemon and a client of this thread's own: those of the test belong to a runtime that stands still.
+            // Uses a daemon and a client of this thread: those of the test belong to a runtime that
+            // no longer runs.
             daemon.kill()?;
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
             runtime.block_on(async {
@@ -151,7 +154,8 @@ impl Drop for Place {
     }
 }
 
-/// A program that answers each visit with its pid, a secret that only memory holds, and how often it was visited.
+/// A program that answers each visit with its pid, a secret that only memory holds, and its number
+/// of visits.
 const COUNTER: &str = r#"
 import http.server, json, os, secrets
 secret, visits = secrets.token_hex(8), 0
@@ -169,7 +173,7 @@ class Answer(http.server.BaseHTTPRequestHandler):
 http.server.HTTPServer(("0.0.0.0", 8000), Answer).serve_forever()
 "#;
 
-/// A guest whose memory can be asked for.
+/// A guest that reports the contents of its memory.
 pub(crate) struct Counter {
     pub(crate) id: String,
     pid: Value,
@@ -190,7 +194,7 @@ impl Counter {
         Self { pid: first["pid"].clone(), secret: first["secret"].clone(), visits, id }
     }
 
-    /// The same process with the same memory, one visit later.
+    /// Checks that it is the same process with the same memory, one visit later.
     pub(crate) async fn is_whole(&mut self, daemon: &Daemon) {
         let now = ask(daemon, &self.id).await;
         assert_eq!((&now["pid"], &now["secret"]), (&self.pid, &self.secret), "{}", daemon.log());
@@ -198,7 +202,7 @@ impl Counter {
         assert_eq!(now["visits"].as_u64(), Some(self.visits));
     }
 
-    /// Another sandbox that began with this memory.
+    /// Another sandbox that started with this memory.
     pub(crate) fn child(&self, id: &str) -> Self {
         Self { id: id.to_owned(), pid: self.pid.clone(), secret: self.secret.clone(), visits: self.visits }
     }

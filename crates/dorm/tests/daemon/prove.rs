@@ -1,4 +1,5 @@
-//! `dorm prove` itself: a short proof holds, damage is found, and one that is broken off leaves nothing.
+//! `dorm prove` itself: a short proof succeeds, damage is found, and an interrupted proof leaves
+//! nothing behind.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::Path;
@@ -28,11 +29,11 @@ fn prove_with(place: &Path, only: &[&str], options: &[&str]) -> Child {
     command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
 }
 
-/// Interrupts a proof of two operations in the second; answers what it said after that.
+/// Interrupts a proof of two operations during the second; returns its later output.
 fn break_off(proof: &mut Child) -> String {
     let mut said = BufReader::new(proof.stderr.take().unwrap());
     let mut line = String::new();
-    // By now it has sandboxes.
+    // By now the proof has sandboxes.
     while !line.contains("2 of 2") {
         line.clear();
         assert!(said.read_line(&mut line).unwrap() > 0, "it ended by itself");
@@ -43,7 +44,7 @@ fn break_off(proof: &mut Child) -> String {
     rest
 }
 
-/// The report, and what was said.
+/// Its success, its report, and its messages.
 fn report(proof: Child) -> (bool, Value, String) {
     let output = proof.wait_with_output().unwrap();
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

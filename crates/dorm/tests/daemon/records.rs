@@ -1,4 +1,5 @@
-//! Records that are damaged or lost, on real sandboxes: what can be read is served, and the rest comes back.
+//! Damaged and lost records of real sandboxes: readable records are served, and the others are
+//! rebuilt.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -32,7 +33,7 @@ async fn sql(data: &Path, statement: String) {
     connection.close().await.unwrap();
 }
 
-/// What a daemon says that does not start.
+/// The error of a daemon that does not start.
 fn refusal(place: &mut Place) -> String {
     place.daemon_mut().start_again().err().map(|error| format!("{error:#}")).unwrap_or_default()
 }
@@ -48,7 +49,7 @@ async fn damaged_records_are_left_out_and_rebuilt_and_a_lost_database_comes_back
     place.daemon().act("asleep", "suspend").await.unwrap();
     place.daemon().act("asleep", "evict").await.unwrap();
 
-    // The backup is made while the daemon works; then the database is lost.
+    // The backup is written while the daemon runs; then the database is lost.
     let backup = data.parent().unwrap().join("backup");
     works(&["backup", backup.to_str().unwrap()], &data);
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
@@ -62,7 +63,7 @@ async fn damaged_records_are_left_out_and_rebuilt_and_a_lost_database_comes_back
     asleep.is_whole(daemon).await;
     assert_eq!(daemon.get(&format!("/snapshots/{snapshot}")).await.unwrap()["status"], "completed");
 
-    // Two rows are damaged; their sandbox runs on, and all else is served.
+    // With two damaged rows, their sandbox keeps running, and all others are served.
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     let id = &awake.id;
     sql(&data, format!("UPDATE sandboxes SET document = substr(document, 2) WHERE id = '{id}'")).await;
@@ -112,7 +113,7 @@ async fn a_damaged_small_file_is_made_up_for_or_refused_by_its_name() {
         }
         files
     };
-    // Notes on what runs: the sandbox goes on, whatever happens to one of them.
+    // For files that describe runs: the sandbox keeps running, whatever happens to one of them.
     for (directory, end) in [("gvisor/containers", "note.json"), ("network", ".json"), ("records", ".json")] {
         for content in ["", "{\"", "\u{0}\u{0}\u{0}"] {
             assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
@@ -126,7 +127,8 @@ async fn a_damaged_small_file_is_made_up_for_or_refused_by_its_name() {
             web.is_whole(place.daemon()).await;
         }
     }
-    // What cannot be made up for is refused by name, with the next step, and is as it was afterwards.
+    // For a file that cannot be rebuilt: the start fails with its name and the next step, and the
+    // restored file works again.
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     let key = data.join("key");
     let whole = std::fs::read(&key).unwrap();
@@ -142,7 +144,7 @@ async fn a_damaged_small_file_is_made_up_for_or_refused_by_its_name() {
         assert!(said.contains("dorm repair"), "{at}: {said}");
         assert_eq!(std::fs::read(&database).unwrap().len(), content.len(), "{at}: it was changed");
     }
-    // It is made anew from record files, and the sandbox has run on all the time.
+    // The database is rebuilt from record files, and the sandbox has kept running.
     works(&["repair"], &data);
     place.daemon_mut().start_again().unwrap();
     assert_eq!(place.daemon().describe("web").await.unwrap()["state"], "running");

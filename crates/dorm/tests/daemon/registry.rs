@@ -1,4 +1,4 @@
-//! Images of a real registry on loopback, pushed there by the tools that people use.
+//! Images of a real registry on loopback, pushed there by the tools that users have.
 
 use std::io::Write as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -11,10 +11,10 @@ use serde_json::{Value, json};
 
 use crate::place::{PATIENCE, Place};
 
-/// Programs of this host that go into the image.
+/// Programs of this host that are copied into the image.
 const PROGRAMS: [&str; 5] = ["/bin/sh", "/bin/cat", "/usr/bin/id", "/usr/bin/env", "/bin/ls"];
 
-/// A registry of our own, with what it stores in a directory that goes with it.
+/// A registry of the test, with its data in a directory that is removed with it.
 pub(crate) struct Registry {
     child: Child,
     address: String,
@@ -51,12 +51,12 @@ impl Registry {
         registry
     }
 
-    /// What something is called in it.
+    /// The reference of an image in it.
     pub(crate) fn named(&self, name: &str) -> String {
         format!("{}/{name}", self.address)
     }
 
-    /// Where it stores what it has.
+    /// The directory of its data.
     pub(crate) fn store(&self) -> PathBuf {
         self.directory.path().join("store")
     }
@@ -84,7 +84,7 @@ fn tool(program: &str, arguments: &[&str]) {
     assert!(output.status.success(), "{program} {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// A file of this host with the libraries it needs, below `root`.
+/// Copies a program of this host with the libraries it needs below `root`.
 fn copy_program(program: &str, root: &Path) {
     let put = |path: &str| {
         let to = root.join(path.trim_start_matches('/'));
@@ -192,7 +192,7 @@ async fn a_sandbox_starts_from_an_image_of_a_registry_as_the_image_says() {
     let other = json!({"user": "0", "cwd": "/etc", "env": {"GREETING": "mine"}});
     assert_eq!(said(&place, id, "echo $GREETING; id -u; pwd", other).await, "mine\n0\n/etc");
 
-    // The registry is not asked for what is here: it may be gone.
+    // The registry is not contacted for a present image: it may be gone.
     let digest = made["image"].as_str().unwrap().to_owned();
     drop(registry);
     let again = done(dorm(&place, &["sbx", "create", "--image", &reference, "--start", "-o", "json"]));
@@ -208,7 +208,7 @@ async fn a_sandbox_starts_from_an_image_of_a_registry_as_the_image_says() {
     let gone = dorm(&place, &["image", "pull", &reference]);
     assert!(gone.0 != 0 && gone.2.contains("cannot be reached"), "{gone:?}");
 
-    // As before after a sleep and in a fork: the settings are those of the image.
+    // The settings are still those of the image after a suspend and in a fork.
     done(dorm(&place, &["sbx", "suspend", "web"]));
     done(dorm(&place, &["sbx", "resume", "web"]));
     assert_eq!(said(&place, id, "echo $GREETING; id -un; pwd", json!({})).await, "hello\nann\n/srv/app");
@@ -221,7 +221,7 @@ async fn a_sandbox_starts_from_an_image_of_a_registry_as_the_image_says() {
 async fn a_pull_of_a_killed_daemon_leaves_nothing_and_the_next_one_succeeds() {
     let registry = Registry::start().await;
     let layout = layout(registry.directory.path());
-    // Large enough that something is under way when the daemon dies.
+    // Large enough that the pull is still under way when the daemon is killed.
     let bundle = registry.directory.path().join("bundle");
     let mut file = std::fs::File::create(bundle.join("rootfs/large")).unwrap();
     let mut number = 1u64;
@@ -236,7 +236,7 @@ async fn a_pull_of_a_killed_daemon_leaves_nothing_and_the_next_one_succeeds() {
     let asked = json!({"reference": reference});
     let request = place.daemon().request(Method::POST, "/images/pull").header("accept", "text/event-stream");
     let mut answer = request.json(&asked).send().await.unwrap();
-    // The first that is said of it: it has begun.
+    // The first progress report: the pull has begun.
     assert!(answer.chunk().await.unwrap().is_some());
     place.daemon_mut().kill().unwrap();
     place.daemon_mut().start_again().unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots that go from one daemon to another through a real registry.
+//! Snapshots that move from one daemon to another through a real registry.
 
 use std::fs;
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::place::{Counter, Place};
 use crate::registry::Registry;
 
-/// Random, so that nothing of it is there before it is sent.
+/// Random data, so that the registry has none of it before.
 const FILL: &str = "head -c 40000000 /dev/urandom > /root/large; sha256sum /root/large";
 
 async fn push(daemon: &Daemon, id: &Value, reference: &str) -> Value {
@@ -31,12 +31,12 @@ fn saved_states(daemon: &Daemon) -> Vec<String> {
     entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect()
 }
 
-/// Asks, and kills the daemon as soon as something is under way.
+/// Starts an operation, and kills the daemon as soon as data has been sent.
 async fn killed_under_way(place: &mut Place, path: &str, asked: &Value) {
     let request = place.daemon().request(Method::POST, path).header("accept", "text/event-stream");
     let mut answer = request.json(asked).send().await.unwrap();
     let mut said = String::new();
-    // Something has been sent: more than the first word that nothing has.
+    // Some data has been sent: the first report only says that none has.
     while said.matches("\"bytes\":").count() < 2 && !said.contains("event: done") {
         said.push_str(&String::from_utf8_lossy(&answer.chunk().await.unwrap().expect("more to come")));
     }

@@ -1,4 +1,5 @@
-//! Forks of a Python process that has used its generators of random numbers: each goes on with numbers of its own.
+//! Forks of a Python process that has used its random number generators: each continues with random
+//! numbers of its own.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +13,7 @@ const RESEED: &str = include_str!("../../../../docs/examples/dormouse_reseed.py"
 const CERTIFICATE: &str = "openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:prime256v1 -nodes -days 30 \
     -keyout /root/key.pem -out /root/cert.pem -subj /CN=draws -addext subjectAltName=DNS:draws";
 const FORKS: usize = 64;
-/// The process that listens for a new identity, and the one that does not.
+/// The port of the process that listens for a new identity, and that of the one that does not.
 const LISTENS: u16 = 8000;
 const DEAF: u16 = 8001;
 
@@ -20,7 +21,7 @@ async fn visit(daemon: &Daemon, id: &str, port: u16, path: &str) -> Value {
     serde_json::from_str(&daemon.visit(id, port, path).await.unwrap()).unwrap()
 }
 
-/// Every value of one kind that was drawn, and how many there were.
+/// The distinct values of one kind that were drawn, and the number of draws.
 fn drawn(answers: &[Value], kind: &str) -> (BTreeSet<String>, usize) {
     let values = answers.iter().flat_map(|answer| match &answer["drawn"][kind] {
         Value::Array(several) => several.clone(),
@@ -68,7 +69,8 @@ async fn sixty_four_forks_of_a_python_process_share_no_random_number_and_no_sess
         let (different, all) = drawn(&listening, kind);
         assert_eq!(different.len(), all, "{kind}: some are the same");
     }
-    // Without reseeding they are the same in all forks: otherwise the above would say nothing.
+    // Without reseeding they are the same in all forks; otherwise the checks above would prove
+    // nothing.
     for kind in ["random", "openssl", "openssl_thread", "tls"] {
         let (different, all) = drawn(&deaf, kind);
         assert_eq!(different.len(), all / FORKS, "{kind}: a process that does not listen draws the same everywhere");

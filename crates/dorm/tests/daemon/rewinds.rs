@@ -1,4 +1,4 @@
-//! Real sandboxes that are taken back to snapshots, made anew, and promoted.
+//! Real sandboxes that are rewound to snapshots, restarted and promoted.
 
 use dorm_testing::Daemon;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ async fn rewind(daemon: &Daemon, id: &str, to: &Value) -> Value {
     daemon.post(&format!("/sandboxes/{id}/rewind"), json!({ "to": to })).await.unwrap()
 }
 
-/// A sandbox made from the snapshot has the counter where it was after so many visits.
+/// Checks that a sandbox created from the snapshot has the counter after this many visits.
 async fn holds(daemon: &Daemon, snapshot: &Value, counter: &Counter, visits: u64, text: &str) {
     let id = daemon.create(json!({ "snapshot": snapshot })).await.unwrap();
     let mut child = counter.child(&id);
@@ -47,7 +47,7 @@ async fn a_counter_and_a_file_are_the_old_ones_and_the_future_can_be_gone_on_wit
     counter.is_whole(daemon).await;
     assert_eq!(noted(daemon, &id).await, "old");
     holds(daemon, &back["future"], &counter, now, "new").await;
-    // Twice in a row, and from its sleep.
+    // Several times in a row, also from suspended and evicted states.
     for verb in ["", "suspend", "evict"] {
         if verb == "evict" {
             daemon.act(&id, "suspend").await.unwrap();

@@ -1,4 +1,4 @@
-//! Secrets on the host's disk: encrypted while their sandbox lives, gone afterwards.
+//! Secrets on the host's disk: encrypted while their sandbox lives, deleted afterwards.
 
 use std::path::{Path, PathBuf};
 
@@ -7,10 +7,10 @@ use serde_json::json;
 
 use crate::place::{Counter, Place};
 
-/// Longer files are disks, which are sparse and formatted before any sandbox has them.
+/// Longer files are disks, which are sparse and formatted before a sandbox has them.
 const LONGEST: u64 = 64 << 20;
 
-/// Files below `directory` that have `wanted` in them.
+/// The files below `directory` that contain `wanted`.
 fn mentions(directory: &Path, wanted: &[u8]) -> Vec<PathBuf> {
     let mut found = Vec::new();
     for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
@@ -28,7 +28,7 @@ fn mentions(directory: &Path, wanted: &[u8]) -> Vec<PathBuf> {
     found
 }
 
-/// Whether `wanted` is somewhere in `content`.
+/// Whether `content` contains `wanted`.
 fn has(content: &[u8], wanted: &[u8]) -> bool {
     let starts = content.iter().enumerate().filter(|(_, byte)| **byte == wanted[0]);
     starts.map(|(at, _)| &content[at..]).any(|rest| rest.starts_with(wanted))
@@ -45,14 +45,14 @@ async fn the_record_of_a_sandbox_that_has_ended_has_no_secret() {
     let data = daemon.data().to_owned();
     daemon.act(&id, "terminate").await.unwrap();
     assert_eq!(daemon.describe(&id).await.unwrap()["secrets"], json!(["TOKEN"]), "its name says what memory may hold");
-    // A stop writes everything into the database itself.
+    // A stop writes everything into the database file itself.
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     assert_eq!(mentions(&data, b"correct-horse-battery"), Vec::<PathBuf>::new());
     place.daemon_mut().start_again().unwrap();
     place.end(&[]).await;
 }
 
-/// What a new process in a sandbox has as its secret.
+/// The secret of a new process in a sandbox.
 async fn told(daemon: &Daemon, id: &str) -> String {
     let (_, said) = daemon.exec(id, &["sh", "-c", "echo $TOKEN"]).await.unwrap();
     said.trim().to_owned()
@@ -99,7 +99,7 @@ async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decide
     assert!(refused.contains("secrets of living sandboxes (1)") && refused.contains("--secrets-key"), "{refused}");
     assert!(!key.exists(), "no new key is made");
 
-    // With another key it is as it was, and cannot resume.
+    // With another key the sandbox is unchanged and cannot resume.
     std::fs::write(&key, "0".repeat(64)).unwrap();
     place.daemon_mut().start_again().unwrap();
     let refused = place.daemon().act(&id, "resume").await.unwrap_err().to_string();
@@ -107,7 +107,7 @@ async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decide
     assert!(!refused.contains("correct-horse"), "{refused}");
     assert_eq!(place.daemon().describe(&id).await.unwrap()["state"], "suspended");
 
-    // With its own it goes on.
+    // With its own key it resumes.
     let said = elsewhere.to_str().unwrap().to_owned();
     place.daemon_mut().stop().unwrap();
     let mode = |mode| std::fs::set_permissions(&elsewhere, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
@@ -125,7 +125,7 @@ async fn without_the_key_of_its_secrets_a_sandbox_is_kept_until_the_owner_decide
     assert_eq!(told(place.daemon(), &id).await, "correct-horse-battery");
     place.daemon().act(&id, "suspend").await.unwrap();
 
-    // Where it is lost for ever, the memory is not.
+    // If the key is lost permanently, the memory is not.
     place.daemon_mut().stop().unwrap();
     std::fs::remove_file(&elsewhere).unwrap();
     std::fs::remove_file(&key).unwrap();

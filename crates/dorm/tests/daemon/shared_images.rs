@@ -1,4 +1,5 @@
-//! Two daemons over one directory of images: what a sandbox of the one stands on is not removed by the other.
+//! Daemons that share a directory of images: neither removes an image that a sandbox of the other
+//! uses.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! The end of a daemon in the middle of an operation that does not end: it is left, and the next daemon finds it.
+//! A daemon that stops in the middle of an operation that does not end: the operation is left, and
+//! the next daemon recovers it.
 
 use dorm_testing::{Daemon, sandbox_process, signal, until};
 use rustix::process::Signal;
@@ -6,10 +7,10 @@ use serde_json::json;
 
 use crate::place::{Counter, PATIENCE, Place};
 
-/// What the exit code of a daemon says that has left work to the next start.
+/// The exit code of a daemon that has left work to the next start.
 const UNFINISHED: Option<i32> = Some(6);
 
-/// What the log may hold of a stop that is cut short.
+/// The warnings and errors that a stop at its time limit may cause.
 const EXPECTED: [&str; 5] = [
     "left for the next start",
     "the next start recovers",
@@ -18,7 +19,7 @@ const EXPECTED: [&str; 5] = [
     "cannot determine the state of a run",
 ];
 
-/// A sandbox whose process is stopped while it is being suspended.
+/// Stops the process of a sandbox while the sandbox is being suspended.
 async fn hangs(daemon: &Daemon, counter: &Counter) -> u32 {
     let pid = sandbox_process(daemon.data(), &counter.id).expect("a process");
     signal(pid, Signal::STOP).unwrap();
@@ -29,7 +30,7 @@ async fn hangs(daemon: &Daemon, counter: &Counter) -> u32 {
     pid
 }
 
-/// The next daemon finds the sandbox as it was.
+/// Checks that the next daemon finds the sandbox unchanged.
 async fn is_found_again(place: &mut Place, counter: &mut Counter, pid: u32) {
     signal(pid, Signal::CONT).unwrap();
     place.daemon_mut().start_again().unwrap();

@@ -1,4 +1,5 @@
-//! Sandboxes that do not answer, since their process or their agent is stopped: nobody ends them for that.
+//! Sandboxes that do not answer because their process or their agent is stopped: they are not ended
+//! for that.
 
 use dorm_testing::{Daemon, sandbox_process, signal, until};
 use rustix::process::Signal;
@@ -6,10 +7,10 @@ use serde_json::{Value, json};
 
 use crate::place::{Counter, PATIENCE, Place};
 
-/// A short time for agents to answer, and enough for operations on a busy machine.
+/// A short limit for agents to answer, and enough time for operations on a busy host.
 const OPTIONS: [&str; 6] = ["--agent-limit", "3s", "--operation-limit", "20s", "--min-throughput-mib", "10000"];
 
-/// What the log may hold of a run that does not answer.
+/// The warnings that a run that does not answer may cause.
 const SILENCE: [&str; 3] = ["does not answer", "cannot determine the state of a run", "did not list its runs"];
 
 fn stop(daemon: &Daemon, id: &str) -> u32 {
@@ -77,7 +78,8 @@ async fn a_guest_that_has_stopped_its_own_agent_is_suspended_and_its_agent_answe
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();
     for evict in [false, true] {
-        // Nobody is left to start another process, or to say how this one ended.
+        // With the agent stopped, no process can be started, and the end of this one cannot be
+        // reported.
         let process = json!({ "argv": ["sh", "-c", "sleep 0.5; kill -STOP 1"] });
         daemon.post(&format!("/sandboxes/{id}/processes"), process).await.unwrap();
         // The program inside answers on its own port, without the agent.

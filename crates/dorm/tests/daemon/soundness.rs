@@ -1,4 +1,4 @@
-//! A byte of an image that has changed on the disk, as users meet it.
+//! A changed byte of an image on the disk, from the user's point of view.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -12,7 +12,7 @@ fn dorm(arguments: &[&str], data: &Path) -> Output {
     Command::new(env!("CARGO_BIN_EXE_dorm")).args(arguments).arg("--data").arg(data).output().unwrap()
 }
 
-/// What `dorm gc --verify` says: its exit code, and a row for each thing.
+/// Runs `dorm gc --verify`; returns its exit code, and a row for each item.
 fn verify(data: &Path) -> (Option<i32>, Vec<Value>) {
     let output = dorm(&["gc", "--verify", "-o", "json"], data);
     let rows = serde_json::from_slice(&output.stdout);
@@ -47,7 +47,7 @@ async fn a_damaged_file_of_an_image_is_named_by_everybody_and_mended_by_importin
     assert!(refused.body.to_string().contains("rootfs/etc/file"), "{refused:?}");
     sound.is_whole(place.daemon()).await;
 
-    // It is known after a restart, too, and to `dorm doctor`, which asks no daemon.
+    // The damage is still known after a restart, and to `dorm doctor`, which calls no daemon.
     assert_eq!(place.daemon_mut().stop().unwrap(), Some(0));
     let doctor: Value = serde_json::from_slice(&dorm(&["doctor", "-o", "json"], &data).stdout).unwrap();
     let told = doctor["checks"].as_array().unwrap().iter().find(|check| check["name"] == "damage").unwrap();

@@ -1,4 +1,4 @@
-//! Snapshots that go from one daemon to another as files.
+//! Snapshots that move from one daemon to another as files.
 
 use dorm_testing::Daemon;
 use reqwest::Method;
@@ -34,7 +34,7 @@ async fn memory_goes_on_and_files_are_all_there_on_another_daemon() {
     assert_eq!(daemon.exec(&first, &["sh", "-c", script]).await.unwrap(), (0, String::new()));
     let seen = daemon.exec(&first, &["sh", "-c", look]).await.unwrap();
     let files = daemon.checkpoint(&first, "filesystem").await.unwrap()["id"].clone();
-    // Memory over a layer: a counter in a sandbox that began with those files.
+    // A memory snapshot over a layer: a counter in a sandbox that was created from those files.
     let mut counter = Counter::create(daemon, json!({ "name": "web", "snapshot": files })).await;
     counter.is_whole(daemon).await;
     let memory = daemon.checkpoint(&counter.id, "memory").await.unwrap()["id"].clone();
@@ -48,7 +48,7 @@ async fn memory_goes_on_and_files_are_all_there_on_another_daemon() {
     child.back_to(then);
     child.is_whole(other).await;
     assert_eq!(other.exec(&child.id, &["sh", "-c", look]).await.unwrap(), seen);
-    // Its layer goes with it, and not before.
+    // The layer is kept with its snapshot.
     let all = other.get("/snapshots").await.unwrap()["snapshots"].as_array().unwrap().len();
     assert_eq!(all, 3, "two snapshots and the layer of one");
     from.end(&[]).await;

@@ -1,5 +1,5 @@
-//! The lifecycle matrix under the restrictions of `packaging/dormouse.service`. No systemd is asked: what the unit says is
-//! read here and done to the daemon's process, as systemd would.
+//! The lifecycle matrix under the restrictions of `packaging/dormouse.service`, without systemd:
+//! the test reads the unit and applies its settings to the daemon's process, as systemd would.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -14,7 +14,7 @@ use seccompiler::{
 
 use crate::matrix::Gvisor;
 
-/// What each line of `[Service]` says, in words.
+/// The words of each line of `[Service]`.
 fn service() -> BTreeMap<String, Vec<String>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../packaging/dormouse.service");
     let text = std::fs::read_to_string(path).unwrap().replace("\\\n", " ");
@@ -30,7 +30,8 @@ fn service() -> BTreeMap<String, Vec<String>> {
     service
 }
 
-/// What [`restrict`] does, and what systemd does around the process.
+/// The settings that [`restrict`] applies; after them those that systemd applies outside of the
+/// process.
 const DONE: [&str; 9] = [
     "CapabilityBoundingSet",
     "LimitCORE",
@@ -68,7 +69,7 @@ fn every_line_of_the_unit_is_known_here() {
     assert!(limit > 60, "the daemon ends itself after 60 s");
 }
 
-/// The numbers of system calls by their names, of those that the unit names.
+/// The number of a system call that the unit names.
 fn number(name: &str) -> i64 {
     macro_rules! numbers {
         ($($name:ident => $number:ident),* $(,)?) => { match name { $(stringify!($name) => libc::$number,)* _ => panic!("{name}: add its number") } };
@@ -104,7 +105,7 @@ fn capability(name: &str) -> CapabilitySet {
     CapabilitySet::from_name(name).unwrap_or_else(|| panic!("{name} is no capability"))
 }
 
-/// A filter that lets everything pass but `rules`, which fail with `errno`.
+/// A filter that permits all system calls except `rules`, which fail with `errno`.
 fn filter(rules: BTreeMap<i64, Vec<SeccompRule>>, errno: i32) -> BpfProgram {
     let errno = SeccompAction::Errno(errno.unsigned_abs());
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, errno, TargetArch::x86_64);
@@ -129,7 +130,7 @@ fn filters(service: &BTreeMap<String, Vec<String>>) -> [BpfProgram; 3] {
     ]
 }
 
-/// Does to the process what systemd would, in the same order.
+/// Applies the settings to the process in systemd's order.
 #[allow(unsafe_code)]
 fn restrict(command: &mut Command) {
     let service = service();
@@ -139,10 +140,10 @@ fn restrict(command: &mut Command) {
     let files = [number("LimitNOFILE", 0), number("LimitNOFILE", 1)];
     assert_eq!(number("LimitCORE", 0), Some(0));
     let filters = filters(&service);
-    // SAFETY: everything was made before; between fork and exec only system calls are made.
+    // SAFETY: everything was allocated before; between fork and exec only system calls are made.
     unsafe {
         command.pre_exec(move || {
-            // A host that forbids it cannot show what it does.
+            // A host that forbids this cannot test its effect.
             match std::fs::write("/proc/self/oom_score_adj", score.as_bytes()) {
                 Err(error) if error.kind() != io::ErrorKind::PermissionDenied => return Err(error),
                 _ => {}

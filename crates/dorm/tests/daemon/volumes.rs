@@ -1,4 +1,5 @@
-//! Volumes of real sandboxes: what is on them outlives everybody, and who has them is never in doubt.
+//! Volumes of real sandboxes: their contents outlive every sandbox, and their leases are always
+//! known.
 
 use dorm_testing::{Daemon, until};
 use reqwest::Method;
@@ -22,7 +23,7 @@ async fn works(daemon: &Daemon, id: &str, line: &str) -> String {
     said.trim().to_owned()
 }
 
-/// The message of a request that is refused.
+/// The message of a refused request.
 async fn refused(daemon: &Daemon, method: Method, path: &str, body: Option<Value>) -> String {
     let answer = daemon.try_ask(method, path, body).await.unwrap();
     assert!(answer.status >= 400, "{path}: {}", answer.body);
@@ -82,7 +83,7 @@ async fn a_second_writer_is_refused_by_name_and_a_reader_cannot_write() {
         assert_ne!(code, 0, "{line}: {said}");
     }
     assert_eq!(works(daemon, &one, "cat /shared/b; ls /data").await, "2\na");
-    // A lease is given back with the sleep, and taken anew with the wake.
+    // A suspend releases the lease, and a resume acquires it again.
     daemon.act(&one, "suspend").await.unwrap();
     let three = daemon.create(with("three", json!([{ "volume": "data", "path": "/data" }]))).await.unwrap();
     works(daemon, &three, "echo 3 > /data/c").await;
@@ -116,7 +117,8 @@ async fn a_volume_is_there_again_after_parked_and_evicted_sleep_with_what_was_op
         let grows = "a=$(wc -c < /data/log); sleep 0.5; b=$(wc -c < /data/log); test $b -gt $a && ls /data";
         assert_eq!(works(daemon, &id, grows).await, "log");
     }
-    // Another sandbox adds to it while this one sleeps: nothing of a volume is in an image.
+    // Another sandbox adds to the volume while this one is suspended: no sleep image contains data
+    // of a volume.
     daemon.act(&id, "suspend").await.unwrap();
     daemon.act(&id, "evict").await.unwrap();
     let other = daemon.create(with("other", json!([{ "volume": "data", "path": "/mnt/data" }]))).await.unwrap();
@@ -202,7 +204,7 @@ async fn children_get_volumes_as_it_is_said_and_a_second_writer_is_refused_befor
     assert_ne!(sh(daemon, &reading, "touch /data/b").await.0, 0);
     let none = child(&daemon.post(&fork, json!({ "count": 1, "volumes": "none" })).await.unwrap());
     assert_eq!(works(daemon, &none, "ls -A /data; cat /root/file").await, "under");
-    // What is on a volume is in no snapshot.
+    // No snapshot contains data of a volume.
     let snapshot = daemon.checkpoint(&id, "filesystem").await.unwrap()["id"].clone();
     let cold = daemon.create(json!({ "name": "cold", "snapshot": snapshot })).await.unwrap();
     assert_eq!(works(daemon, &cold, "ls -A /data; cat /root/file").await, "under");
@@ -222,7 +224,7 @@ async fn a_daemon_that_is_killed_loses_no_lease_and_leaves_none() {
     let why = refused(daemon, Method::POST, "/sandboxes", Some(with("two", asked["volumes"].clone()))).await;
     assert!(why.contains(&format!("web ({id})")), "{why}");
     works(daemon, &id, "cat /data/a; echo 2 > /data/b").await;
-    // What is attached after a restart still reaches the guest that was there before it.
+    // A volume attached after a restart reaches the guest that was running before it.
     volume(daemon, "more", json!({})).await;
     daemon.post(&format!("/sandboxes/{id}/volumes"), json!({ "volume": "more", "path": "/more" })).await.unwrap();
     works(daemon, &id, "echo 3 > /more/c").await;
@@ -315,7 +317,8 @@ async fn what_a_killed_daemon_has_mounted_for_volumes_is_taken_over_by_the_next_
         assert_eq!(mounts(place.daemon()), before);
     }
     works(place.daemon(), &id, "echo 1 > /data/a").await;
-    // One that is killed with nothing running leaves it to the next one, which takes it away.
+    // A daemon that is killed while no sandbox runs leaves its mount to the next daemon, which
+    // removes it.
     place.daemon().act(&id, "terminate").await.unwrap();
     place.daemon_mut().kill().unwrap();
     place.daemon_mut().start_again().unwrap();

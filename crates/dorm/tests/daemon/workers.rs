@@ -1,5 +1,5 @@
-//! What nobody vouches for is parsed by workers of the real program: with the same outcome as in one process, and without
-//! harm to the daemon.
+//! Untrusted data is parsed by workers of the real program: with the same outcome as in one
+//! process, and without harm to the daemon.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -31,7 +31,7 @@ fn run(program: &str, arguments: &[&str], directory: &Path) {
     assert!(status.success(), "{program} {arguments:?}");
 }
 
-/// The head of an entry of root's.
+/// The header of an entry that belongs to root.
 fn header(path: &str, kind: tar::EntryType, bytes: u64) -> tar::Header {
     let mut header = tar::Header::new_gnu();
     header.as_gnu_mut().unwrap().name[..path.len()].copy_from_slice(path.as_bytes());
@@ -45,7 +45,7 @@ fn header(path: &str, kind: tar::EntryType, bytes: u64) -> tar::Header {
     header
 }
 
-/// A directory of files of every kind, and the same packed in each way.
+/// A directory of files of every kind, and archives of it in each format.
 fn sources(home: &Path) -> Vec<PathBuf> {
     let root = home.join("root");
     fs::create_dir_all(root.join("usr/bin")).unwrap();
@@ -83,7 +83,7 @@ async fn workers_find_in_every_archive_what_this_process_finds() {
         let found = workers.import(&source, Some("x"), |_| {}).await.unwrap();
         assert_eq!((found.digest, found.bytes), (expected.digest, expected.bytes), "{}", source.display());
     }
-    // The same image as an archive of a layout, as it is and compressed.
+    // The same image as an archive of a layout, plain and compressed.
     let image = own.resolve("x").await.unwrap();
     let layout = home.path().join("layout.tar");
     own.export_image(&image.digest, &layout).await.unwrap();
@@ -96,7 +96,7 @@ async fn workers_find_in_every_archive_what_this_process_finds() {
         let found = workers.import(&source, Some("y"), |_| {}).await.unwrap();
         assert_eq!((&found.digest, &found.layers), (&expected.digest, &expected.layers), "{name}");
         workers.verify_image(&found.digest).await.unwrap();
-        // The next one unpacks the layer again.
+        // The next import unpacks the layer again.
         workers.remove_image(&found.digest, &[]).await.unwrap();
         own.remove_image(&expected.digest, &[]).await.unwrap();
     }
@@ -133,7 +133,7 @@ async fn workers_refuse_what_this_process_refuses_and_say_why() {
         assert_eq!(found, expected, "{name}");
         assert_eq!(left(home.path()), [""; 0], "{name}");
     }
-    // What cannot be decompressed is said to be so.
+    // Data that cannot be decompressed gives an error that says so.
     for content in [packed[..packed.len() / 2].to_vec(), [&packed[..5000], &[0; 5000][..]].concat()] {
         let source = home.path().join("bad");
         fs::write(&source, content).unwrap();
@@ -157,14 +157,14 @@ fn has(text: &[u8], part: &[u8]) -> bool {
     text.windows(part.len()).any(|window| window == part)
 }
 
-/// The most memory that a process has had, in bytes.
+/// The peak memory of a process, in bytes.
 fn most_memory(process: u32) -> u64 {
     let status = fs::read_to_string(format!("/proc/{process}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).unwrap();
     line.trim().trim_end_matches("kB").trim().parse::<u64>().unwrap() << 10
 }
 
-/// `dorm image import`, and what it says.
+/// Runs `dorm image import`; returns whether it succeeded, and its output.
 async fn import(place: &Place, source: &Path) -> (bool, String) {
     let mut command = tokio::process::Command::new(env!("CARGO_BIN_EXE_dorm"));
     command.args(["image", "import"]).arg(source).args(["--tag", "attack"]).env("DORM_DATA", place.daemon().data());
@@ -172,7 +172,8 @@ async fn import(place: &Place, source: &Path) -> (bool, String) {
     (output.status.success(), String::from_utf8_lossy(&output.stderr).into_owned())
 }
 
-/// An archive whose reading is long enough to be met: half a gigabyte that takes no room.
+/// An archive that takes long enough to read that the test can act meanwhile: half a gigabyte that
+/// uses no space.
 fn long(place: &Place) -> PathBuf {
     let source = place.directory().join("long.tar");
     let file = File::create(&source).unwrap();
@@ -200,7 +201,7 @@ async fn a_killed_worker_is_an_error_of_its_import_alone() {
     assert_eq!(workers_of(daemon), [0; 0]);
     let (imported, said) = import(&place, &source).await;
     assert!(imported, "{said}");
-    // It is no image that anything could run in.
+    // It is not an image that a sandbox could start from.
     place.end(&["cannot create a warm container"]).await;
 }
 
@@ -209,7 +210,8 @@ async fn an_archive_that_asks_for_gigabytes_takes_them_of_its_worker() {
     let place = Place::without_images();
     let daemon = place.daemon().pid();
     let before = most_memory(daemon);
-    // One that may be an image, with extended headers of two gigabytes that its reader keeps.
+    // An archive that may be an image, with extended headers of two gigabytes that its reader
+    // keeps.
     let source = place.directory().join("headers.tar");
     let mut file = File::create(&source).unwrap();
     file.write_all(header("oci-layout", tar::EntryType::XHeader, 2 << 30).as_bytes()).unwrap();

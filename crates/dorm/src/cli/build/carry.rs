@@ -23,7 +23,7 @@ const GRACE_SECS: f64 = 600.0;
 /// How long the files of a step are kept for later builds, in seconds.
 const KEPT_SECS: f64 = 14.0 * 86_400.0;
 
-/// What a step starts from.
+/// The state from which a step starts.
 #[derive(Clone, Debug)]
 pub(super) enum From {
     Image(String),

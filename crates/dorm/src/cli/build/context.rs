@@ -18,7 +18,7 @@ pub(super) struct Context {
     ignored: Vec<(GlobMatcher, Ignored)>,
 }
 
-/// What a line of `.dockerignore` does with the paths it matches.
+/// The effect of a line of `.dockerignore` on the paths it matches.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ignored {
     Yes,

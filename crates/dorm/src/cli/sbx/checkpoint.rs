@@ -20,7 +20,7 @@ pub(crate) struct CheckpointOptions {
     /// The sandbox's id or name
     #[arg(required = true)]
     id: Option<String>,
-    /// What to save: only files, or also memory and processes
+    /// Contents: only files, or also memory and processes
     #[arg(long, value_enum, default_value = "filesystem", value_name = "TYPE")]
     checkpoint_type: CheckpointType,
     /// Do not wait until the snapshot is complete; `dorm sbx checkpoint describe` shows its status

@@ -21,7 +21,7 @@ pub(crate) struct CheckpointsOptions {
     /// the last 24 hours and of the last 7 days
     #[arg(long, value_name = "POLICY")]
     keep: Option<RetentionPolicy>,
-    /// What to save: only files, or also memory and processes
+    /// Contents: only files, or also memory and processes
     #[arg(long, value_enum, value_name = "TYPE")]
     checkpoint_type: Option<CheckpointType>,
     /// Take no more automatic snapshots; existing ones are kept
@@ -39,7 +39,7 @@ pub(super) struct NewCheckpoints {
     /// of intervals [default: 3,24x1h,7x1d]
     #[arg(long, value_name = "POLICY", requires = "checkpoint_every")]
     checkpoint_keep: Option<RetentionPolicy>,
-    /// What automatic snapshots save: only files, or also memory and processes [default:
+    /// Contents of automatic snapshots: only files, or also memory and processes [default:
     /// filesystem]
     #[arg(long, value_enum, value_name = "TYPE", requires = "checkpoint_every")]
     checkpoint_type: Option<CheckpointType>,

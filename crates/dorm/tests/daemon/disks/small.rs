@@ -1,4 +1,5 @@
-//! A small host file system in a file, which a test fills, empties, slows down and cuts the power of.
+//! A small host file system in a file. A test can fill it, empty it, slow it down and cut its
+//! power.
 
 use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
@@ -23,7 +24,8 @@ impl SmallDisk {
         let disk = Self { place };
         File::create(disk.image()).unwrap().set_len(mib << 20).unwrap();
         fs::create_dir(disk.path()).unwrap();
-        // Without room for root alone: full means full for the daemon too.
+        // Without space reserved for root, since the daemon runs as root: a full disk must be full
+        // for it too.
         let options = ["-q", "-F", "-b", "4096", "-m", "0", "-E", "lazy_itable_init=0"];
         run(Command::new("mkfs.ext4").args(options).arg(disk.image()));
         disk.mount();
@@ -34,8 +36,9 @@ impl SmallDisk {
         run(Command::new("mount").args(["-o", "loop,noatime"]).args([self.image(), self.path()]));
     }
 
-    /// Mounts a copy of what reached the disk. The file system that was shut down lives on for as long as another
-    /// mount namespace has it, such as that of a sandbox of another test, and mounting the same file would meet it again.
+    /// Mounts a copy of the data that reached the disk. The file system that was shut down exists
+    /// as long as another mount namespace has it, such as that of a sandbox of another test, and
+    /// mounting the same file again would use it.
     pub(crate) fn mount_copy(&self) {
         let copy = self.image().with_extension("copy");
         run(Command::new("cp").arg("--sparse=always").args([self.image(), copy.clone()]));
@@ -55,7 +58,7 @@ impl SmallDisk {
         self.place.path().join("d")
     }
 
-    /// A file beside it, which never is full.
+    /// A file beside it, on a file system that does not become full.
     pub(crate) fn log(&self) -> PathBuf {
         self.place.path().join("log")
     }
@@ -65,7 +68,7 @@ impl SmallDisk {
         facts.f_bavail * facts.f_frsize
     }
 
-    /// Fills it until so many bytes are left.
+    /// Fills it until this many bytes are free.
     pub(crate) fn fill(&self, left: u64) {
         let mut ballast = File::options().create(true).append(true).open(self.ballast()).unwrap();
         loop {
@@ -83,7 +86,7 @@ impl SmallDisk {
         }
     }
 
-    /// Takes away what it was filled with.
+    /// Removes the data that it was filled with.
     pub(crate) fn empty(&self) {
         fs::remove_file(self.ballast()).unwrap();
     }
@@ -105,7 +108,7 @@ pub(crate) fn run(command: &mut Command) {
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
-/// The number of the loop device that has `file` behind it.
+/// The number of the loop device that is backed by `file`.
 pub(crate) fn loop_of(file: &Path) -> u32 {
     let name = dorm_testing::loop_device(file);
     let number = name.as_deref().and_then(|name| name.strip_prefix("loop")).and_then(|number| number.parse().ok());
