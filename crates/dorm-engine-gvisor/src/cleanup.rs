@@ -94,8 +94,8 @@ impl Host {
         .await
     }
 
-    /// Removes the files of another data directory's container that were copied into this one. What
-    /// the note names on the host is not touched.
+    /// Removes the files of another data directory's container that were copied into this one. Host
+    /// resources that the note names are left alone.
     pub(crate) async fn remove_copied(&self, home: &Home) -> Result<(), GvisorError> {
         self.remove_files(home).await?;
         let home = home.clone();

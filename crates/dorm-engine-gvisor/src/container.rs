@@ -40,7 +40,7 @@ use crate::stream;
 /// How long `runsc create` may take. On an idle host it takes a tenth of a second.
 const CREATE_LIMIT: Duration = Duration::from_secs(180);
 
-/// What all containers on this host are created with.
+/// The shared settings and state for creating containers on this host.
 pub(crate) struct Host {
     pub(crate) builds: Builds,
     pub(crate) agent: PathBuf,

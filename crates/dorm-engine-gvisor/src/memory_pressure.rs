@@ -5,8 +5,8 @@
 //! the victim is dead, or when none has been named in time.
 //!
 //! ```text
-//! MemoryHigh (paused) ─► relieve(None): others stop, more room, go on ─► relieve(Some(pid)): kill, others go on,
-//!                                                                        the old limit
+//! MemoryHigh (paused) ─► relieve(None): others stop, more room, resume
+//!                     ─► relieve(Some(pid)): kill, others resume, the old limit
 //! ```
 
 use std::sync::Arc;
@@ -147,8 +147,8 @@ pub(crate) async fn give_kernel_room(run: &Arc<Run>, container: &Container, limi
     tokio::spawn(async move { take_room_back(&run, &container, limit, Relieved::Nobody).await });
 }
 
-/// Restores the limit once usage is low enough that no process is killed. For a killed victim that
-/// ends the relief of memory pressure; after [`RETURN`] it ends in any case.
+/// Restores the limit once usage is low enough that no process is killed. For a killed victim this
+/// ends the memory pressure; after [`RETURN`] it ends in any case.
 async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relieved) {
     let mut is_under_pressure = how == Relieved::Killed;
     let mut room = u64::MAX;

@@ -66,7 +66,7 @@ pub(crate) enum Reach {
     Alone,
 }
 
-/// What is known about a container's lease.
+/// The recorded state of a container's lease.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LeaseNote {

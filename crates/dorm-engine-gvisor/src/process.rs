@@ -99,7 +99,7 @@ fn stat(pid: i32) -> Option<(char, u64)> {
 
 fn reap(pid: i32) {
     let Some(pid) = Pid::from_raw(pid) else { return };
-    // If it is not our child (ECHILD) or was reaped before, nothing is to be done.
+    // If it is not our child (ECHILD) or was reaped before, there is nothing to do.
     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
 }
 
@@ -130,8 +130,8 @@ fn children() -> HashSet<i32> {
     found
 }
 
-/// Returns whether the kernel spares this process when the host runs out of memory. Its children
-/// would inherit that.
+/// Returns whether the kernel excludes this process from the OOM killer. Its children would inherit
+/// that.
 pub(crate) fn is_spared_from_oom() -> bool {
     let text = fs::read_to_string("/proc/self/oom_score_adj").unwrap_or_default();
     text.trim().parse::<i32>().is_ok_and(|score| score < 0)

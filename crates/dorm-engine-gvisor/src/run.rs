@@ -36,7 +36,7 @@ pub(crate) struct Run {
 /// the guest.
 const GROWTH_BYTES: u64 = 32 << 20;
 
-/// How a time of relief of memory pressure ended.
+/// The result of handling memory pressure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Relieved {
     /// A process was killed, and its memory is being freed.
@@ -176,7 +176,7 @@ impl Run {
         room > 0 && uses <= room.saturating_add(GROWTH_BYTES)
     }
 
-    /// Reports how the relief of memory pressure ended, once.
+    /// Reports the result of handling memory pressure, once.
     pub(crate) fn relieved(&self, how: Relieved) {
         if let Some(sender) = lock(&self.memory_pressure).take() {
             let _ = sender.send(how);

@@ -1,4 +1,4 @@
-//! Control groups of this host, for real. What the host cannot do is said loudly and not tested.
+//! Control groups on this real host. Tests that the host cannot run are skipped loudly.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
@@ -15,7 +15,7 @@ const LIMITS: Limits = Limits { cpu_millis: 1000, precedence: Precedence::Fair, 
 /// The soft threshold in these tests.
 const LEVEL: u64 = 32 * MIB;
 
-/// A group that is removed with all in it, also when the test fails.
+/// A group that is removed with everything in it, even if the test fails.
 struct Group {
     group: Cgroup,
     parent: String,
@@ -33,7 +33,7 @@ impl Group {
         Some(Self { group, parent })
     }
 
-    /// A child in the group.
+    /// Starts a child in the group.
     fn spawn(&self, command: &mut Command) -> Child {
         let entry = self.group.entry().unwrap();
         // SAFETY: `enter` only writes to descriptors that are open.
@@ -100,7 +100,7 @@ fn a_frozen_group_uses_no_cpu_and_goes_on_after_a_thaw() {
     assert!(group.group.is_frozen().unwrap());
     let before = cpu();
     std::thread::sleep(Duration::from_millis(100));
-    // What it used just before it stood still may be counted late.
+    // CPU time from just before it was frozen may be counted late.
     assert!(cpu() - before < 20_000, "{} µs used while frozen", cpu() - before);
     group.group.thaw().unwrap();
     group.group.thaw().unwrap();
@@ -179,7 +179,7 @@ fn limits_can_be_raised_and_lowered() {
 fn more_threads_than_the_limit_are_refused() {
     let Some(group) = Group::new(&Limits { threads: 3, ..LIMITS }) else { return };
     let mut child = group.shell("sleep 600 & sleep 600 & sleep 600 & wait");
-    // The shell gives up when it cannot fork.
+    // The shell exits when it cannot fork.
     let status = child.wait().unwrap();
     assert!(!status.success());
     assert_eq!(group.group.pids().unwrap().len(), 2);
@@ -192,7 +192,7 @@ fn the_hard_limit_kills_and_is_counted() {
     let mut child = group.spawn(Command::new("tail").stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()));
     let mut input = child.stdin.take().unwrap();
     let block = vec![b'x'; MIB as usize];
-    // A tail without line ends keeps all it is given.
+    // Without line ends `tail` keeps all its input.
     let died = (0..256).find(|_| input.write_all(&block).is_err());
     assert!(died.is_some(), "it ate 256 MiB with a limit of 64");
     child.wait().unwrap();
@@ -220,8 +220,9 @@ async fn a_shortage_is_told_before_the_limit_kills() {
     assert!(gone.unwrap_err().is_gone());
 }
 
-/// Feeds `input` in small steps until the threshold tells; how much memory it saw and how much was fed, in bytes.
-/// Far past the level it feeds so slowly that only a threshold that never tells lets the limit be reached.
+/// Feeds `input` in small steps until the threshold is reported. Returns the usage that it reported
+/// and the number of bytes fed. Far past the level it feeds so slowly that the limit is only
+/// reached if the threshold is never reported.
 async fn eat_until_told(threshold: &mut Threshold, mut input: std::process::ChildStdin) -> (u64, u64) {
     let mut fed = 0;
     let block = vec![b'x'; 256 << 10];
@@ -242,7 +243,7 @@ async fn eat_until_told(threshold: &mut Threshold, mut input: std::process::Chil
 async fn writing_files_is_not_a_shortage() {
     let Some(group) = Group::new(&LIMITS) else { return };
     let mut threshold = Threshold::arm(&group.group, LEVEL).unwrap();
-    // Not the system's directory for temporary files: that may be in memory.
+    // The system's directory for temporary files may be in memory.
     let file = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join(unique());
     let script = format!("dd if=/dev/zero of={0} bs=1M count=300 2>/dev/null; rm -f {0}", file.display());
     let mut child = group.shell(&script);

@@ -79,7 +79,7 @@ pub enum EngineError {
     Unusable {
         /// The name of the engine.
         engine: &'static str,
-        /// What to do about it.
+        /// A hint how to fix it.
         hint: String,
         /// The cause.
         #[source]

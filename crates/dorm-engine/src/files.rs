@@ -9,7 +9,7 @@ pub struct Entry {
     /// The path below the root: components separated by single slashes, none of them empty, `.` or
     /// `..`; empty for the root itself. Any other bytes are allowed.
     pub path: Vec<u8>,
-    /// What is at the path now.
+    /// The kind of file at the path now.
     pub kind: EntryKind,
     /// The permissions, including set-user-id, set-group-id and sticky bits.
     pub mode: u32,
@@ -47,7 +47,7 @@ pub enum EntryKind {
     Removed,
 }
 
-/// What could not be transferred.
+/// The number of entries that could not be transferred.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct LeftOut {
     /// Sockets: the programs that listened on them are gone.

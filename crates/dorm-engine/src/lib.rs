@@ -39,7 +39,7 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Stream for T {}
 /// A boxed [`Stream`].
 pub type BoxStream = Box<dyn Stream>;
 
-/// What an engine is and can do. These are facts, shown to users unchanged.
+/// The properties and abilities of an engine. These are facts, shown to users unchanged.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Capabilities {
     /// The name: `gvisor`, `fake`, …
@@ -65,7 +65,7 @@ impl Capabilities {
     }
 }
 
-/// What a run needs from the host, however it starts.
+/// The host resources that a run needs, however it starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunSpec {
     /// The id of the run; never reused.
@@ -199,7 +199,7 @@ pub enum Notice {
 /// [`Engine::stop`] or [`Engine::sweep`] removes everything it left behind.
 #[async_trait]
 pub trait Engine: Send + Sync + 'static {
-    /// Returns what the engine is and can do.
+    /// Returns the properties and abilities of the engine.
     fn capabilities(&self) -> &Capabilities;
 
     /// Starts a run with a cold boot, or with an equivalent of it. When it returns, the agent
@@ -285,8 +285,8 @@ pub trait Engine: Send + Sync + 'static {
     /// the first.
     fn notices(&self) -> mpsc::Receiver<Notice>;
 
-    /// Prepares what makes the next [`Engine::start`] of this image fast (a booted template, warm
-    /// containers). `start` does not depend on it.
+    /// Prepares resources that make the next [`Engine::start`] of this image fast (a booted
+    /// template, warm containers). `start` does not depend on it.
     async fn prepare(&self, image: &Digest, rootfs: &std::path::Path) -> Result<(), EngineError>;
 
     /// Releases everything that is not a run: warm containers, helpers. Runs continue. Called at a

@@ -1,5 +1,5 @@
-//! What all leases of a host share: the lock under which a number is chosen, the networks in use,
-//! the host's own packet rules and its forwarding.
+//! The state that all leases of a host share: the lock under which a number is chosen, the networks
+//! in use, the host's own packet rules and its forwarding.
 //!
 //! This module reads `/proc/thread-self` instead of `/proc/net`, which shows the namespace of the
 //! process's first thread.

@@ -40,7 +40,7 @@ struct Note {
     owner: Option<String>,
 }
 
-/// What is recorded about a lease.
+/// The recorded state of a lease.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Noted {
     pub(crate) stage: Stage,

@@ -42,8 +42,8 @@ const NOT_PUBLIC: [&str; 13] = [
 const QUESTIONS: (u32, u32) = (500, 1000);
 
 /// How many seconds a connection of a sandbox that is closed, or not yet established, stays in the
-/// connection tables. Two of these states do not count as connections any more, so their number is
-/// the rate times their time.
+/// connection tables. In two of these states it does not count as a connection any more, so their
+/// number is the rate times their time.
 pub(crate) const CLOSING: [(&str, u32); 7] = [
     ("syn_sent", 30),
     ("syn_recv", 30),

@@ -1,5 +1,5 @@
-//! Files of an image that are not what was written: whoever wants to go on from it is refused by name before any code of
-//! the guest runs, and the image is good again as soon as its file is.
+//! Damaged files of an image: each use of the image is refused by name before any code of the guest
+//! runs, and the image works again as soon as its file is restored.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use crate::world::{Fault, Stage, World, fault};
 /// The step after which a guest's code may have run.
 const GUEST: &str = "gvisor: guest begun";
 
-/// What happens to a file.
+/// A kind of damage to a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Damage {
     Cut,
@@ -28,7 +28,7 @@ pub(crate) enum Damage {
 impl Damage {
     pub(crate) const ALL: [Self; 4] = [Self::Cut, Self::Emptied, Self::Flipped, Self::Removed];
 
-    /// What becomes of a file's content; nothing when the file is gone.
+    /// The damaged content of a file; `None` when the file is removed.
     pub(crate) fn of(self, mut content: Vec<u8>, random: &mut fastrand::Rng) -> Option<Vec<u8>> {
         match self {
             Self::Cut => content.truncate(content.len() / 2),
@@ -45,7 +45,7 @@ impl Damage {
     }
 }
 
-/// Of what an image is damaged.
+/// The saved state whose files are damaged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Of {
     SleepImage,
@@ -86,7 +86,7 @@ impl Damaged {
     }
 }
 
-/// Damages every file of an image in every way; answers how often, and what was found.
+/// Damages every file of an image in every way; returns the number of damages and the faults found.
 pub(crate) async fn run(world: &mut World, of: Of, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
     for (snapshot, _) in world.origin.take().into_iter().chain(world.files_origin.take()) {
         world.forget(&snapshot).await?;
@@ -96,7 +96,7 @@ pub(crate) async fn run(world: &mut World, of: Of, random: &mut fastrand::Rng) -
         Of::SleepImage => (world.sleeper(Stage::Evicted).await?, None),
         Of::Snapshot => {
             let (snapshot, probe) = world.origin().await?;
-            // Its own image would look the same.
+            // The source's own image would look the same.
             let sleeper = world.sleeper.take().context("the source of the snapshot")?;
             world.daemon.act(&sleeper.id, "terminate").await?;
             faults.extend(world.settle().await?);

@@ -1,7 +1,7 @@
-//! A program in a sandbox that is told words and answers each with a line.
+//! A program in a sandbox that answers each word with a line.
 //!
-//! It is asked through its standard input and answers on its standard output, which the sandbox's agent keeps: that
-//! needs no port and no other process, and works after any restart of the daemon.
+//! It reads its standard input and answers on its standard output, which the sandbox's agent keeps.
+//! This needs no port and no other process, and works after any restart of the daemon.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 /// How long an answer may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
-/// A running program, and how much of what it said was heard.
+/// A running program, and how much of its output was read.
 #[derive(Clone, Debug)]
 pub(crate) struct Dialogue {
     process: u64,
@@ -29,7 +29,7 @@ impl Dialogue {
         Ok(Self { process: started["process"].as_u64().context("a process's handle")?, at: 0 })
     }
 
-    /// Says a word to it in sandbox `id`, and reads the line it answers.
+    /// Sends a word to the program in sandbox `id`, and reads the line it answers.
     pub(crate) async fn say(&mut self, daemon: &Daemon, id: &str, word: &str) -> Result<String> {
         let path = format!("/sandboxes/{id}/processes/{}", self.process);
         let said = daemon.request(Method::POST, &format!("{path}/stdin")).body(format!("{word}\n"));

@@ -1,5 +1,5 @@
-//! A disk that becomes full before or in the middle of a suspend or a snapshot: the sandbox goes on, its caller is told
-//! that room is what is missing, and nothing half-made stays.
+//! A disk that becomes full before or during a suspend or a snapshot: the sandbox keeps running,
+//! the caller learns that there is no room, and nothing half-made stays.
 
 use anyhow::{Context as _, Result, anyhow};
 use dorm_testing::until;
@@ -13,7 +13,7 @@ use crate::small_disk::SmallDisk;
 use crate::steps::{Act, Step};
 use crate::world::{Fault, Stage, World, fault};
 
-/// What is carried out with a full disk.
+/// An operation that is carried out with a full disk.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Saving {
     Suspend,
@@ -51,15 +51,15 @@ impl Saving {
 /// When the disk becomes full.
 #[derive(Clone, Debug)]
 pub(crate) enum Full {
-    /// Never: to see which steps there are.
+    /// Never: to learn the steps of the operation.
     Never,
-    /// Before it begins, with so many bytes left.
+    /// Before the operation begins, with this many bytes left.
     Before(u64),
     /// When this step is reached.
     At(Step),
 }
 
-/// What came of it.
+/// The result of one cycle.
 pub(crate) struct Ran {
     pub(crate) seen: Vec<Step>,
     pub(crate) hit: bool,
@@ -90,7 +90,7 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
     world.watcher.hit_or_quiet(quiet);
     let (seen, hit) = world.watcher.end();
     let mut faults = Vec::new();
-    // The daemon must be able to go on with the disk as it is.
+    // The daemon must be able to continue with the disk as it is.
     match answer {
         Ok(answer) if answer.status < 400 => {
             if let Full::Before(0) = full {
@@ -114,13 +114,13 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
     Ok(Ran { seen, hit, faults })
 }
 
-/// Whoever was paused for the full disk continues when there is room.
+/// Waits until a sandbox that was paused for the full disk continues, now that there is room.
 async fn goes_on(world: &World, id: &str) -> Result<()> {
     let goes_on = || async { Ok(world.daemon.describe(id).await?["paused_for_disk"] != true) };
     until(PATIENCE, "the sandbox continues with room on the disk", goes_on).await
 }
 
-/// A refusal says that room is missing, and the sandbox runs.
+/// Checks that a refusal says that room is missing, and that the sandbox runs.
 async fn refused(world: &World, id: &str, body: &Value, faults: &mut Vec<Fault>) -> Result<()> {
     let text = body.to_string().to_lowercase();
     if !["no room", "no_room", "enough room", "full", "no space"].iter().any(|word| text.contains(word)) {

@@ -1,6 +1,7 @@
-//! What a daemon's host really has, compared with what its records say: nothing may be missing and nothing left over.
+//! Compares a daemon's host with the daemon's records: nothing may be missing and nothing left
+//! over.
 //!
-//! It looks at the kernel and at files, not at what the daemon believes.
+//! It reads kernel state and files, not the daemon's own view.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -10,23 +11,23 @@ use anyhow::{Context as _, Result};
 use dorm_testing::{held_by_kernel, processes_of};
 use serde_json::Value;
 
-/// What a daemon says that there is.
+/// The sandboxes and snapshots that a daemon lists.
 pub(crate) struct Records {
     /// Living sandboxes.
     pub(crate) sandboxes: Vec<Value>,
     pub(crate) snapshots: Vec<Value>,
 }
 
-/// Where one daemon leaves traces.
+/// The places where one daemon leaves traces.
 pub(crate) struct Traces {
     pub(crate) data: PathBuf,
-    /// What the names of everything it makes have in common.
+    /// The common prefix of the names of everything it makes.
     pub(crate) prefix: String,
-    /// The directories of its control groups, once they were found.
+    /// The directories of its control groups, once found.
     groups: Vec<PathBuf>,
 }
 
-/// A container that the engine's notes tell of.
+/// A container that the engine's notes name.
 struct Container {
     id: String,
     sandbox: Option<String>,
@@ -34,7 +35,7 @@ struct Container {
 }
 
 impl Records {
-    /// Whether everything has come to rest.
+    /// The sandboxes and snapshots that are not at rest.
     pub(crate) fn unrest(&self) -> Vec<String> {
         let resting = |sandbox: &&Value| {
             let state = sandbox["state"].as_str().unwrap_or_default();
@@ -66,7 +67,7 @@ impl Traces {
         Self { data, prefix, groups: Vec::new() }
     }
 
-    /// Whatever is on the host and not on record, or the other way round.
+    /// Everything that is on the host and not on record, or the other way round.
     pub(crate) fn differences(&mut self, records: &Records) -> Result<Vec<String>> {
         let mut wrong = Vec::new();
         self.saved_states(records, &mut wrong)?;
@@ -79,7 +80,7 @@ impl Traces {
         let leases: BTreeSet<u64> = containers.iter().filter_map(|container| container.lease).collect();
         self.network(&leases, &mut wrong)?;
         if wrong.is_empty() {
-            // The only question that starts a program.
+            // The only check that starts a program.
             self.rules(!leases.is_empty(), &mut wrong)?;
         }
         Ok(wrong)
@@ -116,7 +117,7 @@ impl Traces {
                 }
             }
         }
-        // An image of generation 0 is that of another sandbox, of which only the manifest knows.
+        // An image of generation 0 is that of another sandbox, which only the manifest names.
         let mut foreign: i64 =
             wanted.iter().filter(|((_, generation), _)| *generation == 0).map(|(_, count)| count).sum();
         for ((sandbox, generation), mut count) in wanted {
@@ -138,7 +139,7 @@ impl Traces {
         Ok(())
     }
 
-    /// Every entry of the directory of saved states; without a manifest when it is none.
+    /// Every entry of the directory of saved states, with its manifest; `None` if it has none.
     pub(crate) fn manifests(&self) -> Result<Vec<(PathBuf, Option<Value>)>> {
         let directory = self.data.join("saved_states");
         let mut found = Vec::new();
@@ -167,7 +168,7 @@ impl Traces {
     fn processes(&self, known: &BTreeSet<&str>, volumes: &BTreeSet<String>, wrong: &mut Vec<String>) {
         let mut alive = BTreeSet::new();
         for (pid, line) in processes_of(&self.data) {
-            // The daemon's own, and what it is just executing.
+            // The daemon's own process, and programs it is just executing.
             if line.contains(" serve ") {
                 continue;
             }
@@ -179,9 +180,10 @@ impl Traces {
         }
         wrong.extend(known.difference(&alive).map(|id| format!("missing: the process of container {id}")));
         for found in held_by_kernel(&self.data) {
-            // Where volumes appear for all containers; a volume that is left there is named by its container.
+            // The mount points of volumes, shared by all containers; a leftover volume there has
+            // the name of its container.
             let is_for_all = found.contains("/gvisor/slots ");
-            // A run that has given a volume back may keep its device, which goes with the run at the latest.
+            // A run that has detached a volume may keep its device until the run ends.
             let is_device = found.starts_with("loop device") && found.contains("/volumes/");
             let is_volume = volumes.iter().any(|id| found.contains(&format!("/volumes/{id}/")));
             if !is_for_all && !is_volume && !is_device && !known.iter().any(|id| found.contains(id)) {
@@ -190,7 +192,7 @@ impl Traces {
         }
     }
 
-    /// Files that runsc keeps outside of the containers.
+    /// Files that runsc keeps outside of the container directories.
     fn files(&self, known: &BTreeSet<&str>, wrong: &mut Vec<String>) -> Result<()> {
         for name in names(&self.data.join("gvisor/runsc"))? {
             if !known.iter().any(|id| name.contains(id)) {
@@ -252,22 +254,23 @@ impl Traces {
 }
 
 impl Traces {
-    /// Removes what a daemon keeps when it has no sandbox any more: the control groups above theirs.
+    /// Removes the parent control groups, which a daemon keeps when it has no sandbox any more.
     pub(crate) fn remove_groups(&mut self) {
         for group in std::mem::take(&mut self.groups) {
             let _ = std::fs::remove_dir(group);
         }
     }
 
-    /// The processes that it still has.
+    /// The processes of the daemon that still run.
     pub(crate) fn processes_left(&self) -> Vec<(u32, String)> {
         processes_of(&self.data)
     }
 
-    /// For a daemon that cannot be started any more: ends what is its own by the names it gave.
+    /// Ends and removes everything that a daemon that no longer starts has made, found by its
+    /// names.
     pub(crate) fn clear_by_force(&mut self) {
         self.find_groups();
-        // One that is frozen does not even die.
+        // A frozen process does not die even when killed.
         for group in &self.groups {
             for inner in directories(group) {
                 let inner = group.join(inner);
@@ -283,7 +286,7 @@ impl Traces {
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
         let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-        // What was mounted last goes first.
+        // The latest mounts are unmounted first.
         for mount in mounts.lines().rev().filter_map(|line| line.split(' ').nth(4)) {
             if Path::new(mount).starts_with(&self.data) {
                 let _ = rustix::mount::unmount(mount, rustix::mount::UnmountFlags::DETACH);
@@ -303,9 +306,9 @@ impl Traces {
         self.remove_groups();
     }
 
-    /// What is left in spite of everything, with the reason.
+    /// The leftovers on the host after everything was tried, with the reason.
     pub(crate) fn remains(&mut self, reason: String) -> Vec<String> {
-        // Files of its own go with its directory; what matters is what the kernel still has.
+        // Its own files are removed with its directory; only leftovers in the kernel matter.
         for own in ["gvisor", "saved_states", "network"] {
             let _ = std::fs::remove_dir_all(self.data.join(own));
         }
@@ -322,17 +325,18 @@ fn run(program: &str, arguments: &[&str]) {
     let _ = Command::new(program).args(arguments).env("PATH", PATH).output();
 }
 
-/// Where programs of the host are; a shell made by `su` may not look there.
+/// The `PATH` for programs of the host: that of a shell made by `su` may lack some directories.
 pub(crate) const PATH: &str = "/usr/sbin:/sbin:/usr/bin:/bin";
 
-/// The volumes of those that run or are parked.
+/// The volumes of sandboxes that run or are parked.
 fn mounted(records: &Records) -> BTreeSet<String> {
     let has_them = |sandbox: &&Value| matches!(word(sandbox, "residence").as_str(), "running" | "parked");
     let volumes = records.sandboxes.iter().filter(has_them).filter_map(|sandbox| sandbox["volumes"].as_array());
     volumes.flatten().map(|volume| word(volume, "volume")).collect()
 }
 
-/// Each sandbox that runs or is parked has just one container, and no other has any.
+/// Checks that each sandbox that runs or is parked has exactly one container, and that there are no
+/// others.
 fn runs(records: &Records, containers: &[Container], wrong: &mut Vec<String>) {
     let mut wanted: BTreeMap<String, i64> = BTreeMap::new();
     for sandbox in &records.sandboxes {
@@ -355,7 +359,7 @@ fn runs(records: &Records, containers: &[Container], wrong: &mut Vec<String>) {
     }
 }
 
-/// The names in a directory; none when it is not there.
+/// The names in a directory; empty if there is no such directory.
 pub(crate) fn names(directory: &Path) -> Result<Vec<String>> {
     match std::fs::read_dir(directory) {
         Ok(entries) => Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()),

@@ -6,8 +6,9 @@
 //!        └──── another one on the same data ──► settled? ──► records = host? ──► every sandbox asked (probe)
 //! ```
 //!
-//! It is a client like any other: it knows the API, what lies on the disk and what the kernel says, but nothing of what
-//! the daemon believes. It does not know what an operation's steps are; it learns them by watching it once.
+//! It is a client like any other: it knows the API, the files on disk and the kernel's state, but
+//! not the daemon's own view. It does not know the steps of an operation; it learns them by
+//! watching it once.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -35,38 +36,38 @@ pub use report::{Finding, Kind, Report, Row};
 pub use silent::{Silenced, silence};
 pub use walks::{Stumble, Walked, WalkedAction, walk};
 
-/// What is to be proved, and with what.
+/// The settings of a proof.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// The program whose daemon is proved.
+    /// The `dorm` binary whose daemon is proved.
     pub dorm: PathBuf,
-    /// Where images are. Nothing is changed there but the references of its own data directories.
+    /// The directory of images. Only the references of its own data directories are changed there.
     pub images: PathBuf,
     /// The image its sandboxes start from; needs `sh`, `od`, `tr` and `cksum`.
     pub image: String,
     /// The runsc to use, if not the daemon's default.
     pub runsc: Option<PathBuf>,
-    /// Where the proof makes its own directory. Guests must be able to pass through it.
+    /// The parent of the proof's own directory. Guests must be able to pass through it.
     pub directory: PathBuf,
-    /// What the names of everything that the daemon of a data directory makes have in common.
+    /// Returns the common prefix of all names that the daemon of a data directory makes.
     pub prefix: fn(&Path) -> String,
-    /// Passes are repeated for so long; one whole pass when not given.
+    /// How long passes are repeated; one whole pass if `None`.
     pub limit: Option<Duration>,
-    /// Only these operations; all when there are none.
+    /// The operations to prove; all if empty.
     pub only: Vec<String>,
-    /// Whether the power is cut, and not only the daemon killed.
+    /// Whether the power is cut instead of only killing the daemon.
     pub power: bool,
-    /// From which the order of everything is made.
+    /// The seed of the order of everything.
     pub seed: u64,
 }
 
-/// How a proof ended.
+/// The result of a proof.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// What it did and found.
+    /// The counts and findings.
     pub report: Report,
-    /// Whether it was broken off from outside.
+    /// Whether it was interrupted.
     pub interrupted: bool,
-    /// What could not be cleared away afterwards.
+    /// Leftovers that could not be cleared away afterwards.
     pub remains: Vec<String>,
 }

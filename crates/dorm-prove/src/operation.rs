@@ -1,8 +1,8 @@
-//! What is proved: each operation, what comes before it, and what must hold after it, whether or not its caller was
-//! answered.
+//! The operations that are proved: each with its preparation and with the checks after it, whether
+//! or not its caller was answered.
 //!
-//! Acknowledged means done. Not acknowledged means that either all of it or nothing of it has happened; in both cases
-//! the sandbox has everything that it had been acknowledged before.
+//! Acknowledged means done. Not acknowledged means that either all of it or nothing of it was done;
+//! in both cases the sandbox still has everything that was acknowledged before.
 
 mod images;
 mod judge;
@@ -85,12 +85,12 @@ operations! {
     RemoveLayers "remove image layers";
 }
 
-/// Which daemon an operation needs.
+/// The kind of daemon that an operation needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Cast {
     /// One with sandboxes.
     Sandboxes,
-    /// One with images of its own, which may come to harm.
+    /// One with images of its own, which may be damaged.
     Images,
     /// One whose disk has little room.
     SmallDisk,
@@ -106,7 +106,8 @@ impl Operation {
         }
     }
 
-    /// Whether the sandbox it is about runs after it. Of a resume that holds as soon as it is acknowledged.
+    /// Whether the subject runs after the operation. After a resume this holds only once it is
+    /// acknowledged.
     pub(crate) const fn leaves_running(self, is_done: bool) -> bool {
         match self {
             Self::ResumeParked | Self::ResumeEvicted => is_done,
@@ -115,25 +116,25 @@ impl Operation {
         }
     }
 
-    /// Whether it is about a volume.
+    /// Whether the operation uses a volume.
     pub(crate) const fn has_volume(self) -> bool {
         matches!(self, Self::UseVolume | Self::CreateWithVolume | Self::AttachVolume | Self::SleepWithVolume)
     }
 }
 
-/// The state of things before one operation.
+/// The state before one operation.
 pub(crate) struct Scene {
-    /// With what the new sandboxes of this cycle are marked, or how they are named.
+    /// The label or name of the new sandboxes of this cycle.
     pub(crate) label: String,
-    /// The sandbox it is about.
+    /// The sandbox that the operation is applied to.
     pub(crate) subject: Option<Probe>,
-    /// The snapshot it is about.
+    /// The snapshot that the operation is applied to.
     pub(crate) snapshot: Option<String>,
-    /// What the sandbox is once it was taken back, or its place is taken.
+    /// The expected content of the sandbox once it was rewound or its place was taken.
     pub(crate) past: Option<Probe>,
-    /// The snapshots there were.
+    /// The ids of the snapshots that existed before.
     pub(crate) before: Vec<String>,
 }
 
-/// What the caller heard: nothing, or the answer.
+/// The answer that the caller got, if any.
 pub(crate) type Heard = Option<Value>;

@@ -1,4 +1,4 @@
-//! Power cuts: the host's disk loses whatever was not synced, and everything that ran is gone.
+//! Power cuts: the host's disk loses everything that was not synced, and every process is gone.
 //!
 //! ```text
 //! the chosen step ─► the data's file system stops without its journal (disk) ─► the daemon is killed

@@ -1,6 +1,7 @@
-//! What runs in a sandbox of the proof, and the questions that show whether it still is what it was.
+//! The program in each sandbox of the proof, and the checks that the sandbox still holds what was
+//! acknowledged.
 //!
-//! A shell that holds a secret, a block of random bytes and a counter in memory only.
+//! It is a shell that holds a secret, a block of random bytes and a counter in memory only.
 
 use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
@@ -9,7 +10,7 @@ use reqwest::Method;
 use crate::dialogue::Dialogue;
 pub(crate) use crate::dialogue::PATIENCE;
 
-/// Needs nothing of an image but `sh`, `od`, `tr` and `cksum`.
+/// Needs only `sh`, `od`, `tr` and `cksum` in the image.
 const PROGRAM: &str = r#"
 secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 block=$(od -An -v -N131072 -tx1 /dev/urandom | tr -d ' \n')
@@ -24,7 +25,7 @@ done
 
 const FILE: &str = "/root/kept";
 
-/// What is known of a sandbox's memory and files, as acknowledged.
+/// The expected memory and files of a sandbox, as acknowledged.
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     pub(crate) id: String,
@@ -33,18 +34,18 @@ pub(crate) struct Probe {
     held: [String; 3],
     count: u64,
     file: String,
-    /// Whether its memory is gone, and only its files are to be there.
+    /// Whether its memory is lost, so that only its files are checked.
     files_only: bool,
-    /// What its last acknowledged sleep image has.
+    /// The content of its last acknowledged sleep image.
     slept: Option<Version>,
-    /// Whether its run may be gone, so that it may be what its image has.
+    /// Whether its run may be lost, so that it may be back at its image.
     lost_power: bool,
 }
 
 /// One state of its memory and file.
 #[derive(Clone, Debug)]
 struct Version {
-    /// How much had been heard by then: its output is in its memory.
+    /// How much output was read by then: the program's memory includes its output.
     dialogue: Dialogue,
     count: u64,
     file: String,
@@ -53,9 +54,9 @@ struct Version {
 /// Why a sandbox is not what it was.
 #[derive(Clone, Debug)]
 pub(crate) enum Loss {
-    /// It does not answer.
+    /// The sandbox does not answer.
     Sandbox(String),
-    /// It answers something else.
+    /// The sandbox answers with wrong data.
     Data(String),
 }
 
@@ -82,12 +83,12 @@ impl Probe {
         Ok(probe)
     }
 
-    /// The same memory in another sandbox, which began with it.
+    /// The same memory in another sandbox that began with it.
     pub(crate) fn of(&self, id: &str) -> Self {
         Self { id: id.to_owned(), slept: None, lost_power: false, ..self.clone() }
     }
 
-    /// It has slept as it is now, and that was acknowledged.
+    /// Notes that it has slept in its present state, and that this was acknowledged.
     pub(crate) fn has_slept(&mut self) {
         self.slept = Some(self.version());
     }
@@ -97,12 +98,12 @@ impl Probe {
         self.slept.is_some()
     }
 
-    /// The power was cut: it may be back at its image.
+    /// Notes that the power was cut: it may be back at its image.
     pub(crate) fn lost_power(&mut self) {
         self.lost_power = true;
     }
 
-    /// Whether it may be back at its image, and has not been looked at since.
+    /// Whether it may be back at its image, and has not been checked since.
     pub(crate) fn has_lost_power(&self) -> bool {
         self.lost_power
     }
@@ -111,15 +112,17 @@ impl Probe {
         Version { dialogue: self.dialogue.clone(), count: self.count, file: self.file.clone() }
     }
 
-    /// What is left of it where only its files are kept.
+    /// The expected content where only files are kept.
     pub(crate) fn files(&self) -> Self {
         Self { files_only: true, ..self.clone() }
     }
 
-    /// Has something new to lose: a counter one further, and other content in the file. Acknowledged.
+    /// Makes a change that could be lost: counts one further and rewrites the file. Both are
+    /// acknowledged.
     pub(crate) async fn note(&mut self, daemon: &Daemon) -> Result<()> {
         let (held, count) = self.say(daemon, "note").await?;
-        // The block takes time to read, which is spent when something has happened.
+        // Reading the block takes time, so its checksum is compared only after something has
+        // happened.
         if held[..2] != self.held[..2] || count != self.count + 1 {
             bail!("sandbox {} changed while nothing happened to it: {held:?} {count}", self.id);
         }
@@ -128,7 +131,7 @@ impl Probe {
         daemon.write(&self.id, FILE, self.file.clone().into_bytes()).await
     }
 
-    /// The sandbox, which must run, still has everything that was acknowledged.
+    /// Checks that the sandbox, which must run, still has everything that was acknowledged.
     pub(crate) async fn is_whole(&mut self, daemon: &Daemon) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("sandbox {} does not answer: {error:#}", self.id));
         let file = self.read(daemon).await.map_err(lost)?;
@@ -157,7 +160,7 @@ impl Probe {
             return Err(Loss::Data(format!("file of sandbox {id}: '{file}' instead of '{}'", self.file)));
         }
         if std::mem::take(&mut self.lost_power) {
-            // It came back with its image, whichever that is.
+            // It was restored from its image, whichever that is.
             self.slept = Some(version);
         }
         Ok(())
@@ -174,7 +177,7 @@ impl Probe {
         Ok(text)
     }
 
-    /// Says a word to the program and reads its answer.
+    /// Sends a word to the program and reads its answer.
     async fn say(&mut self, daemon: &Daemon, word: &str) -> Result<([String; 3], u64)> {
         let line = self.dialogue.say(daemon, &self.id, word).await?;
         let words: Vec<&str> = line.split(' ').collect();

@@ -1,4 +1,5 @@
-//! The proof itself: which operation is carried out when, at which step the daemon dies, and what is counted.
+//! The proof itself: the order of the operations, the steps at which the daemon is killed, and the
+//! counts.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::Permissions;
@@ -20,22 +21,25 @@ use crate::steps::Step;
 use crate::world::{Fault, Wake, WarmContainers, World};
 use crate::{Outcome, Setting};
 
-/// With so many findings nothing more is to be learnt.
+/// The proof stops after this many findings: more would add nothing.
 const ENOUGH: usize = 10;
-/// How long the path of the proof's directory may be: those of sockets in it have 107 bytes at most.
+/// The most bytes in the path of the proof's directory: a socket's path in it has 107 bytes at
+/// most.
 const PATH_MOST: usize = 107 - "/d9999/disk/data/gvisor/runsc/runsc-h0123456789abcdef.sock".len();
-/// How long no step may come until what came before an operation is over.
+/// An operation's preparation is over once no step has come for this long.
 const CALM: Duration = Duration::from_millis(40);
-/// How long no step may come until an operation's background work is over too; more with each try.
+/// An operation's background work is over once no step has come for this long; longer with each
+/// try.
 const QUIET: [Duration; 3] = [Duration::from_millis(150), Duration::from_secs(1), Duration::from_secs(5)];
-/// How often the operation is then still carried out for a step that did not come, before that step counts as chance.
+/// How many more times the operation is then carried out for a step that did not come, before that
+/// step counts as chance.
 const MORE: usize = 2;
 
-/// Proves. `interrupted` breaks it off; either way everything that it made is cleared away. `tell` is given lines for
-/// people while it works.
+/// Runs the proof. `interrupted` stops it; in any case everything that it made is cleared away.
+/// `tell` gets progress lines for people.
 ///
 /// # Errors
-/// When it cannot begin: no image, no directory, no daemon.
+/// If it cannot begin: no image, no directory, no daemon.
 pub async fn prove(
     setting: &Setting,
     interrupted: impl Future<Output = ()>,
@@ -90,7 +94,7 @@ pub async fn prove(
     }
 }
 
-/// What is to be proved.
+/// The selection of what is proved.
 struct Chosen {
     operations: Vec<Operation>,
     savings: Vec<Saving>,
@@ -114,7 +118,7 @@ impl Chosen {
         if !setting.power {
             return Ok(chosen);
         }
-        // The power is cut at steps; what has none of its own is proved without.
+        // The power is cut at steps, so this proves only operations, which have steps.
         if chosen.operations.is_empty() {
             bail!("with --power there is nothing to prove of {}: choose other operations", only.join(", "));
         }
@@ -122,12 +126,12 @@ impl Chosen {
     }
 }
 
-/// A name as one word.
+/// A name as one word, with dashes.
 fn slug(name: &str) -> String {
     name.replace(", ", "-").replace(' ', "-")
 }
 
-/// The names of everything that can be proved on its own.
+/// The names of everything that can be proved on its own, for [`Setting::only`].
 pub fn names() -> Vec<String> {
     let operations = Operation::ALL.iter().map(|operation| slug(operation.name()));
     let savings = Saving::ALL.into_iter().map(|saving| slug(saving.name()));
@@ -162,7 +166,7 @@ impl Place {
         self.directory.join("log")
     }
 
-    /// Keeps what the daemons said beside the directory, which goes.
+    /// Copies the daemons' log beside the directory, which is removed.
     pub(crate) fn keep_log(&self) -> Option<PathBuf> {
         let kept = self.directory.with_extension("log");
         std::fs::copy(self.log(), &kept).ok().map(|_| kept)
@@ -181,15 +185,15 @@ struct Proof<'a> {
     tell: &'a (dyn Fn(&str) + Sync),
     place: Place,
     world: Option<(Cast, World)>,
-    /// Dropped after the daemon that lives on it.
+    /// Dropped after the daemon that uses it.
     disk: Option<SmallDisk>,
     worlds: u32,
     report: Report,
     /// The steps of each operation, and how often the daemon was killed there.
     tried: BTreeMap<Operation, BTreeMap<Step, Times>>,
-    /// Steps that came some time, but not while the operation was carried out for them again and again.
+    /// Known steps that did not come in any of the cycles that waited for them.
     unmet: BTreeSet<(Operation, Step)>,
-    /// The same as `tried` for steps at which the disk was filled.
+    /// Like `tried`, for steps at which the disk was filled.
     filled: BTreeMap<Saving, BTreeMap<Step, Times>>,
     random: fastrand::Rng,
     begun: Instant,
@@ -262,7 +266,7 @@ impl Proof<'_> {
         Ok(Time::Left)
     }
 
-    /// Damages an image in every way.
+    /// Damages an image in every way, as one operation.
     async fn damage(&mut self, of: Of) -> Result<()> {
         self.world_for(Cast::Sandboxes).await?;
         let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
@@ -275,7 +279,7 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Lets something happen to the host.
+    /// Carries out one scenario on the host.
     async fn scenario(&mut self, scenario: Scenario) -> Result<()> {
         self.world_for(scenario.cast()).await?;
         let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
@@ -319,7 +323,8 @@ impl Proof<'_> {
             Ok(ran) => {
                 let filled = self.filled.entry(saving).or_default();
                 match &full {
-                    // What fails takes other ways: only the steps of a success are filled at.
+                    // A failing operation takes other steps: the disk is filled only at the steps
+                    // of a success.
                     Full::Never => filled.extend(ran.seen.into_iter().map(|step| (step, Times::default()))),
                     Full::Before(_) => row.disk_faults += 1,
                     Full::At(step) => {
@@ -347,7 +352,7 @@ impl Proof<'_> {
         }
         let mut done = Vec::new();
         loop {
-            // A kill may lead to steps that were not seen before.
+            // A kill may lead to new steps.
             let known = self.tried.entry(operation).or_default();
             let mut steps: Vec<Step> = known.keys().filter(|step| !done.contains(*step)).cloned().collect();
             if steps.is_empty() {
@@ -380,8 +385,9 @@ impl Proof<'_> {
         Ok(self.time())
     }
 
-    /// A step that did not come in any of the cycles made for it belongs to something else that went on when it came. It
-    /// must have been tried where it belongs, unless it came but once.
+    /// Handles steps that did not come in any of the cycles made for them. Such a step belongs to
+    /// something else that ran at the same time, and must have been tried there, unless it came
+    /// only once.
     fn name_chance(&mut self) {
         let known: BTreeSet<String> = self
             .tried
@@ -402,7 +408,8 @@ impl Proof<'_> {
         }
     }
 
-    /// Carries out the operation once, with the daemon killed at `step`. Answers whether that step came.
+    /// Carries out the operation once and kills the daemon at `step`. Returns whether that step
+    /// came.
     async fn cycle(&mut self, operation: Operation, step: Option<Step>, quiet: Duration) -> Result<bool> {
         self.world_for(operation.cast()).await?;
         let Some((_, world)) = &mut self.world else { bail!("there is no daemon") };
@@ -429,7 +436,7 @@ impl Proof<'_> {
         Ok(hit)
     }
 
-    /// Notes what was found; what comes after begins with a daemon that has nothing of it.
+    /// Records findings, and replaces the daemon so that later operations do not meet them.
     async fn found(&mut self, operation: &str, step: Option<Step>, faults: Vec<Fault>) {
         if faults.is_empty() {
             return;
@@ -455,7 +462,7 @@ impl Proof<'_> {
         let directory = self.place.directory.join(format!("d{}", self.worlds));
         std::fs::create_dir(&directory).with_context(|| format!("make {}", directory.display()))?;
         let power = if self.setting.power { Some(Arc::new(PowerDisk::make(&directory)?)) } else { None };
-        // What is lost with the power is on the disk.
+        // Everything that a power cut must lose is on the disk.
         let own = power.as_ref().map_or(directory.as_path(), |disk| disk.path());
         let images = match cast {
             Cast::Sandboxes | Cast::SmallDisk => self.setting.images.clone(),
@@ -480,7 +487,7 @@ impl Proof<'_> {
         Ok(())
     }
 
-    /// Ends the daemon with all that it has; nothing may stay.
+    /// Ends the daemon and everything it has; nothing may be left over.
     async fn leave(&mut self) -> Result<()> {
         let Some((_, world)) = &mut self.world else { return Ok(()) };
         let faults = match world.end().await {
@@ -500,7 +507,7 @@ impl Proof<'_> {
     }
 
     async fn clear(&mut self) -> Vec<String> {
-        // There must be room to clear away in.
+        // Clearing away needs room.
         let _ = self.disk.as_ref().map(SmallDisk::empty);
         let remains = match self.world.take() {
             Some((_, mut world)) => world.abandon().await,
@@ -522,7 +529,8 @@ async fn cycle(world: &mut World, operation: Operation, step: Option<Step>, quie
     let scene = operation::prepare(world, operation).await.context("what comes before it")?;
     let waits = step.is_some();
     let (answered, step): (Vec<_>, Vec<_>) = step.into_iter().partition(|step| *step == Step::answered());
-    // What goes on behind an answer, such as deleting an older image, must not count as the next operation's.
+    // Work after an answer, such as deleting an older image, must not count as the next
+    // operation's.
     world.watcher.hit_or_quiet(CALM);
     world.watcher.begin(step.into_iter().next().map(|step| (step, world.blow())));
     let answer = operation::perform(world, operation, &scene).await;

@@ -1,4 +1,4 @@
-//! What a proof has found, as data.
+//! The findings and counts of a proof, as data.
 
 use std::collections::BTreeMap;
 
@@ -6,67 +6,67 @@ use serde::Serialize;
 
 use crate::steps::Step;
 
-/// What a proof did and found.
+/// The counts and findings of a proof.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Report {
-    /// From which the order of everything was made.
+    /// The seed of the order of everything.
     pub seed: u64,
-    /// How many whole passes there were.
+    /// The number of whole passes.
     pub passes: u32,
     /// Whether each step of each operation was tried at least once.
     pub whole: bool,
-    /// Seconds it took.
+    /// Its duration in seconds.
     pub seconds: u64,
     /// One row for each operation.
     pub rows: Vec<Row>,
-    /// Whatever is not as promised. Nothing, it is hoped.
+    /// Everything that is not as promised; empty if all is well.
     pub findings: Vec<Finding>,
-    /// The file in which the daemons' words are kept; only when there are findings.
+    /// The file with the daemons' output; only if there are findings.
     pub log: Option<std::path::PathBuf>,
 }
 
-/// What was done with one operation.
+/// The counts of one operation.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Row {
-    /// The operation.
+    /// Its name.
     pub operation: String,
-    /// How many steps it has here.
+    /// The number of its steps on this host.
     pub steps: usize,
-    /// At how many of them the daemon was killed, or the disk filled, at least once.
+    /// The number of its steps at which the daemon was killed, or the disk filled, at least once.
     pub tried: usize,
-    /// The others.
+    /// The steps that were not tried.
     pub untried: Vec<String>,
-    /// Steps that came some time and then in none of the cycles made for them: of something that went on at the same time.
-    /// Each came only once, or was tried in another operation.
+    /// Steps that came once and then in none of the cycles made for them: they belong to something
+    /// else that ran at the same time. Each came only once, or was tried in another operation.
     pub by_chance: Vec<String>,
-    /// How often it was carried out.
+    /// How often the operation was carried out.
     pub cycles: u64,
-    /// How often the daemon was killed in it.
+    /// How often the daemon was killed during it.
     pub kills: u64,
-    /// How often the power was cut in it.
+    /// How often the power was cut during it.
     pub power_cuts: u64,
-    /// How often the disk was filled or a file damaged in it.
+    /// How often the disk was filled or a file damaged during it.
     pub disk_faults: u64,
-    /// Sandboxes that were gone, or did not answer any more.
+    /// The number of sandboxes that were gone, or did not answer any more.
     pub sandboxes_lost: u64,
-    /// Times at which memory or files were not what had been acknowledged.
+    /// How often memory or files were not as acknowledged.
     pub data_lost: u64,
-    /// Things on the host that no record knows, or that are missing there.
+    /// The number of things on the host that no record has, or that are missing there.
     pub left_overs: u64,
-    /// Answers that were wrong otherwise.
+    /// The number of answers that were wrong otherwise.
     pub wrong_answers: u64,
 }
 
 /// Something that is not as promised.
 #[derive(Clone, Debug, Serialize)]
 pub struct Finding {
-    /// In which operation.
+    /// The operation during which it was found.
     pub operation: String,
-    /// At which of its steps.
+    /// The step of that operation, if one was chosen.
     pub step: Option<String>,
-    /// What kind of thing.
+    /// The kind of finding.
     pub kind: Kind,
-    /// What exactly.
+    /// The details, for people.
     pub what: String,
 }
 
@@ -76,7 +76,7 @@ pub struct Finding {
 pub enum Kind {
     /// A sandbox is gone, or does not answer any more.
     SandboxLost,
-    /// Memory or files are not what was acknowledged.
+    /// Memory or files are not as acknowledged.
     DataLost,
     /// The host and the records differ.
     LeftOver,
@@ -84,7 +84,7 @@ pub enum Kind {
     WrongAnswer,
 }
 
-/// How often a step came, and how often something was done there.
+/// How often a step came, and how often it was tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Times {
     pub(crate) seen: u32,
@@ -92,7 +92,7 @@ pub(crate) struct Times {
 }
 
 impl Row {
-    /// Counts its steps, and those that were tried.
+    /// Sets the counts of steps and of tried steps from `tried`.
     pub(crate) fn count(&mut self, tried: &BTreeMap<Step, Times>) {
         self.steps = tried.len();
         self.untried = tried.iter().filter(|(_, times)| times.tried == 0).map(|(step, _)| step.to_string()).collect();
@@ -106,7 +106,7 @@ impl Report {
         self.whole && self.findings.is_empty()
     }
 
-    /// The row of an operation, made when it is not there.
+    /// The row of an operation, added if there is none.
     pub(crate) fn row(&mut self, operation: &str) -> &mut Row {
         let at = self.rows.iter().position(|row| row.operation == operation).unwrap_or_else(|| {
             self.rows.push(Row { operation: operation.to_owned(), ..Row::default() });

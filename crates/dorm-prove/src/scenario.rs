@@ -1,6 +1,6 @@
-//! What else happens to a daemon's host, besides kills, power cuts, full disks and damaged images.
+//! Other faults of a daemon's host, besides kills, power cuts, full disks and damaged images.
 //!
-//! Each scenario is carried out as a whole and says how often it did something, and what was not as promised.
+//! Each scenario is carried out as a whole and returns how often it did something, and its faults.
 
 mod clock;
 mod directory;
@@ -14,7 +14,7 @@ use anyhow::Result;
 use crate::operation::Cast;
 use crate::world::{Fault, World};
 
-/// Something that happens to the host.
+/// A fault of the host.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(crate) enum Scenario {
     /// Another process holds the write lock of the database.
@@ -23,11 +23,11 @@ pub(crate) enum Scenario {
     LayerDamaged,
     /// The wall clock is set.
     ClockSet,
-    /// The database is gone, and the data directory is copied.
+    /// The database is removed, and the data directory is copied.
     DirectoryCopied,
-    /// The data directory is moved elsewhere, and back.
+    /// The data directory is moved to another path and later to its old one.
     DirectoryMoved,
-    /// A disk that hardly moves.
+    /// A disk is very slow.
     SlowDisk,
     /// Files of an image are not what was imported.
     ImageDamaged,
@@ -56,7 +56,7 @@ impl Scenario {
         }
     }
 
-    /// Which daemon it needs.
+    /// The kind of daemon that it needs.
     pub(crate) const fn cast(self) -> Cast {
         match self {
             Self::DatabaseLocked
@@ -69,7 +69,7 @@ impl Scenario {
         }
     }
 
-    /// Carries it out; answers how often something was done, and what was found.
+    /// Carries it out; returns how often something was done, and the faults found.
     pub(crate) async fn run(self, world: &mut World, random: &mut fastrand::Rng) -> Result<(u64, Vec<Fault>)> {
         match self {
             Self::DatabaseLocked => locked::run(world).await,

@@ -1,7 +1,7 @@
-//! Cycles of suspend and resume, some of them with a sandbox whose process is stopped in the middle, for up to a minute:
-//! then nothing in it answers, and its process lives.
+//! Cycles of suspend and resume. In some of them the sandbox's process is stopped for up to a
+//! minute: then nothing in it answers, though the process lives.
 //!
-//! Whatever an operation comes to, no run may be lost and nothing of what was acknowledged may be missing.
+//! However an operation ends, no run may be lost and no acknowledged data may be missing.
 
 use std::time::{Duration, Instant};
 
@@ -20,50 +20,50 @@ use crate::world::{WarmContainers, World};
 /// The longest time for which a sandbox is stopped.
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// How long a sandbox may take to be where it is to be, once nothing is stopped any more.
+/// How long a sandbox may take to reach its expected state, once nothing is stopped any more.
 const REST: Duration = Duration::from_secs(900);
 
-/// What cycles with silent agents came to.
+/// The result of cycles with silent agents.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Silenced {
-    /// From which the order of everything was made.
+    /// The seed of the order of everything.
     pub seed: u64,
-    /// Cycles that were asked for.
+    /// The number of cycles that were asked for.
     pub wanted: u64,
-    /// Cycles that were gone through.
+    /// The number of cycles that were completed.
     pub cycles: u64,
     /// How often a sandbox was stopped.
     pub stopped: u64,
-    /// For how many seconds in all.
+    /// The seconds for which sandboxes were stopped, in all.
     pub stopped_seconds: u64,
-    /// Operations that failed and were tried again.
+    /// The number of operations that failed and were tried again.
     pub refused: u64,
-    /// Suspends of which an event says that they were not quiesced.
+    /// The number of suspends whose event says that they were not quiesced.
     pub unquiesced: u64,
-    /// Restarts of the daemon.
+    /// The number of restarts of the daemon.
     pub restarts: u64,
-    /// What was lost.
+    /// The losses found, for people.
     pub losses: Vec<String>,
-    /// Whether it was broken off from outside.
+    /// Whether it was interrupted.
     pub interrupted: bool,
-    /// What could not be cleared away afterwards.
+    /// Leftovers that could not be cleared away afterwards.
     pub remains: Vec<String>,
-    /// The file in which the daemon's words are kept; only when something was lost.
+    /// The file with the daemon's output; only if something was lost.
     pub log: Option<std::path::PathBuf>,
 }
 
 impl Silenced {
-    /// Whether all cycles were gone through and nothing was lost.
+    /// Whether all cycles were completed and nothing was lost.
     pub fn holds(&self) -> bool {
         self.cycles == self.wanted && self.losses.is_empty() && self.remains.is_empty() && !self.interrupted
     }
 }
 
-/// Goes through `count` cycles. `interrupted` breaks it off; either way everything that it made is cleared away. `tell`
-/// is given lines for people while it works.
+/// Runs `count` cycles. `interrupted` stops them; in any case everything that they made is cleared
+/// away. `tell` gets progress lines for people.
 ///
 /// # Errors
-/// When it cannot begin: no image, no directory, no daemon.
+/// If it cannot begin: no image, no directory, no daemon.
 pub async fn silence(
     setting: &Setting,
     count: u64,
@@ -121,7 +121,8 @@ async fn cycles(world: &mut World, silenced: &mut Silenced, tell: &(dyn Fn(&str)
     Ok(())
 }
 
-/// Suspends and resumes a sandbox, and compares it. In each of the two its process may be stopped at any moment.
+/// Suspends and resumes a sandbox, and checks it. During both its process may be stopped at any
+/// moment.
 async fn one(world: &mut World, probe: &mut Probe, random: &mut fastrand::Rng, silenced: &mut Silenced) -> Result<()> {
     probe.note(&world.daemon).await?;
     let asked = match random.u8(..10) {
@@ -134,7 +135,7 @@ async fn one(world: &mut World, probe: &mut Probe, random: &mut fastrand::Rng, s
     if asked != Asked::Suspend {
         return is_whole(world, probe, silenced).await;
     }
-    // Whatever failed, it works now.
+    // Even if the operation failed, it must work now.
     settles(world, probe, "suspend", "suspended", silenced).await?;
     if random.u8(..4) == 0 {
         world.daemon.act(&probe.id, "evict").await?;
@@ -161,7 +162,8 @@ struct Stop {
 }
 
 impl Stop {
-    /// In one operation of four; most are short, and one of four of them lasts up to the longest time.
+    /// Chooses a stop for one operation in four. Most are short; one in four lasts up to the
+    /// longest time.
     fn choose(random: &mut fastrand::Rng) -> Option<Self> {
         if random.u8(..4) != 0 {
             return None;
@@ -172,7 +174,7 @@ impl Stop {
     }
 }
 
-/// Asks for something while the sandbox is stopped and goes on; both are over afterwards.
+/// Asks for an operation while the sandbox is stopped and continued; both are over afterwards.
 async fn disturbed(
     world: &mut World,
     probe: &Probe,
@@ -185,13 +187,13 @@ async fn disturbed(
     let stopping = async move {
         let Some(Stop { after, length }) = stop else { return Ok(None) };
         tokio::time::sleep(after).await;
-        // There is none while it is only on disk.
+        // An evicted sandbox has no process.
         let Some(pid) = sandbox_process(&data, &id) else { return Ok(None) };
         if signal(pid, Signal::STOP).is_err() {
             return Ok(None);
         }
         tokio::time::sleep(length).await;
-        // It may have been ended meanwhile, since its image was restored instead.
+        // The process may have ended meanwhile, since its image was restored instead.
         let _ = signal(pid, Signal::CONT);
         anyhow::Ok(Some(length))
     };
@@ -233,7 +235,7 @@ fn count(silenced: &mut Silenced, stopped: Option<Duration>) {
     }
 }
 
-/// Waits until it is in `state`, and asks for that where it is not.
+/// Waits until the sandbox is in `state`, and asks for that if it is not.
 async fn settles(world: &World, probe: &Probe, verb: &str, state: &str, silenced: &mut Silenced) -> Result<()> {
     let end = Instant::now() + REST;
     loop {
@@ -249,7 +251,7 @@ async fn settles(world: &World, probe: &Probe, verb: &str, state: &str, silenced
         }
         if let Err(error) = world.daemon.act(&probe.id, verb).await {
             silenced.refused += 1;
-            // What was stopped may still be on its way.
+            // The operation that was disturbed may still be running.
             if Instant::now() > end {
                 return Err(error);
             }
@@ -258,7 +260,7 @@ async fn settles(world: &World, probe: &Probe, verb: &str, state: &str, silenced
     }
 }
 
-/// It runs, answers, holds what it held, and never lost a run.
+/// Checks that the sandbox runs, answers, holds what it held, and never lost a run.
 async fn is_whole(world: &World, probe: &mut Probe, silenced: &mut Silenced) -> Result<()> {
     let daemon = &world.daemon;
     let id = probe.id.clone();

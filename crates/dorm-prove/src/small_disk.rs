@@ -21,7 +21,7 @@ pub(crate) struct SmallDisk {
 }
 
 impl SmallDisk {
-    /// Makes one in `directory`.
+    /// Makes the file system in `directory`.
     pub(crate) fn make(directory: &Path) -> Result<Self> {
         let disk = Self { image: directory.join("disk.img"), path: directory.join("disk") };
         let file = std::fs::File::create(&disk.image).with_context(|| format!("make {}", disk.image.display()))?;
@@ -37,12 +37,12 @@ impl SmallDisk {
         &self.path
     }
 
-    /// A handle to fill it from elsewhere.
+    /// Returns a handle that fills the disk from elsewhere.
     pub(crate) fn filler(&self) -> Filler {
         Filler(self.path.join("ballast"))
     }
 
-    /// Takes away what it was filled with.
+    /// Removes the data that fills it.
     pub(crate) fn empty(&self) -> Result<()> {
         match std::fs::remove_file(self.path.join("ballast")) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error).context("empty the disk"),
@@ -63,10 +63,10 @@ impl Drop for SmallDisk {
 pub(crate) struct Filler(PathBuf);
 
 impl Filler {
-    /// Fills the disk until only so many bytes are left.
+    /// Fills the disk until only this many bytes are left.
     pub(crate) fn fill(&self, left: u64) -> Result<()> {
         let mut ballast = OpenOptions::new().create(true).append(true).open(&self.0).context("fill the disk")?;
-        // What was written before is not what the disk is full for.
+        // Earlier writes must have reached the disk.
         syncfs(&ballast).context("sync the disk")?;
         let room = || -> Result<u64> {
             let facts = statvfs(self.0.parent().unwrap_or(Path::new("/"))).context("look at the disk")?;

@@ -1,5 +1,5 @@
-//! The other end of `dorm serve --steps`: it numbers the steps of one operation, and does at the chosen one what is to
-//! be done there. Knows nothing of what the steps mean.
+//! The other end of `dorm serve --steps`: it numbers the steps of one operation, and acts at the
+//! chosen one. It does not know the meaning of steps.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -14,7 +14,7 @@ use rustix::net::sockopt::socket_peercred;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::{Serialize, Serializer};
 
-/// One step of an operation: its name, and which time in that operation, from 1.
+/// One step of an operation: its name, and its occurrence in that operation, counted from 1.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub(crate) struct Step {
     name: String,
@@ -22,22 +22,22 @@ pub(crate) struct Step {
 }
 
 impl Step {
-    /// The moment at which the caller has its answer, which no daemon reports.
+    /// The moment at which the caller has its answer; no daemon reports this step.
     pub(crate) fn answered() -> Self {
         Self::first("answered")
     }
 
-    /// The step of that name the first time it comes.
+    /// The first occurrence of the step `name`.
     pub(crate) fn first(name: &str) -> Self {
         Self::nth(name, 1)
     }
 
-    /// Its name, the same at each time.
+    /// Its name, which is the same for each occurrence.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// The step of that name at that time, counted from 1.
+    /// Occurrence `time` of the step `name`, counted from 1.
     pub(crate) fn nth(name: &str, time: u32) -> Self {
         Self { name: name.to_owned(), time }
     }
@@ -58,13 +58,13 @@ impl Serialize for Step {
     }
 }
 
-/// What is done at the chosen step.
+/// The action at the chosen step.
 pub(crate) enum Act {
-    /// The daemon is killed there.
+    /// Kill the daemon there.
     Kill,
-    /// Something else happens to its host first, then the daemon is killed.
+    /// Do something else to its host first, then kill the daemon.
     KillAfter(Box<dyn FnOnce() + Send>),
-    /// Something else happens to its host, and it goes on.
+    /// Do something else to its host, and let the daemon continue.
     Meanwhile(Box<dyn FnOnce() + Send>),
 }
 
@@ -88,7 +88,7 @@ impl Shared {
     }
 }
 
-/// What is asked at each step, for as long as the process lives.
+/// Answers the daemon at each step, for as long as the process lives.
 pub(crate) struct Watcher {
     socket: PathBuf,
     shared: Arc<Shared>,
@@ -117,23 +117,24 @@ impl Watcher {
         &self.socket
     }
 
-    /// Begins to number steps anew; at `chosen`, if it comes, that is done.
+    /// Starts to number steps anew, and acts at the chosen step if it comes.
     pub(crate) fn begin(&self, chosen: Option<(Step, Act)>) {
         *self.shared.watch() = Watch { chosen, ..Watch::default() };
     }
 
-    /// Ends the numbering; answers the steps, and whether the chosen one was among them.
+    /// Ends the numbering; returns the steps, and whether the chosen one came.
     pub(crate) fn end(&self) -> (Vec<Step>, bool) {
         let watch = std::mem::take(&mut *self.shared.watch());
         (watch.seen, watch.hit)
     }
 
-    /// How often the step of that name has come so far.
+    /// How often the step `name` has come so far.
     pub(crate) fn times(&self, name: &str) -> u32 {
         self.shared.watch().times.get(name).copied().unwrap_or_default()
     }
 
-    /// Waits until the chosen step has come, or no step for so long. Answers whether it has.
+    /// Waits until the chosen step has come, or no step has come for `quiet`. Returns whether it
+    /// has come.
     pub(crate) fn hit_or_quiet(&self, quiet: Duration) -> bool {
         let begun = Instant::now();
         let mut watch = self.shared.watch();
@@ -175,7 +176,7 @@ fn attend(stream: &UnixStream, shared: &Shared) -> Result<()> {
 }
 
 fn kill(peer: Pid, shared: &Shared) -> Result<()> {
-    // Known before anybody can meet the dead daemon.
+    // The hit is noted before anyone can meet the dead daemon.
     shared.is_hit();
     kill_process(peer, Signal::KILL).context("kill the daemon")
 }

@@ -30,68 +30,68 @@ use action::Kind;
 use tree::Tree;
 use walk::Walk;
 
-/// With so many stumbles nothing more is to be learnt.
+/// The walks stop after this many stumbles: more would add nothing.
 const ENOUGH: usize = 5;
-/// After how many walks something is told.
+/// Progress is reported after this many walks.
 const TOLD: u64 = 10;
 
-/// What walks did and found.
+/// The counts and findings of random walks.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Walked {
-    /// The seed of the first walk; each further one has the next number.
+    /// The seed of the first walk; each further walk has the next number.
     pub seed: u64,
-    /// How many were begun.
+    /// The number of walks that were begun.
     pub walks: u64,
-    /// How many were asked for.
+    /// The number of walks that were asked for.
     pub wanted: u64,
-    /// Seconds they took.
+    /// Their duration in seconds.
     pub seconds: u64,
-    /// What was done, and how often.
+    /// The actions, and how often each was done.
     pub actions: Vec<WalkedAction>,
     /// How often everything in a sandbox was compared.
     pub checks: u64,
-    /// Walks that found something.
+    /// The walks that found something.
     pub stumbles: Vec<Stumble>,
-    /// Whether they were broken off from outside.
+    /// Whether they were interrupted.
     pub interrupted: bool,
-    /// What could not be cleared away afterwards.
+    /// Leftovers that could not be cleared away afterwards.
     pub remains: Vec<String>,
-    /// The file in which the daemon's words are kept; only when there are stumbles.
+    /// The file with the daemon's output; only if there are stumbles.
     pub log: Option<PathBuf>,
 }
 
 impl Walked {
-    /// Whether all were walked and nothing was found.
+    /// Whether all walks were completed and nothing was found.
     pub fn holds(&self) -> bool {
         self.walks == self.wanted && self.stumbles.is_empty() && self.remains.is_empty() && !self.interrupted
     }
 }
 
-/// How often something was done.
+/// How often an action was done.
 #[derive(Clone, Debug, Serialize)]
 pub struct WalkedAction {
-    /// What.
+    /// The name of the action.
     pub action: String,
-    /// How often.
+    /// The count.
     pub times: u64,
 }
 
 /// A walk that found something.
 #[derive(Clone, Debug, Serialize)]
 pub struct Stumble {
-    /// Its seed, from which it can be repeated.
+    /// Its seed, which repeats it.
     pub seed: u64,
-    /// What is not as it is to be.
+    /// The difference that was found, for people.
     pub what: String,
-    /// Everything that was done until then.
+    /// Every action until then.
     pub steps: Vec<String>,
 }
 
-/// Walks `count` times. `interrupted` breaks it off; either way everything that it made is cleared away. `tell` is given
-/// lines for people while it works.
+/// Runs `count` walks. `interrupted` stops them; in any case everything that they made is cleared
+/// away. `tell` gets progress lines for people.
 ///
 /// # Errors
-/// When it cannot begin: no image, no directory, no daemon.
+/// If it cannot begin: no image, no directory, no daemon.
 pub async fn walk(
     setting: &Setting,
     count: u64,
@@ -169,7 +169,7 @@ async fn walks(
     Ok(())
 }
 
-/// Ends whatever a walk has left.
+/// Removes everything that a walk has left.
 async fn clear(world: &mut World) -> Result<()> {
     world.daemon.end_sandboxes().await?;
     for snapshot in world.records().await?.snapshots.iter().rev() {

@@ -1,4 +1,4 @@
-//! One daemon of the proof with a cast of sandboxes, and the way it is killed, started again and waited for.
+//! One daemon of the proof with its sandboxes, and the way it is killed, restarted and waited for.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -17,16 +17,16 @@ use crate::probe::{Loss, PATIENCE, Probe};
 use crate::report::Kind;
 use crate::steps::{Act, Watcher};
 
-/// How long operations may take to be over, on a busy machine too.
+/// How long operations may take to finish, even on a busy machine.
 const REST: Duration = Duration::from_secs(60);
 
-/// By how many seconds the daemon's clock is set.
+/// The file with the number of seconds by which the daemon's clock is shifted.
 const CLOCK: &str = "clock";
 
-/// Something that is not as promised, before it is known in which operation.
+/// Something that is not as promised, without the operation during which it was found.
 pub(crate) type Fault = (Kind, String);
 
-/// Where a sandbox is to be.
+/// The required stage of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     Running,
@@ -34,44 +34,44 @@ pub(crate) enum Stage {
     Evicted,
 }
 
-/// A daemon and what lives in it.
+/// A daemon and its sandboxes.
 pub(crate) struct World {
     pub(crate) daemon: Daemon,
     pub(crate) watcher: Watcher,
     pub(crate) traces: Traces,
     pub(crate) image: String,
-    /// Where the proof keeps what the daemon does not own.
+    /// The directory of files that the daemon does not own.
     pub(crate) directory: PathBuf,
-    /// What its data is on, if its power can be cut.
+    /// The disk with its data, if the power can be cut.
     power: Option<Arc<PowerDisk>>,
     /// Whether the last daemon ended with a power cut.
     pub(crate) lost_power: bool,
-    /// With which most is done.
+    /// The sandbox of most operations.
     pub(crate) sleeper: Option<Probe>,
-    /// One that is to be ended.
+    /// The sandbox of operations that end one.
     pub(crate) doomed: Option<Probe>,
-    /// A snapshot, and what was in it.
+    /// A snapshot, and its expected content.
     pub(crate) origin: Option<(String, Probe)>,
-    /// A filesystem snapshot, and what was in it.
+    /// A filesystem snapshot, and its expected content.
     pub(crate) files_origin: Option<(String, Probe)>,
-    /// A filesystem snapshot on as many layers as are left alone.
+    /// A filesystem snapshot with the most layers that are not merged.
     pub(crate) deep: Option<String>,
-    /// The file of a memory snapshot, and what is in it.
+    /// The file of a memory snapshot, and its expected content.
     pub(crate) exported: Option<(std::path::PathBuf, Probe)>,
-    /// What was acknowledged of the volume it is about.
+    /// The acknowledged state of the volume of the operation.
     pub(crate) diary: Diary,
     /// The image in layers.
     pub(crate) layered: Option<Layered>,
-    /// To which nothing is done: each must stay as it is.
+    /// Sandboxes that no operation touches: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,
     runsc: Option<String>,
 }
 
-/// How many warm containers the daemon keeps.
+/// The number of warm containers that the daemon keeps.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum WarmContainers {
-    /// None: then every step of making one belongs to the operation that needs it.
+    /// None: then every step of creating one belongs to the operation that needs it.
     None,
     /// One of each kind.
     Ready,
@@ -110,32 +110,32 @@ impl World {
         })
     }
 
-    /// Its data is on `disk`, and when its daemon is killed at a step, its power is cut too.
+    /// Keeps its data on `disk`, and cuts its power too when its daemon is killed at a step.
     pub(crate) fn on(mut self, disk: Arc<PowerDisk>) -> Self {
         self.power = Some(disk);
         self
     }
 
-    /// The file with the seconds by which the daemon's clock is set.
+    /// The file with the number of seconds by which the daemon's clock is shifted.
     pub(crate) fn clock_file(&self) -> PathBuf {
         self.directory.join(CLOCK)
     }
 
-    /// How its daemon ends at a step.
+    /// The action that ends its daemon at a step.
     pub(crate) fn blow(&self) -> Act {
         match self.power.clone() {
             None => Act::Kill,
-            // Should it fail, the daemon is killed with its power on, and the cycle says so.
+            // If the cut fails, the daemon is killed with its power on, and the cycle reports it.
             Some(disk) => Act::KillAfter(Box::new(move || drop(disk.cut()))),
         }
     }
 
-    /// Whether the power should be off, and is not.
+    /// Whether the power should be off, but is not.
     pub(crate) fn is_uncut(&self) -> bool {
         self.power.as_ref().is_some_and(|disk| !disk.is_off())
     }
 
-    /// Ends its daemon now, as at a step.
+    /// Ends its daemon now, in the same way as at a step.
     pub(crate) fn strike(&mut self) -> Result<()> {
         if let Some(disk) = &self.power {
             disk.cut()?;
@@ -143,7 +143,7 @@ impl World {
         self.daemon.kill()
     }
 
-    /// Fills it with sandboxes to which nothing will be done.
+    /// Creates the sandboxes that no operation touches.
     pub(crate) async fn people(&mut self) -> Result<()> {
         for stage in [Stage::Running, Stage::Parked, Stage::Evicted] {
             let name = format!("standing-{stage:?}").to_lowercase();
@@ -167,7 +167,7 @@ impl World {
         Probe::begin(&self.daemon, &id).await
     }
 
-    /// Brings a sandbox where it is to be, with something new to lose.
+    /// Brings a sandbox to `stage`, with something new to lose.
     pub(crate) async fn bring(&self, probe: &mut Probe, stage: Stage) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
@@ -179,7 +179,7 @@ impl World {
             self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
             probe.has_slept();
         } else if self.power.is_some() {
-            // With something to fall back to, and something to lose.
+            // It needs an image to fall back to, and something to lose.
             self.daemon.act(&probe.id, "suspend").await.map_err(lost)?;
             probe.has_slept();
             self.daemon.act(&probe.id, "resume").await.map_err(lost)?;
@@ -191,7 +191,7 @@ impl World {
         Ok(())
     }
 
-    /// The sandbox with which most is done, where it is to be.
+    /// The sandbox of most operations, at `stage`.
     pub(crate) async fn sleeper(&mut self, stage: Stage) -> Result<Probe> {
         let mut probe = match self.sleeper.take() {
             Some(probe) => probe,
@@ -201,7 +201,7 @@ impl World {
         Ok(probe)
     }
 
-    /// A snapshot, and what was in it.
+    /// A snapshot, and its expected content.
     pub(crate) async fn origin(&mut self) -> Result<(String, Probe)> {
         if let Some(origin) = &self.origin {
             return Ok(origin.clone());
@@ -212,7 +212,7 @@ impl World {
         Ok(self.origin.insert((word(&taken, "id"), probe)).clone())
     }
 
-    /// A filesystem snapshot, and what was in it.
+    /// A filesystem snapshot, and its expected content.
     pub(crate) async fn files_origin(&mut self) -> Result<(String, Probe)> {
         if let Some(origin) = &self.files_origin {
             return Ok(origin.clone());
@@ -224,13 +224,13 @@ impl World {
         Ok(self.files_origin.insert((word(&taken, "id"), files)).clone())
     }
 
-    /// Kills the daemon, if it still lives, and starts it again.
+    /// Kills the daemon if it still lives, and restarts it.
     pub(crate) fn restart(&mut self, containers: WarmContainers) -> Result<()> {
         self.daemon.kill()?;
         self.start_again(containers)
     }
 
-    /// Starts the daemon again, which is dead; after a power cut on what that has left.
+    /// Restarts the dead daemon; after a power cut, on the data that the cut has left.
     pub(crate) fn start_again(&mut self, containers: WarmContainers) -> Result<()> {
         self.lost_power = false;
         if let Some(disk) = self.power.clone().filter(|disk| disk.is_off()) {
@@ -260,7 +260,8 @@ impl World {
         Ok(Records { sandboxes: list(&sandboxes, "sandboxes"), snapshots: list(&snapshots, "snapshots") })
     }
 
-    /// Waits until every operation is over and the host has just what the records say.
+    /// Waits until every operation is over and the host has exactly what the records say. Returns
+    /// the differences if that takes too long.
     pub(crate) async fn settle(&mut self) -> Result<Vec<Fault>> {
         let end = Instant::now() + REST;
         loop {
@@ -279,8 +280,8 @@ impl World {
         }
     }
 
-    /// Whether those to which nothing is done are as they were left, and if they are to be woken, still have all they
-    /// had.
+    /// Checks that the untouched sandboxes are as they were left, and if `wake` says so, that they
+    /// still have everything.
     pub(crate) async fn standing(&mut self, wake: Wake) -> Vec<Fault> {
         let mut faults = Vec::new();
         let mut standing = std::mem::take(&mut self.standing);
@@ -304,7 +305,7 @@ impl World {
         self.bring(probe, stage).await
     }
 
-    /// One that ran when the power was cut is at its image, and runs again after that.
+    /// Checks that a sandbox that ran when the power was cut is at its image, then resumes it.
     async fn is_back(&self, probe: &mut Probe) -> Result<(), Loss> {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         self.is_still(probe, Stage::Evicted).await?;
@@ -318,7 +319,7 @@ impl World {
         let lost = |error: anyhow::Error| Loss::Sandbox(format!("{error:#}"));
         let view = self.daemon.describe(&probe.id).await.map_err(lost)?;
         let held = word(&view, "residence");
-        // What was parked may be given back, but nothing comes into memory by itself.
+        // The daemon may evict a parked sandbox, but never brings one into memory on its own.
         let allowed: &[&str] = match stage {
             Stage::Running => &["running"],
             Stage::Parked => &["parked", "evicted"],
@@ -331,11 +332,11 @@ impl World {
         Err(Loss::Sandbox(what))
     }
 
-    /// Ends everything in it and looks whether anything stays. Then the daemon.
+    /// Ends everything in it and checks that nothing is left over. Then stops the daemon.
     pub(crate) async fn end(&mut self) -> Result<Vec<Fault>> {
         self.watcher.end();
         self.daemon.end_sandboxes().await?;
-        // What stands on another is newer.
+        // A snapshot that needs another is newer than it.
         for snapshot in self.records().await?.snapshots.into_iter().rev() {
             self.forget(&word(&snapshot, "id")).await?;
         }
@@ -345,7 +346,8 @@ impl World {
         Ok(faults)
     }
 
-    /// The same, whatever state it is in, as for somebody who has broken off. Answers what could not be cleared away.
+    /// Like [`Self::end`], from any state, after an error or an interrupt. Returns leftovers that
+    /// could not be cleared away.
     pub(crate) async fn abandon(&mut self) -> Vec<String> {
         self.watcher.end();
         let ended = match self.restart(WarmContainers::None) {
@@ -373,7 +375,7 @@ impl World {
     }
 }
 
-/// Whether sandboxes that sleep are woken to be asked.
+/// Whether sleeping sandboxes are resumed for the check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Wake {
     Nobody,
@@ -385,7 +387,7 @@ fn options(watcher: &Watcher, clock: &Path, containers: WarmContainers, runsc: O
         WarmContainers::None => "0",
         WarmContainers::Ready => "1",
     };
-    // One of its disks is far smaller than what is promised on it.
+    // One of its disks is far smaller than the sum of the disks promised on it.
     let mut options =
         ["--warm-containers", containers, "--disk-overcommit", "1000", "--steps"].map(str::to_owned).to_vec();
     options.push(watcher.socket().display().to_string());

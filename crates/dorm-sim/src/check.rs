@@ -1,4 +1,4 @@
-//! What must hold whenever nothing is going on.
+//! The checks of every quiet moment, when nothing is in progress.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,10 +11,10 @@ use dorm_store::{EventFilter, Removal, SandboxFilter, SnapshotStatus, Store};
 
 use crate::world::World;
 
-/// How long it may take until nothing is going on any more.
+/// How long operations may take to finish.
 const SETTLE: Duration = Duration::from_secs(600);
 
-/// Waits until nothing is going on, then checks everything. What is wrong goes to the trace.
+/// Waits until nothing is in progress, then checks everything. Failed checks go to the trace.
 pub(crate) async fn is_sound(world: &World) -> Result<()> {
     let deadline = tokio::time::Instant::now() + SETTLE;
     let mut wait = Duration::from_millis(1);
@@ -31,7 +31,7 @@ pub(crate) async fn is_sound(world: &World) -> Result<()> {
     saved_states_are_whole(world).await
 }
 
-/// Waits until every guest that is said to run does, or is dead.
+/// Waits until every guest that is on record as running runs or is dead.
 pub(crate) async fn nobody_stands_still(world: &World) {
     let deadline = tokio::time::Instant::now() + SETTLE;
     let mut wait = Duration::from_millis(1);
@@ -55,7 +55,8 @@ fn stands_still(world: &World) -> Option<RunId> {
     running.map(|record| record.sandbox.run_id()).find(still)
 }
 
-/// Whether nothing is going on and nothing is left over; the answer says what is not so.
+/// Whether nothing is in progress and nothing is left over; the inner error names the first
+/// exception.
 fn quiet(world: &World) -> Result<Result<(), String>> {
     let mut needed = BTreeMap::new();
     let mut own =
@@ -148,7 +149,8 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
     })
 }
 
-/// The store holds what was committed, and the events tell the same.
+/// Checks that the store holds everything that was committed, and that the events lead to the same
+/// states.
 async fn records_agree(world: &World) -> Result<()> {
     let (store, model, trace) = (world.store()?, &world.model, &world.trace);
     let store: &Arc<dyn Store> = &store;
@@ -179,7 +181,7 @@ async fn records_agree(world: &World) -> Result<()> {
     Ok(())
 }
 
-/// Every saved state that is needed is what was written.
+/// Checks that every saved state that is needed has its written content.
 async fn saved_states_are_whole(world: &World) -> Result<()> {
     let storage = world.storage(&world.life())?;
     let engine = Expected { engine: "fake".to_owned(), build: "fake-1".to_owned(), cpu: "fake".to_owned() };

@@ -1,4 +1,4 @@
-//! A caller: asks for things at random, is impatient now and then, and believes nothing it is told without looking.
+//! A caller: sends random requests, sometimes gives up early, and checks every answer.
 
 mod actions;
 mod inside;
@@ -15,10 +15,10 @@ use crate::model::Misfortune;
 use crate::random::Random;
 use crate::world::{Guests, World};
 
-/// However slow everything is, every question is answered within this time.
+/// Every request is answered within this time, however slow everything is.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// What a caller does.
+/// An action of a caller.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     Create {
@@ -53,7 +53,7 @@ pub(crate) enum Action {
     List,
     SetClock(i64),
     Kill(SandboxId),
-    /// A volume of that number; whether many may write to it.
+    /// A volume with this number, and whether it allows many writers.
     MakeVolume(u64, bool),
     Attach(SandboxId, u64),
     Detach(SandboxId, u64),
@@ -68,7 +68,7 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Does that many things.
+    /// Carries out this many actions.
     pub(crate) async fn live(mut self, actions: u64) {
         for _ in 0..actions {
             if self.world.trace.is_wrong() {
@@ -91,7 +91,7 @@ impl Client {
         }
     }
 
-    /// Does one thing and waits for its end.
+    /// Carries out one action to its end.
     pub(crate) async fn insist(&mut self, action: &Action) {
         if tokio::time::timeout(PATIENCE, self.carry_out(action)).await.is_err() {
             self.world.trace.wrong(format_args!("caller {} got no answer to {action:?}", self.number));
@@ -210,7 +210,7 @@ impl Client {
         self.world.trace.note(format_args!("caller {}: {text}", self.number));
     }
 
-    /// It did not work. Whether that may be.
+    /// Checks whether a request may fail with this error.
     fn refused(&self, action: &Action, error: &ServiceError) {
         let message = error.message();
         self.note(format_args!("told: {message}"));
@@ -223,14 +223,14 @@ impl Client {
         let allowed = match error.code() {
             Code::NotFound => !matches!(error, ServiceError::Storage(_)),
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
-            // Another volume is at that place.
+            // Another volume has the same mount point.
             Code::InvalidArgument => matches!(action, Action::Attach(..)),
             Code::NoRoom | Code::TimedOut | Code::Unreadable | Code::StoreFailed | Code::Internal => false,
             Code::Failed | Code::Damaged => match action {
                 Action::Create { snapshot: Some(_), .. } | Action::Clone(..) | Action::Restart(_) => {
                     message.contains("there is no saved state")
                 }
-                // It may have fallen asleep in between.
+                // The sandbox may have been suspended in between.
                 Action::Reach(_) => matches!(error, ServiceError::Engine(_)),
                 _ => false,
             },

@@ -1,4 +1,5 @@
-//! How late deadlines are acted on when there are many: the one thing here that real time is needed for.
+//! Measures how late deadlines are acted on when there are many: the only part of this crate that
+//! needs real time.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,16 +13,16 @@ use dorm_storage::Storage;
 use dorm_store::EventFilter;
 use dorm_store_sql::SqlStore;
 
-/// Over how long the deadlines are spread, in seconds.
+/// The time over which the deadlines are spread, in seconds.
 const MINUTE: f64 = 60.0;
-/// How long all of them have at most, in seconds, once every sandbox exists.
+/// The time limit for all of them, in seconds, once every sandbox exists.
 const PATIENCE: u64 = 300;
 
-/// Creates so many sandboxes, every other one named, whose deadlines are spread over a minute, and answers how late the
-/// latest of them was acted on, in milliseconds.
+/// Creates `count` sandboxes, every other one named, with deadlines spread over a minute. Returns
+/// how late the latest deadline was acted on, in milliseconds.
 ///
 /// # Errors
-/// When a deadline is not acted on at all, or the host refuses.
+/// If a deadline is not acted on at all, or the host refuses something.
 pub fn latest(count: u32) -> Result<f64> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("start a runtime")?.block_on(run(count))

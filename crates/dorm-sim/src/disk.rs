@@ -1,8 +1,9 @@
-//! What a loss of power leaves of a directory.
+//! The content of a directory after a loss of power.
 //!
-//! The storage says after each sync which file's content, or which directory's names, are durable. Everything else is
-//! lost or kept by chance, each inode for itself: a rename that was not synced is seen or not, a removed file may come
-//! back, the content of a file is there, in part or not at all. What was said to be durable is never touched.
+//! After each sync the storage reports the file whose content, or the directory whose names, are
+//! durable. Everything else is lost or kept by chance, for each inode separately: a rename without
+//! a sync may be visible or not, a removed file may come back, the content of a file is complete,
+//! partial or missing. Durable content is never touched.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -20,11 +21,11 @@ type Inode = u64;
 enum Durable {
     File(Vec<u8>),
     Directory(BTreeMap<String, Inode>),
-    /// What says in a layer that something is gone.
+    /// The mark of a removed file in a layer.
     Gone,
 }
 
-/// What is known to be durable below one directory.
+/// The durable content below one directory.
 #[derive(Debug)]
 pub(crate) struct Disk {
     root: PathBuf,
@@ -36,12 +37,13 @@ impl Disk {
         Self { root, known: BTreeMap::new() }
     }
 
-    /// The content of the file, or the names in the directory, are durable as they are now.
+    /// Notes that the present content of the file, or the present names in the directory, are
+    /// durable.
     pub(crate) fn durable(&mut self, path: &Path) {
         if !path.starts_with(&self.root) {
             return;
         }
-        // What cannot be read is not there any more, so nothing of it has to survive.
+        // A path that cannot be read was removed meanwhile, so nothing of it has to survive.
         if let Ok((inode, durable)) = read(path) {
             self.known.insert(inode, durable);
         }
@@ -55,7 +57,7 @@ impl Disk {
         self.learn(&root)
     }
 
-    /// Everything that is there is durable.
+    /// Notes that all present content is durable.
     pub(crate) fn learn(&mut self, path: &Path) -> io::Result<()> {
         let (inode, durable) = read(path)?;
         if let Durable::Directory(names) = &durable {
@@ -106,7 +108,7 @@ impl Disk {
         fs::write(path, left)
     }
 
-    /// Makes `wanted` of the names that are there.
+    /// Turns the names `now` into the names `wanted`.
     fn rearrange(
         &mut self,
         directory: &Path,
@@ -144,7 +146,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Brings back what was removed, as it was durable.
+    /// Restores a removed file or directory with its durable content.
     fn make(&mut self, path: &Path, inode: Inode) -> io::Result<()> {
         match self.known.get(&inode).cloned() {
             Some(Durable::File(content)) => fs::write(path, content)?,
@@ -181,7 +183,7 @@ fn read(path: &Path) -> io::Result<(Inode, Durable)> {
     Ok((facts.ino(), Durable::Directory(names)))
 }
 
-/// Each inode keeps its durable names or its present ones.
+/// Keeps either the durable or the present names of each inode.
 fn choose(
     before: &BTreeMap<String, Inode>,
     now: &BTreeMap<String, Inode>,
@@ -192,7 +194,7 @@ fn choose(
     };
     let mut chosen = BTreeMap::new();
     let mut seen = Vec::new();
-    // By name, since the numbers of inodes differ from run to run.
+    // By name, since inode numbers differ from run to run.
     for inode in now.iter().chain(before).map(|(_, inode)| *inode) {
         if seen.contains(&inode) {
             continue;
@@ -212,7 +214,8 @@ mod tests {
     use super::*;
     use crate::trace::Echo;
 
-    /// A directory with a durable file `kept`, and `file` with some bytes that nobody synced.
+    /// Prepares a directory with a durable file `kept`, loses power, and returns the files that are
+    /// left.
     async fn lose(seed: u64, prepare: impl Fn(&Path, &mut Disk)) -> Vec<(String, Vec<u8>)> {
         let directory = tempfile::tempdir().unwrap();
         let root = directory.path();

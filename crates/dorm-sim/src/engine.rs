@@ -1,4 +1,5 @@
-//! The fake engine as one life of the daemon sees it: its streams end with the daemon, and nobody ever runs twice.
+//! The fake engine for one life of the daemon: its streams end with the daemon, and no sandbox ever
+//! runs twice at once.
 
 use std::io;
 use std::path::Path;
@@ -30,13 +31,14 @@ pub(crate) struct WatchedEngine {
 }
 
 impl WatchedEngine {
-    /// Opens the engine of `host`; the one before is dead from now on.
+    /// Opens the engine of `host`, which ends the previous one.
     pub(crate) fn open(host: &FakeHost, life: &Arc<Life>, trace: &Trace, model: &Arc<Model>) -> Self {
         let (inner, life, model) = (host.open(), Arc::clone(life), Arc::clone(model));
         Self { inner, host: host.clone(), life, trace: trace.clone(), model }
     }
 
-    /// Nobody ends a run that lives and is on record as going on: it is the only place of what it did since its image.
+    /// Checks that a run that lives and is on record is not ended: only the run has its state since
+    /// the last image.
     fn may_end(&self, run: &RunId) {
         let Some(record) = self.model.record(&run.sandbox) else { return };
         let is_newest = record.sandbox.run_id() == *run && record.sandbox.state.has_run();
@@ -48,7 +50,7 @@ impl WatchedEngine {
         }
     }
 
-    /// No other run of the same sandbox may run.
+    /// Checks that no other run of the same sandbox runs.
     fn is_alone(&self, run: &RunId) {
         for (other, condition) in self.host.runs() {
             if other.sandbox == run.sandbox && other != *run && condition == RunCondition::Running {
@@ -57,7 +59,7 @@ impl WatchedEngine {
         }
     }
 
-    /// A dead daemon hears no answer any more.
+    /// Passes an answer to the daemon; a dead daemon never gets one.
     async fn heard<T>(&self, answer: T) -> T {
         if !self.life.alive() {
             std::future::pending::<()>().await;
@@ -162,7 +164,7 @@ impl Engine for WatchedEngine {
     }
 }
 
-/// A stream that nothing passes any more once the daemon is dead.
+/// A stream that stops passing bytes once the daemon is dead.
 struct Mortal {
     inner: BoxStream,
     life: Arc<Life>,

@@ -56,34 +56,35 @@ use simulation::{Plan, Simulation};
 use trace::Trace;
 use world::World;
 
-/// What one simulation run came to.
+/// The result of one simulation run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Outcome {
     /// Its seed.
     pub seed: u64,
-    /// What its guests did with their memory.
+    /// The use of memory by its guests.
     pub guests: Guests,
     /// The hash of its trace: the same for the same seed, store and guests.
     pub hash: u64,
     /// The length of its trace.
     pub lines: u64,
-    /// What happened in it.
+    /// The counts of events and faults in it.
     pub figures: Figures,
-    /// What was wrong, if anything was.
+    /// The first failed check, if any.
     pub failure: Option<Failure>,
 }
 
-/// Something that must never be.
+/// A failed check: something that must never happen.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Failure {
-    /// What.
+    /// A description for people.
     pub what: String,
     /// The last lines of the trace.
     pub tail: Vec<String>,
 }
 
 impl Outcome {
-    /// For people: the seed, what was wrong, the end of the trace, and how to see it again. `None` when nothing was.
+    /// A report for people: the seed, the failure, the end of the trace, and the command that
+    /// replays it. `None` without a failure.
     pub fn report(&self, store: StoreKind) -> Option<String> {
         let failure = self.failure.as_ref()?;
         let option = match store {
@@ -101,8 +102,8 @@ impl Outcome {
     }
 }
 
-/// Where simulation runs take place: a directory with the image that all sandboxes start from. It is removed when this is
-/// dropped.
+/// The place of simulation runs: a directory with the image that all sandboxes start from. The
+/// directory is removed when this is dropped.
 pub struct Simulator {
     place: TempDir,
     helper: Runtime,
@@ -111,10 +112,10 @@ pub struct Simulator {
 }
 
 impl Simulator {
-    /// Makes the directory, in memory where the host has room for that.
+    /// Makes the directory, in memory if the host has enough.
     ///
     /// # Errors
-    /// When it cannot be made.
+    /// If it cannot be made.
     pub fn new() -> Result<Self> {
         let place = tempfile::Builder::new().prefix("dorm-sim-").tempdir_in(home()).context("make a directory")?;
         let helper = Builder::new_multi_thread().worker_threads(1).enable_all().build().context("start a runtime")?;
@@ -133,7 +134,7 @@ impl Simulator {
         Ok(Self { place, helper, simulations: AtomicU64::new(0), guests: Guests::default() })
     }
 
-    /// The same simulator with other guests.
+    /// Sets the use of memory by guests.
     pub fn with(mut self, guests: Guests) -> Self {
         self.guests = guests;
         self
@@ -180,7 +181,8 @@ async fn give_up(seed: u64) {
     std::process::abort();
 }
 
-/// Memory where there is enough of it, since simulation runs sync a lot.
+/// A directory in memory if there is enough of it, since simulation runs sync a lot; else a
+/// temporary one.
 fn home() -> PathBuf {
     let shared = Path::new("/dev/shm");
     match rustix::fs::statvfs(shared) {

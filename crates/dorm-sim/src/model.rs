@@ -1,8 +1,8 @@
-//! What must hold, learnt from what was committed and what callers were told.
+//! The expected state of everything, learned from commits and from answers to callers.
 //!
-//! It watches every commit: what follows from it for the memory of a sandbox, whether it may follow from what was
-//! before, and whether an answer that a caller got was true at some moment between question and answer. It knows no
-//! rule of the service; it knows what was promised.
+//! It watches every commit: the effect on the memory of a sandbox, whether the commit is allowed
+//! after the previous ones, and whether an answer to a caller was true at some moment between
+//! request and answer. It knows no rule of the service, only its promises.
 
 mod commits;
 mod memory;
@@ -20,16 +20,16 @@ use crate::trace::Trace;
 
 pub(crate) use memory::{Bounds, Counter, Memory};
 
-/// Whether anything but the daemon goes wrong in a simulation run.
+/// The kinds of faults in a simulation run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Misfortune {
-    /// Nothing does: no operation may fail and no run may be lost.
+    /// Only the daemon dies: no operation may fail and no run may be lost.
     OnlyDeaths,
     /// Engines fail, disks are full, hosts lose their power.
     Any,
 }
 
-/// What is known of a simulation run.
+/// The known state of a simulation run.
 pub(crate) struct Model {
     state: Mutex<State>,
     trace: Trace,
@@ -40,42 +40,42 @@ pub(crate) struct Model {
 
 #[derive(Default)]
 struct State {
-    /// Counts commits.
+    /// The number of commits so far.
     now: u64,
     sandboxes: BTreeMap<SandboxId, Known>,
     snapshots: BTreeMap<SnapshotId, KnownSnapshot>,
-    /// What the files in each layer there ever was hold.
+    /// The content of the files in every layer that ever existed.
     layers: BTreeMap<SavedStateId, Memory>,
     operations: BTreeMap<String, OperationRecord>,
-    /// Children of forks that keep all or none: those are ended by the service itself.
+    /// Children of forks that roll back on partial failure: the service itself may end them.
     all_or_none: BTreeSet<SandboxId>,
     discard: Vec<SavedStateId>,
-    /// How many may write to each volume.
+    /// The writers that each volume allows.
     volumes: BTreeMap<VolumeId, Writers>,
     events: Vec<EventRecord>,
-    /// Values that callers wrote, so that none is written twice.
+    /// The number of values that callers wrote, so that each is written only once.
     values: u64,
-    /// How often the power has failed.
+    /// The number of power failures.
     power_failures: u32,
 }
 
-/// What is known of a sandbox.
+/// The known state of a sandbox.
 struct Known {
     record: SandboxRecord,
-    /// What was committed of it, with the number of the commit.
+    /// Its committed states, each with the number of the commit.
     past: Vec<(u64, Sandbox)>,
-    /// As its last events tell it.
+    /// Its state according to its events.
     told: StateName,
     live: Memory,
-    /// The memory in each of its images that is worth something.
+    /// The memory in each of its valid images.
     images: BTreeMap<SavedStateId, Memory>,
     /// The memory when the snapshot in progress began.
     earliest: Memory,
-    /// Counts the moments from which what a caller was told before need not hold any more.
+    /// Counts the moments after which earlier answers about its memory need no longer hold.
     epoch: u64,
     terminate_asked: bool,
     is_of_all_or_none: bool,
-    /// It is being promoted, or was: the service itself ends it.
+    /// A promotion of it is done or in progress: the service itself ends it.
     is_promoted: bool,
     busy: bool,
 }
@@ -83,13 +83,13 @@ struct Known {
 struct KnownSnapshot {
     record: SnapshotRecord,
     memory: Memory,
-    /// When it was first seen, by time that nobody sets.
+    /// The time of its first commit, on the monotonic clock.
     seen: tokio::time::Instant,
-    /// Somebody has asked for its deletion.
+    /// Set before a caller asks for its deletion.
     deletion_asked: bool,
 }
 
-/// A caller's hold on the memory of a sandbox: one at a time. It ends when this is dropped.
+/// A caller's exclusive hold on the memory of a sandbox, until it is dropped.
 pub(crate) struct Hold<'a> {
     model: &'a Model,
     id: SandboxId,
@@ -110,7 +110,7 @@ impl Hold<'_> {
         state.sandboxes.get(&self.id).map(|known| (known.epoch, known.live.clone()))
     }
 
-    /// Changes what is known of the memory, unless another epoch has begun. Answers whether it was changed.
+    /// Changes the known memory, unless another epoch has begun. Returns whether it was changed.
     pub(crate) fn learn(&self, epoch: u64, learn: impl FnOnce(&mut Memory)) -> bool {
         let mut state = self.model.lock();
         match state.sandboxes.get_mut(&self.id) {
@@ -141,14 +141,14 @@ impl Model {
         self.lock().now
     }
 
-    /// The sandboxes that are not over.
+    /// The sandboxes that are not terminated.
     pub(crate) fn living(&self) -> Vec<SandboxId> {
         let state = self.lock();
         let living = state.sandboxes.iter().filter(|(_, known)| known.state() != StateName::Terminated);
         living.map(|(id, _)| id.clone()).collect()
     }
 
-    /// Every sandbox there ever was.
+    /// All sandboxes that ever existed.
     pub(crate) fn all(&self) -> Vec<SandboxId> {
         self.lock().sandboxes.keys().cloned().collect()
     }
@@ -157,7 +157,7 @@ impl Model {
         self.lock().snapshots.keys().cloned().collect()
     }
 
-    /// What was last committed of every sandbox.
+    /// The last committed record of every sandbox.
     pub(crate) fn records(&self) -> Vec<SandboxRecord> {
         self.lock().sandboxes.values().map(|known| known.record.clone()).collect()
     }
@@ -171,7 +171,7 @@ impl Model {
         state.operations.values().filter(|operation| operation.ended.is_none()).cloned().collect()
     }
 
-    /// What forks of all or none have come to: whether each was done, and its children.
+    /// Ended forks that roll back on partial failure: whether each was done, and its children.
     pub(crate) fn forks_of_all_or_none(&self) -> Vec<(bool, Vec<SandboxId>)> {
         let state = self.lock();
         let over = state.operations.values().filter_map(|operation| {
@@ -201,7 +201,7 @@ impl Model {
         self.lock().events.clone()
     }
 
-    /// The state of a sandbox as its events tell it.
+    /// The state of a sandbox according to its events.
     pub(crate) fn told(&self, id: &SandboxId) -> Option<StateName> {
         self.lock().sandboxes.get(id).map(|known| known.told)
     }
@@ -210,33 +210,33 @@ impl Model {
         self.lock().sandboxes.get(id).map(|known| known.record.clone())
     }
 
-    /// Somebody is about to ask for its end.
+    /// Notes that a caller is about to terminate the sandbox.
     pub(crate) fn terminate_asked(&self, id: &SandboxId) {
         if let Some(known) = self.lock().sandboxes.get_mut(id) {
             known.terminate_asked = true;
         }
     }
 
-    /// Somebody is about to ask for its deletion.
+    /// Notes that a caller is about to delete the snapshot.
     pub(crate) fn deletion_asked(&self, id: &SnapshotId) {
         if let Some(known) = self.lock().snapshots.get_mut(id) {
             known.deletion_asked = true;
         }
     }
 
-    /// The host is booted.
+    /// Notes that the power has failed and the host was booted.
     pub(crate) fn power_failed(&self) {
         self.lock().power_failures += 1;
     }
 
-    /// A value nobody has written yet.
+    /// A value that was not written yet.
     pub(crate) fn fresh_value(&self) -> u64 {
         let mut state = self.lock();
         state.values += 1;
         state.values
     }
 
-    /// Takes the hold on a sandbox's memory, if nobody has it.
+    /// Takes the hold on a sandbox's memory, if it is free.
     pub(crate) fn hold(&self, id: &SandboxId) -> Option<Hold<'_>> {
         let mut state = self.lock();
         let known = state.sandboxes.get_mut(id)?;
@@ -255,7 +255,7 @@ impl Model {
         known.past[before..].iter().any(|(_, sandbox)| holds(sandbox))
     }
 
-    /// Whether a snapshot is known, and what was last committed of it.
+    /// The last committed record of a snapshot, if it exists.
     pub(crate) fn snapshot(&self, id: &SnapshotId) -> Option<SnapshotRecord> {
         self.lock().snapshots.get(id).map(|known| known.record.clone())
     }

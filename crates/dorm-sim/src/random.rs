@@ -1,4 +1,4 @@
-//! All the chance there is in a simulation run, from one seed.
+//! The source of all chance in a simulation run, from one seed.
 
 /// SplitMix64: the same numbers on every machine and in every version.
 #[derive(Clone, Debug)]
@@ -9,7 +9,8 @@ impl Random {
         Self(seed ^ 0x5851_f42d_4c95_7f2d)
     }
 
-    /// An independent source, for a part that must not change when another part asks more often.
+    /// An independent source, for a part whose numbers must not depend on how often another part
+    /// asks.
     pub(crate) fn fork(&mut self) -> Self {
         Self(self.next())
     }
@@ -22,12 +23,12 @@ impl Random {
         mixed ^ (mixed >> 31)
     }
 
-    /// 0 to `count` - 1.
+    /// A number from 0 to `count` - 1.
     pub(crate) fn below(&mut self, count: u64) -> u64 {
         self.next() % count.max(1)
     }
 
-    /// True that often in a hundred.
+    /// True with this probability, in percent.
     pub(crate) fn chance(&mut self, per_cent: u64) -> bool {
         self.below(100) < per_cent
     }

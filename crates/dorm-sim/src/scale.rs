@@ -1,7 +1,9 @@
-//! What the service takes when its store holds very much, beside what it takes on an empty one: in real time, with SQLite, over
+//! Measures the service on very large stores and on an empty one: in real time, with SQLite, over
 //! the fake engine, whose own share is small and so hides nothing.
 //!
-//! The stores take turns, so that whatever else happens on the host falls on each of them. The living are suspended on record. Their sleep images are not on the disk: nothing that is measured reads one.
+//! The stores take turns, so that other load of the host falls on each of them. The living
+//! sandboxes are suspended on record only. Their sleep images are not on the disk: nothing that is
+//! measured reads one.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -24,7 +26,7 @@ use serde_json::{Value, json};
 /// How often each operation is measured.
 const ROUNDS: usize = 40;
 
-/// How much a store holds.
+/// The number of records in a store.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Counts {
     /// Suspended sandboxes.
@@ -35,11 +37,12 @@ pub struct Counts {
     pub events: u64,
 }
 
-/// Measures on the stores `empty`, `living` and `full`, which it makes in `directory` and leaves there, each with a `data` and
-/// an `images` directory; answers a row for each operation with the medians in milliseconds.
+/// Measures on the stores `empty`, `living` and `full`, which it makes in `directory` and leaves
+/// there, each with a `data` and an `images` directory. Returns a row for each operation with the
+/// medians in milliseconds.
 ///
 /// # Errors
-/// When anything does not work.
+/// If anything fails.
 pub fn at_scale(counts: Counts, directory: &Path) -> Result<Value> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
     runtime.context("start a runtime")?.block_on(async {
@@ -49,7 +52,8 @@ pub fn at_scale(counts: Counts, directory: &Path) -> Result<Value> {
         for (name, counts) in [("empty", nothing), ("living", living), ("full", counts)] {
             stores.push(Measured::make(&directory.join(name), counts).await?);
         }
-        // What was filled last is not to be the one that is still being written back.
+        // The store that was filled last must not still be being written back during the
+        // measurement.
         rustix::fs::sync();
         for _ in 0..ROUNDS {
             for store in &mut stores {
@@ -73,7 +77,7 @@ pub fn at_scale(counts: Counts, directory: &Path) -> Result<Value> {
     })
 }
 
-/// A store with the service on it, and what was measured there.
+/// A store with the service on it, and its measurements.
 struct Measured {
     opened: Opened,
     times: Times,

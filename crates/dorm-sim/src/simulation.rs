@@ -1,4 +1,5 @@
-//! One simulation run: lives of the daemon, one after another, each begun with a recovery and looked at when it is quiet.
+//! One simulation run: lives of the daemon, one after another. Each begins with a recovery and is
+//! checked once quiet.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +16,10 @@ use crate::random::Random;
 use crate::steps::{Coverage, Doubt, Ending, Life};
 use crate::world::{Daemon, World};
 
-/// How long callers may take together, before something is stuck.
+/// How long all callers together may take; after that something is stuck.
 const CALLERS: Duration = Duration::from_secs(4 * 3600);
 
-/// What a simulation run came to, in numbers.
+/// The counts of a simulation run.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Figures {
     /// Daemons that were started.
@@ -27,18 +28,18 @@ pub struct Figures {
     pub deaths: u64,
     /// Losses of power.
     pub power_losses: u64,
-    /// Faults of engines that struck.
+    /// Faults of engines that took effect.
     pub faults: u64,
     /// Sandboxes that were created.
     pub sandboxes: u64,
     /// Events that were recorded.
     pub events: u64,
-    /// Steps that were reached, died at, failed at.
+    /// Counts of the steps that were reached, died at, or failed at.
     pub coverage: Coverage,
 }
 
 impl Figures {
-    /// Adds those of another simulation run.
+    /// Adds the counts of another simulation run.
     pub fn add(&mut self, other: &Self) {
         let Self { daemons, deaths, power_losses, faults, sandboxes, events, coverage } = other;
         self.daemons += daemons;
@@ -60,7 +61,7 @@ fn add_coverage(to: &mut Coverage, from: &Coverage) {
     }
 }
 
-/// What is to go wrong in a simulation run.
+/// The planned size and faults of a simulation run.
 pub(crate) struct Plan {
     pub(crate) misfortune: Misfortune,
     lives: u64,
@@ -82,7 +83,7 @@ impl Plan {
     }
 }
 
-/// A simulation run while it is told.
+/// A simulation run in progress.
 pub(crate) struct Simulation {
     pub(crate) world: Arc<World>,
     pub(crate) random: Random,
@@ -111,7 +112,7 @@ impl Simulation {
         Ok(self.figures)
     }
 
-    /// Starts daemons until one is quiet, having done all that was left to do. Some die or fail on the way.
+    /// Starts daemons until one has finished all pending work. Some of them die or fail first.
     async fn recover(&mut self) -> Result<Option<Daemon>> {
         self.world.host.faults().clear();
         self.world.host.faults().release();
@@ -171,7 +172,7 @@ impl Simulation {
         }
     }
 
-    /// Callers come until they have what they want, or the daemon dies.
+    /// Runs callers until they are done or the daemon dies.
     async fn live(&mut self, daemon: Daemon) -> Result<()> {
         self.plan_misfortune(&daemon.life);
         let mut callers = JoinSet::new();
@@ -190,7 +191,7 @@ impl Simulation {
             }
             anyhow::Ok(())
         };
-        // Sometimes it is stopped in the middle of everything, and may not take long.
+        // Sometimes the daemon is stopped in the middle of everything, with a short time limit.
         let hasty = self.random.chance(15).then(|| Duration::from_millis(self.random.below(300)));
         let left = tokio::select! {
             biased;
@@ -218,8 +219,8 @@ impl Simulation {
         self.die(&daemon.life)
     }
 
-    /// What has to hold of a daemon that lives on, once nothing goes wrong any more. What faults have left behind is
-    /// cleared away by the next one, so that only where there were none everything is looked at.
+    /// Checks a daemon that still lives, with no more faults planned. Only the next daemon clears
+    /// away the effects of faults, so the full check is made only where there were none.
     async fn look_at_the_living(&mut self, daemon: &Daemon) -> Result<()> {
         daemon.life.forgive();
         self.world.host.faults().clear();
@@ -234,7 +235,7 @@ impl Simulation {
         }
     }
 
-    /// Stops a daemon as it should be.
+    /// Stops a daemon in the regular way.
     async fn stop(&mut self, daemon: &Daemon) {
         self.world.trace.note("the daemon is stopped");
         let stopped = tokio::select! {
@@ -247,7 +248,7 @@ impl Simulation {
         }
     }
 
-    /// Stops a daemon that is given little time for what is under way.
+    /// Stops a daemon with little time for pending work.
     async fn stop_hastily(&mut self, daemon: &Daemon) {
         let limit = Duration::from_millis(self.random.below(60));
         self.world.trace.note(format_args!("the daemon is stopped within {limit:?}"));
@@ -262,7 +263,7 @@ impl Simulation {
         }
     }
 
-    /// Ends a life, at once, and sometimes the host with it.
+    /// Ends a life at once, and sometimes cuts the host's power too.
     fn die(&mut self, life: &Arc<Life>) -> Result<()> {
         life.end();
         self.figures.deaths += 1;
@@ -306,8 +307,8 @@ impl Simulation {
         }
     }
 
-    /// Sometimes the store cannot say how commits ended. What was not made fails its operation, which only a simulation run of
-    /// any misfortune allows.
+    /// Sometimes lets the store hide how commits ended. A commit that was not made fails its
+    /// operation, which only a simulation run with any misfortune allows.
     fn plan_doubt(&mut self, life: &Life) {
         if self.random.chance(40) {
             let percent = 1 + self.random.below(20);
@@ -329,7 +330,7 @@ impl Simulation {
             _ => Fault::WriteShort,
         };
         let nth = 1 + self.random.below(6);
-        // Misfortunes seldom come alone.
+        // Faults often repeat.
         let times = if self.random.chance(25) { 1 + self.random.below(6) } else { 1 };
         self.world.trace.note(format_args!("planned: {operation:?} {nth}, {times} times, {moment:?} {fault:?}"));
         for time in 0..times {
@@ -337,7 +338,7 @@ impl Simulation {
         }
     }
 
-    /// At the end every sandbox is woken and has to hold what it was said to hold.
+    /// Resumes every sandbox at the end and checks that it holds its acknowledged data.
     async fn look_into_everything(&mut self, daemon: Daemon) -> Result<()> {
         let mut client = Client {
             number: 9,

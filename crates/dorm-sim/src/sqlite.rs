@@ -1,5 +1,5 @@
-//! SQLite in a simulation: its threads do each call to the end while the simulation stands still, so that nothing
-//! depends on how fast they are.
+//! SQLite in a simulation: its threads finish each call while the simulation stands still, so that
+//! nothing depends on their speed.
 
 use std::future::Future;
 use std::path::Path;
@@ -15,7 +15,7 @@ use dorm_store::{
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
 
-/// A store in a file, each of whose calls is over when it returns.
+/// A store in a file that finishes each call before it returns.
 pub(crate) struct WaitingStore {
     inner: Arc<SqlStore>,
     helper: Handle,
@@ -27,7 +27,7 @@ fn wait<T: Send + 'static>(
 ) -> Result<T, StoreError> {
     let (answer, asked) = mpsc::sync_channel(1);
     helper.spawn(async move {
-        // Whoever asked waits until it has the answer.
+        // The caller waits until it has the answer.
         answer.send(work.await).ok();
     });
     asked
@@ -54,7 +54,7 @@ impl WaitingStore {
 impl Drop for WaitingStore {
     fn drop(&mut self) {
         let inner = Arc::clone(&self.inner);
-        // What cannot be closed is left to the next one who opens the file.
+        // A store that cannot be closed is left to the next one that opens the file.
         drop(wait(&self.helper, async move { inner.close().await }));
     }
 }

@@ -1,4 +1,5 @@
-//! The steps of one life of the daemon: counts them, and at some of them lets an operation fail or the daemon die.
+//! The steps of one life of the daemon: counts them, and at some of them fails an operation or
+//! kills the daemon.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +14,7 @@ use tokio::sync::Notify;
 use crate::disk::Disk;
 use crate::trace::Trace;
 
-/// What happens at a step.
+/// The fault at a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Ending {
     /// The daemon dies.
@@ -24,23 +25,23 @@ pub(crate) enum Ending {
     Full,
 }
 
-/// How often the end of a commit is hidden from the daemon.
+/// How often the result of a commit is hidden from the daemon.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Doubt {
-    /// So many commits in a hundred.
+    /// The share of commits with a hidden result, in percent.
     pub(crate) percent: u64,
-    /// Whether some of them are not made.
+    /// Whether some of those commits are not made.
     pub(crate) may_fail: bool,
 }
 
-/// How often a step was reached, and what happened there.
+/// How often a step was reached, and how often a fault happened there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Visits {
-    /// It was reached.
+    /// How often it was reached.
     pub reached: u64,
-    /// The daemon died there.
+    /// How often the daemon died there.
     pub died: u64,
-    /// The operation was made to fail there.
+    /// How often the operation was made to fail there.
     pub failed: u64,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Life {
 #[derive(Default)]
 struct State {
     reached: u64,
-    /// By the number of the step.
+    /// The planned faults, by the number of the step.
     endings: BTreeMap<u64, Ending>,
     doubt: Option<Doubt>,
     coverage: Coverage,
@@ -82,14 +83,14 @@ impl Life {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Plans what happens at the `nth` step from now; 1 is the next.
+    /// Plans a fault at the `nth` step from now; 1 is the next.
     pub(crate) fn plan(&self, nth: u64, ending: Ending) {
         let mut state = self.lock();
         let at = state.reached + nth;
         state.endings.insert(at, ending);
     }
 
-    /// From now on the end of some commits is hidden.
+    /// Hides the results of some commits from now on.
     pub(crate) fn plan_doubt(&self, doubt: Doubt) {
         self.lock().doubt = Some(doubt);
     }
@@ -98,7 +99,7 @@ impl Life {
         self.lock().doubt
     }
 
-    /// Nothing that is planned happens any more.
+    /// Drops all planned faults.
     pub(crate) fn forgive(&self) {
         let mut state = self.lock();
         state.endings.clear();
@@ -109,7 +110,7 @@ impl Life {
         self.lock().coverage.clone()
     }
 
-    /// Ends it, wherever it is. What it had asked of the engine stops in the middle.
+    /// Ends the life at any point. Pending calls of the engine stop in the middle.
     pub(crate) fn end(&self) {
         if self.alive.swap(false, Ordering::SeqCst) {
             drop(self.host.open());
@@ -117,7 +118,7 @@ impl Life {
         }
     }
 
-    /// Waits for its end.
+    /// Waits for the end of the life.
     pub(crate) async fn ended(&self) {
         while self.alive() {
             self.death.notified().await;

@@ -1,5 +1,5 @@
-//! The store as the service sees it here: sometimes slow, sometimes unable to say how a commit ended, and with the model
-//! watching what is committed.
+//! The store of the simulated service: sometimes slow, sometimes unable to say how a commit ended.
+//! The model sees every commit.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,22 +18,22 @@ use crate::model::Model;
 use crate::random::Random;
 use crate::steps::Life;
 
-/// Another store, for one life of the daemon.
+/// A wrapper of another store, for one life of the daemon.
 pub(crate) struct WatchedStore {
     pub(crate) inner: Arc<dyn Store>,
     pub(crate) model: Arc<Model>,
     pub(crate) life: Arc<Life>,
     pub(crate) random: Mutex<Random>,
-    /// How many calls in a hundred take some milliseconds.
+    /// The share of calls that take some milliseconds, in percent.
     pub(crate) slow: u64,
-    /// How the commits ended whose end was hidden.
+    /// The hidden results of commits.
     pub(crate) hidden: Mutex<BTreeMap<Ticket, Settled>>,
 }
 
-/// The tickets that are given out here begin with this one; those of the store below are smaller.
+/// The first ticket of this store; tickets of the inner store are smaller.
 const FIRST_TICKET: u64 = 1 << 62;
 
-/// How many attempts in a hundred to settle a commit fail.
+/// The share of failing attempts to settle a commit, in percent.
 const UNREADABLE: u64 = 40;
 
 impl WatchedStore {
@@ -41,7 +41,7 @@ impl WatchedStore {
         self.random.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether the end of the next commit is hidden, and how it ends.
+    /// The result of the next commit, if it is hidden.
     fn hides(&self) -> Option<Settled> {
         let doubt = self.life.doubt()?;
         let mut random = self.random();
@@ -60,7 +60,7 @@ impl WatchedStore {
         StoreError::Unknown { operation: "commit a change", ticket, source }
     }
 
-    /// Takes its time; a dead daemon does not come back from it.
+    /// Sometimes waits; never returns to a dead daemon.
     async fn pause(&self) {
         let wait = {
             let mut random = self.random();
@@ -86,7 +86,7 @@ impl Store for WatchedStore {
         }
         let events = self.inner.commit(change.clone()).await?;
         self.model.committed(&change, &events);
-        // It is committed, and its caller does not know yet.
+        // The change is committed, but its caller does not know yet.
         self.pause().await;
         match hidden {
             Some(settled) => Err(self.hide(settled)),

@@ -1,4 +1,5 @@
-//! What happened in a simulation run, line by line: a hash of all lines, the last of them, and the first thing that was wrong.
+//! The trace of a simulation run, line by line: a hash of all lines, the last of them, and the
+//! first failed check.
 
 use std::collections::VecDeque;
 use std::fmt::Display;
@@ -6,20 +7,20 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::time::Instant;
 
-/// How many lines are kept to be shown.
+/// The number of last lines that are kept.
 const TAIL: usize = 120;
 
-/// Whether every line is printed as it comes.
+/// Whether every line is printed at once.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Echo {
-    /// Only a failure shows lines, the last ones.
+    /// No line is printed; a failure has the last ones.
     #[default]
     Off,
     /// Every line goes to standard error.
     On,
 }
 
-/// The trace of one simulation run. Clones are the same one.
+/// The trace of one simulation run. Clones share it.
 #[derive(Clone, Debug)]
 pub(crate) struct Trace(Arc<Mutex<Inner>>);
 
@@ -30,7 +31,7 @@ struct Inner {
     lines: u64,
     tail: VecDeque<String>,
     echo: Echo,
-    /// The directory of this simulation run, which has another name at each replay.
+    /// The directory of this simulation run, which has another name in each replay.
     directory: String,
     wrong: Option<String>,
 }
@@ -72,7 +73,7 @@ impl Trace {
         inner.tail.push_back(line);
     }
 
-    /// Something that must never be has been seen. Only the first such thing counts.
+    /// Notes something that must never happen. Only the first such thing counts.
     pub(crate) fn wrong(&self, what: impl Display) {
         let text = what.to_string();
         self.note(format!("WRONG: {text}"));
@@ -83,7 +84,7 @@ impl Trace {
         self.lock().wrong.is_some()
     }
 
-    /// The hash of all lines, how many there were, and what was wrong with the last lines before it.
+    /// The hash of all lines, their number, and the first failure with the last lines.
     pub(crate) fn end(&self) -> (u64, u64, Option<(String, Vec<String>)>) {
         let inner = self.lock();
         let wrong = inner.wrong.clone().map(|wrong| (wrong, inner.tail.iter().cloned().collect()));

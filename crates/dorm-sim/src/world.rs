@@ -1,4 +1,4 @@
-//! What outlives a daemon, and what belongs to one.
+//! Everything that outlives a daemon, and everything that belongs to one.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -27,7 +27,7 @@ use crate::steps::Life;
 use crate::store::WatchedStore;
 use crate::trace::Trace;
 
-/// Which store a simulation run has.
+/// The store of a simulation run.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum StoreKind {
     /// In memory.
@@ -37,13 +37,13 @@ pub enum StoreKind {
     Sqlite,
 }
 
-/// What guests do with their memory.
+/// The use of memory by guests.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Guests {
     /// They use little.
     #[default]
     Modest,
-    /// Now and then one takes all it can get; and callers fork.
+    /// Sometimes a guest takes all the memory it can get; callers fork sandboxes.
     MemoryPressure,
 }
 
@@ -67,7 +67,7 @@ pub(crate) struct World {
     slow: u64,
 }
 
-/// A daemon, and its own end of the store for those who check.
+/// A running daemon with its recovery report.
 pub(crate) struct Daemon {
     pub(crate) service: Service,
     pub(crate) life: Arc<Life>,
@@ -83,7 +83,7 @@ impl Randomness for Seeded {
     }
 }
 
-/// A host of which nothing is known that could differ at a replay.
+/// A host without facts that could differ in a replay.
 #[derive(Debug)]
 struct AnyHost;
 
@@ -149,12 +149,12 @@ impl World {
         })
     }
 
-    /// A new life, in which nothing is planned yet.
+    /// A new life without planned faults.
     pub(crate) fn life(&self) -> Arc<Life> {
         Life::new(Arc::clone(&self.disk), self.host.clone(), self.trace.clone())
     }
 
-    /// The store without anybody in between.
+    /// The store without any wrapper.
     pub(crate) fn store(&self) -> Result<Arc<dyn Store>> {
         Ok(match &self.records {
             Records::Memory(store) => Arc::new(store.clone()),
@@ -162,7 +162,7 @@ impl World {
         })
     }
 
-    /// The storage, for those who only look.
+    /// The storage, for checks.
     pub(crate) fn storage(&self, life: &Arc<Life>) -> Result<Storage> {
         let steps: AnySteps = life.clone();
         Storage::open_with(&self.data, &self.images, steps).context("open the storage")
@@ -172,7 +172,7 @@ impl World {
         self.data.join("saved_states")
     }
 
-    /// Starts a daemon in `life`. Nothing when it dies while it starts.
+    /// Starts a daemon in `life`. Returns `None` if it dies meanwhile.
     pub(crate) async fn open(
         &self,
         life: Arc<Life>,
@@ -208,7 +208,8 @@ impl World {
         }
     }
 
-    /// By how much somebody sets the wall clock: a little, a lot, by a year, or back to where it should be.
+    /// The amount by which the wall clock is set: a little, a lot, by a year, or to the correct
+    /// time.
     pub(crate) fn choose_clock(&self, random: &mut Random) -> i64 {
         const YEAR: i64 = 365 * 86_400_000;
         let most = match random.below(6) {
@@ -221,7 +222,8 @@ impl World {
         if random.chance(50) { by } else { -by }
     }
 
-    /// The power fails: every run is gone, and of the saved states what was not durable.
+    /// Fails the power: every run is lost, and so is everything in the saved states that was not
+    /// durable.
     pub(crate) fn lose_power(&self, random: &mut Random) -> Result<()> {
         self.host.reboot();
         self.clock.reboot();

@@ -1,12 +1,12 @@
-//! Faults that are planted on purpose are found, within the simulation runs that a test run tells anyway. Only with the
-//! feature `planted-bugs`, with which nothing is built that is shipped.
+//! Checks that bugs planted on purpose are found within the simulation runs that a test run
+//! executes anyway. Needs the feature `planted-bugs`, which no shipped binary is built with.
 #![cfg(feature = "planted-bugs")]
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use dorm_sim::{Echo, Simulator, StoreKind};
 use dorm_steps::planted::{Planted, plant};
 
-/// As many as are told without any planted fault.
+/// As many as a test run executes without a planted bug.
 const SIMULATIONS: u64 = 9_700;
 
 fn is_found(fault: Planted) {

@@ -1,5 +1,5 @@
-//! A daemon of its own: started on a free port with a directory of its own, asked over HTTP as any client would, ended
-//! and cleared away whatever happens.
+//! A daemon for a test: started on a free port with a directory of its own, called over HTTP like
+//! any other, and ended and cleared away in any case.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::fd::AsRawFd as _;
@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 /// How long a daemon may take to be ready on a busy machine.
 const START: Duration = Duration::from_secs(180);
 
-/// How many of its last words are shown when it did not start.
+/// The number of last lines of the log that are shown when it did not start.
 const LINES: usize = 20;
 
-/// How to start a daemon.
+/// The settings of a daemon.
 #[derive(Clone, Debug)]
 struct Setting {
     dorm: PathBuf,
@@ -28,13 +28,13 @@ struct Setting {
     prepare: Prepare,
 }
 
-/// What is done to a daemon's process before it becomes the daemon.
+/// Changes a daemon's command before its process is started.
 pub type Prepare = fn(&mut Command);
 
 /// A running daemon.
 #[derive(Debug)]
 pub struct Daemon {
-    /// None when it runs in this process.
+    /// `None` if it was not started here, but attached to.
     child: Option<Child>,
     setting: Setting,
     address: String,
@@ -42,28 +42,28 @@ pub struct Daemon {
     client: Client,
 }
 
-/// What the daemon answered.
+/// The response of the daemon.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Answer {
     /// The HTTP status.
     pub status: u16,
-    /// The JSON body; null when there was none.
+    /// The JSON body; null if there is none.
     pub body: Value,
 }
 
 impl Daemon {
-    /// Starts one on `data`; its log goes to `log`.
+    /// Starts a daemon on `data`; its log goes to `log`.
     ///
     /// # Errors
-    /// With its log, when it does not become ready.
+    /// If it does not become ready; the error has the end of its log.
     pub fn start(dorm: &Path, data: &Path, images: &Path, log: &Path, options: &[&str]) -> Result<Self> {
         Self::start_prepared(dorm, data, images, log, options, |_| {})
     }
 
-    /// The same, and whenever it is started its process is prepared.
+    /// Like [`Daemon::start`], but calls `prepare` on its command whenever it is started.
     ///
     /// # Errors
-    /// With its log, when it does not become ready.
+    /// If it does not become ready; the error has the end of its log.
     pub fn start_prepared(
         dorm: &Path,
         data: &Path,
@@ -103,7 +103,7 @@ impl Daemon {
             let _ = BufReader::new(stdout).read_line(&mut ready);
             let _ = send.send(ready);
         });
-        // A daemon that does not come to be ready is one that did not start.
+        // A daemon that is not ready in time counts as one that did not start.
         let ready = receive.recv_timeout(START).unwrap_or_default();
         let Some(address) = ready.split_whitespace().find(|word| word.starts_with("http://")).map(str::to_owned) else {
             let _ = child.kill();
@@ -118,8 +118,8 @@ impl Daemon {
         Ok(Self { child: Some(child), address, key: key.trim().to_owned(), client, setting })
     }
 
-    /// One that runs already, in this process perhaps, at `address` and with that key. It is only asked: whoever has started
-    /// it ends it.
+    /// Attaches to a running daemon at `address`, possibly in this process, with the API key `key`.
+    /// It is only sent requests; its starter must end it.
     pub fn attach(address: &str, key: &str, data: &Path) -> Self {
         let (data, nothing) = (data.to_owned(), PathBuf::new());
         let setting = Setting {
@@ -144,7 +144,7 @@ impl Daemon {
         self.child.as_ref().map_or_else(std::process::id, Child::id)
     }
 
-    /// Where it listens: `http://127.0.0.1:PORT`.
+    /// Its address: `http://127.0.0.1:PORT`.
     pub fn address(&self) -> &str {
         &self.address
     }
@@ -154,12 +154,12 @@ impl Daemon {
         &self.key
     }
 
-    /// The program that it runs.
+    /// The `dorm` binary that it was started from.
     pub fn program(&self) -> &Path {
         &self.setting.dorm
     }
 
-    /// Where its images are.
+    /// Its directory of images.
     pub fn images(&self) -> &Path {
         &self.setting.images
     }
@@ -169,20 +169,20 @@ impl Daemon {
         &self.setting.data
     }
 
-    /// Its log so far, of all daemons on this directory.
+    /// Its log so far, with those of all earlier daemons on this directory.
     pub fn log(&self) -> String {
         std::fs::read_to_string(&self.setting.log).unwrap_or_default()
     }
 
-    /// A request with its key, for what the other methods do not cover.
+    /// A request with its key, for everything that the other methods do not cover.
     pub fn request(&self, method: Method, path: &str) -> reqwest::RequestBuilder {
         self.client.request(method, format!("{}/v1{path}", self.address)).bearer_auth(&self.key)
     }
 
-    /// Asks, and answers whatever comes.
+    /// Sends a request and returns the answer, whatever its status.
     ///
     /// # Errors
-    /// When there is no answer, or none in JSON.
+    /// If there is no answer, or its body is not JSON.
     pub async fn try_ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Answer> {
         let mut request = self.request(method.clone(), path);
         if let Some(body) = body {
@@ -198,10 +198,10 @@ impl Daemon {
         Ok(Answer { status, body })
     }
 
-    /// Asks, and answers the JSON body.
+    /// Sends a request and returns the JSON body of the answer.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn ask(&self, method: Method, path: &str, body: Option<Value>) -> Result<Value> {
         let answer = self.try_ask(method.clone(), path, body).await?;
         if answer.status >= 400 {
@@ -210,28 +210,29 @@ impl Daemon {
         Ok(answer.body)
     }
 
-    /// `POST`.
+    /// Sends a `POST` request.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn post(&self, path: &str, body: Value) -> Result<Value> {
         self.ask(Method::POST, path, Some(body)).await
     }
 
-    /// `GET`.
+    /// Sends a `GET` request.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn get(&self, path: &str) -> Result<Value> {
         self.ask(Method::GET, path, None).await
     }
 
-    /// Imports an image from a path of this host, which the daemon takes over its owner's socket alone.
+    /// Imports an image from a path of this host. The daemon allows this only over its owner's
+    /// socket.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn import_image(&self, path: &Path, tag: &str) -> Result<Value> {
-        // The address of a socket has room for a short path only.
+        // The address of a socket must be a short path.
         let data = std::fs::File::open(self.data()).context("open the data directory")?;
         let socket = format!("/proc/self/fd/{}/api.sock", data.as_raw_fd());
         let client = Client::builder().unix_socket(socket).build().context("make an HTTP client")?;
@@ -245,19 +246,19 @@ impl Daemon {
         Ok(body)
     }
 
-    /// Creates a sandbox and answers its id.
+    /// Creates a sandbox and returns its id.
     ///
     /// # Errors
-    /// When it does not run.
+    /// If it does not run.
     pub async fn create(&self, asked: Value) -> Result<String> {
         let view = self.post("/sandboxes", asked).await?;
         Ok(view["id"].as_str().context("an id")?.to_owned())
     }
 
-    /// Does something to a sandbox that takes no arguments, and answers the sandbox.
+    /// Calls an action of a sandbox without arguments, and returns the sandbox.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn act(&self, id: &str, verb: &str) -> Result<Value> {
         self.post(&format!("/sandboxes/{id}/{verb}"), json!({})).await
     }
@@ -265,23 +266,23 @@ impl Daemon {
     /// Takes a snapshot of `kind` and waits for it.
     ///
     /// # Errors
-    /// When it is refused or fails.
+    /// If it is refused or fails.
     pub async fn checkpoint(&self, id: &str, kind: &str) -> Result<Value> {
         self.post(&format!("/sandboxes/{id}/checkpoint"), json!({ "kind": kind })).await
     }
 
-    /// A sandbox.
+    /// Returns a sandbox.
     ///
     /// # Errors
-    /// Also when it is not there.
+    /// Also if there is no such sandbox.
     pub async fn describe(&self, id: &str) -> Result<Value> {
         self.get(&format!("/sandboxes/{id}")).await
     }
 
-    /// Writes a file into a sandbox.
+    /// Writes a file in a sandbox.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn write(&self, id: &str, path: &str, content: Vec<u8>) -> Result<()> {
         let request = self.request(Method::PUT, &format!("/sandboxes/{id}/files?path={path}"));
         let answer = request.body(content).send().await?;
@@ -291,10 +292,11 @@ impl Daemon {
         Ok(())
     }
 
-    /// Runs a command in a sandbox to its end; answers its code, as a shell gives it, and what it wrote to both outputs.
+    /// Runs a command in a sandbox to its end; returns its exit code, in the form of a shell, and
+    /// its output on both streams.
     ///
     /// # Errors
-    /// When it could not be run.
+    /// If it could not be run.
     pub async fn exec(&self, id: &str, argv: &[&str]) -> Result<(i64, String)> {
         let answer = self.post(&format!("/sandboxes/{id}/exec"), json!({ "argv": argv })).await?;
         let signal = answer["signal"].as_i64().map(|signal| 128 + signal);
@@ -303,10 +305,10 @@ impl Daemon {
         Ok((code, output("stdout") + &output("stderr")))
     }
 
-    /// Asks a server in a sandbox, as traffic from outside.
+    /// Sends a request to a server in a sandbox, like traffic from outside, and returns the body.
     ///
     /// # Errors
-    /// Also when the answer is an error.
+    /// Also if the answer is an error.
     pub async fn visit(&self, id: &str, port: u16, path: &str) -> Result<String> {
         let request = self
             .client
@@ -323,10 +325,11 @@ impl Daemon {
         Ok(text)
     }
 
-    /// Stops the daemon cleanly; its sandboxes go on. Answers how it ended.
+    /// Stops the daemon cleanly; its sandboxes continue. Returns its exit code, as [`Daemon::wait`]
+    /// does.
     ///
     /// # Errors
-    /// When it cannot be told to stop.
+    /// If it cannot be signalled.
     pub fn stop(&mut self) -> Result<Option<i32>> {
         let Some(child) = &mut self.child else { return Ok(None) };
         if let Some(status) = child.try_wait()? {
@@ -336,10 +339,10 @@ impl Daemon {
         Ok(child.wait().context("wait for the daemon")?.code())
     }
 
-    /// Kills the daemon, as a crash would; its sandboxes go on.
+    /// Kills the daemon, as a crash would; its sandboxes continue.
     ///
     /// # Errors
-    /// When it cannot be killed.
+    /// If it cannot be killed.
     pub fn kill(&mut self) -> Result<()> {
         let Some(child) = &mut self.child else { bail!("a daemon in this process cannot be killed") };
         child.kill().context("kill the daemon")?;
@@ -347,10 +350,10 @@ impl Daemon {
         Ok(())
     }
 
-    /// Waits until the daemon ends. Answers its exit code; none when a signal has ended it.
+    /// Waits until the daemon ends. Returns its exit code; `None` if a signal ended it.
     ///
     /// # Errors
-    /// When it cannot be waited for.
+    /// If it cannot be waited for.
     pub fn wait(&mut self) -> Result<Option<i32>> {
         let Some(child) = &mut self.child else { bail!("a daemon in this process cannot be waited for") };
         Ok(child.wait().context("wait for the daemon")?.code())
@@ -359,25 +362,25 @@ impl Daemon {
     /// Starts another daemon on the same directory, after [`Daemon::stop`] or [`Daemon::kill`].
     ///
     /// # Errors
-    /// When it does not become ready.
+    /// If it does not become ready.
     pub fn start_again(&mut self) -> Result<()> {
         *self = Self::launch(self.setting.clone())?;
         Ok(())
     }
 
-    /// [`Daemon::start_again`], with other options.
+    /// Like [`Daemon::start_again`], with other options.
     ///
     /// # Errors
-    /// When it does not become ready.
+    /// If it does not become ready.
     pub fn start_again_with(&mut self, options: &[&str]) -> Result<()> {
         self.setting.options = options.iter().map(|option| (*option).to_owned()).collect();
         self.start_again()
     }
 
-    /// Ends every sandbox, then the daemon, then its directory.
+    /// Ends every sandbox, then the daemon, and removes its directory.
     ///
     /// # Errors
-    /// When any of that does not work.
+    /// If any of that fails.
     pub async fn end(mut self) -> Result<()> {
         self.end_sandboxes().await?;
         self.stop()?;
@@ -385,10 +388,11 @@ impl Daemon {
         std::fs::remove_dir_all(&self.setting.data).with_context(|| format!("remove {}", self.setting.data.display()))
     }
 
-    /// Deletes its references to shared images, as somebody does who deletes a data directory with its snapshots.
+    /// Deletes its references to shared images, as when a data directory is deleted with its
+    /// snapshots.
     ///
     /// # Errors
-    /// When they cannot be deleted.
+    /// If they cannot be deleted.
     pub fn release_images(&self) -> Result<()> {
         let identity = self.setting.data.join("identity.json");
         let Ok(text) = std::fs::read(&identity) else { return Ok(()) };
@@ -406,7 +410,7 @@ impl Daemon {
     /// Ends every sandbox.
     ///
     /// # Errors
-    /// When one does not end.
+    /// If one does not end.
     pub async fn end_sandboxes(&self) -> Result<()> {
         let list = self.get("/sandboxes?limit=1000").await?;
         for sandbox in list["sandboxes"].as_array().into_iter().flatten() {
@@ -424,10 +428,10 @@ impl Drop for Daemon {
     }
 }
 
-/// Asks `condition` until it holds, at most for `limit`.
+/// Checks `condition` until it holds, for at most `limit`.
 ///
 /// # Errors
-/// When it does not hold in time, or cannot be asked.
+/// If it does not hold in time, or cannot be checked.
 pub async fn until<F>(limit: Duration, what: &str, mut condition: impl FnMut() -> F) -> Result<()>
 where
     F: Future<Output = Result<bool>>,

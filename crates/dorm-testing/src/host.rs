@@ -1,4 +1,4 @@
-//! What a daemon's directory has left on the host: nothing, when all its sandboxes are over.
+//! Resources of the host that a daemon's directory holds: none, once all its sandboxes are over.
 
 use std::path::Path;
 
@@ -10,12 +10,12 @@ pub fn left_overs(directory: &Path) -> Vec<String> {
     found
 }
 
-/// The name of the loop device that has `file` behind it, such as `loop3`.
+/// The name of the loop device whose backing file is `file`, such as `loop3`.
 pub fn loop_device(file: &Path) -> Option<String> {
     loop_devices().find_map(|(name, backing)| (Path::new(&backing) == file).then_some(name))
 }
 
-/// Every loop device in use, with the path behind it.
+/// Every loop device in use, with the path of its backing file.
 fn loop_devices() -> impl Iterator<Item = (String, String)> {
     std::fs::read_dir("/sys/block").into_iter().flatten().flatten().filter_map(|entry| {
         let backing = std::fs::read_to_string(entry.path().join("loop/backing_file")).ok()?;
@@ -34,7 +34,7 @@ pub fn held_by_kernel(directory: &Path) -> Vec<String> {
     found
 }
 
-/// The process in which the run of a sandbox lives, as the engine of the daemon with this data directory has noted it.
+/// The process of a sandbox's run, according to the notes of the engine in this data directory.
 pub fn sandbox_process(data: &Path, sandbox: &str) -> Option<u32> {
     let homes = std::fs::read_dir(data.join("gvisor/containers")).ok()?;
     homes.flatten().find_map(|home| {

@@ -1,6 +1,7 @@
-//! Real daemons for tests, proof, demo and bench: started as a user would, asked over HTTP, cleared away afterwards.
+//! Real daemons for tests, proof, demo and bench: started as a user would, called over HTTP,
+//! cleared away afterwards.
 //!
-//! It knows nothing of Dormouse's inside: what it cannot see over HTTP or on the host it does not see.
+//! This crate does not know the internals of Dormouse: it only uses HTTP and the state of the host.
 
 mod daemon;
 pub mod docs;
@@ -11,10 +12,10 @@ pub mod project;
 pub use daemon::{Answer, Daemon, Prepare, until};
 pub use host::{held_by_kernel, left_overs, loop_device, processes_of, sandbox_process};
 
-/// Sends a signal to a process of one's own, without a program that a small host may not have.
+/// Sends a signal to a process of the same user, without a program that a small host may not have.
 ///
 /// # Errors
-/// When there is no such process, or it is not ours.
+/// If there is no such process, or no permission.
 pub fn signal(pid: u32, signal: rustix::process::Signal) -> std::io::Result<()> {
     let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
     let pid = pid.ok_or_else(|| std::io::Error::other("not a process id"))?;

@@ -1,9 +1,9 @@
-//! The lifecycle matrix: what holds for memory, files, processes, volumes and capacity in each state and transition, one
-//! sentence and one check each, the same for every engine.
+//! The lifecycle matrix: the guarantees for memory, files, processes, volumes and capacity in each
+//! state and transition. Each has one sentence and one check, the same for every engine.
 //!
-//! A test binary that can make a [`Stage`] has one test per cell from [`matrix_tests!`](crate::matrix_tests). What is in
-//! `docs/reference/lifecycle-matrix.md` is written from the same table.
-//! A cell without a check, or with two, does not compile.
+//! A test binary that can make a [`Stage`] has one test per cell from
+//! [`matrix_tests!`](crate::matrix_tests). The page `docs/reference/lifecycle-matrix.md` is written
+//! from the same table. A cell without a check, or with two, does not compile.
 
 mod destroy;
 mod exec;
@@ -22,33 +22,33 @@ mod volume;
 pub use page::page;
 pub use stage::{BUDGET_MIB, Future, Stage};
 
-/// A state, or what happens to a sandbox.
+/// A state or a transition of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum State {
     /// It is being created.
     Creating,
     /// It runs.
     Running,
-    /// A command is run in it.
+    /// A command runs in it.
     Exec,
-    /// It falls asleep.
+    /// It is being suspended.
     Suspend,
-    /// It sleeps.
+    /// It is suspended.
     Suspended,
-    /// It wakes.
+    /// It is being resumed.
     Resume,
     /// A snapshot is taken of it.
     Snapshot,
-    /// Others are made of it.
+    /// It is being forked or cloned.
     Fork,
-    /// It is ended.
+    /// It is being terminated.
     Destroy,
-    /// Its run dies.
+    /// Its run ends unexpectedly.
     Error,
 }
 
 impl State {
-    /// Every one, in the order of the page.
+    /// All of them, in the order of the page.
     pub const ALL: [Self; 10] = [
         Self::Creating,
         Self::Running,
@@ -62,7 +62,7 @@ impl State {
         Self::Error,
     ];
 
-    /// Its word on the page.
+    /// Its name on the page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Creating => "creating",
@@ -79,26 +79,26 @@ impl State {
     }
 }
 
-/// What is looked at.
+/// The subject of a guarantee.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Aspect {
-    /// What is in memory.
+    /// The content of memory.
     Memory,
     /// Files of the root filesystem.
     Filesystem,
     /// Processes.
     Processes,
-    /// What outlives sandboxes.
+    /// Data that outlives sandboxes.
     Volumes,
-    /// What of the host is taken, and given back.
+    /// The resources of the host that it takes and releases.
     Capacity,
 }
 
 impl Aspect {
-    /// Every one, in the order of the page.
+    /// All of them, in the order of the page.
     pub const ALL: [Self; 5] = [Self::Memory, Self::Filesystem, Self::Processes, Self::Volumes, Self::Capacity];
 
-    /// Its word on the page.
+    /// Its name on the page.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Memory => "memory",
@@ -110,7 +110,7 @@ impl Aspect {
     }
 }
 
-/// One cell.
+/// One cell of the matrix.
 #[derive(Clone, Copy)]
 pub struct Cell {
     /// The row.
@@ -119,9 +119,9 @@ pub struct Cell {
     pub aspect: Aspect,
     /// The name of its test.
     pub name: &'static str,
-    /// What holds.
+    /// The guarantee, as one sentence.
     pub says: &'static str,
-    /// Finds out whether it does.
+    /// Checks the guarantee on a stage.
     pub check: for<'a> fn(&'a dyn Stage) -> Future<'a>,
 }
 
@@ -133,7 +133,7 @@ impl std::fmt::Debug for Cell {
 
 macro_rules! cells {
     ($($state:ident $aspect:ident $module:ident::$name:ident $says:literal;)*) => {
-        /// Every cell.
+        /// All cells.
         pub const CELLS: &[Cell] = &[$(Cell {
             state: State::$state,
             aspect: Aspect::$aspect,
@@ -142,7 +142,8 @@ macro_rules! cells {
             check: |stage| Box::pin($module::$name(stage)),
         },)*];
 
-        /// One test per cell: `matrix_tests!(expression)`, where the expression makes a stage and is awaited.
+        /// Defines one test per cell: `matrix_tests!(expression)`, where the expression makes a
+        /// stage and is awaited.
         #[macro_export]
         macro_rules! matrix_tests {
             ($stage:expr) => {
@@ -260,7 +261,7 @@ cells! {
         "A run that died counts no more: its room is given out again.";
 }
 
-/// How many checks a cell has.
+/// The number of checks of a cell.
 const fn checks(state: State, aspect: Aspect) -> usize {
     let (mut at, mut found) = (0, 0);
     while at < CELLS.len() {
@@ -287,11 +288,11 @@ const _: () = {
 /// Runs one check on a stage of its own, and clears the stage away.
 ///
 /// # Errors
-/// With the sentence of the cell, when it does not hold.
+/// With the sentence of the cell, if it does not hold.
 pub async fn run(name: &str, stage: impl Stage) -> anyhow::Result<()> {
     let Some(cell) = CELLS.iter().find(|cell| cell.name == name) else { anyhow::bail!("there is no cell {name}") };
     let held = (cell.check)(&stage).await;
-    // A stage that is only dropped says what went wrong on it.
+    // A stage that is only dropped prints what went wrong on it.
     held.map_err(|error| error.context(format!("does not hold: {}", cell.says)))?;
     stage.close().await;
     Ok(())

@@ -1,4 +1,5 @@
-//! A project as people build them: a repository with a program in Python and a page whose script needs a package.
+//! A typical project: a repository with a program in Python and a page whose script needs a
+//! package.
 
 use std::fs;
 use std::path::Path;
@@ -6,7 +7,7 @@ use std::process::Command;
 
 use anyhow::{Context as _, Result, ensure};
 
-/// Builds it in an image with git, pip and npm, without any network.
+/// The Dockerfile that builds it with git, pip and npm, without network.
 pub const DOCKERFILE: &str = "FROM tools
 WORKDIR /srv
 COPY source.bundle .
@@ -31,10 +32,11 @@ const FILES: [(&str, &str); 6] = [
     ("left/index.js", "module.exports = text => 'left of ' + text\n"),
 ];
 
-/// Writes the context of its build: the repository as a bundle, its Dockerfile, and a file `settings` with this text.
+/// Writes its build context: the repository as a bundle, its Dockerfile, and a file `settings` with
+/// this text.
 ///
 /// # Errors
-/// When files cannot be written, or git is not there.
+/// If files cannot be written, or git is missing.
 pub fn write(context: &Path, settings: &str) -> Result<()> {
     let source = context.join("source");
     for (path, text) in FILES {

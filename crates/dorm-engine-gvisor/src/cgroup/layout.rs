@@ -1,4 +1,5 @@
-//! Which controllers this host offers, and where: version 1, version 2, or some of each.
+//! The controllers that this host offers, and their directories: version 1, version 2, or some of
+//! each.
 //!
 //! Reads `/proc/self/mountinfo` and `/proc/self/cgroup`; changes nothing.
 
@@ -140,7 +141,7 @@ impl Layout {
     }
 }
 
-/// What this host offers, for `dorm doctor`.
+/// The controllers that this host offers, for `dorm doctor`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Support {
     /// Each controller with its version, or `None` if it is missing.

@@ -9,7 +9,7 @@ use thiserror::Error;
 /// they look the same.
 const KNOWN: &str = "release 20240729.0";
 
-/// What is wrong, without the name of the image.
+/// A fault of a memory image, without the name of the image.
 #[derive(Debug, Error)]
 pub(crate) enum FilesError {
     #[error("{file} is damaged at byte {at} of its content: {what}")]

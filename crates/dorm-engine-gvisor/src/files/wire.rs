@@ -8,7 +8,7 @@ mod skip;
 
 use self::skip::is_empty;
 
-/// What is wrong with the bytes, and where.
+/// A fault in the bytes, and its position.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Fault {
     pub(super) what: &'static str,

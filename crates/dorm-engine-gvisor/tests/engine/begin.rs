@@ -162,7 +162,7 @@ async fn the_root_of_a_run_is_a_mount_without_set_id_bits_and_devices() {
     let flags = rustix::fs::statvfs(root.path()).unwrap().f_flag;
     let wanted = StatVfsMountFlags::NOSUID | StatVfsMountFlags::NODEV | StatVfsMountFlags::RDONLY;
     assert!(flags.contains(wanted), "{flags:?}");
-    // What is written goes to the disk of the run, as ever, and set-id bits are kept for the guest.
+    // Files are written to the disk of the run, as ever, and set-id bits are kept for the guest.
     assert_eq!(shell(&agent, "echo text > /etc/new && cat /etc/new > /dev/null").await, 0);
     engine.stop(&spec.run).await.unwrap();
     assert_eq!(std::fs::read_dir(place.path().join("engine/roots")).unwrap().count(), 0);

@@ -31,7 +31,7 @@ impl Subject for Gvisor {
     async fn reopen(&self) {
         let mut engine = self.engine.write().await;
         *engine = None;
-        // What the earlier engine still carries out goes on to its end here; a daemon that dies would not do that.
+        // Here the earlier engine finishes its pending calls; a daemon that dies would not.
         let end = tokio::time::Instant::now() + PATIENCE;
         *engine = loop {
             match self.place.try_open(0).await {

@@ -1,4 +1,5 @@
-//! What a guest has changed is read out of its memory image, and is what the guest itself says.
+//! The files that a guest has changed are read out of its memory image, and equal the guest's own
+//! listing.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -22,12 +23,12 @@ const ID_BASE: u32 = dorm_guest_ids::GuestIds::DEFAULT.base();
 const BIG: u64 = 64 << 20;
 const MIDDLE: u64 = 500 << 20;
 const MIDDLE_BYTES: usize = 1 << 20;
-/// What the guest does not look into, and what is mounted there does not count.
+/// Directories that the guest does not list; mounts there are not compared.
 const NOT_LOOKED_AT: [&[u8]; 5] = [b"proc", b"sys", b"dev", b"dorm-agent", b".dorm-volumes"];
 
 type Tree = BTreeMap<Vec<u8>, Node>;
 
-/// One file, as one side knows it; what it does not know is not compared.
+/// One file, as one side knows it; unknown properties are not compared.
 #[derive(Clone, PartialEq, Debug, Default)]
 struct Node {
     kind: String,
@@ -42,7 +43,7 @@ struct Node {
     inode: Option<u64>,
 }
 
-/// Takes the entries, and makes their contents digests.
+/// Collects the entries with digests of their contents.
 #[derive(Default)]
 struct Taken {
     entries: Vec<(Entry, String, u64)>,
@@ -91,7 +92,8 @@ fn chain(error: &dyn std::error::Error) -> String {
     format!("{error}{}", cause.unwrap_or_default())
 }
 
-/// A directory comes before what is in it, a file before its other names, and no path twice.
+/// Checks that a directory comes before its entries, a file before its other names, and no path
+/// twice.
 fn check_order(taken: &Taken) {
     let mut kinds: BTreeMap<&[u8], &EntryKind> = BTreeMap::new();
     for (entry, ..) in &taken.entries {
@@ -109,7 +111,7 @@ fn check_order(taken: &Taken) {
     }
 }
 
-/// The tree of the image's root file system, as it is on the host.
+/// The tree of the image's root file system on the host.
 fn tree_of(rootfs: &Path) -> Tree {
     let mut tree = Tree::new();
     let mut pending = vec![rootfs.to_owned()];
@@ -144,7 +146,7 @@ fn remove_below(tree: &mut Tree, path: &[u8]) {
     tree.retain(|other, _| !other.starts_with(&below) && (!path.is_empty() || other.is_empty()));
 }
 
-/// Makes the changes in `tree`. Removing is done in one pass, since it looks at everything.
+/// Applies the changes to `tree`. Removing takes a single pass, since it searches everything.
 fn apply(tree: &mut Tree, taken: &Taken) {
     let mut inode = 0;
     for (entry, digest, _) in &taken.entries {
@@ -188,7 +190,7 @@ fn apply(tree: &mut Tree, taken: &Taken) {
     }
 }
 
-/// What is in the guest's file `name`, which lies where nothing is read out.
+/// The content of the guest's file `name`, in a directory that is not read out.
 async fn text(agent: &Agent, name: &str) -> Vec<u8> {
     let path = GuestPath::new(format!("/dev/shm/{name}")).unwrap();
     let (_, mut stream) = agent.read_file(&path, 0, None).await.unwrap();
@@ -199,7 +201,7 @@ async fn text(agent: &Agent, name: &str) -> Vec<u8> {
     text
 }
 
-/// What the guest says.
+/// The guest's own listing.
 async fn told(agent: &Agent, step: &str) -> Tree {
     let text = text(agent, step).await;
     let told: BTreeMap<String, serde_json::Value> = serde_json::from_slice(&text).unwrap();
@@ -221,7 +223,7 @@ async fn told(agent: &Agent, step: &str) -> Tree {
     told.iter().map(|(path, facts)| (bytes_of(path), node(facts))).collect()
 }
 
-/// Compares what was read with what the guest says of all its files.
+/// Compares the files that were read with the guest's own listing.
 fn compare(rootfs: &Path, taken: &Taken, left: LeftOut, mut told: Tree) {
     let mut tree = tree_of(rootfs);
     apply(&mut tree, taken);
@@ -231,7 +233,7 @@ fn compare(rootfs: &Path, taken: &Taken, left: LeftOut, mut told: Tree) {
     let count = |kind| told.values().filter(|node| node.kind == kind).count() as u64;
     assert_eq!(left, LeftOut { sockets: count("socket"), devices: count("device") });
     told.retain(|_, node| node.kind != "socket" && node.kind != "device");
-    // The guest sees what is mounted there, and not the directory.
+    // The guest sees the mount there, and not the directory.
     assert_eq!(tree[b"root/mounted".as_slice()].kind, "directory");
     tree.remove(b"root/mounted".as_slice());
     told.remove(b"root/mounted".as_slice());
@@ -242,7 +244,7 @@ fn compare(rootfs: &Path, taken: &Taken, left: LeftOut, mut told: Tree) {
         let (ours, theirs) = (tree.get(path), told.get(path));
         let same = match (ours, theirs) {
             (Some(ours), Some(theirs)) => {
-                // Files of the image that are as they were are not read by either side.
+                // Neither side reads files of the image that are unchanged.
                 let theirs = Node {
                     digest: theirs.digest.clone().filter(|_| ours.digest.is_some()),
                     attributes: theirs.attributes.clone().filter(|_| ours.attributes.is_some()),
@@ -340,7 +342,7 @@ async fn a_guest_that_has_changed_nothing_leaves_next_to_nothing() {
     assert!(others.is_empty() && taken.entries.len() < 10, "{:?}", taken.entries);
 }
 
-/// A generator of the same numbers each time.
+/// A generator of the same numbers in each run.
 struct Numbers(u64);
 
 impl Numbers {
@@ -366,7 +368,7 @@ async fn a_damaged_image_is_never_more_than_an_error() {
     let (taken, _) = read(&image);
     let files = taken.entries.iter().filter(|(entry, ..)| entry.path.starts_with(b"root/file-"));
     assert_eq!(files.count(), 50);
-    // An image whose /tmp has something in it keeps it in the root file system.
+    // An image with a file in /tmp keeps /tmp in the root file system.
     assert!(taken.entries.iter().any(|(entry, ..)| entry.path == b"tmp/x"));
     let mut numbers = Numbers(17);
     for name in ["checkpoint.img", "pages_meta.img", "pages.img"] {
@@ -380,14 +382,15 @@ async fn a_damaged_image_is_never_more_than_an_error() {
         let mut refused = 0;
         for _ in 0..if name == "pages.img" { 5 } else { 200 } {
             let mut damaged = whole.clone();
-            // Anywhere, or in what stands in a frame; one bit or a whole byte.
+            // Anywhere, or in the content of a frame; one bit or a whole byte.
             let at = match frames.get(numbers.below(frames.len().max(1) * 2)) {
                 Some(at) => *at,
                 None => numbers.below(whole.len()),
             };
             damaged[at] ^= if numbers.below(2) == 0 { 0xff } else { 1 << numbers.below(8) };
             fs::write(&path, &damaged).unwrap();
-            // What a byte means only the writer knows: most must be noticed, none may do more than that.
+            // Only the writer knows the meaning of a byte: most damages must be noticed, and the
+            // others must do no harm.
             refused += usize::from(read_files(&image, &mut Discarded).is_err());
         }
         eprintln!("{name}: {refused} refused");
@@ -399,7 +402,7 @@ async fn a_damaged_image_is_never_more_than_an_error() {
     assert!(chain(&*error).contains("pages.img"), "{}", chain(&*error));
 }
 
-/// Where in `checkpoint.img` the first bytes of the contents of its frames are.
+/// The offsets in `checkpoint.img` of the first bytes of the contents of its frames.
 fn contents_of_frames(whole: &[u8]) -> Vec<usize> {
     let number =
         |at: usize, bytes: usize| whole[at..at + bytes].iter().fold(0, |all, byte| all << 8 | usize::from(*byte));
@@ -412,7 +415,7 @@ fn contents_of_frames(whole: &[u8]) -> Vec<usize> {
     found
 }
 
-/// Reads everything and keeps nothing.
+/// Reads all contents and keeps nothing.
 struct Discarded;
 
 impl FileSink for Discarded {

@@ -1,4 +1,5 @@
-//! A place on this host for one engine, which is gone without a trace at the end, also when the test fails.
+//! A place on this host for one engine, which is removed without a trace at the end, even if the
+//! test fails.
 
 use std::fs;
 use std::io;
@@ -19,10 +20,10 @@ use dorm_lifecycle::{Digest, Egress, Resources, RunId, SandboxId};
 use crate::network::NoNetwork;
 
 const GUEST_ID_BASE: u32 = GuestIds::DEFAULT.base();
-/// How long anything may take on a host that is very busy.
+/// How long an operation may take on a very busy host.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 
-/// One engine's place.
+/// The place of one engine.
 pub(crate) struct Place {
     directory: tempfile::TempDir,
     prefix: String,
@@ -32,7 +33,7 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// A place without network, or nothing where gVisor cannot be used.
+    /// Makes a place without network; `None` where gVisor cannot be used.
     pub(crate) fn new() -> Option<Self> {
         Self::with(Arc::new(NoNetwork))
     }
@@ -106,16 +107,16 @@ impl Place {
         }
     }
 
-    /// An empty directory for an image.
+    /// Makes an empty directory for an image.
     pub(crate) fn image_directory(&self, name: &str) -> PathBuf {
         let path = self.path().join("images").join(name);
         fs::create_dir_all(&path).unwrap();
         path
     }
 
-    /// Everything of this place that is left on the host: mounts, loop devices, control groups, processes, containers.
-    /// A loop device whose file is gone already is waited for: some other sandbox's process that is just being made
-    /// has a copy of our mounts for a moment.
+    /// Everything of this place that is left on the host: mounts, loop devices, control groups,
+    /// processes, containers. Waits for a loop device whose file is already deleted: the process of
+    /// some other sandbox that is just being created has a copy of our mounts for a moment.
     pub(crate) fn left(&self) -> Vec<String> {
         let end = std::time::Instant::now() + PATIENCE;
         loop {
@@ -131,7 +132,7 @@ impl Place {
     fn look(&self) -> Vec<String> {
         let top = self.path().to_str().unwrap();
         let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap();
-        // Where volumes appear for all containers: it is there as long as an engine is open.
+        // The mount point of volumes for all containers exists as long as an engine is open.
         let slots = format!(" {top}/engine/slots ");
         let left = mounts.lines().filter(|line| line.contains(top) && !line.contains(&slots));
         let mut left: Vec<String> = left.map(str::to_owned).collect();
@@ -190,7 +191,7 @@ fn agent() -> PathBuf {
     AGENT.get_or_init(|| dorm_agent_binary::install(directory).unwrap()).clone()
 }
 
-/// The base image that `xtask setup` makes, if it is there.
+/// The base image that `xtask setup` makes, if it exists.
 pub(crate) fn base_image() -> Option<(Digest, PathBuf)> {
     let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dormouse/images");
     let images = std::env::var_os("DORM_TEST_IMAGES").map_or(workspace, PathBuf::from);
@@ -200,7 +201,8 @@ pub(crate) fn base_image() -> Option<(Digest, PathBuf)> {
     rootfs.is_dir().then_some((digest, rootfs))
 }
 
-/// A small root filesystem made of this host's own shell and a few programs, with the ownership shifted.
+/// Makes a small root file system from this host's own shell and a few programs, with shifted
+/// ownership.
 fn make_rootfs(top: &Path) {
     for name in ["bin", "dev", "etc/dormouse/on-resume.d", "proc", "root", "run", "sys", "tmp", "usr/bin", "usr/lib"] {
         fs::create_dir_all(top.join(name)).unwrap();
@@ -258,14 +260,14 @@ pub(crate) async fn mark(agent: &Agent, generation: u64) {
     agent.resumed(&identity).await.unwrap();
 }
 
-/// Runs a shell script inside to its end, and answers its exit code.
+/// Runs a shell script inside to its end, and returns its exit code.
 pub(crate) async fn shell(agent: &Agent, script: &str) -> i32 {
     let started = begin_shell(agent, script).await;
     let status = tokio::time::timeout(PATIENCE, agent.wait(started)).await.expect("in time").unwrap();
     status.shell_code()
 }
 
-/// Starts a shell script inside and answers its handle.
+/// Starts a shell script inside and returns its handle.
 pub(crate) async fn begin_shell(agent: &Agent, script: &str) -> u64 {
     let arguments = ["/bin/sh", "-c", script].map(|word| dorm_agent_client::GuestString::new(word).unwrap());
     agent.start(&ProcessSpec::new(arguments.into())).await.unwrap().process
@@ -280,7 +282,7 @@ pub(crate) async fn wait_for<F: Future<Output = bool>>(what: &str, mut condition
     }
 }
 
-/// What a lease's network has, for the test networks.
+/// A lease with the usual addresses, for the test networks.
 pub(crate) fn lease_like(id: u16, namespace: PathBuf) -> Lease {
     Lease {
         id: dorm_engine::LeaseId(id),

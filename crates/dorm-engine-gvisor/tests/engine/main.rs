@@ -1,6 +1,6 @@
-//! The engine on this host, for real: `runsc`, namespaces, control groups, disks.
+//! The engine on this real host: `runsc`, namespaces, control groups, disks.
 //!
-//! What the host cannot do is said loudly and not tested.
+//! Tests that the host cannot run are skipped loudly.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 

@@ -1,4 +1,4 @@
-//! The daemon goes and comes back; sandboxes end by themselves.
+//! The daemon ends and restarts; sandboxes end on their own.
 
 use std::fs;
 use std::sync::Arc;
@@ -56,7 +56,7 @@ async fn a_lease_that_a_dead_daemon_had_asked_for_goes_with_its_run() {
     let spec = RunSpec { egress: Egress::Public, ..place.spec() };
     engine.start(&spec).await.unwrap();
     drop(engine);
-    // As if the daemon had died before it could write down which lease it was given.
+    // As if the daemon had died before it could note the lease that it was given.
     for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
         let path = container.path().join("note.json");
         let mut note: serde_json::Value = serde_json::from_slice(&fs::read(&path).unwrap()).unwrap();
@@ -78,7 +78,7 @@ async fn a_run_whose_pause_was_the_last_thing_noted_is_asked_what_it_does() {
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     drop(engine);
-    // As if the disk had been full when it was let go on.
+    // As if the disk had been full when the run was resumed.
     for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
         let path = container.path().join("note.json");
         let text = fs::read_to_string(&path).unwrap().replace("\"phase\":\"running\"", "\"phase\":\"paused\"");
@@ -161,7 +161,8 @@ async fn the_warm_containers_of_an_earlier_daemon_are_swept_away() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(1).await;
     engine.prepare(&place.image, &place.rootfs()).await.unwrap();
-    // There is no network here, so that containers with one cannot be made, and those without come second.
+    // There is no network here, so containers with one cannot be created, and those without come
+    // second.
     let has_failed = || async { !place.left().is_empty() };
     crate::host::wait_for("a container", has_failed).await;
     let spec = place.spec();
@@ -191,7 +192,7 @@ async fn the_guest_is_paused_when_its_memory_runs_short_and_loses_one_process() 
     assert_eq!(notice, Notice::MemoryHigh { run: spec.run.clone() });
     let found = engine.inventory().await.unwrap();
     assert_eq!(found[0].condition, RunCondition::Paused);
-    // The agent would know the OOM victim; here it is the last of the pipe, which the pause has caught.
+    // The agent names the OOM victim: the last program of the pipe, which the pause has stopped.
     engine.relieve_memory_pressure(&spec.run, None).await.unwrap();
     let victim = tokio::time::timeout(PATIENCE, agent.oom_victim()).await.expect("in time");
     engine.relieve_memory_pressure(&spec.run, victim).await.unwrap();

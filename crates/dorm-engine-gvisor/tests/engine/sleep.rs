@@ -1,4 +1,4 @@
-//! Save, park, go on, restore.
+//! Save, park, resume, restore.
 
 use std::fs;
 

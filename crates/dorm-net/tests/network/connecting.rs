@@ -1,4 +1,4 @@
-//! From the host into a sandbox.
+//! Connections from the host into a sandbox.
 
 use dorm_engine::{LeaseId, Network, NetworkError};
 use dorm_lifecycle::Egress;

@@ -1,4 +1,4 @@
-//! Where a sandbox may connect to.
+//! The destinations that a sandbox may connect to.
 
 use std::io;
 use std::path::Path;
@@ -12,12 +12,13 @@ use crate::support::{
     received_in_vain, run, say,
 };
 
-/// Echoes everywhere in the internet.
+/// Starts an echo on all addresses of the internet.
 fn internet(host: &Host) {
     echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
 }
 
-/// Whether an echo over UDP would be let through: refused at once, or the internet's own "nobody listens".
+/// Whether a datagram is answered with a refusal: by the gateway at once, or by the internet, where
+/// nothing listens.
 async fn refused(namespace: &Path) -> bool {
     let socket = datagrams(namespace, PUBLIC, PORT);
     ask(&socket, b"hello").await.is_err_and(|error| error.kind() == io::ErrorKind::ConnectionRefused)
@@ -31,7 +32,7 @@ fn nothing_leaves_before_it_is_allowed_and_every_try_is_refused_at_once() {
         let lease = network.lease().await.unwrap();
         assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
         assert!(!reaches(&lease.namespace, lease.gateway, PORT).await);
-        // More than the kernel answers by default.
+        // More than the rate of such answers that the kernel allows by default.
         for _ in 0..30 {
             assert!(refused(&lease.namespace).await);
         }
@@ -139,7 +140,7 @@ fn sandboxes_with_a_forged_address_are_not_let_out() {
         for _ in 0..5 {
             socket.send(b"hello").await.unwrap();
         }
-        // A packet of another lease shows that those before it have been dealt with.
+        // A packet of another lease shows that those before it have been processed.
         let other = crate::support::lease(&network, Egress::Public).await;
         assert!(refused(&other.namespace).await);
         assert_eq!(received_in_vain(&host), before + 1);

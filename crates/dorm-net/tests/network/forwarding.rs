@@ -1,4 +1,4 @@
-//! The host forwards packets of sandboxes, is no router for others, and is afterwards as it was.
+//! The host forwards packets of sandboxes, is no router for others, and is afterwards as before.
 
 use std::path::Path;
 use std::time::Duration;
@@ -20,7 +20,7 @@ fn is_on(path: impl AsRef<Path>) -> bool {
     std::fs::read_to_string(path).unwrap().trim() == "1"
 }
 
-/// A host that is no router, with an interface that leads nowhere.
+/// Makes the host no router, with an unused interface.
 fn no_router() {
     std::fs::write(WHOLE_HOST, "0").unwrap();
     run("ip link add other0 type veth peer name other1");

@@ -1,4 +1,4 @@
-//! What no policy lets a sandbox reach: the host and other sandboxes.
+//! Destinations that no policy lets a sandbox reach: the host and other sandboxes.
 
 use std::net::Ipv4Addr;
 
@@ -25,7 +25,7 @@ fn no_service_of_the_host_is_reached_on_any_of_its_addresses() {
                 seen += 1;
             }
             assert!(seen >= 4, "its own, both on lo, and that of the uplink");
-            // The gateway itself is no way round the rules: it is refused by the host as well.
+            // The gateway itself cannot bypass the rules: the host refuses it as well.
             assert!(!reaches(&gateway(&lease), HOST, PORT).await);
         }
     });

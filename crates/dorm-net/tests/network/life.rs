@@ -1,4 +1,4 @@
-//! Leases come and go.
+//! Leases are created and removed.
 
 use std::collections::BTreeSet;
 use std::future::Future;
@@ -117,7 +117,7 @@ fn a_lease_that_nobody_waits_for_any_more_removes_itself() {
     });
 }
 
-/// Polls all of them until each is ready.
+/// Polls all futures until each is ready.
 async fn all<F: Future>(futures: impl IntoIterator<Item = F>) -> Vec<F::Output> {
     let mut waiting: Vec<_> = futures.into_iter().map(|future| (Box::pin(future), None)).collect();
     std::future::poll_fn(|context| {

@@ -1,5 +1,6 @@
-//! What sandboxes reach and what they do not, with real namespaces. Each test has a host of its own: a network and
-//! mount namespace that end with the test, however it ends. See `support.rs`.
+//! The destinations that sandboxes reach and do not reach, with real namespaces. Each test has a
+//! host of its own: a network and mount namespace that end with the test, however it ends. See
+//! `support.rs`.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 

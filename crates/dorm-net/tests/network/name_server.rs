@@ -1,4 +1,4 @@
-//! A name server on the host's loopback, where no sandbox could reach it, that remembers what it was asked.
+//! A name server on the host's loopback, where no sandbox could reach it, that records its queries.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -13,7 +13,7 @@ use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use crate::support::{Host, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams};
 
-/// What it was asked, by name.
+/// The names that it was asked for.
 #[derive(Clone, Default)]
 pub(crate) struct Asked(Arc<Mutex<Vec<String>>>);
 
@@ -52,7 +52,7 @@ fn answer(asked: &Asked, question: &[u8]) -> Vec<u8> {
     message.to_vec().unwrap()
 }
 
-/// Starts it, over UDP and TCP.
+/// Starts the server, over UDP and TCP.
 pub(crate) async fn start() -> (SocketAddr, Asked) {
     let asked = Asked::default();
     let datagrams = UdpSocket::bind("127.0.0.1:0").await.unwrap();
@@ -79,7 +79,7 @@ pub(crate) async fn start() -> (SocketAddr, Asked) {
     (address, asked)
 }
 
-/// A network that uses it.
+/// Opens a network that uses the server.
 pub(crate) async fn open(host: &Host, servers: Vec<SocketAddr>) -> HostNetwork {
     let mut config = host.config("a");
     config.dns = NameServers::Fixed(servers);
@@ -96,7 +96,7 @@ async fn write(stream: &mut TcpStream, message: &[u8]) -> std::io::Result<()> {
     stream.write_all(&[&u16::try_from(message.len()).unwrap().to_be_bytes(), message].concat()).await
 }
 
-/// A question as programs write it.
+/// A query as programs write it.
 pub(crate) fn question(name: &str, kind: RecordType) -> Vec<u8> {
     let mut message = Message::new(0x1234, MessageType::Query, OpCode::Query);
     message.metadata.recursion_desired = true;
@@ -104,7 +104,7 @@ pub(crate) fn question(name: &str, kind: RecordType) -> Vec<u8> {
     message.to_vec().unwrap()
 }
 
-/// What comes of looking for a name.
+/// The result of a look-up.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) enum Found {
     Addresses(Vec<Ipv4Addr>),
@@ -128,12 +128,12 @@ fn found(answer: &[u8]) -> Found {
     }
 }
 
-/// Looks for a name over UDP.
+/// Looks up a name over UDP.
 pub(crate) async fn look_up(namespace: &Path, server: Ipv4Addr, name: &str) -> Found {
     found(&ask(&datagrams(namespace, server, 53), &question(name, RecordType::A)).await.unwrap())
 }
 
-/// Looks for names over one TCP connection.
+/// Looks up names over one TCP connection.
 pub(crate) async fn look_up_by_stream(namespace: &Path, server: Ipv4Addr, names: &[&str]) -> Vec<Found> {
     let mut stream = connect(namespace, server, 53).await.unwrap();
     let mut all = Vec::new();

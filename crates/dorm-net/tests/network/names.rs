@@ -197,7 +197,7 @@ fn while_the_daemon_is_down_names_are_refused_and_afterwards_answered() {
     });
 }
 
-/// The sockets of this process; every test has a process of its own.
+/// The number of open descriptors of this process; every test has a process of its own.
 fn descriptors() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count()
 }
@@ -237,7 +237,7 @@ fn questions_without_an_answer_take_few_descriptors_of_the_daemon() {
         for _ in 0..200 {
             socket.send(&question).await.unwrap();
         }
-        // Those beyond the limit fail at once: when one has, every place is taken.
+        // Queries beyond the limit fail at once: when one has, every place is taken.
         let mut answer = [0; 512];
         tokio::time::timeout(DEADLINE, socket.recv(&mut answer)).await.unwrap().unwrap();
         let opened = descriptors() - before;

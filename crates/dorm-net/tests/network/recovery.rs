@@ -1,4 +1,4 @@
-//! The daemon ends between any two steps, and starts again.
+//! The daemon ends between any two steps, and restarts.
 
 use std::process::Command;
 
@@ -87,7 +87,7 @@ fn a_note_without_anything_made_is_removed() {
 fn a_lease_that_cannot_be_made_leaves_nothing_and_does_not_stop_the_next() {
     on_a_host(async |host| {
         let network = host.open("a").await;
-        // Left over from before a restart of the host: a name without a namespace.
+        // A leftover from before a restart of the host: a name without a namespace.
         std::fs::create_dir_all("/run/netns").unwrap();
         std::fs::write("/run/netns/dorm-a-0-gw", "").unwrap();
         let error = network.lease().await.unwrap_err();

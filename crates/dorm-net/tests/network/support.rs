@@ -22,7 +22,7 @@ use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space}
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
 
-/// Longer than anything takes on the slowest machine.
+/// Longer than anything takes on the slowest host.
 pub(crate) const DEADLINE: Duration = Duration::from_secs(60);
 pub(crate) const HOST: Ipv4Addr = Ipv4Addr::new(203, 0, 113, 1);
 pub(crate) const PUBLIC: Ipv4Addr = Ipv4Addr::new(198, 51, 100, 10);
@@ -35,7 +35,7 @@ pub(crate) struct Host {
     notes: tempfile::TempDir,
 }
 
-/// Runs the scenario on a host of its own, on one thread and those that it starts.
+/// Runs the scenario on a host of its own, on one thread and on those that it starts.
 pub(crate) fn on_a_host<F: Future<Output = ()>>(scenario: impl FnOnce(Host) -> F + Send + 'static) {
     // The thread has the test's name, by which it may be skipped.
     let name = std::thread::current().name().unwrap_or_default().to_owned();
@@ -81,7 +81,7 @@ impl Host {
         Some(Self { notes: tempfile::tempdir_in("/run").unwrap() })
     }
 
-    /// What a daemon with this prefix is told.
+    /// The configuration of a daemon with this prefix.
     pub(crate) fn config(&self, prefix: &str) -> Config {
         let mut config = Config::new(self.directory(prefix), prefix);
         config.dns = NameServers::Fixed(vec![]);
@@ -96,7 +96,7 @@ impl Host {
         HostNetwork::open(self.config(prefix)).await.unwrap()
     }
 
-    /// A namespace of the test's own.
+    /// The namespace of the internet.
     pub(crate) fn internet(&self) -> PathBuf {
         "/run/netns/internet".into()
     }
@@ -106,7 +106,7 @@ impl Host {
         "/proc/thread-self/ns/net".into()
     }
 
-    /// Everything that a lease could leave behind.
+    /// Everything that a lease could leave behind on the host.
     pub(crate) fn traces(&self) -> Vec<String> {
         let shown = [said("ip -o link"), said("ip netns"), said("nft list tables")].concat();
         let lines = shown.lines().map(|line| line.split('@').next().unwrap_or_default().to_owned());
@@ -114,7 +114,7 @@ impl Host {
     }
 }
 
-/// A lease of which `egress` may leave.
+/// A lease whose packets to `egress` are allowed.
 pub(crate) async fn lease(network: &HostNetwork, egress: Egress) -> Lease {
     let lease = network.lease().await.unwrap();
     network.allow(lease.id, &egress).await.unwrap();
@@ -135,7 +135,7 @@ pub(crate) fn run(line: &str) {
     said(line);
 }
 
-/// What a command line without quotes prints.
+/// The output of a command line without quotes.
 pub(crate) fn said(line: &str) -> String {
     let mut words = line.split_whitespace();
     let output = Command::new(words.next().unwrap()).args(words).output().unwrap();
@@ -143,7 +143,7 @@ pub(crate) fn said(line: &str) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// Works in a namespace, on a thread that ends with it.
+/// Runs `work` in a namespace, on a thread that ends with it.
 pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> T {
     // Opened here: `thread-self` means the caller.
     let file = File::open(namespace).unwrap();
@@ -161,7 +161,7 @@ fn socket(namespace: &Path, kind: SocketType) -> OwnedFd {
     inside(namespace, || socket_with(AddressFamily::INET, kind, flags, None).unwrap())
 }
 
-/// Listens in a namespace and sends back what it gets, as long as the test runs.
+/// Listens in a namespace and sends back everything it receives, as long as the test runs.
 pub(crate) fn echo(namespace: &Path, address: Ipv4Addr, port: u16) {
     let socket = socket(namespace, SocketType::STREAM);
     sockopt::set_socket_reuseaddr(&socket, true).unwrap();
@@ -192,7 +192,7 @@ pub(crate) fn datagrams(namespace: &Path, address: Ipv4Addr, port: u16) -> UdpSo
     UdpSocket::from_std(socket.into()).unwrap()
 }
 
-/// Sends a datagram and waits for what comes back.
+/// Sends a datagram and waits for the answer.
 pub(crate) async fn ask(socket: &UdpSocket, question: &[u8]) -> io::Result<Vec<u8>> {
     socket.send(question).await?;
     let mut answer = [0; 512];
@@ -200,7 +200,8 @@ pub(crate) async fn ask(socket: &UdpSocket, question: &[u8]) -> io::Result<Vec<u
     Ok(answer[..length].to_vec())
 }
 
-/// Whether an echo answers there, or the way there is refused. Anything else, such as silence, fails the test.
+/// Whether an echo answers there (`true`), or the connection is refused. Anything else, such as
+/// silence, fails the test.
 pub(crate) async fn reaches(namespace: &Path, address: Ipv4Addr, port: u16) -> bool {
     match connect(namespace, address, port).await {
         Ok(mut stream) => {
@@ -214,7 +215,7 @@ pub(crate) async fn reaches(namespace: &Path, address: Ipv4Addr, port: u16) -> b
     }
 }
 
-/// Says something to an echo and waits for it.
+/// Sends text to an echo and waits for it.
 pub(crate) async fn say(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin), text: &[u8]) -> io::Result<()> {
     stream.write_all(text).await?;
     let mut heard = vec![0; text.len()];
@@ -223,7 +224,7 @@ pub(crate) async fn say(stream: &mut (impl AsyncReadExt + AsyncWriteExt + Unpin)
     Ok(())
 }
 
-/// Waits until something is so.
+/// Waits until the condition holds.
 pub(crate) async fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !so() {
@@ -232,7 +233,7 @@ pub(crate) async fn wait_for(what: &str, mut so: impl FnMut() -> bool) {
     }
 }
 
-/// Datagrams that found nobody in the internet.
+/// The number of datagrams to ports of the internet where nothing listens.
 pub(crate) fn received_in_vain(host: &Host) -> u64 {
     let text = inside(&host.internet(), || std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap());
     let line = text.lines().filter(|line| line.starts_with("Udp:")).nth(1).unwrap();

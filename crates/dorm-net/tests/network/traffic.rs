@@ -1,4 +1,4 @@
-//! How much traffic one sandbox may cause.
+//! The limits on the traffic of one sandbox.
 
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::Path;
@@ -39,7 +39,7 @@ fn neither_direction_is_faster_than_its_limit() {
         let mut heard = vec![0; BYTES];
         tokio::time::timeout(2 * DEADLINE, reading.read_exact(&mut heard)).await.unwrap().unwrap();
         sending.await.unwrap();
-        // All but what may pass at once has waited. A slow host only takes longer.
+        // Everything beyond the burst has waited. A slow host only takes longer.
         assert!(begun.elapsed() > Duration::from_millis(1500), "{:?}", begun.elapsed());
 
         let counted = network.traffic(lease.id).await.unwrap();
@@ -51,7 +51,7 @@ fn neither_direction_is_faster_than_its_limit() {
     });
 }
 
-/// The connections in the table of a namespace.
+/// The number of connections in the table of a namespace.
 fn connections(namespace: &Path) -> usize {
     let read = || std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_count").unwrap();
     inside(namespace, read).trim().parse().unwrap()
@@ -68,7 +68,8 @@ fn a_flood_of_connections_fills_no_table_and_stops_no_neighbour() {
         let mut refused = 0;
         for _ in 0..400 {
             match connect(&hostile.namespace, PUBLIC, PORT).await {
-                // Closed by a reset: it does not count as a connection any more, but stays in the tables for a while.
+                // Closed by a reset: it no longer counts as a connection, but stays in the tables
+                // for a while.
                 Ok(stream) => sockopt::set_socket_linger(&stream, Some(Duration::ZERO)).unwrap(),
                 Err(error) => {
                     assert_eq!(error.kind(), std::io::ErrorKind::ConnectionRefused, "it fails at once");

@@ -14,7 +14,7 @@ use crate::world::{Fault, World};
 const TAG: &str = "proof";
 const FILES: u32 = 50;
 
-/// Where the images of a daemon in `directory` lie, and what they are imported from.
+/// The image directory of a daemon in `directory`.
 pub(crate) fn directory(directory: &Path) -> PathBuf {
     directory.join("images")
 }
@@ -31,7 +31,7 @@ fn content(number: u32) -> String {
     format!("file {number}\n").repeat(100)
 }
 
-/// Makes what images are imported from.
+/// Makes the source of imports.
 pub(crate) fn make_source(directory: &Path) -> Result<()> {
     let source = directory.join("source/etc");
     std::fs::create_dir_all(&source).with_context(|| format!("make {}", source.display()))?;
@@ -67,7 +67,7 @@ pub(super) async fn is_there(world: &World) -> Result<Value> {
     import(world).await
 }
 
-/// An image is whole or not there, and nothing of a half one is left.
+/// Checks that an image is whole or not there, and that nothing of a half one is left over.
 pub(super) async fn judge(world: &World, operation: Operation, is_done: bool, faults: &mut Vec<Fault>) -> Result<()> {
     let listed = list(world).await?;
     let has_tag = |image: &Value| image["tags"].as_array().is_some_and(|tags| tags.contains(&json!(TAG)));

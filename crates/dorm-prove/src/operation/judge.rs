@@ -1,4 +1,4 @@
-//! What must hold after an operation, and putting things back for the next one.
+//! The checks after an operation, and the clean-up for the next one.
 
 mod back;
 
@@ -15,7 +15,8 @@ use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
-/// Looks whether what must hold after `operation` does; `heard` is what its caller was answered.
+/// Checks that everything that must hold after `operation` holds; `heard` is the answer its caller
+/// got.
 pub(crate) async fn judge(
     world: &mut World,
     operation: Operation,
@@ -78,7 +79,7 @@ pub(crate) async fn judge(
     Ok(faults)
 }
 
-/// Where the sandbox may be: its state and, if it matters, where its memory is.
+/// The states and residences that the sandbox may have.
 fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
     match (operation, is_done) {
         (Operation::Suspend | Operation::TimeoutSuspends, true) => &["suspended"],
@@ -120,7 +121,8 @@ async fn slept(
     }
     if matches!(operation, Operation::SetTimeouts | Operation::TimeoutSuspends) {
         limits(operation, &subject, &view, heard, faults);
-        // While it sleeps no deadline passes; one that runs again would be too fast for us.
+        // A sleeping sandbox has no deadlines; after a resume one would pass before the check is
+        // done.
         world.daemon.post(&format!("/sandboxes/{}/timeouts", subject.id), json!({})).await?;
     }
     if is[0] == "suspended" && !subject.has_lost_power() {
@@ -149,9 +151,9 @@ fn limits(operation: Operation, subject: &Probe, view: &Value, heard: &Heard, fa
     }
 }
 
-/// All children are there, or none is; then they go.
+/// Checks that either all children are there or none is; then ends them.
 async fn children(world: &World, scene: &Scene, subject: &Probe, heard: &Heard, faults: &mut Vec<Fault>) -> Result<()> {
-    // As long as its snapshot is there, the fork is being ended.
+    // As long as its snapshot exists, the fork is still being completed or rolled back.
     let end = Instant::now() + PATIENCE;
     while world.records().await?.snapshots.iter().any(|snapshot| snapshot["goes_when_free"] == true) {
         if Instant::now() > end {
@@ -174,7 +176,8 @@ async fn children(world: &World, scene: &Scene, subject: &Probe, heard: &Heard, 
     works(world, found, Some(subject), faults).await
 }
 
-/// New snapshots are whole and can be started from; they are deleted again.
+/// Checks that new snapshots are whole and that sandboxes can be created from them; then deletes
+/// them.
 async fn snapshots(
     world: &mut World,
     operation: Operation,
@@ -231,7 +234,7 @@ async fn snapshots(
     Ok(())
 }
 
-/// A sandbox can be started from the snapshot and has its memory; then both go.
+/// Checks that a sandbox can be created from the snapshot and has its memory; then deletes both.
 async fn from(world: &World, snapshot: &str, held: &Probe, faults: &mut Vec<Fault>) -> Result<()> {
     match world.daemon.create(json!({ "snapshot": snapshot })).await {
         Ok(id) => {
@@ -243,7 +246,8 @@ async fn from(world: &World, snapshot: &str, held: &Probe, faults: &mut Vec<Faul
     world.forget(snapshot).await
 }
 
-/// The sandbox of that name, if there is one, works and has the memory it began with; then it goes.
+/// Checks that the sandbox of that name, if there is one, works and has the memory it began with;
+/// then ends it.
 async fn named(world: &World, name: &str, held: Option<&Probe>, faults: &mut Vec<Fault>) -> Result<()> {
     let found = world.daemon.get(&format!("/sandboxes?name={name}")).await?;
     works(world, found, held, faults).await
@@ -329,12 +333,13 @@ async fn ended(
     Ok(())
 }
 
-/// Whether its deadline was set, acknowledged or not: then the next daemon keeps it too, if not at once.
+/// Whether its deadline was set, acknowledged or not: if it was, the next daemon applies it too, if
+/// not at once.
 async fn is_limited(world: &World, id: &str, is_done: bool) -> Result<bool> {
     Ok(is_done || !world.daemon.describe(id).await?["timeout_secs"].is_null())
 }
 
-/// Waits until a sandbox is in that state. If it does not come to that, whoever looks next says so.
+/// Waits until a sandbox is in that state. If it never is, the next check reports it.
 async fn becomes(world: &World, id: &str, state: &str) -> Result<()> {
     let end = Instant::now() + PATIENCE;
     while world.daemon.describe(id).await?["state"] != state && Instant::now() < end {

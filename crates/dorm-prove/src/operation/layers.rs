@@ -1,5 +1,5 @@
-//! An image in layers, of a directory and of a registry: whole or not there, and nothing of it lies about without an
-//! owner.
+//! An image in layers, imported from a directory and pulled from a registry: it is whole or not
+//! there, and none of its files are left without an owner.
 
 mod shelf;
 mod source;
@@ -21,7 +21,7 @@ use crate::world::{Fault, World};
 
 const TAG: &str = "layered";
 
-/// The image in layers, as a directory and behind a registry of ours.
+/// The image in layers, as a directory and behind a registry of the proof's own.
 pub(crate) struct Layered {
     layout: PathBuf,
     shelf: Shelf,
@@ -50,7 +50,8 @@ pub(super) async fn perform(world: &World, operation: Operation) -> Result<Value
     }
 }
 
-/// The image is whole or not there; what comes after works as if nothing had been.
+/// Checks that the image is whole or not there, and that later operations work as if nothing had
+/// happened.
 pub(super) async fn judge(world: &World, operation: Operation, heard: &Heard, faults: &mut Vec<Fault>) -> Result<()> {
     let is_there = whole_or_gone(world, faults).await?;
     if heard.is_some() && is_there != (operation != Operation::RemoveLayers) {
@@ -81,7 +82,7 @@ fn images(world: &World) -> PathBuf {
     directory(world.traces.data.parent().unwrap_or(Path::new("/")))
 }
 
-/// Looks at everything that lies among the images. Answers whether the image is there.
+/// Checks every file among the images. Returns whether the image is there.
 async fn whole_or_gone(world: &World, faults: &mut Vec<Fault>) -> Result<bool> {
     let listed = list(world).await?;
     let mut digests: Vec<String> = listed.iter().map(|image| word(image, "digest")).collect();
@@ -107,7 +108,7 @@ async fn whole_or_gone(world: &World, faults: &mut Vec<Fault>) -> Result<bool> {
     Ok(!listed.is_empty())
 }
 
-/// Whatever is in `directory` besides `known`, and locks.
+/// Reports everything in `directory` besides `known` and locks.
 fn left_over(directory: &Path, known: &[String], faults: &mut Vec<Fault>) -> Result<()> {
     for name in names(directory)? {
         if !name.starts_with(".lock") && !known.contains(&name) {
@@ -117,7 +118,7 @@ fn left_over(directory: &Path, known: &[String], faults: &mut Vec<Fault>) -> Res
     Ok(())
 }
 
-/// Whoever starts from it finds all of its files.
+/// Checks that a sandbox of the image has all of its files.
 async fn in_a_sandbox(world: &World, faults: &mut Vec<Fault>) -> Result<()> {
     let id = match world.daemon.create(json!({ "image": TAG })).await {
         Ok(id) => id,

@@ -1,4 +1,4 @@
-//! Merging the layers of a filesystem snapshot, which begins by itself when there are too many.
+//! Merging the layers of a filesystem snapshot, which starts automatically when there are too many.
 
 use anyhow::{Result, bail};
 use dorm_testing::Daemon;
@@ -12,10 +12,10 @@ use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
-/// As many layers as are left alone: one more, and they are merged.
+/// The most layers that are not merged: with one more, they are.
 const LAYERS: usize = 8;
 
-/// A running sandbox on as many layers as are left alone, with a file of its own.
+/// A running sandbox on the most layers that are not merged, with a file of its own.
 pub(super) async fn prepare(world: &mut World, label: &str) -> Result<Probe> {
     let deep = match &world.deep {
         Some(deep) => deep.clone(),
@@ -30,7 +30,7 @@ pub(super) async fn prepare(world: &mut World, label: &str) -> Result<Probe> {
     Ok(probe)
 }
 
-/// A snapshot of so many layers. Each has a file of its own and takes one away from the layer below.
+/// A snapshot of that many layers. Each has a file of its own and removes one of the layer below.
 async fn pile(world: &World) -> Result<String> {
     let mut from = json!({ "image": world.image });
     for layer in 0..LAYERS {
@@ -59,7 +59,8 @@ fn passing(layer: usize) -> String {
     format!("/root/passing-{layer}")
 }
 
-/// The sandbox goes on, and its snapshot has all files of all layers, merged or not.
+/// Checks that the sandbox keeps running, and that its snapshot has all files of all layers, merged
+/// or not.
 pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults: &mut Vec<Fault>) -> Result<()> {
     let Some(mut subject) = scene.subject else { return Ok(()) };
     if !ended_with_its_run(world, &subject.id).await? {
@@ -87,7 +88,7 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
     Ok(())
 }
 
-/// What is wrong with the files of the snapshot, if anything is.
+/// The difference in the files of the snapshot, if there is one.
 async fn look(daemon: &Daemon, snapshot: &str, label: &str) -> Result<Option<String>> {
     let id = daemon.create(json!({ "snapshot": snapshot })).await?;
     let found = wrong(daemon, &id, label).await;

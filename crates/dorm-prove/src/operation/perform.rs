@@ -11,14 +11,14 @@ use crate::world::{WarmContainers, World};
 
 /// The limits that are set, in seconds.
 pub(super) const LIMITS: [u64; 2] = [3600, 7200];
-/// How many children a fork has.
+/// The number of children of a fork.
 pub(super) const CHILDREN: usize = 2;
-/// How many containers the daemon makes ready for one image.
+/// The number of warm containers that the daemon creates for one image.
 const WARM_CONTAINERS: u32 = 3;
-/// How soon a deadline passes, in seconds.
+/// The delay until a deadline passes, in seconds.
 const SOON: f64 = 0.05;
 
-/// Carries out `operation` and answers what the daemon did, if it did.
+/// Carries out `operation` and returns the daemon's answer, if it was done.
 pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Scene) -> Result<Value> {
     let id = scene.subject.as_ref().map(|subject| subject.id.clone()).unwrap_or_default();
     let snapshot = scene.snapshot.clone().unwrap_or_default();

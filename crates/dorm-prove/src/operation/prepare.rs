@@ -1,4 +1,4 @@
-//! Bringing about what an operation begins with.
+//! The preparation of each operation.
 
 use anyhow::{Result, bail};
 use serde_json::json;
@@ -9,11 +9,11 @@ use crate::probe::Probe;
 use crate::steps::Step;
 use crate::world::{Stage, World};
 
-/// At which step of which operation the daemon dies whose successor's start is proved.
+/// The steps at which the daemon dies, for operations that prove the start of the next daemon.
 const IN_SUSPEND: &str = "storage: saved state renamed";
 const IN_CREATE: &str = "gvisor: guest begun";
 
-/// Brings about what `operation` begins with.
+/// Prepares the state from which `operation` begins.
 pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<Scene> {
     world.diary = Diary::default();
     let label = format!("cycle-{}", world.number());
@@ -47,7 +47,7 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
             let mut child = subject.of(&word(&forked["children"][0]["sandbox"], "id"));
             child.note(&world.daemon).await?;
             scene.past = Some(child);
-            // What the fork leaves to be done is not the promotion's.
+            // The background work of the fork must not count as the promotion's.
             world.settle().await?;
         }
         Operation::StartAfterSuspend => {
@@ -137,7 +137,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
     world.sleeper(stage).await.map(Some)
 }
 
-/// The one that is to be ended; if it was spared the last time, it is taken again.
+/// The sandbox to end; one that survived the last time is used again.
 async fn doomed(world: &mut World, stage: Stage) -> Result<Probe> {
     let mut probe = match world.doomed.take() {
         Some(probe) => probe,

@@ -1,4 +1,4 @@
-//! Snapshots that become files, and files that become snapshots.
+//! Snapshots that are exported to files, and files that are imported as snapshots.
 
 use std::path::PathBuf;
 
@@ -12,7 +12,7 @@ use crate::probe::Probe;
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
-/// The file of a memory snapshot that stands on files, and what is in it.
+/// The file of a memory snapshot with layers below it, and its expected content.
 pub(super) async fn file(world: &mut World) -> Result<(PathBuf, Probe)> {
     if let Some(exported) = &world.exported {
         return Ok(exported.clone());
@@ -54,7 +54,7 @@ pub(super) async fn perform(world: &World, operation: Operation, snapshot: &str)
     }
 }
 
-/// What is new is whole or not there; what was there is.
+/// Checks that the new file or snapshot is whole or not there, and that the old one is there.
 pub(super) async fn judge(
     world: &mut World,
     operation: Operation,

@@ -1,6 +1,7 @@
-//! Volumes: made, attached, written to, slept with, detached and removed.
+//! Volumes: created, attached, written to, kept through sleep, detached and removed.
 //!
-//! What was acknowledged is written down while it happens, since the daemon may die between two requests of one operation.
+//! Each acknowledgement is noted at once, since the daemon may die between two requests of one
+//! operation.
 
 use anyhow::{Context as _, Result, bail, ensure};
 use dorm_testing::{Daemon, held_by_kernel, until};
@@ -16,7 +17,7 @@ use crate::world::{Fault, World, fault};
 const PLACE: &str = "/data";
 const SIZE: u64 = 32 << 20;
 
-/// What has been acknowledged of one volume.
+/// The acknowledged state of one volume.
 #[derive(Clone, Default)]
 pub(crate) struct Diary {
     is_made: bool,
@@ -24,7 +25,7 @@ pub(crate) struct Diary {
     removal: Removal,
     /// Whether the sandbox has slept.
     has_slept: bool,
-    /// What is in its file, and what may be instead since that was asked for.
+    /// The acknowledged content of its file; `asked` is a requested one that may be there instead.
     held: Option<String>,
     asked: Option<String>,
 }
@@ -43,13 +44,13 @@ impl Diary {
         self.has_slept
     }
 
-    /// Whether a text may be in the file.
+    /// Whether the file may have this text.
     fn allows(&self, text: Option<&str>) -> bool {
         text == self.held.as_deref() || (self.asked.is_some() && text == self.asked.as_deref())
     }
 }
 
-/// A volume with a file, and for some a sandbox that has it.
+/// Makes a volume with a file, and for some operations a sandbox that has it attached.
 pub(super) async fn prepare(world: &mut World, operation: Operation, scene: &mut Scene) -> Result<()> {
     if operation == Operation::UseVolume {
         return Ok(());
@@ -87,7 +88,7 @@ async fn remove(world: &mut World, name: &str) -> Result<Value> {
     Ok(removed)
 }
 
-/// Writes the file without a sandbox.
+/// Writes the file from outside of a sandbox.
 async fn put(world: &mut World, name: &str, text: &str) -> Result<()> {
     world.diary.asked = Some(text.to_owned());
     let path = format!("/volumes/{name}/files?path=in/file");
@@ -97,11 +98,11 @@ async fn put(world: &mut World, name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// Writes the file inside.
+/// Writes the file in a sandbox.
 async fn write(world: &mut World, id: &str, text: &str) -> Result<()> {
     world.diary.asked = Some(text.to_owned());
     world.daemon.write(id, &format!("{PLACE}/in/file"), text.as_bytes().to_vec()).await?;
-    // What a guest has written is on the disk when it says so, as anywhere.
+    // As anywhere, a guest's write is only on the disk after a sync.
     let (code, said) = world.daemon.exec(id, &["sync"]).await?;
     ensure!(code == 0, "sync: {said}");
     acknowledged(world);
@@ -112,7 +113,7 @@ fn acknowledged(world: &mut World) {
     world.diary.held = world.diary.asked.take();
 }
 
-/// The file, without a sandbox; none when it is not there.
+/// The file, read from outside of a sandbox; `None` if there is none.
 async fn get(daemon: &Daemon, name: &str) -> Result<Option<String>> {
     let path = format!("/volumes/{name}/files?path=in/file");
     let answer = daemon.request(Method::GET, &path).timeout(PATIENCE).send().await?;
@@ -159,7 +160,7 @@ pub(super) async fn perform(world: &mut World, operation: Operation, scene: &Sce
             world.daemon.act(&id, "suspend").await?;
             world.diary.has_slept = true;
             world.daemon.act(&id, "evict").await?;
-            // Nobody has it.
+            // The volume is free.
             put(world, &name, "asleep").await?;
             let view = world.daemon.act(&id, "resume").await?;
             write(world, &id, "awake again").await?;
@@ -168,7 +169,8 @@ pub(super) async fn perform(world: &mut World, operation: Operation, scene: &Sce
     }
 }
 
-/// Nothing that was acknowledged is lost, at most one writes, and nobody has what nobody wants. Then all of it goes.
+/// Checks that nothing acknowledged is lost, that at most one sandbox can write, and that no lease
+/// or device is left over. Then removes everything.
 pub(super) async fn judge(
     world: &mut World,
     operation: Operation,
@@ -189,7 +191,7 @@ pub(super) async fn judge(
         let mut users = living(world, &name, &scene).await?;
         if operation == Operation::CreateWithVolume {
             let told = heard.as_ref().map(|view| word(view, "id"));
-            // One that ran without an image is over when the power was cut.
+            // A sandbox that ran without an image ends in a power cut.
             let may_be_over = world.lost_power && users.is_empty();
             if users.len() > 1 || (!may_be_over && told.as_ref().is_some_and(|told| users != [told.clone()])) {
                 faults.push((Kind::SandboxLost, format!("{users:?} were created, and {told:?} was answered")));
@@ -208,7 +210,7 @@ pub(super) async fn judge(
             faults.push((Kind::DataLost, format!("{found:?} is on volume {name} instead of {:?}", diary.held)));
         }
         faults.extend(clean(world, &name).await?);
-        // Nobody has a lease of it any more: a new one is had at once.
+        // The volume has no lease any more: a new one is granted at once.
         let asked = json!({ "image": world.image, "volumes": attached(&name) });
         match world.daemon.create(asked).await {
             Ok(id) => drop(world.daemon.act(&id, "terminate").await?),
@@ -219,7 +221,7 @@ pub(super) async fn judge(
     faults.extend(world.settle().await?);
     let left = names(&world.traces.data.join("volumes"))?;
     faults.extend(left.into_iter().map(|name| (Kind::LeftOver, format!("left over: volumes/{name}"))));
-    // Nobody has any volume: neither mounts nor devices are left of one.
+    // No volume is in use: no mount and no device may be left.
     let held = || held_by_kernel(&world.traces.data).into_iter().filter(|found| found.contains("/volumes/"));
     let none = until(PATIENCE, "volumes are let go", || async { Ok(held().next().is_none()) }).await;
     if none.is_err() {
@@ -232,7 +234,7 @@ async fn diary_allows(world: &World, name: &str) -> Result<bool> {
     Ok(world.diary.allows(get(&world.daemon, name).await?.as_deref()))
 }
 
-/// The sandboxes that were made with the volume.
+/// The sandboxes that were created with the volume.
 async fn living(world: &World, name: &str, scene: &Scene) -> Result<Vec<String>> {
     let found = world.daemon.get(&format!("/sandboxes?label=prove={name}")).await?;
     let found = found["sandboxes"].as_array().into_iter().flatten();
@@ -241,12 +243,12 @@ async fn living(world: &World, name: &str, scene: &Scene) -> Result<Vec<String>>
     Ok(living.filter(|id| Some(id) != own.as_ref()).collect())
 }
 
-/// The sandbox has what it had, and the volume if it is to have it; awake if it slept.
+/// Checks that the sandbox has its data, and the volume if it should. Resumes it if it slept.
 async fn used(world: &mut World, subject: &mut Probe, name: &str, diary: &Diary) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
     let view = world.daemon.describe(&subject.id).await?;
     if word(&view, "state") == "suspended" {
-        // Its lease is given back: somebody else can have it, and does.
+        // Its lease was released: another sandbox can take it, and does.
         let asked = json!({ "image": world.image, "volumes": attached(name) });
         match world.daemon.create(asked).await {
             Ok(id) => {
@@ -280,7 +282,8 @@ fn check(diary: &Diary, text: Option<&str>, name: &str) -> Option<Fault> {
     (!diary.allows(text)).then(|| (Kind::DataLost, what()))
 }
 
-/// One that runs with the volume can write to it, and nobody else can be created who would.
+/// Checks that a sandbox running with the volume can write to it, and that no second writer can be
+/// created.
 async fn writes(world: &mut World, id: &str, name: &str) -> Result<Vec<Fault>> {
     let view = world.daemon.describe(id).await?;
     let has = view["volumes"].as_array().is_some_and(|volumes| !volumes.is_empty());
@@ -299,7 +302,7 @@ async fn writes(world: &mut World, id: &str, name: &str) -> Result<Vec<Fault>> {
     Ok(vec![(Kind::DataLost, format!("volume {name} has a second writer beside {id}: {}", second.body))])
 }
 
-/// There is nothing on the volume that nobody has put there.
+/// Checks that the volume has no unknown files.
 async fn clean(world: &World, name: &str) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
     for directory in ["", "in"] {

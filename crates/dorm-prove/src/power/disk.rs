@@ -1,4 +1,5 @@
-//! A file system in a file that can lose its power: it stops at once and forgets what was not synced.
+//! A file system in a file that can lose its power: it stops at once and loses everything that was
+//! not synced.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -16,11 +17,11 @@ use crate::host::PATH;
 const BYTES: u64 = 8 << 30;
 /// `EXT4_IOC_SHUTDOWN`.
 const SHUTDOWN: Opcode = 0x8004_587D;
-/// `EXT4_GOING_FLAGS_NOLOGFLUSH`: the journal is not written to the end.
+/// `EXT4_GOING_FLAGS_NOLOGFLUSH`: the journal is not flushed.
 const WITHOUT_JOURNAL: u32 = 2;
-/// How long the file system may be in use after everything on it was ended.
+/// How long the file system may stay in use after every process on it was ended.
 const RELEASE: Duration = Duration::from_secs(60);
-/// Nothing is synced unless somebody asks: no periodic commit, and no sync behind a rename.
+/// Nothing is synced unless asked for: no periodic commit, and no sync after a rename.
 const OPTIONS: &str = "loop,noatime,commit=3000,noauto_da_alloc,noinit_itable";
 
 /// The file system; unmounted and removed when dropped.
@@ -28,12 +29,12 @@ const OPTIONS: &str = "loop,noatime,commit=3000,noauto_da_alloc,noinit_itable";
 pub(crate) struct PowerDisk {
     image: PathBuf,
     path: PathBuf,
-    /// From the cut until it is mounted again.
+    /// True from the cut until it is mounted again.
     is_off: AtomicBool,
 }
 
 impl PowerDisk {
-    /// Makes one in `directory`, mounted at `disk` there.
+    /// Makes the file system in `directory`, mounted at `disk` there.
     pub(crate) fn make(directory: &Path) -> Result<Self> {
         // As the kernel names it.
         let directory = directory.canonicalize().with_context(|| format!("find {}", directory.display()))?;
@@ -63,7 +64,8 @@ impl PowerDisk {
         Ok(())
     }
 
-    /// Mounts the file system again after a cut, with what its journal has. Nothing may use it any more.
+    /// Mounts the file system again after a cut, and replays its journal. Nothing may use it any
+    /// more.
     pub(crate) fn switch_on(&self) -> Result<()> {
         let end = Instant::now() + RELEASE;
         while let Err(error) = unmount(&self.path, UnmountFlags::empty()) {
@@ -72,7 +74,8 @@ impl PowerDisk {
             }
             std::thread::sleep(Duration::from_millis(5));
         }
-        // Its super block lives for as long as another mount namespace has a copy of the mount, and must not be met again.
+        // The super block lives for as long as another mount namespace has a copy of the mount, and
+        // must not be reused.
         while let Some(device) = loop_device(&self.image) {
             if Instant::now() > end {
                 bail!("{device} still holds {}: another mount namespace uses it", self.image.display());

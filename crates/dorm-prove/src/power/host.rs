@@ -1,6 +1,7 @@
-//! What a power cut takes from the host besides the disk: processes, mounts, loop devices, network, control groups.
+//! Host resources that a power cut ends, besides the disk: processes, mounts, loop devices,
+//! network, control groups.
 //!
-//! The kernel lives on in a proof, so each is ended here before the disk comes back.
+//! The kernel survives in a proof, so each is ended here before the disk comes back.
 
 use std::time::{Duration, Instant};
 
@@ -10,10 +11,10 @@ use dorm_testing::held_by_kernel;
 use super::PowerDisk;
 use crate::host::Traces;
 
-/// How long killed processes and their devices may take to be gone.
+/// How long killed processes and their devices may take to disappear.
 const GONE: Duration = Duration::from_secs(30);
 
-/// Takes everything that the daemon of `traces` had made, then switches the disk on again. The daemon is dead.
+/// Removes everything that the dead daemon of `traces` had made, then switches the disk on again.
 pub(crate) fn lose_power(traces: &mut Traces, disk: &PowerDisk) -> Result<()> {
     let end = Instant::now() + GONE;
     loop {

@@ -1,5 +1,5 @@
-//! What a power cut may do to a sandbox: one that ran is back at the image of its last acknowledged sleep, or has ended
-//! with that cause when it had none. One that slept sleeps.
+//! The effect that a power cut may have on a sandbox. One that ran is back at the image of its last
+//! acknowledged sleep, or has ended with that cause if it had none. One that slept still sleeps.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -9,7 +9,7 @@ use crate::operation::{Heard, Operation, Scene};
 use crate::report::Kind;
 use crate::world::{Fault, World};
 
-/// What became of the sandbox that an operation is about.
+/// The state of the subject of an operation after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Seen {
     /// It can be judged as after a kill.
@@ -28,13 +28,14 @@ pub(crate) async fn ended_with_its_run(world: &World, id: &str) -> Result<bool> 
     Ok(world.lost_power && is_lost(&world.daemon.describe(id).await?))
 }
 
-/// How many of those sandboxes have ended because their runs were lost.
+/// The number of those sandboxes that have ended because their runs were lost.
 pub(crate) fn count_lost(world: &World, found: &Value) -> usize {
     let found = found["sandboxes"].as_array().into_iter().flatten();
     if world.lost_power { found.filter(|view| is_lost(view)).count() } else { 0 }
 }
 
-/// Looks where the subject of `operation` is after a power cut, and wakes it where the operation leaves it running.
+/// Checks the subject of `operation` after a power cut, and resumes it where the operation leaves
+/// it running.
 pub(crate) async fn after_cut(
     world: &mut World,
     operation: Operation,
@@ -72,7 +73,7 @@ pub(crate) async fn after_cut(
     Ok(Seen::Alive)
 }
 
-/// Whether its caller was told that it sleeps with all that it had.
+/// Whether the caller got the answer that it sleeps with all its data.
 fn is_asleep(operation: Operation, heard: &Heard) -> bool {
     match operation {
         Operation::Suspend => heard.is_some(),
@@ -81,7 +82,7 @@ fn is_asleep(operation: Operation, heard: &Heard) -> bool {
     }
 }
 
-/// Whether `why` says that it is back at its sleep image, and what is lost.
+/// Whether `why` reports that it is back at its sleep image, and the loss.
 async fn has_told(world: &World, id: &str) -> Result<bool> {
     let why = world.daemon.get(&format!("/sandboxes/{id}/why")).await?;
     let reasons = why["because"].as_array().into_iter().flatten();

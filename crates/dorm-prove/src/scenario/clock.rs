@@ -1,5 +1,5 @@
-//! The wall clock is set by a year, forwards and backwards, while a daemon runs and while it does not: nothing is deleted,
-//! nobody is put to sleep, and nobody ends for that.
+//! The wall clock is set by a year, forwards and backwards, with a running daemon and without one:
+//! nothing is deleted, and no sandbox is suspended or ended for that.
 
 use std::time::Duration;
 
@@ -12,13 +12,13 @@ use crate::report::Kind;
 use crate::world::{Fault, Stage, WarmContainers, World, fault};
 
 const YEAR: i64 = 365 * 86_400;
-/// Where the clock is set to, one after the other.
+/// The shifts of the clock in seconds, one after the other.
 const SHIFTS: [i64; 5] = [YEAR, 0, -YEAR, 60, 0];
-/// How long a daemon has to do something wrong after the clock was set.
+/// How long a daemon is watched for mistakes after the clock was set.
 const WATCHED: Duration = Duration::from_secs(2);
 const HOUR: u64 = 3600;
 
-/// Who must still be there.
+/// The sandboxes and snapshots that must stay.
 struct Cast {
     named: Probe,
     ephemeral: Probe,
@@ -73,7 +73,7 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     Ok((count, faults))
 }
 
-/// Who is not as before.
+/// The sandboxes and snapshots that have changed.
 async fn changed(world: &World, cast: &mut Cast, limits: &Value) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
     for probe in [&mut cast.named, &mut cast.ephemeral] {

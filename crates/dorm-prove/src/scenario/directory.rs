@@ -1,4 +1,5 @@
-//! A data directory without its database, a copy of one, and one that is moved: what runs goes on, and is as it was.
+//! A data directory without its database, a copy of one, and one that is moved: sandboxes that run
+//! continue unchanged.
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +13,10 @@ use crate::probe::Probe;
 use crate::report::Kind;
 use crate::world::{Fault, Stage, Wake, WarmContainers, World, fault, said};
 
-/// What SQLite keeps.
+/// The files of the SQLite database.
 const DATABASE: [&str; 3] = ["dormouse.db", "dormouse.db-wal", "dormouse.db-shm"];
 
-/// Takes the database away, and starts another daemon on a copy; each beside a sandbox that runs.
+/// Removes the database, and starts another daemon on a copy; each while a sandbox runs.
 pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     let mut probe = world.sleeper(Stage::Running).await?;
     let mut faults = world.settle().await?;
@@ -56,7 +57,7 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     std::fs::rename(&elsewhere, &data).context("move the data directory back")?;
     faults.extend(there.err());
     world.start_again(WarmContainers::None).context("start where the directory was before")?;
-    // Their processes were started elsewhere, and say so; the next ones do not.
+    // Their processes were started with the other path and report it; later ones report this one.
     faults.extend(used(&world.daemon, [&mut probe, &mut asleep]).await.err());
     world.daemon.act(&asleep.id, "terminate").await?;
     faults.extend(world.settle().await?);
@@ -65,7 +66,7 @@ pub(super) async fn moved(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     Ok((2, faults))
 }
 
-/// Both are as they were, and so they are after a sleep.
+/// Checks that both are unchanged, also after a sleep.
 async fn used(daemon: &Daemon, probes: [&mut Probe; 2]) -> Result<(), Fault> {
     let wrong = |error: anyhow::Error| (Kind::SandboxLost, format!("{error:#}"));
     for probe in probes {
@@ -79,7 +80,7 @@ async fn used(daemon: &Daemon, probes: [&mut Probe; 2]) -> Result<(), Fault> {
     Ok(())
 }
 
-/// A daemon that finds data and no database does not begin a new one beside it.
+/// A daemon that finds data without a database does not create a new database.
 fn lost(world: &mut World) -> Result<Vec<Fault>> {
     world.daemon.kill()?;
     let (data, aside) = (world.traces.data.clone(), world.directory.join("aside"));

@@ -1,5 +1,5 @@
-//! A file of an image that is not what was imported: a daemon that has not used the image since its start refuses it by
-//! name, and the image is good again as soon as it is imported again.
+//! A damaged file of an image: a daemon that has not used the image since its start refuses it by
+//! name, and the image works again as soon as it is imported again.
 
 use std::fs;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result
         damaged(&aside, &file, damage, random)?;
         fs::remove_file(&aside).context("remove what was set aside")?;
         refused(world, &digest, damage, &mut faults).await?;
-        // That it was found before must not keep it from being put right.
+        // The damage was detected before, which must not keep the import from repairing it.
         import_image(world).await?;
         let checked = world.daemon.post("/verify", json!({ "kind": "image", "id": digest })).await?;
         if checked["verdict"] != "sound" {
@@ -44,7 +44,7 @@ pub(super) async fn run(world: &mut World, random: &mut fastrand::Rng) -> Result
     Ok((done, faults))
 }
 
-/// Nothing is started from it, and what is damaged is named.
+/// Checks that nothing is started from the image, and that the damaged file is named.
 async fn refused(world: &World, digest: &str, damage: Damage, faults: &mut Vec<Fault>) -> Result<()> {
     let answer = world.daemon.try_ask(Method::POST, "/sandboxes", Some(json!({ "image": digest }))).await?;
     let said = answer.body.to_string();

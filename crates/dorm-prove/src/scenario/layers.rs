@@ -1,5 +1,5 @@
-//! Files of a layer, on which a filesystem snapshot stands, that are not what was written: a daemon that has not used the
-//! layer since its start refuses it by name, and it is good again as soon as its file is.
+//! Damaged files of a layer below a filesystem snapshot: a daemon that has not used the layer since
+//! its start refuses it by name, and it works again as soon as its file is restored.
 
 use std::fs::{self, FileTimes, Permissions};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, chown};
@@ -65,7 +65,7 @@ fn file_in(directory: &Path) -> Result<Option<PathBuf>> {
     Ok(None)
 }
 
-/// Puts a damaged copy of `good` at `path`. Nothing but its content tells.
+/// Puts a damaged copy of `good` at `path`. Only its content differs.
 pub(super) fn damaged(good: &Path, path: &Path, damage: Damage, random: &mut fastrand::Rng) -> Result<()> {
     let content = fs::read(good).with_context(|| format!("read {}", good.display()))?;
     let Some(content) = damage.of(content, random) else { return Ok(()) };
@@ -78,7 +78,7 @@ pub(super) fn damaged(good: &Path, path: &Path, damage: Damage, random: &mut fas
     Ok(())
 }
 
-/// A daemon that has just been started does not start anything from it, and says what is damaged.
+/// Checks that a restarted daemon starts nothing from the layer, and names the damaged file.
 async fn refused(world: &mut World, snapshot: &str, saved_state: &Path, faults: &mut Vec<Fault>) -> Result<()> {
     world.restart(WarmContainers::None)?;
     faults.extend(world.settle().await?);

@@ -1,5 +1,5 @@
-//! Another process, such as a backup, holds the write lock of the database for a while: what is under way waits or fails
-//! with its cause, whoever only reads is answered, and nothing is lost.
+//! Another process, such as a backup, holds the write lock of the database for a while: pending
+//! operations wait or fail with the cause, reads are answered, and nothing is lost.
 
 use std::fs::File;
 use std::io;
@@ -17,15 +17,15 @@ use crate::report::Kind;
 use crate::steps::{Act, Step};
 use crate::world::{Fault, Stage, World, fault};
 
-/// Where in `dormouse.db-shm` SQLite locks one byte for whoever writes.
+/// The offset in `dormouse.db-shm` of the byte that SQLite locks for a writer.
 const WRITER: i64 = 120;
-/// A lock that the daemon waits for, and one that it gives up.
+/// A lock time that the daemon waits for, and one after which it gives up.
 const HELD: [Duration; 2] = [Duration::from_secs(2), Duration::from_secs(33)];
 /// How long an operation may take beyond that.
 const BEYOND: Duration = Duration::from_secs(90);
-/// How long whoever only reads may wait.
+/// The longest time for an answer to a read.
 const READ: Duration = Duration::from_secs(10);
-/// Before each change of the records.
+/// The step before each change of the records.
 const COMMIT: &str = "store: about to commit";
 
 /// The lock, until it is dropped.
@@ -62,7 +62,8 @@ fn lock_byte(file: &File) -> io::Result<()> {
     }
 }
 
-/// Locks the database at each commit of a suspend for a short time, and at one of them for longer than it is waited for.
+/// Locks the database at each commit of a suspend for a short time, and at one of them for longer
+/// than the daemon waits.
 pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     let commits = {
         let probe = world.sleeper(Stage::Running).await?;
@@ -88,7 +89,7 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
 
 async fn suspend(world: &mut World, time: u32, held: Duration) -> Result<Vec<Fault>> {
     let mut probe = world.sleeper(Stage::Running).await?;
-    // What comes before is over.
+    // Earlier operations are over.
     let mut faults = world.settle().await?;
     let path = world.traces.data.join("dormouse.db-shm");
     let failure = Arc::new(Mutex::new(None));
@@ -146,7 +147,7 @@ async fn suspend(world: &mut World, time: u32, held: Duration) -> Result<Vec<Fau
     Ok(faults)
 }
 
-/// Takes the lock, and gives it back after `held`.
+/// Takes the lock, and releases it after `held`.
 fn hold(path: PathBuf, held: Duration, failure: Arc<Mutex<Option<anyhow::Error>>>) -> Box<dyn FnOnce() + Send> {
     Box::new(move || match Lock::take(&path) {
         Ok(lock) => drop(std::thread::spawn(move || {

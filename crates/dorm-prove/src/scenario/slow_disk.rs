@@ -1,5 +1,6 @@
-//! A disk that hardly moves: a volume whose loop device writes 500 kB/s while its sandbox is suspended. Whoever else asks
-//! is answered meanwhile, the daemon is killed in the middle of it, and nothing is lost.
+//! A very slow disk: the loop device of a volume writes 500 kB/s while its sandbox is suspended.
+//! Other callers are answered meanwhile, the daemon is killed during the suspend, and nothing is
+//! lost.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,13 +14,13 @@ use crate::host::word;
 use crate::report::Kind;
 use crate::world::{Fault, WarmContainers, World, fault};
 
-/// Where control groups of version 1 limit the writes of a device for everybody.
+/// The file with the write limits of a device for all processes, in control groups of version 1.
 const LIMIT: &str = "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device";
 /// Bytes per second.
 const RATE: u64 = 500_000;
-/// What the guest has written and the disk has not.
+/// Fills the volume with data that the disk does not have yet.
 const FILL: &str = "dd if=/dev/zero of=/slow/file bs=65536 count=160 2>/dev/null";
-/// How long somebody else's operation may take.
+/// How long an operation of another caller may take.
 const OTHERS: Duration = Duration::from_secs(60);
 
 /// The limit of a device, until it is dropped.
@@ -41,7 +42,7 @@ impl Drop for Throttle {
 }
 
 pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
-    // With version 2 only a group that is not the root has limits, and the daemon is in any.
+    // In version 2 only groups other than the root have limits, and the daemon may be in any group.
     if !Path::new(LIMIT).exists() {
         return Ok((0, Vec::new()));
     }
@@ -88,7 +89,7 @@ pub(super) async fn run(world: &mut World) -> Result<(u64, Vec<Fault>)> {
     Ok((2, faults))
 }
 
-/// A sandbox is made, sleeps, wakes and ends.
+/// Another caller creates, suspends, resumes and ends a sandbox.
 async fn somebody_else(world: &World, slow: &str, name: &str) -> Result<()> {
     world.daemon.describe(slow).await?;
     let mut other = world.create(json!({ "name": format!("beside-{name}") })).await?;
@@ -102,7 +103,7 @@ async fn somebody_else(world: &World, slow: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The loop device of a volume, as control groups name it.
+/// The loop device of a volume, as `major:minor`.
 async fn device(world: &World, name: &str) -> Result<String> {
     let view = world.daemon.get(&format!("/volumes/{name}")).await?;
     let image: PathBuf = world.traces.data.join("volumes").join(word(&view, "id")).join("disk.img");

@@ -1,13 +1,14 @@
-//! What may be done in a walk, and how it is chosen: from the seed and the model alone, so that a seed replays.
+//! The actions of a walk, and how they are chosen: from the seed and the model alone, so that a
+//! seed replays.
 
 use super::walk::Walk;
 use crate::world::Stage;
 
-/// How many sandboxes live at once, and how many snapshots there are, at most.
+/// The most sandboxes that live at once, and the most snapshots.
 const SANDBOXES: usize = 5;
 const SNAPSHOTS: usize = 6;
 
-/// Something that is done. Numbers are places in the model's lists.
+/// An action. Numbers are indexes of the model's lists.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Action {
     Create { named: bool },
@@ -27,7 +28,7 @@ pub(super) enum Action {
     AskTheDead,
 }
 
-/// What becomes of what a rewind or a promotion abandons.
+/// How long the state that a rewind or a promotion abandons is kept.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Keep {
     ForAWeek,
@@ -38,48 +39,48 @@ pub(super) enum Keep {
 /// The kind of an action, for the table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub(super) enum Kind {
-    /// A sandbox from the image.
+    /// Create a sandbox from the image.
     Create,
-    /// A sandbox from a snapshot.
+    /// Create a sandbox from a snapshot.
     Restore,
-    /// Files are changed and the counter counts.
+    /// Change files and count.
     Work,
-    /// A sandbox falls asleep.
+    /// Suspend a sandbox.
     Suspend,
-    /// It wakes.
+    /// Resume it.
     Resume,
-    /// Its memory is given back.
+    /// Release its memory.
     Evict,
-    /// A snapshot of files.
+    /// Take a filesystem snapshot.
     CheckpointFilesystem,
-    /// A snapshot with memory.
+    /// Take a memory snapshot.
     CheckpointMemory,
-    /// A clone.
+    /// Clone a sandbox.
     Clone,
-    /// Children.
+    /// Fork a sandbox.
     Fork,
-    /// Back to a snapshot of files.
+    /// Rewind to a filesystem snapshot.
     RewindFilesystem,
-    /// Back to a snapshot with memory.
+    /// Rewind to a memory snapshot.
     RewindMemory,
-    /// A child takes its parent's place.
+    /// Promote a child to its parent's place.
     Promote,
-    /// A snapshot is deleted.
+    /// Delete a snapshot.
     Remove,
-    /// A snapshot that is in use is to be deleted, which is refused.
+    /// Delete a snapshot that is in use, which is refused.
     RemoveHeld,
-    /// A sandbox ends.
+    /// End a sandbox.
     Terminate,
-    /// What is to go is looked for.
+    /// Collect garbage.
     Collect,
-    /// Something is asked of what is over, and refused.
+    /// Ask for something that is gone, which is refused.
     AskTheDead,
-    /// Everything is compared a last time, and cleared away.
+    /// Compare everything a last time, and clear away.
     End,
 }
 
 impl Kind {
-    /// As the table has it.
+    /// Its name in the table.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Create => "create",
@@ -106,7 +107,7 @@ impl Kind {
 }
 
 impl Walk<'_> {
-    /// The next action, which can be done now.
+    /// Chooses the next action among those that are possible now.
     pub(super) fn choose(&mut self) -> Action {
         if self.bodies.is_empty() {
             return Action::Create { named: true };
@@ -127,7 +128,7 @@ impl Walk<'_> {
         let keep = [Keep::ForAWeek, Keep::Forever, Keep::Not][self.random.usize(0..3)];
         let kept = room || keep == Keep::Not;
         let chosen = &self.bodies[body];
-        // What needs something else first would come too rarely.
+        // Actions with a precondition would be too rare otherwise.
         if chosen.stage == Stage::Parked && self.random.u32(0..100) < 25 {
             return Some(Action::Evict { body });
         }
@@ -181,7 +182,7 @@ impl Walk<'_> {
         }
     }
 
-    /// The action in the walk's own names.
+    /// Describes the action with the walk's own names.
     pub(super) fn describe(&self, action: Action) -> String {
         let s = |body: usize| format!("s{}", self.bodies[body].number);
         let name = self.kind(action).name();

@@ -1,4 +1,4 @@
-//! Who takes part in a walk: sandboxes and snapshots, and what each of them is to hold.
+//! The sandboxes and snapshots of a walk, and the expected content of each.
 
 use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
@@ -8,7 +8,7 @@ use super::tree::Tree;
 use crate::dialogue::Dialogue;
 use crate::world::Stage;
 
-/// Needs nothing of an image but `sh`, `od` and `tr`.
+/// Needs only `sh`, `od` and `tr` in the image.
 const PROGRAM: &str = r#"
 secret=$(od -An -N16 -tx1 /dev/urandom | tr -d ' \n')
 count=0
@@ -28,7 +28,8 @@ pub(super) struct Counter {
 }
 
 impl Counter {
-    /// Starts one in the running sandbox `id`, which just began without memory: nothing else runs there.
+    /// Starts a counter in the running sandbox `id`, which just began without memory: no other one
+    /// runs there.
     pub(super) async fn begin(daemon: &Daemon, id: &str) -> Result<Self> {
         let there = daemon.get(&format!("/sandboxes/{id}/processes")).await?;
         if there["processes"].as_array().is_none_or(|there| !there.is_empty()) {
@@ -40,7 +41,7 @@ impl Counter {
         Ok(Self { held: held.to_owned(), count: count.parse().context("a count")?, dialogue })
     }
 
-    /// Counts, and says so if it does not go on where it was.
+    /// Counts, and fails if the counter does not continue where it was.
     pub(super) async fn count(&mut self, daemon: &Daemon, id: &str) -> Result<()> {
         let line = self.dialogue.say(daemon, id, "count").await;
         let line = line.with_context(|| format!("the counter of sandbox {id} does not answer"))?;
@@ -56,21 +57,21 @@ impl Counter {
 /// A living sandbox.
 #[derive(Clone, Debug)]
 pub(super) struct Body {
-    /// What the walk calls it.
+    /// Its number in the walk.
     pub(super) number: u32,
     pub(super) id: String,
     /// The sandbox it was made from.
     pub(super) source: Option<String>,
     pub(super) suspendable: bool,
     pub(super) stage: Stage,
-    /// The filesystem snapshot on whose files it stands.
+    /// The filesystem snapshot whose files are below its own.
     pub(super) stands_on: Option<String>,
     pub(super) tree: Tree,
     pub(super) counter: Counter,
 }
 
 impl Body {
-    /// It runs, and has every file and the counter as they are to be. The counter goes on by one.
+    /// Checks that it runs and has every file and the counter as expected. This counts one further.
     pub(super) async fn is_whole(&mut self, daemon: &Daemon) -> Result<()> {
         let found = listing::listing(&listing::found(daemon, &self.id).await?);
         let differences = listing::differences(&found, &self.tree.expected());
@@ -86,26 +87,26 @@ impl Body {
 pub(super) struct Shot {
     pub(super) number: u32,
     pub(super) id: String,
-    /// The sandbox it is of.
+    /// The sandbox that it is a snapshot of.
     pub(super) source: String,
     pub(super) stands_on: Option<String>,
     pub(super) tree: Tree,
-    /// None in a filesystem snapshot.
+    /// `None` in a filesystem snapshot.
     pub(super) counter: Option<Counter>,
 }
 
 impl Shot {
-    /// What the walk calls it.
+    /// Its name in the walk.
     pub(super) fn name(&self) -> String {
         format!("{}{}", if self.counter.is_some() { 'm' } else { 'f' }, self.number)
     }
 
-    /// On whose files a sandbox stands that begins with it.
+    /// The filesystem snapshot below a sandbox that begins with this one.
     pub(super) fn ground(&self) -> Option<String> {
         if self.counter.is_some() { self.stands_on.clone() } else { Some(self.id.clone()) }
     }
 
-    /// The files of a sandbox that begins with it.
+    /// The files of a sandbox that begins with this snapshot.
     pub(super) fn begun(&self) -> Tree {
         if self.counter.is_some() { self.tree.clone() } else { self.tree.booted() }
     }

@@ -1,5 +1,5 @@
-//! What a sandbox really has in its trees, asked in one command that needs nothing but `find`, `stat`, `cksum`,
-//! `readlink` and a shell.
+//! The files that a sandbox has in its trees, read by one command that needs only `find`, `stat`,
+//! `cksum`, `readlink` and a shell.
 
 use std::collections::BTreeMap;
 
@@ -12,16 +12,16 @@ const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
 const S_IFLNK: u32 = 0o120_000;
 
-/// What is compared of a file.
+/// The compared properties of a file.
 pub(super) struct File<'a> {
     pub(super) mode: u32,
     pub(super) owner: u32,
-    /// How many names it has.
+    /// The number of its names.
     pub(super) names: u64,
     pub(super) bytes: u64,
     pub(super) modified: u64,
     pub(super) sum: u32,
-    /// The first of its names here.
+    /// The first of its names in the listing.
     pub(super) first: &'a str,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn file(file: &File<'_>) -> String {
     format!("file {mode:o} of {owner}, {bytes} bytes, sum {sum}, changed {modified}, {names} names, first {first}")
 }
 
-/// One thing as it was found.
+/// One file, directory or link as it was found.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Found {
     /// Type and mode.
@@ -47,7 +47,7 @@ pub(super) struct Found {
     names: u64,
     bytes: u64,
     pub(super) modified: u64,
-    /// Device and number: what is one file has the same.
+    /// Device and inode number: equal for all names of one file.
     inode: (u64, u64),
     sum: u32,
     pub(super) target: String,
@@ -67,7 +67,7 @@ impl Found {
     }
 }
 
-/// What is found in the trees of the running sandbox `id`.
+/// The content of the trees of the running sandbox `id`, by path.
 pub(super) async fn found(daemon: &Daemon, id: &str) -> Result<BTreeMap<String, Found>> {
     let roots = ROOTS.join(" ");
     let script = format!(
@@ -122,10 +122,10 @@ fn read(text: &str) -> Result<BTreeMap<String, Found>> {
     Ok(all)
 }
 
-/// Each path with what is known of it, in the words of the model.
+/// The description of each path, in the same form as the model's.
 pub(super) fn listing(all: &BTreeMap<String, Found>) -> BTreeMap<String, String> {
     let mut first: BTreeMap<(u64, u64), &str> = BTreeMap::new();
-    // Directories have numbers of their own.
+    // Each directory has an inode number of its own.
     for (path, found) in all.iter().filter(|(_, found)| !found.is_directory() && !found.is_link()) {
         first.entry(found.inode).or_insert(path);
     }
@@ -144,7 +144,7 @@ pub(super) fn listing(all: &BTreeMap<String, Found>) -> BTreeMap<String, String>
     all.iter().map(facts).collect()
 }
 
-/// The differences between what was found and what is to be there, a few of them.
+/// Some of the differences between the found and the expected content.
 pub(super) fn differences(found: &BTreeMap<String, String>, wanted: &BTreeMap<String, String>) -> Vec<String> {
     let paths = wanted.keys().chain(found.keys().filter(|path| !wanted.contains_key(*path)));
     let nothing = "nothing".to_owned();
@@ -155,7 +155,7 @@ pub(super) fn differences(found: &BTreeMap<String, String>, wanted: &BTreeMap<St
     paths.filter_map(difference).take(8).collect()
 }
 
-/// As `cksum` computes it.
+/// The checksum that `cksum` computes.
 pub(super) fn checksum(bytes: &[u8]) -> u32 {
     let length = bytes.len().to_le_bytes();
     let significant = length.len() - length.iter().rev().take_while(|byte| **byte == 0).count();

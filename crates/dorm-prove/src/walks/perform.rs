@@ -12,7 +12,7 @@ use crate::world::Stage;
 
 /// The memory of each sandbox.
 const MEMORY_BYTES: u64 = 128 << 20;
-/// How many changes are made to files at once.
+/// The number of changes to files at once.
 const CHANGES: std::ops::RangeInclusive<u32> = 1..=8;
 
 impl Walk<'_> {
@@ -54,7 +54,7 @@ impl Walk<'_> {
         self.number
     }
 
-    /// What a new sandbox is asked with.
+    /// The request for a new sandbox.
     fn asked(&self, number: u32, named: bool) -> Value {
         if named { json!({ "name": format!("walk-{number}") }) } else { json!({}) }
     }
@@ -116,7 +116,7 @@ impl Walk<'_> {
         }
         let (daemon, body) = (&self.world.daemon, &mut self.bodies[body]);
         let (code, said) = daemon.exec(&body.id, &["/bin/sh", "-c", &script]).await?;
-        // The commands themselves are what a failure is understood by.
+        // The commands help to understand a failure.
         self.steps.extend(script.lines().skip(2).map(|line| format!("    {line}")));
         if code != 0 {
             bail!("changing files of s{} ended with {code}: {said}", body.number);
@@ -124,7 +124,7 @@ impl Walk<'_> {
         body.is_whole(daemon).await
     }
 
-    /// One that may not be suspended says so, and goes on.
+    /// A sandbox that must not be suspended is refused, and keeps running.
     async fn suspend(&mut self, body: usize) -> Result<()> {
         let asked = &self.bodies[body];
         let path = format!("/sandboxes/{}/suspend", asked.id);
@@ -151,7 +151,7 @@ impl Walk<'_> {
         self.check_running(body).await
     }
 
-    /// A snapshot holds what the sandbox does.
+    /// Notes a snapshot with the sandbox's present content.
     fn keep(&mut self, body: usize, id: String, with_memory: bool) {
         let number = self.next();
         let body = &self.bodies[body];
@@ -165,7 +165,7 @@ impl Walk<'_> {
         });
     }
 
-    /// A sandbox goes on from where another is.
+    /// Notes a sandbox that continues from the present content of another.
     fn follow(&mut self, body: usize, number: u32, view: &Value) -> Result<()> {
         let of = self.bodies[body].clone();
         let (id, suspendable) = (began_with(view, "memory")?, view["suspendable"] == true);
@@ -221,7 +221,7 @@ impl Walk<'_> {
         self.check(body).await
     }
 
-    /// What a sandbox was until now is a snapshot, if it was to be kept.
+    /// Notes the snapshot of the abandoned state, if that was to be kept.
     fn abandon(&mut self, body: usize, done: &Value, keep: Keep) -> Result<()> {
         match (done["future"].as_str(), keep) {
             (Some(future), Keep::ForAWeek | Keep::Forever) => self.keep(body, future.to_owned(), true),
@@ -276,12 +276,13 @@ impl Walk<'_> {
         if let Some(body) = standing { self.check(body).await } else { Ok(()) }
     }
 
-    /// Deletes a snapshot that nobody uses.
+    /// Deletes a snapshot that is not in use.
     pub(super) async fn delete(&self, id: &str) -> Result<()> {
         self.world.daemon.ask(Method::DELETE, &format!("/snapshots/{id}"), None).await.map(drop)
     }
 
-    /// Collecting frees nothing that is needed: what is listed afterwards is compared as after each action.
+    /// Collecting must not free anything that is needed: the later listing is compared as after
+    /// each action.
     async fn collect(&mut self) -> Result<()> {
         let freed = self.world.daemon.post("/gc", json!({})).await?;
         let needed = self.shots.iter().map(|shot| &shot.id).chain(self.bodies.iter().map(|body| &body.id));
@@ -294,7 +295,7 @@ impl Walk<'_> {
         self.check(body).await
     }
 
-    /// What is over refuses everything, and stays over.
+    /// Requests to something that is over are refused, and it stays over.
     async fn ask_the_dead(&mut self) -> Result<()> {
         let over = self.over[self.random.usize(0..self.over.len())].clone();
         let (path, asked) = match &over {
@@ -314,7 +315,7 @@ impl Walk<'_> {
     }
 }
 
-/// The id of a sandbox that runs, and says that it began with `restored`.
+/// The id of a running sandbox; fails unless its view says that it began with `restored`.
 fn began_with(view: &Value, restored: &str) -> Result<String> {
     if view["state"] != "running" || view["restored"] != restored {
         bail!("it is to run and to have begun with {restored}: {view}");

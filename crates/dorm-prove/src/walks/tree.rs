@@ -1,22 +1,25 @@
-//! The files that a sandbox of a walk is to have, to the last byte, and the shell commands that lead there.
+//! The expected files of a sandbox of a walk, to the last byte, and the shell commands that make
+//! them.
 //!
-//! Hard links follow the rule of Linux's overlay file system, on which sandboxes stand: names of one file in a layer
-//! below are one file until it is written to through one of them, which from then on is a file of its own.
+//! Hard links follow the rule of Linux's overlay file system, on which sandboxes stand: names of
+//! one file in a layer below are one file until it is written to through one of them, which from
+//! then on is a file of its own.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
-/// The trees that are compared. The first two are made by a walk, the others belong to the image, if it has them.
+/// The trees that are compared. The first two are made by a walk, the others belong to the image,
+/// if it has them.
 pub(super) const ROOTS: [&str; 4] = ["/walk", "/tmp/walk", "/etc/skel", "/etc/default"];
-/// What things in a tree are called; some names are awkward on purpose.
+/// The names of files in a tree; some are awkward on purpose.
 const NAMES: [&str; 6] = ["a", "b c", "-d", "é", "it's", "f"];
 const MODES: [u32; 5] = [0o644, 0o600, 0o755, 0o400, 0o1777];
 const OWNERS: [u32; 3] = [0, 1000, 65534];
-/// The length of the files that are longer than a page.
+/// The length of files that are longer than a page.
 const LONG: usize = 200_000;
-/// How deep directories are nested at most.
+/// The deepest nesting of directories.
 const DEEP: usize = 5;
-/// More files than this are not made.
+/// The most files in a tree.
 const MANY: usize = 24;
 
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -26,14 +29,14 @@ enum Node {
     Link(String),
 }
 
-/// What the names of one file share.
+/// The content and attributes that all names of one file share.
 #[derive(Clone, PartialEq, Eq, Debug)]
 struct File {
     content: Vec<u8>,
     mode: u32,
     owner: u32,
     modified: u64,
-    /// Whether it lies in a layer below, and how many names it has there.
+    /// The number of its names in a layer below, if it is in one.
     below: Option<u64>,
 }
 
@@ -65,7 +68,7 @@ impl Tree {
         self.nodes.insert(path.to_owned(), Node::File(self.number));
     }
 
-    /// The same files as they are after a boot: all of them lie below.
+    /// The same files after a boot: all of them are in layers below.
     pub(super) fn booted(&self) -> Self {
         let mut tree = self.clone();
         for (number, file) in &mut tree.files {
@@ -74,7 +77,8 @@ impl Tree {
         tree
     }
 
-    /// Each path with what is known of it, as [`super::listing::listing`] reads it from a sandbox.
+    /// The description of each path, in the same form as [`super::listing::listing`] reads it from
+    /// a sandbox.
     pub(super) fn expected(&self) -> BTreeMap<String, String> {
         self.nodes.iter().map(|(path, node)| (path.clone(), self.facts(node))).collect()
     }
@@ -105,9 +109,9 @@ impl Tree {
         self.nodes.iter().filter(move |(_, node)| is_name(node)).map(|(path, _)| path.as_str())
     }
 
-    /// Changes something at random, and adds the command that does the same to `script`.
+    /// Changes something at random, and adds the command for the same change to `script`.
     pub(super) fn change(&mut self, random: &mut fastrand::Rng, script: &mut String) {
-        // Not everything can be done at every time.
+        // Not every change is always possible.
         for _ in 0..20 {
             let done = match random.u32(0..100) {
                 0..22 => self.write(random),
@@ -179,7 +183,8 @@ impl Tree {
         }
         let moved: Vec<String> =
             self.nodes.keys().filter(|path| **path == from || path.starts_with(&inside)).cloned().collect();
-        // What is copied, since it cannot be renamed, is no longer the same file as its other names.
+        // A file that cannot be renamed is copied, and so is no longer the same file as its other
+        // names.
         let is_alone = |path: &String| match self.nodes.get(path) {
             Some(Node::File(number)) => self.names(*number).count() == 1,
             _ => true,
@@ -230,8 +235,8 @@ impl Tree {
         Some(format!("ln -s -- {target} {}", quoted(&path)))
     }
 
-    /// A hard link. Only of files that root owns: under gVisor, whose overlay gives a file to whoever makes a name for it,
-    /// another owner would be lost.
+    /// Adds a hard link, but only to a file that root owns: the overlay of gVisor gives a file to
+    /// the owner of its new name, so another owner would be lost.
     fn make_name(&mut self, random: &mut fastrand::Rng) -> Option<String> {
         let path = self.some_file(random)?;
         let name = self.free(random)?;
@@ -247,7 +252,8 @@ impl Tree {
         Some(format!("ln -- {} {}", quoted(&path), quoted(&name)))
     }
 
-    /// The file of that name, which is about to be changed by it: what lies below is copied, for this name alone.
+    /// The file of that name, for a change through it: a file in a layer below is copied, for this
+    /// name alone.
     fn own(&mut self, path: &str) -> Option<&mut File> {
         let Some(Node::File(number)) = self.nodes.get(path) else { return None };
         let mut number = *number;
@@ -260,7 +266,7 @@ impl Tree {
         self.files.get_mut(&number)
     }
 
-    /// Sets the time it was changed, so that it is known.
+    /// Sets the time of change, so that it is known.
     fn touch(&mut self, path: &str, random: &mut fastrand::Rng, command: String) -> Option<String> {
         let modified = random.u64(1_000_000_000..1_700_000_000);
         self.own(path)?.modified = modified;
@@ -285,7 +291,7 @@ impl Tree {
         Some((*paths.get(random.usize(0..paths.len().max(1)))?).clone())
     }
 
-    /// A path at which there is nothing, in a directory that is there.
+    /// An unused path in an existing directory.
     fn free(&self, random: &mut fastrand::Rng) -> Option<String> {
         let root = ROOTS[random.usize(0..ROOTS.len())];
         if !self.nodes.contains_key(root) {
@@ -298,12 +304,12 @@ impl Tree {
     }
 }
 
-/// Whether it lies in a file system of its own, in memory.
+/// Whether it is in a separate file system, in memory.
 fn is_place_of_memory(path: &str) -> bool {
     path.starts_with("/tmp")
 }
 
-/// Bytes, and the command that writes them.
+/// Random bytes, and the command that writes them.
 fn content(random: &mut fastrand::Rng) -> (Vec<u8>, String) {
     if random.u32(0..4) == 0 {
         let (length, letter) = (random.usize(1..LONG), random.lowercase());
@@ -318,7 +324,7 @@ fn content(random: &mut fastrand::Rng) -> (Vec<u8>, String) {
     (text.into_bytes(), command)
 }
 
-/// As one word of the shell.
+/// Quotes a path as one word of the shell.
 fn quoted(path: &str) -> String {
     format!("'{}'", path.replace('\'', "'\\''"))
 }

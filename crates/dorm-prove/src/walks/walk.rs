@@ -20,17 +20,17 @@ pub(super) struct Walk<'a> {
     pub(super) ground: &'a Tree,
     pub(super) bodies: Vec<Body>,
     pub(super) shots: Vec<Shot>,
-    /// Sandboxes and snapshots that are no more.
+    /// Sandboxes and snapshots that are over.
     pub(super) over: Vec<Over>,
     /// The last number that was given.
     pub(super) number: u32,
-    /// What was done, in the walk's own names.
+    /// The actions so far, in the walk's own names.
     pub(super) steps: Vec<String>,
     pub(super) done: Vec<Kind>,
     pub(super) checks: u64,
 }
 
-/// Something that is no more.
+/// A sandbox or snapshot that is over.
 #[derive(Clone, Debug)]
 pub(super) enum Over {
     Sandbox(String),
@@ -53,7 +53,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Walks to the end, and leaves nothing.
+    /// Walks to the end, and removes everything.
     pub(super) async fn run(&mut self) -> Result<()> {
         for _ in 0..self.random.u32(DEEDS) {
             let action = self.choose();
@@ -74,7 +74,7 @@ impl<'a> Walk<'a> {
         self.bodies.iter().position(|other| other.id == *source)
     }
 
-    /// What needs a snapshot, as the daemon is to say it.
+    /// The sandboxes and snapshots that need a snapshot, in the daemon's form.
     pub(super) fn holders(&self, shot: usize) -> Vec<String> {
         let id = Some(&self.shots[shot].id);
         let bodies = self.bodies.iter().filter(|body| body.stands_on.as_ref() == id);
@@ -85,18 +85,18 @@ impl<'a> Walk<'a> {
         holders
     }
 
-    /// A running sandbox has all it is to have.
+    /// Checks that a running sandbox has all its expected content.
     pub(super) async fn check(&mut self, body: usize) -> Result<()> {
         self.checks += 1;
         self.bodies[body].is_whole(&self.world.daemon).await
     }
 
-    /// The daemon comes to list just the sandboxes and snapshots of the model. What was made only in passing goes a
-    /// moment later.
+    /// Waits until the daemon lists exactly the sandboxes and snapshots of the model. Temporary
+    /// ones are removed a moment later.
     async fn is_as_listed(&self) -> Result<()> {
         let mut wanted: Vec<String> = self.shots.iter().map(|shot| format!("snapshot {} completed", shot.id)).collect();
         for body in &self.bodies {
-            // A parked one may be given back by the daemon itself.
+            // The daemon may evict a parked sandbox on its own.
             let stage = if body.stage == Stage::Running { "running" } else { "suspended" };
             wanted.push(format!("sandbox {} {stage}", body.id));
         }
@@ -121,7 +121,7 @@ impl<'a> Walk<'a> {
         }
     }
 
-    /// Every sandbox is compared a last time, one of the snapshots too, and all are ended.
+    /// Compares every sandbox a last time, and one of the snapshots, and ends all.
     async fn end(&mut self) -> Result<()> {
         self.steps.push("end".to_owned());
         for body in 0..self.bodies.len() {
@@ -139,7 +139,7 @@ impl<'a> Walk<'a> {
         for body in std::mem::take(&mut self.bodies) {
             self.world.daemon.act(&body.id, "terminate").await?;
         }
-        // Those that stand on others are younger than these.
+        // Snapshots that need others are younger than those.
         while let Some(shot) = self.shots.pop() {
             self.delete(&shot.id).await.context("at the end")?;
         }

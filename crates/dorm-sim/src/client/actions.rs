@@ -1,4 +1,4 @@
-//! What callers ask of sandboxes from outside, and whether the answers were true.
+//! The requests of callers about sandboxes, and the checks of their answers.
 
 use std::time::Duration;
 
@@ -11,11 +11,11 @@ use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 use super::{Action, Client};
 use crate::check::is_over;
 
-/// How long an agent may be silent at most, and how long it may then take until it is asked again.
+/// The longest silence of an agent, including the time until it is asked again.
 const SILENCE: Duration = Duration::from_secs(600);
 
 impl Client {
-    /// Does it and checks the answer.
+    /// Carries out an action and checks the answer.
     pub(crate) async fn carry_out(&mut self, action: &Action) {
         let since = self.world.model.now();
         match action {
@@ -106,7 +106,7 @@ impl Client {
         }
     }
 
-    /// An answer about a sandbox: what it says was so at some moment since the question.
+    /// Checks an answer about a sandbox: it must have been true at some moment since the request.
     pub(super) fn viewed(
         &self,
         action: &Action,
@@ -181,7 +181,7 @@ impl Client {
                     self.world.trace.wrong(format_args!("{action:?} is done and a child was not made"));
                 }
                 for child in made {
-                    // A deadline of the source's may end it before the last is there.
+                    // A deadline of the source may end it before the last child exists.
                     self.viewed(action, child, since, |sandbox| sandbox.state.name() == StateName::Running);
                 }
             }
@@ -200,7 +200,7 @@ impl Client {
             Ok(snapshot) => {
                 self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));
                 let committed = self.world.model.snapshot(&snapshot.id);
-                // Somebody else may have deleted it since.
+                // Another caller may have deleted it since.
                 let holds = committed.is_none_or(|committed| {
                     matches!(committed.status, SnapshotStatus::Completed | SnapshotStatus::Deleting)
                 });
@@ -223,11 +223,11 @@ impl Client {
         }
     }
 
-    /// Wakes a sandbox on a host where nothing goes wrong, and looks at all it holds.
+    /// Resumes a sandbox on a host without further faults, and checks all its data.
     pub(crate) async fn probe(&mut self, id: &SandboxId) {
         self.note(format_args!("looks into {id}"));
         self.insist(&Action::SetTimeouts(id.clone(), dorm_lifecycle::Timeouts::default())).await;
-        // What is on its way to its end may be over now.
+        // A deadline that has passed may still be about to end it.
         tokio::time::sleep(Duration::from_secs(1)).await;
         self.detach_all(id).await;
         self.insist(&Action::Resume(id.clone())).await;
@@ -250,7 +250,8 @@ impl Client {
 }
 
 impl Client {
-    /// A silence that began under an earlier daemon lasts its time; then the sandbox is asked again and answers.
+    /// Waits until the sandbox is asked again and answers. A silence that began under an earlier
+    /// daemon lasts its full time first.
     async fn until_reachable(&self, id: &SandboxId) {
         let end = tokio::time::Instant::now() + SILENCE;
         loop {
@@ -266,13 +267,14 @@ impl Client {
     }
 }
 
-/// To which snapshot a sandbox that runs was taken back in its present run.
+/// The target of the rewind with which the present run began, if the sandbox runs.
 fn is_back(sandbox: &Sandbox) -> Option<&SnapshotId> {
     let back = sandbox.rewound.as_ref().filter(|rewound| rewound.generation == sandbox.generation)?;
     (sandbox.state.name() == StateName::Running).then_some(&back.to)
 }
 
-/// What an answer is held to: all but moments, which are shown by the wall clock and move with use.
+/// The part of an answer that is compared: all but moments, which follow the wall clock and move
+/// with use.
 fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
     let Sandbox { id, spec, origin, generation, run, state, restored, rewound, older, .. } = sandbox;
     let older: Vec<_> = older.iter().map(|image| &image.saved_state).collect();

@@ -1,4 +1,4 @@
-//! What callers do inside sandboxes, and whether memory and files hold what they should.
+//! The actions of callers inside sandboxes, and the checks of memory and files.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::model::{Bounds, Counter, Hold};
 const FILE: &str = "/value";
 
 impl Client {
-    /// Asks the counter for its next number, after starting it where there is none.
+    /// Gets the next number from the counter, after starting one if there is none.
     pub(super) async fn count(&mut self, action: &Action, id: &SandboxId) {
         let world = self.world.clone();
         let Some(hold) = world.model.hold(id) else { return };
@@ -25,7 +25,7 @@ impl Client {
         }
     }
 
-    /// As [`Client::count`], where it has to work.
+    /// Like [`Client::count`], but it must work.
     pub(super) async fn must_count(&mut self, id: &SandboxId) {
         let world = self.world.clone();
         let Some(hold) = world.model.hold(id) else { return };
@@ -126,7 +126,7 @@ impl Client {
         }
     }
 
-    /// Starts a program and leaves it alone.
+    /// Starts a program and leaves it running.
     pub(super) async fn start(&mut self, action: &Action, id: &SandboxId, words: [&str; 2]) {
         let words = words.into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
         let started = match self.service.agent(id, Use::Process).await {
@@ -176,7 +176,7 @@ async fn write_value(service: &Service, hold: &Hold<'_>, id: &SandboxId, value: 
     Ok(())
 }
 
-/// The value in the file; 0 when there is none.
+/// The value in the file; 0 if there is no file.
 async fn read_value(service: &Service, id: &SandboxId) -> Result<u64, ServiceError> {
     let (agent, _in_use) = service.agent(id, Use::Files).await?;
     let Ok(path) = GuestPath::new(FILE) else { return Ok(0) };

@@ -1,11 +1,12 @@
-//! What callers do with volumes: few of them, some for one writer, so that sandboxes get into each other's way.
+//! The actions of callers on volumes: few volumes, some for one writer, so that sandboxes compete
+//! for them.
 
 use dorm_lifecycle::{MountPath, SandboxId, Writers};
 use dorm_service::{AttachVolume, Code};
 
 use super::{Action, Client};
 
-/// How many volumes there are.
+/// The number of volumes.
 const VOLUMES: u64 = 3;
 const BYTES: u64 = 64 << 20;
 
@@ -56,7 +57,7 @@ impl Client {
         }
     }
 
-    /// Another sandbox may write to a volume that this one could not wake with.
+    /// Detaches all volumes: another sandbox may hold a volume that this one needs to resume.
     pub(super) async fn detach_all(&mut self, id: &SandboxId) {
         for number in 0..VOLUMES {
             let record = self.world.model.record(id);

@@ -1,4 +1,4 @@
-//! What a commit means for what is known, and which commits must never be.
+//! The effect of each commit on the known state, and the commits that must never happen.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use dorm_store::{
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
 
 impl Model {
-    /// A change was committed and its events numbered.
+    /// Notes a committed change and its numbered events.
     pub(crate) fn committed(&self, change: &Change, events: &[EventRecord]) {
         let mut state = self.lock();
         state.now += 1;
@@ -111,7 +111,7 @@ impl Model {
         state.sandboxes.insert(sandbox.id.clone(), known);
     }
 
-    /// What a rewind has abandoned is a snapshot, if it was to be kept.
+    /// Checks that the abandoned state of a rewind is a snapshot, if it was to be kept.
     fn keeps_future(&self, state: &State, before: &Sandbox) {
         let Some(rewind) = before.state.rewind() else {
             return self.trace.wrong(format_args!("{} was taken back, and was not on the way", before.id));
@@ -123,8 +123,7 @@ impl Model {
         }
     }
 
-    /// Refuses what nobody asked for and what loses something.
-    /// Whether a living run has no program of its image.
+    /// Whether the run lives without the program of its image.
     fn may_lack_program(&self, sandbox: &Sandbox) -> bool {
         let run = sandbox.run_id();
         let found = self.host.runs().into_iter().find(|(found, _)| *found == run);
@@ -132,6 +131,7 @@ impl Model {
         lives && !self.host.labels(&run).iter().any(|label| label == dorm_service::START_LABEL)
     }
 
+    /// Checks that a change was asked for and loses nothing.
     fn is_allowed(&self, known: &Known, before: &Sandbox, after: &Sandbox, events: &[EventRecord]) {
         let recovery = events.iter().any(|event| event.event.initiator == Initiator::Recovery);
         let id = &before.id;
@@ -153,20 +153,22 @@ impl Model {
                     Cause::Requested if !known.terminate_asked && !known.is_of_all_or_none && !known.is_promoted => {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
                     }
-                    // A jump of the clock that could not be recorded is only in the daemon's memory.
+                    // A jump of the clock that could not be recorded is only in the daemon's
+                    // memory.
                     Cause::Timeout if strict => {
                         let known = Sandbox { last_active: after.last_active, ..before.clone() };
-                        // As the clock stood when it was decided.
+                        // The clock at the time of the decision.
                         let decided = events.iter().map(|event| event.event.at).min();
                         if known.expires().is_none_or(|expires| Some(expires) > decided) {
                             self.trace.wrong(format_args!("{id} is terminated before its time"));
                         }
                     }
-                    // What it was to be taken back to is still the snapshot's.
+                    // The target of an unfinished rewind is still the snapshot's, not an image of
+                    // its own.
                     Cause::Failed { reason } if before.state.image().or(before.older.first()).is_some() => {
                         self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
                     }
-                    // A first run that is being started has no other way to its end.
+                    // A first run that is still starting can end in no other way.
                     Cause::Failed { .. } if was == StateName::Pending && known.terminate_asked => {}
                     Cause::Failed { reason } if strict && !is_missing_snapshot(before, reason) => {
                         self.trace.wrong(format_args!("{id} failed although nothing went wrong: {reason}"));
@@ -184,7 +186,7 @@ impl Model {
             (StateName::Running | StateName::Snapshotting, StateName::Suspended) => true,
             (StateName::Resuming, StateName::Suspended) => true,
             (StateName::Resuming, StateName::Resuming) => before.state.rewind() != after.state.rewind(),
-            // The daemon was stopped in the middle of it.
+            // The daemon was stopped during the suspend.
             (StateName::Suspending, StateName::Running) => !recovery,
             _ => false,
         };
@@ -193,7 +195,7 @@ impl Model {
         }
     }
 
-    /// What the memory is after a change of state.
+    /// Updates the known memory after a change of state.
     fn remember(&self, root: Memory, known: &mut Known, before: &Sandbox, after: &Sandbox) {
         let id = &before.id;
         match (&before.state, &after.state) {
@@ -260,9 +262,11 @@ impl Model {
         }
     }
 
-    /// A snapshot that was to be kept for a time is kept for that time, whatever the wall clock was set to meanwhile.
+    /// Checks that a snapshot with a retention time is kept for that time, even if the wall clock
+    /// was set meanwhile.
     ///
-    /// Of what passes between two boots of the host only the wall clock knows; up to a day of that is believed.
+    /// Between two boots of the host only the wall clock measures time; up to a day of that is
+    /// believed.
     fn is_time_to_go(&self, state: &State, known: &KnownSnapshot) {
         let (Removal::At(at), false) = (known.record.removal, known.deletion_asked) else { return };
         let kept = known.seen.elapsed();
@@ -302,7 +306,7 @@ impl Model {
                 SnapshotKind::Filesystem => Ok(latest.files_since(earliest)),
             };
             match held {
-                // What a rewind abandons is an image that was known before.
+                // A rewind abandons an image that is known already.
                 _ if abandoned.is_some() => memory = abandoned.cloned().unwrap_or_default(),
                 Ok(held) => memory = held,
                 Err(what) => self.trace.wrong(format_args!("snapshot {} is complete, but {what}", record.id)),
@@ -334,7 +338,7 @@ impl Known {
     }
 }
 
-/// Several may promote the same child, of whom one is enough.
+/// Several operations may promote the same child; one that did not fail is enough.
 fn note_promotions(state: &mut State, child: &SandboxId) {
     let going = |operation: &&OperationRecord| {
         operation.promote.as_ref().is_some_and(|plan| plan.child == *child)
@@ -352,7 +356,7 @@ fn saved(before: &Sandbox, after: &Sandbox) -> Option<SavedStateId> {
     before.saved_states().all(|kept| kept != newest).then(|| newest.clone())
 }
 
-/// No image goes before another has taken its place, and then the oldest.
+/// Checks that no image is dropped before a newer one has replaced it, and then only the oldest.
 fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
     if matches!(after.state.name(), StateName::Terminating | StateName::Terminated) {
         return Ok(());
@@ -387,12 +391,12 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
     }
 }
 
-/// A snapshot that is deleted in the moment it is used.
+/// Whether the sandbox failed because its snapshot was deleted while it was created.
 fn is_missing_snapshot(sandbox: &Sandbox, reason: &str) -> bool {
     matches!(sandbox.origin, Origin::Snapshot { .. }) && reason.contains("there is no saved state")
 }
 
-/// Who needs a saved state, by what is on record.
+/// The owner of a saved state, according to the records.
 fn needs(state: &State, saved_state: &SavedStateId) -> Option<String> {
     let sandbox =
         state.sandboxes.values().find(|known| known.record.sandbox.saved_states().any(|kept| kept == saved_state));
@@ -415,7 +419,7 @@ fn told(before: StateName, kind: EventKind) -> StateName {
         EventKind::Started | EventKind::Resumed | EventKind::Rewound | EventKind::SuspendFailed => StateName::Running,
         EventKind::RewindFailed => match before {
             StateName::Suspending => StateName::Running,
-            // It could not be prepared.
+            // The rewind could not be prepared.
             StateName::Running => StateName::Running,
             _ => StateName::Suspended,
         },

@@ -1,4 +1,4 @@
-//! What the memory and the files of a sandbox must hold, as far as somebody was told.
+//! The data that the memory and the files of a sandbox must hold, as acknowledged to callers.
 
 use std::fs;
 use std::path::Path;
@@ -6,21 +6,21 @@ use std::path::Path;
 use dorm_engine_fake::IMAGE_MEMORY;
 use serde_json::Value;
 
-/// What is known of one memory: the one that lives, or one in an image.
+/// The known content of one memory: that of a run, or that in an image.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Memory {
     /// A program that answers each line with its token and a number.
     pub(crate) counter: Option<Counter>,
-    /// The number that was written into the file.
+    /// The number that was written to the file.
     pub(crate) file: Bounds,
 }
 
-/// A number of which the least and the most possible value is known.
+/// A number with a known lower and upper bound.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Bounds {
-    /// It was acknowledged.
+    /// The highest acknowledged number.
     pub(crate) least: u64,
-    /// It was asked for.
+    /// The highest requested number.
     pub(crate) most: u64,
 }
 
@@ -33,24 +33,25 @@ pub(crate) struct Counter {
 }
 
 impl Counter {
-    /// What it answers with its number `count`.
+    /// Its answer number `count`.
     pub(crate) fn line(&self, count: u64) -> String {
         format!("{} {count}", self.token)
     }
 
-    /// Where in its output the answer after its number `count` begins.
+    /// The offset in its output after its answer number `count`.
     pub(crate) fn offset_after(&self, count: u64) -> u64 {
         (1..=count).map(|count| self.line(count).len() as u64 + 1).sum()
     }
 }
 
 impl Memory {
-    /// What its files hold, taken not before `earliest`.
+    /// The content of files that were read not before `earliest` and not after `self`.
     pub(crate) fn files_since(&self, earliest: &Self) -> Self {
         Self { counter: None, file: Bounds { least: earliest.file.least, most: self.file.most } }
     }
 
-    /// This memory as it is in the image in `directory`, which was taken not before `earliest` and not after `self`.
+    /// The memory in the image in `directory`, which was taken not before `earliest` and not after
+    /// `self`.
     pub(crate) fn in_image(&self, earliest: &Self, directory: &Path) -> Result<Self, String> {
         let file = Bounds { least: earliest.file.least, most: self.file.most };
         let known = match (&self.counter, &earliest.counter) {
@@ -68,14 +69,14 @@ impl Memory {
     }
 }
 
-/// What an image says of a counter.
+/// The state of a counter in an image.
 struct Counted {
     count: u64,
-    /// It had been asked for more, and had not come to it.
+    /// Whether there was unread input.
     has_more: bool,
 }
 
-/// The number of `counter` in the image in `directory`.
+/// Reads the state of `counter` from the image in `directory`.
 fn count_in(directory: &Path, counter: &Counter) -> Result<Counted, String> {
     let path = directory.join(IMAGE_MEMORY);
     let text = fs::read(&path).map_err(|error| format!("cannot read {}: {error}", path.display()))?;

@@ -1,4 +1,4 @@
-//! Volumes: who may write to one, and what a run has of them.
+//! Volumes: the sandboxes that may write to one, and the volumes in each run.
 
 use dorm_lifecycle::{Access, EventKind, Initiator, RunId, SandboxId, State as Life, VolumeId, Writers, leases};
 use dorm_store::{Change, EventRecord};
@@ -6,8 +6,8 @@ use dorm_store::{Change, EventRecord};
 use super::{Misfortune, Model, State};
 
 impl Model {
-    /// A volume for one writer has no second one, by what is on record, and nothing hinders a change of volumes or a rewind
-    /// where nothing goes wrong.
+    /// Checks that a volume for one writer has no second one on record, and that a change of
+    /// volumes or a rewind does not fail without a fault.
     pub(super) fn volumes_committed(&self, state: &mut State, change: &Change, events: &[EventRecord]) {
         state.volumes.extend(change.volumes.iter().map(|volume| (volume.id.clone(), volume.writers)));
         if !change.sandboxes.is_empty() {
@@ -24,7 +24,7 @@ impl Model {
         }
     }
 
-    /// The runs of running sandboxes, each with the paths at which volumes are to appear in it.
+    /// The runs of running sandboxes, each with the mount points of its volumes.
     pub(crate) fn places(&self) -> Vec<(RunId, Vec<String>)> {
         let records = self.records().into_iter().map(|record| record.sandbox);
         let running = records.filter(|sandbox| matches!(sandbox.state, Life::Running { .. }));

@@ -1,4 +1,4 @@
-//! The end.
+//! Terminating.
 
 use anyhow::{Result, ensure};
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! When a run dies.
+//! Unexpected ends of runs.
 
 use anyhow::{Result, ensure};
 
@@ -65,7 +65,7 @@ pub(super) async fn its_volume_is_free_again_when_its_run_dies(stage: &dyn Stage
     let id = stage.create(stage.writer()).await?;
     stage.act(&id, "suspend").await?;
     stage.act(&id, "resume").await?;
-    // What was written since its image stays, as with any other disk that outlives a crash.
+    // Data written since the image stays, as on any other disk that outlives a crash.
     stage.puts(&id, "note", &id).await?;
     stage.crash(&id)?;
     stage.becomes(&id, "suspended").await?;

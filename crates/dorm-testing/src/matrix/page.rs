@@ -1,10 +1,10 @@
-//! The page that people read.
+//! The generated page.
 
 use std::fmt::Write as _;
 
 use super::{Aspect, CELLS, State};
 
-/// The page. `engines` are an engine's name and what stands before the names of its tests.
+/// Renders the page. `engines` has the name of each engine and the prefix of its tests' names.
 pub fn page(engines: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "# The lifecycle matrix\n\nWritten from the table of checks in `crates/dorm-testing/src/matrix.rs` by `DORM_UPDATE=1 cargo nextest run \

@@ -1,4 +1,4 @@
-//! Waking.
+//! Resuming.
 
 use anyhow::{Result, ensure};
 use serde_json::json;

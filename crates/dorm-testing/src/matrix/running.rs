@@ -1,4 +1,4 @@
-//! While it runs.
+//! Running.
 
 use anyhow::{Result, ensure};
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! Where checks play: a daemon with room for little, and what they need of it.
+//! The setting of a check: a daemon with room for little, and helpers for checks.
 
 use std::pin::Pin;
 use std::time::Duration;
@@ -9,14 +9,14 @@ use serde_json::{Value, json};
 
 use crate::{Daemon, until};
 
-/// A check, or the end of a stage.
+/// The future of a check.
 pub type Future<'a> = Pin<Box<dyn std::future::Future<Output = Result<()>> + Send + 'a>>;
 
-/// What the memory limits of sandboxes of a stage may add up to, in MiB.
+/// The limit for the sum of the memory limits of a stage's sandboxes, in MiB.
 pub const BUDGET_MIB: u64 = 1024;
-/// A sandbox that leaves room for three others.
+/// The memory of a sandbox that leaves room for three others.
 const SMALL: u64 = BUDGET_MIB << 18;
-/// A sandbox that leaves no room.
+/// The memory of a sandbox that leaves no room.
 const LARGE: u64 = BUDGET_MIB << 20;
 
 /// How long anything may take on a busy machine.
@@ -24,22 +24,23 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(120);
 const NOTE: &str = "/root/note";
 const TOKEN: &str = "witness";
 
-/// A daemon of an engine, with [`BUDGET_MIB`] to give out and no reserve, and an image `base`.
+/// A daemon of an engine, with [`BUDGET_MIB`] for sandboxes and no reserve, and an image `base`.
 pub trait Stage: Sync {
     /// The daemon.
     fn daemon(&self) -> &Daemon;
 
-    /// A program that answers each line of its input with its last argument, a space, and a number that rises by one
-    /// from 1, kept in memory only. Without that argument.
+    /// The command of a program that answers each line of its input with its last argument, a
+    /// space, and a number that rises by one from 1, kept in memory only. The last argument is left
+    /// out here.
     fn counting(&self) -> Vec<String>;
 
-    /// Ends the run of a sandbox, the only one that runs, as a crash of its engine would.
+    /// Ends the run of a sandbox, which is the only one that runs, as a crash of its engine would.
     ///
     /// # Errors
-    /// When there is none.
+    /// If it has no run.
     fn crash(&self, sandbox: &str) -> Result<()>;
 
-    /// Clears everything away, and fails if something is left.
+    /// Clears everything away, and fails if anything is left over.
     fn close(self) -> impl std::future::Future<Output = ()> + Send
     where
         Self: Sized;
@@ -50,12 +51,12 @@ pub trait Stage: Sync {
 pub(super) struct Witness {
     pub(super) process: u64,
     count: u64,
-    /// Where its next answer begins.
+    /// The offset of its next answer in its output.
     at: usize,
 }
 
 impl Witness {
-    /// Has it count one further in that sandbox, where it must be where it was.
+    /// Lets it count one further in that sandbox, and checks that it continues where it was.
     pub(super) async fn counts(&mut self, daemon: &Daemon, id: &str) -> Result<()> {
         let path = format!("/sandboxes/{id}/processes/{}", self.process);
         let said = daemon.request(Method::POST, &format!("{path}/stdin")).body("more\n").send().await?;
@@ -87,7 +88,7 @@ async fn output(daemon: &Daemon, path: &str) -> Result<String> {
     Ok(said)
 }
 
-/// What checks do with sandboxes.
+/// Helpers of checks for sandboxes.
 impl dyn Stage + '_ {
     /// A request for a sandbox that leaves room for three others.
     pub(super) fn small(&self) -> Value {
@@ -124,7 +125,7 @@ impl dyn Stage + '_ {
         self.daemon().write(id, NOTE, text.as_bytes().to_vec()).await
     }
 
-    /// The note must be this.
+    /// Checks the text of the note.
     pub(super) async fn has_note(&self, id: &str, text: &str) -> Result<()> {
         let (code, said) = self.daemon().exec(id, &["cat", NOTE]).await?;
         ensure!((code, &said[..]) == (0, text), "the note of {id} is '{said}' ({code}) instead of '{text}'");
@@ -137,7 +138,7 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// The handles of the processes that run.
+    /// The handles of the running processes.
     pub(super) async fn processes(&self, id: &str) -> Result<Vec<u64>> {
         let list = self.daemon().get(&format!("/sandboxes/{id}/processes")).await?;
         let living = list["processes"].as_array().into_iter().flatten().filter(|process| process["exit"].is_null());
@@ -154,25 +155,25 @@ impl dyn Stage + '_ {
         Ok(view)
     }
 
-    /// Falls asleep, and goes from the host's memory.
+    /// Suspends and evicts the sandbox.
     pub(super) async fn sleep(&self, id: &str) -> Result<()> {
         self.act(id, "suspend").await?;
         self.act(id, "evict").await?;
         Ok(())
     }
 
-    /// A snapshot's id.
+    /// Takes a snapshot and returns its id.
     pub(super) async fn snapshot(&self, id: &str, kind: &str) -> Result<String> {
         let taken = self.daemon().checkpoint(id, kind).await?;
         Ok(taken["id"].as_str().context("an id")?.to_owned())
     }
 
-    /// A sandbox from a snapshot.
+    /// Creates a sandbox from a snapshot.
     pub(super) async fn from(&self, snapshot: &str) -> Result<String> {
         self.create(json!({ "snapshot": snapshot, "suspendable": true })).await
     }
 
-    /// What is asked for is refused for want of room, with figures.
+    /// Checks that a request is refused for lack of memory, with figures.
     pub(super) async fn has_no_room(&self, path: &str, asked: Value) -> Result<()> {
         let answer = self.daemon().try_ask(Method::POST, path, Some(asked)).await?;
         let is_named = answer.body["code"] == "no_room" && answer.body.to_string().contains("bytes of memory");
@@ -180,21 +181,21 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// All room there is can be had.
+    /// Checks that all room is free.
     pub(super) async fn has_all_room(&self) -> Result<()> {
         let id = self.create(self.large()).await?;
         self.act(&id, "terminate").await?;
         Ok(())
     }
 
-    /// The saved states on the disk.
+    /// The number of saved states on the disk.
     pub(super) async fn saved_states(&self) -> Result<usize> {
         let all = self.daemon().get("/gc").await?;
         let all = all["items"].as_array().into_iter().flatten();
         Ok(all.filter(|item| item["kind"] != "image").count())
     }
 
-    /// No saved state is left on the disk, soon.
+    /// Waits until this many saved states are on the disk.
     pub(super) async fn has_saved_states(&self, count: usize) -> Result<()> {
         until(PATIENCE, "only what is needed is on the disk", || async { Ok(self.saved_states().await? == count) })
             .await

@@ -12,7 +12,7 @@ pub(super) async fn memory_begins_empty_or_where_its_snapshot_was_taken(stage: &
     let snapshot = stage.snapshot(&id, "memory").await?;
     let child = stage.from(&snapshot).await?;
     witness.clone().counts(stage.daemon(), &child).await?;
-    // Of the counter's number there is nothing in one that begins empty.
+    // A sandbox that begins empty has nothing of the counter's number.
     let empty = stage.create(stage.small()).await?;
     let mut own = stage.witness(&empty).await?;
     own.counts(stage.daemon(), &empty).await

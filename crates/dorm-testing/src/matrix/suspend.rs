@@ -1,4 +1,4 @@
-//! Falling asleep.
+//! Suspending.
 
 use anyhow::{Result, ensure};
 

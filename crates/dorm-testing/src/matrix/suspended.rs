@@ -1,4 +1,4 @@
-//! While it sleeps.
+//! Suspended.
 
 use anyhow::{Result, ensure};
 use reqwest::Method;

@@ -1,4 +1,4 @@
-//! What checks do with volumes.
+//! Helpers of checks for volumes.
 
 use anyhow::{Result, ensure};
 use reqwest::Method;
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use super::Stage;
 
-/// Where checks attach a volume.
+/// The mount point of the volume in checks.
 pub(super) const PLACE: &str = "/data";
-/// Its name.
+/// The name of the volume.
 pub(super) const DATA: &str = "data";
 const SIZE: u64 = 32 << 20;
 
 impl dyn Stage + '_ {
-    /// A volume for one writer with a file `note` on it.
+    /// Creates a volume for one writer with a file `note` on it.
     pub(super) async fn volume(&self, name: &str) -> Result<()> {
         self.daemon().post("/volumes", json!({ "name": name, "size_bytes": SIZE })).await?;
         self.put(name, "note", "first").await
@@ -35,7 +35,7 @@ impl dyn Stage + '_ {
         asked
     }
 
-    /// Puts a file on a volume without a sandbox.
+    /// Writes a file to a volume from outside of a sandbox.
     pub(super) async fn put(&self, volume: &str, file: &str, text: &str) -> Result<()> {
         let path = format!("/volumes/{volume}/files?path={file}");
         let answer = self.daemon().request(Method::PUT, &path).body(text.to_owned()).send().await?;
@@ -43,7 +43,7 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// A file on a volume has this text, seen without a sandbox.
+    /// Checks the text of a file on a volume, read from outside of a sandbox.
     pub(super) async fn volume_has(&self, volume: &str, file: &str, text: &str) -> Result<()> {
         let path = format!("/volumes/{volume}/files?path={file}");
         let answer = self.daemon().request(Method::GET, &path).send().await?;
@@ -52,26 +52,26 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// A sandbox sees this in a file below [`PLACE`].
+    /// Checks the text of a file below [`PLACE`] in a sandbox.
     pub(super) async fn sees(&self, id: &str, file: &str, text: &str) -> Result<()> {
         let (code, said) = self.daemon().exec(id, &["cat", &format!("{PLACE}/{file}")]).await?;
         ensure!((code, &said[..]) == (0, text), "{id} sees '{said}' ({code}) in '{file}' instead of '{text}'");
         Ok(())
     }
 
-    /// A sandbox sees nothing below [`PLACE`].
+    /// Checks that a sandbox has nothing below [`PLACE`].
     pub(super) async fn sees_nothing(&self, id: &str) -> Result<()> {
         let (_, said) = self.daemon().exec(id, &["ls", PLACE]).await?;
         ensure!(!said.contains("note"), "{id} sees '{said}'");
         Ok(())
     }
 
-    /// A sandbox writes a file below [`PLACE`].
+    /// Writes a file below [`PLACE`] in a sandbox.
     pub(super) async fn puts(&self, id: &str, file: &str, text: &str) -> Result<()> {
         self.daemon().write(id, &format!("{PLACE}/{file}"), text.as_bytes().to_vec()).await
     }
 
-    /// A sandbox can change nothing below [`PLACE`].
+    /// Checks that a sandbox can change nothing below [`PLACE`].
     pub(super) async fn cannot_write(&self, id: &str) -> Result<()> {
         for command in ["touch", "rm"] {
             let (code, said) = self.daemon().exec(id, &[command, &format!("{PLACE}/note")]).await?;
@@ -80,12 +80,12 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// What is asked for is refused, since `holder` writes to the volume.
+    /// Checks that a request is refused because `holder` writes to the volume.
     pub(super) async fn is_taken(&self, path: &str, asked: Value, holder: &str) -> Result<()> {
         self.is_refused(Method::POST, path, Some(asked), holder).await
     }
 
-    /// What is asked for is refused with a word about it.
+    /// Checks that a request is refused with a message that has `word` and the volume's name.
     pub(super) async fn is_refused(&self, method: Method, path: &str, asked: Option<Value>, word: &str) -> Result<()> {
         let answer = self.daemon().try_ask(method, path, asked).await?;
         let message = answer.body["detail"].as_str().unwrap_or_default();
@@ -94,7 +94,7 @@ impl dyn Stage + '_ {
         Ok(())
     }
 
-    /// Ends one that is made for this and writes to the volume: it can.
+    /// Checks that another sandbox can be created with the volume and write to it, and ends it.
     pub(super) async fn another_writes(&self) -> Result<()> {
         let other = self.create(self.writer()).await?;
         self.puts(&other, "other", &other).await?;

@@ -1,5 +1,5 @@
-//! What must hold of a sandbox that was to be taken back, or whose place was to be taken: it is in the present with all it
-//! had, or in the past with all that had been there, and then the present is a snapshot.
+//! The checks of a sandbox that is rewound, or whose place is taken: it is in the present with all
+//! its data, or in the past with all data of that time, and then the present is a snapshot.
 
 use anyhow::Result;
 use serde_json::Value;
@@ -13,7 +13,7 @@ use crate::world::{Fault, World, fault};
 
 pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults: &mut Vec<Fault>) -> Result<()> {
     let (Some(mut present), Some(past)) = (scene.subject, scene.past) else { return Ok(()) };
-    // A daemon that died may still be finishing or giving up what it found.
+    // A daemon that restarted may still be completing or rolling back the operation.
     faults.extend(world.settle().await?);
     let is_child = past.id != present.id;
     let view = world.daemon.describe(&present.id).await?;
@@ -29,7 +29,7 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
     }
     if is_child {
         if is_back {
-            // Whoever comes next finishes it.
+            // The next daemon completes the promotion.
             becomes(world, &past.id, "terminated").await?;
         }
         let child = world.daemon.describe(&past.id).await?;
@@ -46,10 +46,10 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
         }
     }
     if let Some(future) = &future {
-        // It was saved before anything else, so it is just what it was.
+        // It was saved before anything else, so it is exactly the present.
         from(world, future, &present.of(&present.id), faults).await?;
         present = past.of(&present.id);
-        // What it was taken back to is its image too.
+        // The target of the rewind is also its sleep image.
         present.has_slept();
     }
     if let Some(snapshot) = &scene.snapshot {

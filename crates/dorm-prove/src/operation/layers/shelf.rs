@@ -1,4 +1,5 @@
-//! A registry on loopback that has one image: enough of the protocol for a pull that goes on where it ended.
+//! A registry on loopback that has one image: enough of the protocol for a pull that resumes after
+//! an interruption.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +15,7 @@ pub(super) struct Shelf {
 }
 
 impl Shelf {
-    /// Gives out the blobs of the OCI layout at `layout`.
+    /// Serves the blobs of the OCI layout at `layout`.
     pub(super) fn open(layout: PathBuf) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen as a registry")?;
         let address = listener.local_addr().context("listen as a registry")?.to_string();
@@ -22,7 +23,7 @@ impl Shelf {
             for stream in listener.incoming() {
                 let Ok(stream) = stream else { return };
                 let layout = layout.clone();
-                // Whoever asks may die while it is answered.
+                // The client may die while it is answered.
                 std::thread::spawn(move || drop(answer(&stream, &layout)));
             }
         });

@@ -1,4 +1,5 @@
-//! The image that is imported: three layers that change, remove and link what lies below them, as an OCI layout.
+//! The image that is imported: three layers that change, remove and link files of the layers below
+//! them, as an OCI layout.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -48,7 +49,7 @@ fn layers() -> [Vec<Part>; 3] {
     [lowest, middle, highest]
 }
 
-/// Files of the image by their paths; those without content are not there.
+/// Files of the image by their paths; those without content must not exist.
 pub(super) fn expected() -> BTreeMap<String, Option<String>> {
     let mut files: BTreeMap<_, _> =
         (0..FILES).map(|number| (format!("srv/file-{number}"), Some(content(number)))).collect();
@@ -65,7 +66,7 @@ pub(super) fn expected() -> BTreeMap<String, Option<String>> {
     files
 }
 
-/// What the layers are called by those who have them: the sums of their archives.
+/// The names of the layers on disk: the sums of their archives.
 pub(super) fn layer_names() -> Vec<String> {
     let archives = layers().iter().filter_map(|layer| archive(layer).ok()).collect::<Vec<_>>();
     archives.iter().map(|archive| sum(archive)).collect()
