@@ -37,7 +37,7 @@ pub(crate) struct Packages {
 
 /// Builds, packs, and prints the paths.
 pub(crate) fn run() -> Result<()> {
-    let Packages { archive, package } = build()?;
+    let Packages { archive, package } = build(None)?;
     for path in [archive, package] {
         let bytes = fs::metadata(&path).with_context(|| format!("look at {}", path.display()))?.len();
         println!("{} ({:.1} MiB)", path.display(), bytes as f64 / f64::from(1 << 20));
@@ -45,13 +45,20 @@ pub(crate) fn run() -> Result<()> {
     Ok(())
 }
 
-/// Builds and packs.
-pub(crate) fn build() -> Result<Packages> {
+/// Builds and packs; packs `program` instead of building, if it is given.
+pub(crate) fn build(program: Option<&Path>) -> Result<Packages> {
     let (root, target) = (setup::root()?, setup::target()?);
-    eprintln!("dist: cargo build --profile dist --locked -p dorm (several minutes)");
-    cargo(&["build", "--profile", "dist", "--locked", "-p", "dorm"])?;
     let directory = target.join("dist");
-    let (built, mtime) = (Built::by(&directory.join("dorm"))?, mtime(&root)?);
+    let program = match program {
+        Some(program) => program.to_owned(),
+        None => {
+            eprintln!("dist: cargo build --profile dist --locked -p dorm (several minutes)");
+            cargo(&["build", "--profile", "dist", "--locked", "-p", "dorm"])?;
+            directory.join("dorm")
+        }
+    };
+    fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
+    let (built, mtime) = (Built::by(&program)?, mtime(&root)?);
     let archive = tarball::gzip(&tarball::tar(&contents::archive(&root, &built, VERSION)?, mtime)?)?;
     let package = deb::package(&root, &built, VERSION, mtime)?;
     let packages = Packages {

@@ -86,7 +86,11 @@ enum Command {
     Dist,
     /// Install the Debian package in a virtual machine with Debian 12 and systemd, and follow the
     /// quick start there. Takes some minutes.
-    Vm,
+    Vm {
+        /// Put this program into the package instead of building one, such as target/release/dorm.
+        #[arg(long, value_name = "PATH")]
+        program: Option<PathBuf>,
+    },
     /// Compare with bare runsc in the same run.
     Bench {
         /// Measure only these parts.
@@ -127,7 +131,7 @@ fn run(command: Command) -> Result<()> {
         Command::Layers => layers::check(&setup::root()?),
         Command::Tidy { base } => tidy::check(&setup::root()?, base.as_deref()),
         Command::Dist => dist::run(),
-        Command::Vm => vm::run(&setup::ensure()?),
+        Command::Vm { program } => vm::run(&setup::ensure()?, program.as_deref()),
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;

@@ -31,11 +31,12 @@ const DONE: &str = "vm: done";
 /// Far longer than everything takes in emulation on a slow host.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
-/// Builds the package and the machine, and runs the commands in it.
-pub(crate) fn run(environment: &Environment) -> Result<()> {
+/// Builds the package and the machine, and runs the commands in it. Packs `program` instead of
+/// building, if it is given.
+pub(crate) fn run(environment: &Environment, program: Option<&Path>) -> Result<()> {
     let work = environment.work.join("vm");
     fs::create_dir_all(&work).with_context(|| format!("create {}", work.display()))?;
-    let packages = dist::build()?;
+    let packages = dist::build(program)?;
     setup::ensure_emulator(&environment.work)?;
     let machine = image::ensure(&work)?;
     let run = tempfile::Builder::new().prefix("run-").tempdir_in(&work).context("create the directory of the run")?;

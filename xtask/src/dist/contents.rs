@@ -63,7 +63,9 @@ pub(super) fn archive(root: &Path, built: &Built, version: &str) -> Result<Vec<E
     for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
         entries.push(Entry::file(name, read(&root.join(name))?));
     }
-    entries.push(Entry::file("dormouse.service", read(&root.join("packaging/dormouse.service"))?));
+    for name in ["dormouse.service", "dormouse-sandboxes.service"] {
+        entries.push(Entry::file(name, read(&root.join("packaging").join(name))?));
+    }
     entries.extend(built.pages.iter().map(|(name, page)| Entry::file(format!("man/man1/{name}"), page.as_slice())));
     for entry in &mut entries {
         entry.path = format!("dormouse-{version}-x86_64-linux/{}", entry.path);
@@ -83,6 +85,7 @@ pub(super) fn installed(root: &Path, built: &Built) -> Result<Vec<Entry>> {
     ];
     for (from, to) in [
         ("packaging/dormouse.service", "lib/systemd/system/dormouse.service"),
+        ("packaging/dormouse-sandboxes.service", "lib/systemd/system/dormouse-sandboxes.service"),
         ("packaging/debian/default", "etc/default/dormouse"),
         ("packaging/debian/copyright", "usr/share/doc/dormouse/copyright"),
     ] {

@@ -106,6 +106,7 @@ fn the_debian_package_has_the_files_of_a_service() {
     let data = unpack(members[2].1);
     assert_eq!(data["./usr/bin/dorm"].0, 0o755);
     for name in [
+        "./lib/systemd/system/dormouse-sandboxes.service",
         "./lib/systemd/system/dormouse.service",
         "./usr/share/bash-completion/completions/dorm",
         "./usr/share/zsh/vendor-completions/_dorm",

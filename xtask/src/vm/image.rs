@@ -13,7 +13,7 @@ pub(crate) const EMULATOR: &str = "qemu-system-x86_64";
 
 /// The packages of the machine: those of an ordinary server, and what the package of Dormouse
 /// depends on, since the machine has no network to fetch that.
-const PACKAGES: &str = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,procps,bash,python3-minimal,nftables,iproute2,\
+const PACKAGES: &str = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,procps,bash,python3,nftables,iproute2,\
     e2fsprogs,ca-certificates,runsc/bookworm-backports";
 const SIZE: u64 = 12 << 30;
 
@@ -59,6 +59,7 @@ pub(super) fn ensure(work: &Path) -> Result<Machine> {
         return Ok(machine);
     }
     eprintln!("vm: building the machine, which takes some minutes");
+    remove_others(work)?;
     let new = tempfile::Builder::new().prefix("new-").tempdir_in(work).context("create a directory for the machine")?;
     let tree = new.path().join("tree");
     let unit = new.path().join("vm.service");
@@ -83,6 +84,17 @@ pub(super) fn ensure(work: &Path) -> Result<Machine> {
     file_system(&tree, &disk, SIZE)?;
     fs::rename(&disk, &machine.root).context("rename the disk")?;
     Ok(machine)
+}
+
+/// Removes machines of other recipes.
+fn remove_others(work: &Path) -> Result<()> {
+    for entry in fs::read_dir(work).with_context(|| format!("list {}", work.display()))?.flatten() {
+        let name = entry.file_name();
+        if ["kernel-", "initrd-", "root-"].iter().any(|kind| name.to_string_lossy().starts_with(kind)) {
+            fs::remove_file(entry.path()).with_context(|| format!("remove {}", entry.path().display()))?;
+        }
+    }
+    Ok(())
 }
 
 /// Makes a disk of this many bytes with the files of `directory`.

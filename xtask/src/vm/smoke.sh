@@ -80,9 +80,9 @@ dorm sbx resume keep
 continues keep "$before"
 
 step "the limits of the sandbox are those of a control group below the unit"
-group=$(find /sys/fs/cgroup/system.slice/dormouse.service -mindepth 2 -name memory.max | head -n 1)
-test -n "$group"
-cat "$group"
+groups=$(find /sys/fs/cgroup -path '*/dormouse-sandboxes.service/*' -name memory.max | xargs grep -H .)
+step $groups
+test -n "$groups"
 
 step "systemctl restart dormouse while a sandbox is suspended"
 before=$(count keep)

@@ -97,24 +97,38 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// Returns the layout of this host.
+    /// Returns the layout of this host for the groups of sandboxes.
     pub(super) fn of_this_host() -> Result<Self, CgroupError> {
+        Self::read(v2::base_of_sandboxes)
+    }
+
+    /// Returns the layout of this host for the group of the daemon itself.
+    pub(super) fn of_the_daemon() -> Result<Self, CgroupError> {
+        Self::read(v2::base)
+    }
+
+    fn read(base: fn(&Path, &Path) -> PathBuf) -> Result<Self, CgroupError> {
         let read = |path: &str| {
             fs::read_to_string(path).map_err(|source| CgroupError::file("read", PathBuf::from(path), source))
         };
-        Self::from_proc(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?)
+        Self::from_proc(&read("/proc/self/mountinfo")?, &read("/proc/self/cgroup")?, base)
     }
 
     /// Returns the layout that these texts of `/proc` describe. A controller that is mounted as
     /// version 1 is used there, since the kernel assigns it to one hierarchy only.
-    pub(super) fn from_proc(mountinfo: &str, own: &str) -> Result<Self, CgroupError> {
+    /// `base` returns the parent of groups of version 2 from the mount point and the own group.
+    pub(super) fn from_proc(
+        mountinfo: &str,
+        own: &str,
+        base: fn(&Path, &Path) -> PathBuf,
+    ) -> Result<Self, CgroupError> {
         let mounts = parse_mounts(mountinfo);
         let mut bases = Vec::new();
         let unified = mounts.iter().find(|mount| mount.version == Version::V2);
         let unified = match unified {
             Some(mount) => {
                 let own = own.lines().find_map(|line| line.strip_prefix("0::")).unwrap_or("/");
-                let base = v2::base(&mount.at, &relative_to_root(own, &mount.root));
+                let base = base(&mount.at, &relative_to_root(own, &mount.root));
                 let words = v2::available(&base)?;
                 Some((base, words))
             }
@@ -245,7 +259,7 @@ mod tests {
 35 31 0:32 / /sys/fs/cgroup/my\\040memory rw,relatime - cgroup cgroup rw,memory
 37 31 0:34 / /sys/fs/cgroup/freezer rw,relatime - cgroup cgroup rw,freezer
 ";
-        let layout = Layout::from_proc(mountinfo, "4:memory:/\n").unwrap();
+        let layout = Layout::from_proc(mountinfo, "4:memory:/\n", v2::base).unwrap();
         let dirs: Vec<_> =
             layout.bases.iter().map(|place| (place.controller.name(), place.dir.to_str().unwrap())).collect();
         assert_eq!(
@@ -269,7 +283,7 @@ mod tests {
              41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n",
             root.display()
         );
-        let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
+        let layout = Layout::from_proc(&mountinfo, "0::/\n", v2::base).unwrap();
         assert_eq!(layout.version(Controller::Memory), Some(Version::V1));
         assert_eq!(layout.version(Controller::Freezer), Some(Version::V2));
         assert_eq!(layout.version(Controller::Pids), Some(Version::V2));

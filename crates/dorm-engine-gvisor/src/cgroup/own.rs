@@ -26,7 +26,7 @@ impl OwnGroup {
     /// When the host does not limit memory, or the kernel refuses.
     pub fn enter(name: &str, memory_bytes: u64, threads: u64) -> Result<Self, CgroupError> {
         check_name(name)?;
-        let layout = Layout::of_this_host()?;
+        let layout = Layout::of_the_daemon()?;
         if layout.version(Controller::Memory).is_none() {
             return Err(CgroupError::Missing { controller: Controller::Memory });
         }

@@ -52,7 +52,7 @@ impl Tree {
             }
         }
         let mountinfo = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", root.display());
-        let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
+        let layout = Layout::from_proc(&mountinfo, "0::/\n", v2::base).unwrap();
         Self { root, layout }
     }
 
@@ -165,7 +165,7 @@ fn a_host_without_memory_controller_is_refused_by_name() {
     let tree = Tree::new("missing");
     fs::write(tree.root.join("cgroup.controllers"), "cpu pids\n").unwrap();
     let mountinfo = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", tree.root.display());
-    let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
+    let layout = Layout::from_proc(&mountinfo, "0::/\n", v2::base).unwrap();
     let refused = Cgroup::create_in(&layout, "dormouse/a", &LIMITS).unwrap_err();
     assert!(matches!(refused, CgroupError::Missing { controller: Controller::Memory }), "{refused}");
 }
@@ -175,7 +175,7 @@ fn a_host_that_only_lacks_limits_is_used_without_them() {
     let tree = Tree::new("tolerated");
     fs::write(tree.root.join("cgroup.controllers"), "memory\n").unwrap();
     let mountinfo = format!("41 31 0:38 / {} rw - cgroup2 cgroup2 rw\n", tree.root.display());
-    let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
+    let layout = Layout::from_proc(&mountinfo, "0::/\n", v2::base).unwrap();
     Cgroup::create_in(&layout, "dormouse/a", &LIMITS).unwrap();
     assert_eq!(text(&tree.leaf(), "cpu.max"), "max 100000\n");
     assert_eq!(text(&tree.leaf(), "pids.max"), "max\n");
@@ -236,7 +236,7 @@ impl Hybrid {
         let mountinfo = fs::read_to_string("/proc/self/mountinfo").unwrap();
         let mountinfo: String =
             mountinfo.lines().filter(|line| !line.ends_with("freezer")).flat_map(|line| [line, "\n"]).collect();
-        let layout = Layout::from_proc(&mountinfo, "0::/\n").unwrap();
+        let layout = Layout::from_proc(&mountinfo, "0::/\n", v2::base).unwrap();
         if layout.version(Controller::Freezer).is_none() || !Support::probe().unwrap().is_enough() {
             dorm_skip::skip("this host has no hierarchy of version 2 that can be used");
             return None;
@@ -288,4 +288,25 @@ fn a_group_that_must_hand_controllers_down_is_emptied_first() {
     v2::step_aside(&dir).unwrap();
     assert!(file::pids(&dir).unwrap().is_empty());
     assert_eq!(file::pids(&dir.join(v2::ASIDE)).unwrap(), [hybrid.child.id()]);
+}
+
+#[test]
+fn groups_of_sandboxes_are_in_the_unit_beside_that_of_the_daemon() {
+    let mount = scratch("units");
+    let slice = mount.join("system.slice");
+    let (own, sandboxes) = (slice.join("dormouse.service"), slice.join("dormouse-sandboxes.service"));
+    fs::create_dir_all(own.join("dormouse-ab-daemon")).unwrap();
+    let delegate = |dir: &Path| rustix::fs::setxattr(dir, "user.delegate", b"1", rustix::fs::XattrFlags::empty());
+    if let Err(error) = delegate(&own) {
+        dorm_skip::skip(format!("no extended attributes in {}: {error}", mount.display()));
+        return;
+    }
+    let within = Path::new("/system.slice/dormouse.service/dormouse-ab-daemon");
+    assert_eq!(v2::base_of_sandboxes(&mount, within), own, "there is no other unit");
+    fs::create_dir(&sandboxes).unwrap();
+    assert_eq!(v2::base_of_sandboxes(&mount, within), own, "nobody has delegated it");
+    delegate(&sandboxes).unwrap();
+    assert_eq!(v2::base_of_sandboxes(&mount, within), sandboxes);
+    assert_eq!(v2::base(&mount, within), own, "the daemon itself stays in its unit");
+    assert_eq!(v2::base_of_sandboxes(&mount, Path::new("/user.slice")), *mount);
 }

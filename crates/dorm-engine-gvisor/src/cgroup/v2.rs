@@ -20,11 +20,28 @@ const ROUNDS: u32 = 10;
 pub(super) fn base(mount: &Path, own: &Path) -> PathBuf {
     let start = mount.join(own.strip_prefix("/").unwrap_or(own));
     for dir in start.ancestors().take_while(|dir| dir.starts_with(mount) && *dir != mount) {
-        if ["user.delegate", "trusted.delegate"].iter().any(|name| has_xattr(dir, name)) {
+        if is_delegated(dir) {
             return dir.to_owned();
         }
     }
     mount.to_owned()
+}
+
+/// Returns the group below which those of sandboxes are created: that of the delegated unit beside
+/// the daemon's own, whose name is `UNIT-sandboxes.service`, if there is one; otherwise [`base`].
+///
+/// A unit whose group has child groups with controllers cannot be started: the kernel accepts no
+/// process in it. So the groups of sandboxes, which outlive the daemon, must not be in its unit,
+/// unless systemd starts it in a group of its own there (`DelegateSubgroup=`, since systemd 254).
+pub(super) fn base_of_sandboxes(mount: &Path, own: &Path) -> PathBuf {
+    let base = base(mount, own);
+    let unit = base.file_name().and_then(|name| name.to_str()).and_then(|name| name.strip_suffix(".service"));
+    let beside = unit.map(|unit| base.with_file_name(format!("{unit}-sandboxes.service")));
+    beside.filter(|dir| is_delegated(dir)).unwrap_or(base)
+}
+
+fn is_delegated(dir: &Path) -> bool {
+    ["user.delegate", "trusted.delegate"].iter().any(|name| has_xattr(dir, name))
 }
 
 fn has_xattr(dir: &Path, name: &str) -> bool {

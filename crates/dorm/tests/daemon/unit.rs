@@ -43,9 +43,8 @@ const DONE: [&str; 9] = [
     "SystemCallErrorNumber",
     "SystemCallFilter",
 ];
-const AROUND: [&str; 12] = [
+const AROUND: [&str; 11] = [
     "Delegate",
-    "DelegateSubgroup",
     "EnvironmentFile",
     "ExecStart",
     "KillMode",
