@@ -94,7 +94,7 @@ fn start(machine: &image::Machine, payload: &Path, console: &Path, report: &Path
     // The clock of the emulator is exact, and the kernel need not measure it.
     command
         .args(["-append", "root=/dev/vda rw console=ttyS0 tsc_early_khz=1000000 no_timer_check tsc=reliable panic=-1"]);
-    // What the machine writes to its root goes to a temporary file that the emulator removes.
+    // The writes of the machine to its root go to a temporary file that the emulator removes.
     command.arg("-drive").arg(drive(&machine.root, ",snapshot=on,cache=unsafe"));
     command.arg("-drive").arg(drive(payload, ",readonly=on"));
     command.arg("-serial").arg(format!("file:{}", console.display()));

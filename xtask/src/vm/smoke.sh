@@ -114,6 +114,9 @@ systemctl stop dormouse
 
 step "a data directory in /root"
 export DORM_DATA=/root/data
+if "$DORM" serve --data /root/data --listen 127.0.0.1:7171 >"$HERE/log" 2>&1; then false; fi
+grep 'run `chmod o+x /root`' "$HERE/log"
+chmod o+x /root
 "$DORM" serve --data /root/data --listen 127.0.0.1:7171 >"$HERE/log" 2>&1 &
 until_done dorm sbx ls
 dorm image import /mnt/base.tar --tag base
