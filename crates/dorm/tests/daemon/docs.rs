@@ -5,16 +5,20 @@ use std::process::{Command, Stdio};
 
 use dorm_testing::docs::{self, INSTALLS, REGISTRY, Reading, STARTS, TERMINAL};
 
-use crate::place::Place;
+use crate::place::{Place, images};
 
 /// Runs all of a page against a daemon of its own.
 async fn follow(reading: Reading) {
+    follow_in(Place::new(), reading).await;
+}
+
+async fn follow_in(place: Place, reading: Reading) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap();
-    let place = Place::new();
     for docs::Line { place: of, text } in reading.lines(&root).unwrap() {
         let mut command = Command::new("bash");
         command.args(["-e", "-o", "pipefail", "-c", &format!("{}\n{text}\n", docs::FUNCTIONS)]);
         command.env("DORM", env!("CARGO_BIN_EXE_dorm")).env("DORM_DATA", place.daemon().data());
+        command.env("SET_UP", images().parent().unwrap());
         command.env("HERE", place.directory()).current_dir(place.directory()).stdin(Stdio::null());
         let output = command.output().unwrap();
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -96,7 +100,12 @@ async fn the_page_on_volumes_is_as_written() {
 async fn the_page_on_images_is_as_written() {
     let reading = Reading {
         page: "docs/images.md",
-        before: &["dorm image export base app.tar", "echo 'FROM base' > Dockerfile"],
+        // Images of its own: those that tests share do not change.
+        before: &[
+            "dorm image import \"$SET_UP\"/base-*.tar --tag base",
+            "dorm image export base app.tar",
+            "echo 'FROM base' > Dockerfile",
+        ],
         instead: &[("'git clone …'", "'mkdir -p /srv/src'"), ("--copy src:/srv/src ", "")],
         not_run: &[
             ("dorm sbx create --image docker.io", REGISTRY),
@@ -104,7 +113,7 @@ async fn the_page_on_images_is_as_written() {
             ("dorm sbx create --image app --start", "needs an image with an entrypoint: registry.rs"),
         ],
     };
-    follow(reading).await;
+    follow_in(Place::without_images(), reading).await;
 }
 
 #[tokio::test]
