@@ -103,6 +103,15 @@ before=$(count keep)
 systemctl kill --kill-whom=main --signal=KILL dormouse
 until_done dorm sbx ls
 continues keep "$before"
+
+step "kill -9 of the process that keeps the control group of sandboxes, while a sandbox runs"
+before=$(count keep)
+systemctl kill --kill-whom=main --signal=KILL dormouse-sandboxes
+until_done sh -c '! systemctl is-active --quiet dormouse-sandboxes'
+continues keep "$before"
+systemctl restart dormouse
+until_done dorm sbx ls
+continues keep "$before"
 dorm sbx terminate keep
 
 step "the quick start"
