@@ -29,6 +29,8 @@ const PROGRAMS: [(&str, &str); 9] = [
     ("umoci", "umoci"),
 ];
 
+/// Debian splits from Python the modules that `python3 -m venv` needs; they are no program.
+const VENV: &str = "python3-venv";
 const RELEASE: &str = "bookworm";
 const BACKPORTS: &str = "bookworm-backports";
 const SOURCES: &str = "/etc/apt/sources.list.d/dormouse-backports.sources";
@@ -37,13 +39,11 @@ const NEXTEST: &str = "0.9.151";
 
 /// Installs the packages that are missing.
 pub(super) fn ensure(log: &Path) -> Result<()> {
-    let missing: Vec<&str> =
+    let mut missing: Vec<&str> =
         PROGRAMS.iter().filter(|(program, _)| find(program).is_none()).map(|(_, package)| *package).collect();
     let without_runsc = find("runsc").is_none();
-    let mut missing = missing;
-    // Debian splits what `python3 -m venv` needs from Python, and it is not a program.
-    if find("python3").is_none() || !has_venv() {
-        missing.push("python3-venv");
+    if !has_venv() {
+        missing.push(VENV);
     }
     if missing.is_empty() && !without_runsc {
         return Ok(());
@@ -76,7 +76,7 @@ pub(super) fn ensure(log: &Path) -> Result<()> {
         let package = format!("runsc/{BACKPORTS}");
         run(apt().args(["install", "--yes", "--no-install-recommends", &package]), log)?;
     }
-    wanted.retain(|package| *package != "python3-venv");
+    wanted.retain(|package| *package != VENV);
     match wanted.iter().find(|package| {
         let program = PROGRAMS.iter().find(|(_, of)| of == *package).map_or(**package, |(program, _)| *program);
         find(program).is_none()

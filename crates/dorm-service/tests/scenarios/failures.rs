@@ -1,4 +1,4 @@
-//! Errors of failed operations: all callers get the same kind of error, whoever asked first, and a
+//! Errors of failed operations: all callers get the same kind of error, also those that asked later, and a
 //! daemon that is started afterwards reports it too.
 
 use std::fs;

@@ -16,13 +16,17 @@ Generated from `dorm` itself by `DORM_UPDATE=1 cargo nextest run --release -p do
 
 #[test]
 fn the_committed_reference_is_what_the_program_says() {
-    let page = page();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cli.md");
+    assert_committed("cli.md", &page());
+}
+
+/// Asserts that a page of `docs/reference` has this text, or writes it if `DORM_UPDATE` is set.
+fn assert_committed(name: &str, page: &str) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference").join(name);
     if std::env::var_os("DORM_UPDATE").is_some() {
-        std::fs::write(&path, &page).unwrap();
+        std::fs::write(&path, page).unwrap();
     }
     let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == page, "docs/reference/cli.md is stale: run this test with DORM_UPDATE=1");
+    assert!(committed == page, "docs/reference/{name} is stale: run this test with DORM_UPDATE=1");
 }
 
 const CONFIGURATION: &str = "# Configuration
@@ -54,13 +58,7 @@ dorm config show --config /etc/dormouse/dorm.toml
 
 #[test]
 fn the_committed_configuration_reference_is_what_the_program_says() {
-    let page = configuration_page();
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/configuration.md");
-    if std::env::var_os("DORM_UPDATE").is_some() {
-        std::fs::write(&path, &page).unwrap();
-    }
-    let committed = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(committed == page, "docs/reference/configuration.md is stale: run this test with DORM_UPDATE=1");
+    assert_committed("configuration.md", &configuration_page());
 }
 
 fn configuration_page() -> String {

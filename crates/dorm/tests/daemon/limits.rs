@@ -88,7 +88,7 @@ async fn a_sandbox_reads_and_writes_its_disk_no_faster_than_allowed() {
     let disk = std::fs::File::open(disk.path().join("disk/mnt")).unwrap();
     rustix::fs::syncfs(&disk).unwrap();
     // Writes go to the host's memory first. Writing them to the disk takes as long as the limit
-    // permits, whoever waits for it.
+    // permits, also for a process outside of the sandbox that waits for it.
     let began = std::time::Instant::now();
     let (code, said) =
         place.daemon().exec(&id, &["dd", "if=/dev/urandom", "of=/root/big", "bs=1M", "count=48"]).await.unwrap();
