@@ -238,11 +238,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
         if shared.warm_pool.is_closed() {
             return;
         }
-        for WarmContainer { container, .. } in in_place(|| shared.warm_pool.unwanted()) {
-            if let Err(error) = shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container; the next sweep removes it");
-            }
-        }
+        remove_unwanted(&shared).await;
         let outcome = match shared.warm_pool.missing() {
             // Its image may be deleted meanwhile; then the container is not needed.
             Some((order, progress)) => {
@@ -265,6 +261,16 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
     }
 }
 
+async fn remove_unwanted(shared: &Shared) {
+    // Closing the pool waits until they are removed.
+    let _filling = shared.warm_pool.filling.lock().await;
+    for WarmContainer { container, .. } in in_place(|| shared.warm_pool.unwanted()) {
+        if let Err(error) = shared.host.destroy(&container.home).await {
+            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container; the next sweep removes it");
+        }
+    }
+}
+
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn is_directory(path: &std::path::Path) -> bool {
     path.is_dir()
@@ -272,6 +278,10 @@ fn is_directory(path: &std::path::Path) -> bool {
 
 async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Result<(), GvisorError> {
     let _filling = shared.warm_pool.filling.lock().await;
+    // Closing the pool does not wait for what begins after it.
+    if shared.warm_pool.is_closed() {
+        return Ok(());
+    }
     let (container, note) = shared.host.make(order, Duty::Warm).await?;
     if let Err(error) = prepare(shared, &container, progress).await {
         shared.host.destroy(&container.home).await?;
