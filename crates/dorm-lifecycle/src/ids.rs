@@ -117,6 +117,10 @@ id!(
     ApiKeyId
 );
 id!(
+    /// The id of a request with an idempotency key, derived from the caller and the key.
+    RequestId
+);
+id!(
     /// The id of a volume.
     VolumeId
 );

@@ -37,8 +37,8 @@ pub use denied::Denied;
 pub use egress::{Egress, EgressRule, EgressRuleError, HostPattern};
 pub use event::{EventKind, Initiator};
 pub use ids::{
-    ApiKeyId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId,
-    VolumeId, WebhookId,
+    ApiKeyId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RequestId, RunId, SandboxId, SavedStateId,
+    SnapshotId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};

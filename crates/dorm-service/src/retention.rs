@@ -22,6 +22,9 @@ const PAUSE: Duration = Duration::from_millis(50);
 /// Events that a webhook has not received are kept this many times as long as others.
 const FOR_WEBHOOKS: u32 = 3;
 
+/// The time for which a retry of a request with an idempotency key is recognised.
+const REQUESTS_KEPT: Duration = Duration::from_secs(86_400);
+
 /// How long records are kept. `None` means forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retention {
@@ -48,9 +51,9 @@ pub(crate) async fn keep_pruning(service: Service) {
     loop {
         let pruned = shared.prune().await;
         match pruned {
-            Ok(Pruned { sandboxes: 0, operations: 0, events: 0 }) => {}
-            Ok(Pruned { sandboxes, operations, events }) => {
-                tracing::info!(sandboxes, operations, events, "old records were removed");
+            Ok(Pruned { sandboxes: 0, operations: 0, events: 0, requests: 0 }) => {}
+            Ok(Pruned { sandboxes, operations, events, requests }) => {
+                tracing::info!(sandboxes, operations, events, requests, "old records were removed");
             }
             Err(error) => {
                 tracing::warn!(error = %chain(&error), "cannot remove old records; retrying in an hour");
@@ -72,6 +75,8 @@ impl Shared {
         }
         let ended = Prune { ended_before: terminated.map(|kept| before(now, kept)), batch: BATCH, ..Prune::default() };
         self.prune_all(ended, &mut all).await?;
+        let keyed = Prune { requests_before: Some(before(now, REQUESTS_KEPT)), batch: BATCH, ..Prune::default() };
+        self.prune_all(keyed, &mut all).await?;
         let Some(kept) = events else { return Ok(all) };
         let taken = self.store.webhooks().await?.iter().map(|webhook| webhook.delivered).min().unwrap_or(u64::MAX);
         let old = Prune { events_before: Some(before(now, kept)), batch: BATCH, ..Prune::default() };
@@ -87,7 +92,7 @@ impl Shared {
     }
 
     async fn prune_all(&self, prune: Prune, all: &mut Pruned) -> Result<(), StoreError> {
-        if prune.ended_before.is_none() && prune.events_before.is_none() {
+        if prune.ended_before.is_none() && prune.events_before.is_none() && prune.requests_before.is_none() {
             return Ok(());
         }
         loop {
@@ -96,6 +101,7 @@ impl Shared {
                 ("sandbox", pruned.sandboxes, &mut all.sandboxes),
                 ("operation", pruned.operations, &mut all.operations),
                 ("event", pruned.events, &mut all.events),
+                ("request", pruned.requests, &mut all.requests),
             ] {
                 *sum += count;
                 metrics::counter!("dorm_pruned_total", "kind" => kind)

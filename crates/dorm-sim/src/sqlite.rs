@@ -6,11 +6,11 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
+    UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -101,6 +101,11 @@ impl Store for WaitingStore {
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
         let id = id.clone();
         self.ask(|store| async move { store.operation(&id).await })
+    }
+
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| async move { store.request(&id).await })
     }
 
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {

@@ -6,12 +6,12 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
+    UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -140,6 +140,11 @@ impl Store for WatchedStore {
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
         self.pause().await;
         self.inner.operation(id).await
+    }
+
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        self.pause().await;
+        self.inner.request(id).await
     }
 
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {

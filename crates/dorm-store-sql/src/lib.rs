@@ -26,11 +26,11 @@ mod write;
 use std::path::Path;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
+    UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -150,6 +150,10 @@ impl Store for SqlStore {
 
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
         read::operation(&self.readers, id).await
+    }
+
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        read::request(&self.readers, id).await
     }
 
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {

@@ -1,9 +1,9 @@
 //! Look-ups and lists, each one statement and therefore one consistent view.
 
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, EventFilter, EventRecord, OperationRecord, SandboxFilter, SandboxRecord, SnapshotRecord, StoreError,
-    UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, EventFilter, EventRecord, OperationRecord, RequestRecord, SandboxFilter, SandboxRecord,
+    SnapshotRecord, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
@@ -11,7 +11,8 @@ use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
 use crate::failed;
 use crate::rows::{
     API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, Unread, VOLUMES, WEBHOOKS, api_key_of,
-    discard_of, event_of, operation_of, readable, sandbox_of, snapshot_of, unreadable_of, volume_of, webhook_of,
+    discard_of, event_of, operation_of, readable, request_of, sandbox_of, snapshot_of, unreadable_of, volume_of,
+    webhook_of,
 };
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
@@ -147,6 +148,15 @@ pub(crate) async fn operation(pool: &SqlitePool, id: &OperationId) -> Result<Opt
         .await
         .map_err(|error| failed("read an operation", error))?;
     row.map(operation_of).transpose().map_err(|row| row.error())
+}
+
+pub(crate) async fn request(pool: &SqlitePool, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+    let row: Option<DocumentRow> = sqlx::query_as("SELECT id, document FROM requests WHERE id = ?")
+        .bind(id.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| failed("read a request", error))?;
+    row.map(request_of).transpose().map_err(|row| row.error())
 }
 
 pub(crate) async fn open_operations(pool: &SqlitePool) -> Result<Vec<OperationRecord>, StoreError> {

@@ -7,8 +7,8 @@
 use dorm_lifecycle::{SavedStateId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
-    ApiKeyRecord, EventRecord, OperationRecord, RowKind, SandboxRecord, SnapshotRecord, UnreadableRow, VolumeRecord,
-    WebhookRecord,
+    ApiKeyRecord, EventRecord, OperationRecord, RequestRecord, RowKind, SandboxRecord, SnapshotRecord, UnreadableRow,
+    VolumeRecord, WebhookRecord,
 };
 
 /// Id, project, name, state, revision and document of a sandbox.
@@ -83,6 +83,10 @@ pub(crate) fn webhook_of(row: DocumentRow) -> Result<WebhookRecord, Unread> {
 
 pub(crate) fn api_key_of(row: DocumentRow) -> Result<ApiKeyRecord, Unread> {
     of(RowKind::ApiKey, row, codec::decode_api_key, |key| key.id.as_str())
+}
+
+pub(crate) fn request_of(row: DocumentRow) -> Result<RequestRecord, Unread> {
+    of(RowKind::Request, row, codec::decode_request, |request| request.id.as_str())
 }
 
 pub(crate) fn volume_of(row: DocumentRow) -> Result<VolumeRecord, Unread> {

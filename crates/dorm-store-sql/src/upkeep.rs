@@ -13,13 +13,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 
 use crate::rows::{
-    DocumentRow, SandboxRow, api_key_of, discard_of, event_of, operation_of, sandbox_of, snapshot_of, volume_of,
-    webhook_of,
+    DocumentRow, SandboxRow, api_key_of, discard_of, event_of, operation_of, request_of, sandbox_of, snapshot_of,
+    volume_of, webhook_of,
 };
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; referenced tables come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 11] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 12] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -28,6 +28,7 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 11] = [
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
     ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
+    ("requests", &["id", "began", "document"], Some(RowKind::Request)),
     ("volumes", &["id", "document"], Some(RowKind::Volume)),
     ("identity", &["only", "id"], None),
     ("clock", &["only_one", "document"], None),
@@ -96,6 +97,7 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
         RowKind::Discard => read!((Vec<u8>,), "SELECT saved_state FROM discards", discard_of),
         RowKind::Webhook => read!(DocumentRow, "SELECT id, document FROM webhooks", webhook_of),
         RowKind::ApiKey => read!(DocumentRow, "SELECT id, document FROM api_keys", api_key_of),
+        RowKind::Request => read!(DocumentRow, "SELECT id, document FROM requests", request_of),
         RowKind::Volume => read!(DocumentRow, "SELECT id, document FROM volumes", volume_of),
         RowKind::Event => read!((i64, Vec<u8>), "SELECT number, document FROM events", event_of),
     }
@@ -263,7 +265,8 @@ const fn table_of(kind: RowKind) -> usize {
         RowKind::Event => 5,
         RowKind::Webhook => 6,
         RowKind::ApiKey => 7,
-        RowKind::Volume => 8,
+        RowKind::Request => 8,
+        RowKind::Volume => 9,
     }
 }
 

@@ -284,6 +284,7 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .map_err(|error| failed("remove a webhook", error))?;
     }
     api_keys(connection, &change).await?;
+    requests(connection, &change).await?;
     volumes(connection, &change).await?;
     clock(connection, &change).await?;
     let mut events = Vec::with_capacity(change.events.len());
@@ -311,6 +312,30 @@ async fn api_keys(connection: &mut SqliteConnection, change: &Change) -> Result<
             .execute(&mut *connection)
             .await
             .map_err(|error| failed("remove an API key", error))?;
+    }
+    Ok(())
+}
+
+async fn requests(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for request in &change.requests {
+        let document = codec::encode_request(request).map_err(|error| failed("write a request", error))?;
+        sqlx::query(
+            "INSERT INTO requests (id, began, document) VALUES (?, ?, ?) \
+             ON CONFLICT (id) DO UPDATE SET began = excluded.began, document = excluded.document",
+        )
+        .bind(request.id.as_str())
+        .bind(prune::millis(request.began))
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a request", error))?;
+    }
+    for id in &change.removed_requests {
+        sqlx::query("DELETE FROM requests WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove a request", error))?;
     }
     Ok(())
 }

@@ -62,6 +62,7 @@ fn table(kind: RowKind) -> &'static str {
         RowKind::Discard => "discards",
         RowKind::Webhook => "webhooks",
         RowKind::ApiKey => "api_keys",
+        RowKind::Request => "requests",
         RowKind::Volume => "volumes",
         RowKind::Event => "events",
     }

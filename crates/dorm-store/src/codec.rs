@@ -13,7 +13,9 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
-use crate::{ApiKeyRecord, ClockNote, NewEvent, OperationRecord, SnapshotRecord, VolumeRecord, WebhookRecord};
+use crate::{
+    ApiKeyRecord, ClockNote, NewEvent, OperationRecord, RequestRecord, SnapshotRecord, VolumeRecord, WebhookRecord,
+};
 
 /// The current version of sandboxes.
 pub const SANDBOX: u64 = 1;
@@ -27,6 +29,8 @@ pub const EVENT: u64 = 1;
 pub const WEBHOOK: u64 = 1;
 /// The current version of API keys.
 pub const API_KEY: u64 = 1;
+/// The current version of requests with an idempotency key.
+pub const REQUEST: u64 = 1;
 /// The current version of volumes.
 pub const VOLUME: u64 = 1;
 /// The current version of the note of the clocks.
@@ -154,6 +158,25 @@ pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
     match version(text)? {
         API_KEY => decode::<v1::ApiKeyRow>(text, API_KEY).map(ApiKeyRecord::from),
         found => Err(CodecError::Version { found, newest: API_KEY }),
+    }
+}
+
+/// Encodes a request with an idempotency key.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no request is known to cause.
+pub fn encode_request(request: &RequestRecord) -> Result<String, CodecError> {
+    encode::<v1::RequestRow>(request.into())
+}
+
+/// Decodes a request with an idempotency key.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_request(text: &str) -> Result<RequestRecord, CodecError> {
+    match version(text)? {
+        REQUEST => decode::<v1::RequestRow>(text, REQUEST).map(RequestRecord::from),
+        found => Err(CodecError::Version { found, newest: REQUEST }),
     }
 }
 

@@ -18,6 +18,7 @@ mod history;
 mod listing;
 mod names;
 mod operations;
+mod requests;
 mod sample;
 mod snapshots;
 mod unreadable;
@@ -116,6 +117,10 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         }
         webhooks {
             a_webhook_is_rewritten_and_removed,
+        }
+        requests {
+            a_request_is_found_by_its_id,
+            old_requests_are_removed_in_batches,
         }
         api_keys {
             an_api_key_is_written_and_removed,

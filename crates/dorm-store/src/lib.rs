@@ -16,12 +16,13 @@ pub mod conformance;
 pub mod memory;
 mod query;
 mod record;
+mod request;
 mod stepped;
 mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
@@ -33,6 +34,7 @@ pub use record::{
     Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult,
     PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
 };
+pub use request::RequestRecord;
 pub use stepped::SteppedStore;
 pub use unreadable::{RowKind, UnreadableRow};
 pub use volume::{VolumeRecord, VolumeStatus};
@@ -217,6 +219,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// The open operations, ordered by start, then by id.
     async fn open_operations(&self) -> Result<Vec<OperationRecord>, StoreError>;
+
+    /// The request with this id, if it is not yet too old.
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError>;
 
     /// One operation, open or ended.
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError>;

@@ -10,13 +10,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dorm_lifecycle::{
-    ApiKeyId, EventKind, Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, State, VolumeId, WebhookId,
+    ApiKeyId, EventKind, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, State, VolumeId,
+    WebhookId,
 };
 
 use crate::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RowKind, SandboxFilter, SandboxRecord, SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError,
-    UnreadableRow, VolumeRecord, WebhookRecord,
+    RequestRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotFilter, SnapshotRecord, SnapshotStatus, Store,
+    StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 mod spoiled;
@@ -37,6 +38,7 @@ struct Content {
     discard: BTreeSet<SavedStateId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
     api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
+    requests: BTreeMap<RequestId, RequestRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     clock: Option<ClockNote>,
     /// How many events have been removed; they were the oldest.
@@ -105,6 +107,10 @@ impl Content {
         self.api_keys.extend(change.api_keys.into_iter().map(|key| (key.id.clone(), key)));
         for id in &change.removed_api_keys {
             self.api_keys.remove(id);
+        }
+        self.requests.extend(change.requests.into_iter().map(|request| (request.id.clone(), request)));
+        for id in &change.removed_requests {
+            self.requests.remove(id);
         }
         self.volumes.extend(change.volumes.into_iter().map(|volume| (volume.id.clone(), volume)));
         for id in &change.removed_volumes {
@@ -210,6 +216,12 @@ impl Store for MemoryStore {
         Ok(content.operations.get(id).cloned())
     }
 
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Request, id.as_str())?;
+        Ok(content.requests.get(id).cloned())
+    }
+
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {
         let content = self.content();
         let mut found: Vec<_> = content.operations.values().filter(|one| filter.matches(one)).cloned().collect();
@@ -313,6 +325,14 @@ impl Content {
             over.truncate(prune.batch);
             pruned.operations = over.len();
             over.iter().for_each(|(_, id)| drop(self.operations.remove(id)));
+        }
+        if let Some(before) = prune.requests_before {
+            let old = self.requests.values().filter(|request| request.began < before);
+            let mut old: Vec<_> = old.map(|request| (request.began, request.id.clone())).collect();
+            old.sort();
+            old.truncate(prune.batch);
+            pruned.requests = old.len();
+            old.iter().for_each(|(_, id)| drop(self.requests.remove(id)));
         }
         if let Some(before) = prune.events_before {
             let old = |record: &&EventRecord| record.event.at < before && record.number <= prune.events_through;

@@ -108,6 +108,8 @@ pub struct Prune {
     pub events_before: Option<Timestamp>,
     /// Only events with numbers up to this one.
     pub events_through: u64,
+    /// Requests with an idempotency key that began before this time.
+    pub requests_before: Option<Timestamp>,
     /// Largest number of records of each kind.
     pub batch: usize,
 }
@@ -121,11 +123,13 @@ pub struct Pruned {
     pub operations: usize,
     /// Events.
     pub events: usize,
+    /// Requests with an idempotency key.
+    pub requests: usize,
 }
 
 impl Pruned {
-    /// The largest of the three: a full batch means that there may be more.
+    /// The largest of these: a full batch means that there may be more.
     pub fn most(&self) -> usize {
-        self.sandboxes.max(self.operations).max(self.events)
+        self.sandboxes.max(self.operations).max(self.events).max(self.requests)
     }
 }

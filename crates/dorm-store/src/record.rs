@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    ApiKeyId, Digest, EventKind, Initiator, OperationId, ProjectId, Resources, Sandbox, SandboxId, SavedStateId,
-    SnapshotId, SnapshotKind, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, Digest, EventKind, Initiator, OperationId, ProjectId, RequestId, Resources, Sandbox, SandboxId,
+    SavedStateId, SnapshotId, SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
 
-use crate::{ApiKeyRecord, ClockNote, Code, VolumeRecord};
+use crate::{ApiKeyRecord, ClockNote, Code, RequestRecord, VolumeRecord};
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -354,6 +354,10 @@ pub struct Change {
     pub api_keys: Vec<ApiKeyRecord>,
     /// API keys whose records are deleted; ids without a record are skipped.
     pub removed_api_keys: Vec<ApiKeyId>,
+    /// Requests with an idempotency key. Each record is replaced as a whole.
+    pub requests: Vec<RequestRecord>,
+    /// Requests whose records are deleted; ids without a record are skipped.
+    pub removed_requests: Vec<RequestId>,
     /// Volumes. Each record is replaced as a whole.
     pub volumes: Vec<VolumeRecord>,
     /// Volumes whose records are deleted; ids without a record are skipped.

@@ -5,13 +5,13 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
+    UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// Tickets from here on are issued by this store, lower ones by the inner store.
@@ -130,6 +130,11 @@ impl Store for SteppedStore {
     async fn operation(&self, id: &OperationId) -> Result<Option<OperationRecord>, StoreError> {
         self.living().await;
         self.inner.operation(id).await
+    }
+
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        self.living().await;
+        self.inner.request(id).await
     }
 
     async fn find_operations(&self, filter: &OperationFilter) -> Result<Vec<OperationRecord>, StoreError> {

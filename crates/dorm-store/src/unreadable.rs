@@ -24,6 +24,8 @@ pub enum RowKind {
     Webhook,
     /// An API key.
     ApiKey,
+    /// A request with an idempotency key.
+    Request,
     /// A volume.
     Volume,
     /// An event.
@@ -32,13 +34,14 @@ pub enum RowKind {
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Sandbox,
         Self::Operation,
         Self::Snapshot,
         Self::Discard,
         Self::Webhook,
         Self::ApiKey,
+        Self::Request,
         Self::Volume,
         Self::Event,
     ];
@@ -52,6 +55,7 @@ impl RowKind {
             Self::Discard => "discard",
             Self::Webhook => "webhook",
             Self::ApiKey => "key",
+            Self::Request => "request",
             Self::Volume => "volume",
             Self::Event => "event",
         }
@@ -61,7 +65,7 @@ impl RowKind {
     pub const fn may_hold_saved_states(self) -> bool {
         match self {
             Self::Sandbox | Self::Operation | Self::Snapshot => true,
-            Self::Discard | Self::Webhook | Self::ApiKey | Self::Volume | Self::Event => false,
+            Self::Discard | Self::Webhook | Self::ApiKey | Self::Request | Self::Volume | Self::Event => false,
         }
     }
 }

@@ -19,11 +19,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
-    UnreadableRow, VolumeRecord, WebhookRecord, codec,
+    RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError,
+    Ticket, UnreadableRow, VolumeRecord, WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -312,6 +312,10 @@ impl Store for FiledStore {
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {
         self.inner.api_keys().await
+    }
+
+    async fn request(&self, id: &RequestId) -> Result<Option<RequestRecord>, StoreError> {
+        self.inner.request(id).await
     }
 
     async fn volumes(&self) -> Result<Vec<VolumeRecord>, StoreError> {

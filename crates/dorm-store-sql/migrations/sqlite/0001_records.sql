@@ -150,3 +150,12 @@ CREATE TABLE writers (
     change  INTEGER NOT NULL,
     settled INTEGER NOT NULL
 ) STRICT;
+
+-- Requests with an idempotency key, until they are too old for a retry. `began` is in milliseconds.
+CREATE TABLE requests (
+    id       TEXT    NOT NULL PRIMARY KEY,
+    began    INTEGER NOT NULL,
+    document TEXT    NOT NULL
+) STRICT;
+
+CREATE INDEX requests_began ON requests (began);

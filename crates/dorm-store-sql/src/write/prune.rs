@@ -40,6 +40,13 @@ async fn remove(connection: &mut SqliteConnection, prune: &Prune) -> Result<Prun
         );
         pruned.operations = count(over.bind(before).bind(batch).execute(&mut *connection).await?.rows_affected());
     }
+    if let Some(before) = prune.requests_before {
+        let old = sqlx::query(
+            "DELETE FROM requests WHERE id IN (SELECT id FROM requests INDEXED BY requests_began \
+             WHERE began < ? ORDER BY began LIMIT ?)",
+        );
+        pruned.requests = count(old.bind(millis(before)).bind(batch).execute(&mut *connection).await?.rows_affected());
+    }
     if let Some(before) = prune.events_before {
         let old: Vec<(i64, Option<f64>)> = sqlx::query_as(
             "SELECT number, CASE WHEN json_valid(document) THEN CAST(json_extract(document, '$.at') AS REAL) END \
@@ -61,7 +68,7 @@ async fn remove(connection: &mut SqliteConnection, prune: &Prune) -> Result<Prun
     Ok(pruned)
 }
 
-fn millis(moment: Timestamp) -> i64 {
+pub(super) fn millis(moment: Timestamp) -> i64 {
     i64::try_from(moment.as_millis()).unwrap_or(i64::MAX)
 }
 

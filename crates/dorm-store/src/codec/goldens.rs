@@ -12,22 +12,22 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EventKind, FirstProgram,
     Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PortAccess,
-    ProjectId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
-    SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts,
-    Timestamp, Unreachable, VolumeId, WebhookId, Writers,
+    ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
+    SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures,
+    Timeouts, Timestamp, Unreachable, VolumeId, WebhookId, Writers,
 };
 use serde_json::Value;
 
 use super::properties::is_strict;
 use super::{
-    CodecError, decode_api_key, decode_clock, decode_event, decode_operation, decode_sandbox, decode_snapshot,
-    decode_volume, decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation, encode_sandbox,
-    encode_snapshot, encode_volume, encode_webhook,
+    CodecError, decode_api_key, decode_clock, decode_event, decode_operation, decode_request, decode_sandbox,
+    decode_snapshot, decode_volume, decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation,
+    encode_request, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
     ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Maker, NewEvent, OperationKind,
-    OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord, SnapshotStatus, Together, VolumeRecord,
-    VolumeStatus, WebhookRecord,
+    OperationRecord, OperationResult, PromotePlan, Removal, RequestRecord, SnapshotRecord, SnapshotStatus, Together,
+    VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 fn directory() -> PathBuf {
@@ -399,6 +399,17 @@ fn api_keys() -> Vec<(String, ApiKeyRecord)> {
     vec![("key".to_owned(), full), ("key-read-only".to_owned(), reads), ("key-of-a-sandbox".to_owned(), one)]
 }
 
+fn requests() -> Vec<(String, RequestRecord)> {
+    let request = RequestRecord {
+        id: RequestId::from_random([13; 20]),
+        project: ProjectId::local(),
+        fingerprint: [9; 32],
+        reserved: [14; 20],
+        began: at(1_790_000_000_000),
+    };
+    vec![("request".to_owned(), request)]
+}
+
 fn volumes() -> Vec<(String, VolumeRecord)> {
     let ready = VolumeRecord {
         id: VolumeId::from_random([13; 20]),
@@ -550,6 +561,7 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         checked([events(), measured_events()].concat(), encode_event, decode_event),
         checked(webhooks(), encode_webhook, decode_webhook),
         checked(api_keys(), encode_api_key, decode_api_key),
+        checked(requests(), encode_request, decode_request),
         checked(volumes(), encode_volume, decode_volume),
         checked(clocks(), encode_clock, decode_clock),
     ];

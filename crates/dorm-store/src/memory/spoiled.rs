@@ -35,6 +35,7 @@ impl Content {
             RowKind::Webhook => codec::encode_webhook(self.webhooks.get(&id.parse().ok()?)?),
             RowKind::ApiKey => codec::encode_api_key(self.api_keys.get(&id.parse().ok()?)?),
             RowKind::Volume => codec::encode_volume(self.volumes.get(&id.parse().ok()?)?),
+            RowKind::Request => codec::encode_request(self.requests.get(&id.parse().ok()?)?),
             RowKind::Discard | RowKind::Event => return Some(id.to_owned()),
         };
         text.ok()
@@ -67,6 +68,7 @@ impl Content {
             RowKind::Webhook => drop(self.webhooks.remove(&id.parse().ok()?)?),
             RowKind::ApiKey => drop(self.api_keys.remove(&id.parse().ok()?)?),
             RowKind::Volume => drop(self.volumes.remove(&id.parse().ok()?)?),
+            RowKind::Request => drop(self.requests.remove(&id.parse().ok()?)?),
             RowKind::Discard => drop(self.discard.take(&id.parse().ok()?)?),
             // The number of the event stays taken.
             RowKind::Event => drop(self.events.get(id.parse::<usize>().ok()?.checked_sub(1)?)?),
@@ -91,6 +93,7 @@ impl Content {
     pub(super) fn unspoil(&mut self, change: &Change) {
         let Change { sandboxes, operations, snapshots, forgotten, discard: _, discarded, .. } = change;
         let Change { webhooks, removed_webhooks, api_keys, removed_api_keys, volumes, removed_volumes, .. } = change;
+        let Change { requests, removed_requests, .. } = change;
         let mut keys: Vec<(RowKind, String)> = Vec::new();
         keys.extend(sandboxes.iter().map(|one| (RowKind::Sandbox, one.sandbox.id.to_string())));
         keys.extend(operations.iter().map(|one| (RowKind::Operation, one.id.to_string())));
@@ -103,6 +106,8 @@ impl Content {
         keys.extend(removed_api_keys.iter().map(|id| (RowKind::ApiKey, id.to_string())));
         keys.extend(volumes.iter().map(|one| (RowKind::Volume, one.id.to_string())));
         keys.extend(removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
+        keys.extend(requests.iter().map(|one| (RowKind::Request, one.id.to_string())));
+        keys.extend(removed_requests.iter().map(|id| (RowKind::Request, id.to_string())));
         for key in keys {
             self.spoiled.remove(&key);
         }

@@ -45,7 +45,7 @@ impl Facts {
                 RowKind::Snapshot => self.snapshots.iter().any(|snapshot| snapshot.id.as_str() == id),
                 RowKind::Webhook => self.webhooks.iter().any(|webhook| webhook.id.as_str() == id),
                 RowKind::Volume => self.volumes.iter().any(|volume| volume.id.as_str() == id),
-                RowKind::ApiKey | RowKind::Operation | RowKind::Discard | RowKind::Event => true,
+                RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => true,
             }
     }
 
@@ -64,7 +64,7 @@ impl Facts {
                 // One that was removed may have left its file.
                 RowKind::Webhook | RowKind::Volume if !self.is_lost => continue,
                 RowKind::Webhook | RowKind::Volume => rewrite(file.kind, &file.document),
-                RowKind::ApiKey | RowKind::Operation | RowKind::Discard | RowKind::Event => continue,
+                RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => continue,
             };
             // A file that something terminated or deleted left behind is not a finding.
             if !self.is_lost && matches!(remedy, Remedy::Nothing(_)) {

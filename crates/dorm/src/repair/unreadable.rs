@@ -24,6 +24,9 @@ impl Facts {
             },
             // Keys have no record files on purpose: a revoked key must not come back.
             RowKind::ApiKey => Remedy::Nothing("it permits nothing; create another one".to_owned()),
+            RowKind::Request => {
+                Remedy::Nothing("a retry of that request is refused; send it with another key".to_owned())
+            }
             RowKind::Operation => {
                 Remedy::Nothing("what it was doing is unknown; `--quarantine` abandons it".to_owned())
             }
@@ -231,7 +234,12 @@ pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
         RowKind::Volume => {
             codec::decode_volume(document).map(|volume| Change { volumes: vec![volume], ..Change::default() })
         }
-        RowKind::Sandbox | RowKind::ApiKey | RowKind::Operation | RowKind::Discard | RowKind::Event => {
+        RowKind::Sandbox
+        | RowKind::ApiKey
+        | RowKind::Request
+        | RowKind::Operation
+        | RowKind::Discard
+        | RowKind::Event => {
             return Remedy::Nothing("there are no record files of this kind".to_owned());
         }
     };
