@@ -32,8 +32,6 @@ mod serve;
 mod sse;
 mod webhooks;
 
-pub mod wire;
-
 pub use connections::ConnectionLimits;
 pub use error::error_reference;
 pub use hosts::{Access, Domains};

@@ -9,6 +9,7 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Method;
 use axum::middleware;
 use axum::routing;
+use dorm_api_types as wire;
 use dorm_service::Service;
 use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa::OpenApi;
@@ -25,7 +26,6 @@ use crate::handlers::{
 use crate::hosts::{Access, Domains};
 use crate::keys::Keys;
 use crate::serve::Life;
-use crate::wire;
 
 /// The state that every handler can use.
 #[derive(Clone)]
