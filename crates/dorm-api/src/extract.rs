@@ -15,9 +15,9 @@ use dorm_api_types as wire;
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, SandboxId, WebhookId};
 use serde::de::DeserializeOwned;
 
+use crate::door::Door;
 use crate::error::{ApiError, ErrorCode};
-use crate::routes::Api;
-use crate::serve::Door;
+use crate::state::Api;
 
 /// The longest JSON body, in bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;

@@ -6,7 +6,7 @@ use dorm_api_types as wire;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Set the automatic checkpoint policy
 ///

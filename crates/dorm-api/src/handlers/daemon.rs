@@ -12,7 +12,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Json, Query};
-use crate::routes::{self, Api};
+use crate::state::Api;
 
 /// Get version, project and engine
 #[utoipa::path(get, path = "/v1/info", operation_id = "getInfo", tag = "daemon", responses(
@@ -183,13 +183,4 @@ fn gauges(figures: &Figures) {
             metrics::gauge!(name).set(value as f64);
         }
     }
-}
-
-/// Get this OpenAPI document
-#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "daemon", responses(
-    (status = 200, description = "An OpenAPI 3.1 document.", body = Object),
-    (status = "default", response = ApiError),
-))]
-pub(crate) async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
-    axum::Json(routes::document())
 }

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use crate::convert::{Convert, Of};
 use crate::error::ApiError;
 use crate::extract::Query;
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Parameters of a comparison.
 #[derive(Deserialize, IntoParams)]

@@ -17,8 +17,8 @@ use utoipa::IntoParams;
 use crate::convert::{Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{Query, WantsEvents, last_event};
-use crate::routes::Api;
 use crate::sse;
+use crate::state::Api;
 
 /// Largest number of events in a page.
 const PAGE_MAX: usize = 1000;

@@ -13,8 +13,8 @@ use super::output;
 use crate::convert::{self, Command, Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox, WantsEvents, bytes_of, seconds};
-use crate::routes::Api;
 use crate::sse;
+use crate::state::Api;
 
 /// How many bytes of each output a response that is not a stream contains. Later bytes can be read
 /// from the process's output, as long as they are kept.

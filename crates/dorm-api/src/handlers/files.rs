@@ -22,8 +22,8 @@ use crate::error::ApiError;
 use crate::extract::{
     Json, PAGE_MAX, Query, Sandbox, guest_path, guest_path_of, page_limit_or, path_in_list, place_in_list, user,
 };
-use crate::routes::Api;
 use crate::sse;
+use crate::state::Api;
 
 /// The file to read.
 #[derive(Deserialize, IntoParams)]

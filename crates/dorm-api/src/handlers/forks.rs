@@ -10,7 +10,7 @@ use dorm_store::Together;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Fork a sandbox
 ///

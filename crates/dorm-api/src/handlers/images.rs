@@ -21,7 +21,7 @@ use crate::convert::{self, Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{HostPaths, Json, Query, WantsEvents, parameter};
 use crate::page::PageQuery;
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The `{reference}` of a path: a tag, a digest, or the beginning of one.
 pub(crate) struct Reference(String);

@@ -10,7 +10,7 @@ use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{ApiKey, Json, Query, seconds};
 use crate::page::{Dated, PageQuery};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Create an API key
 ///

@@ -12,7 +12,7 @@ use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Query, page_limit, parameter};
 use crate::page::{Dated, cursor};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The operation of `{id}`.
 pub(crate) struct Operation(OperationId);

@@ -15,8 +15,8 @@ use super::processes::status;
 use crate::convert::{self, Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{Process, Query, last_event};
-use crate::routes::Api;
 use crate::sse;
+use crate::state::Api;
 
 /// Parameters of an output stream.
 #[derive(Deserialize, IntoParams)]

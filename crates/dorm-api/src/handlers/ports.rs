@@ -7,7 +7,7 @@ use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Port};
 use crate::gateway::OPEN_LINK;
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Get the address of a port
 ///

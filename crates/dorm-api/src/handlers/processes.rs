@@ -12,7 +12,7 @@ use utoipa::IntoParams;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or};
-use crate::routes::Api;
+use crate::state::Api;
 use dorm_service::Use;
 
 /// Start a background process

@@ -23,7 +23,7 @@ use super::processes::status;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Query, Sandbox, guest_path, user};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The largest frame that a client may send.
 const FRAME_BYTES_MAX: usize = 1 << 20;

@@ -10,7 +10,7 @@ use super::snapshots::Snapshot;
 use crate::convert::{self, Of};
 use crate::error::ApiError;
 use crate::extract::{self, Json, WantsEvents};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Push a snapshot to a registry
 ///

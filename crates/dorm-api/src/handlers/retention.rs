@@ -8,7 +8,7 @@ use dorm_lifecycle::IdError;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Hold, Json, Sandbox, seconds};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The longest reason of a hold, in characters.
 const REASON_MAX: usize = 200;

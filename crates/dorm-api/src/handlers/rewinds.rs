@@ -9,7 +9,7 @@ use dorm_service::KeepFuture;
 use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox, seconds};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Rewind a sandbox to a snapshot
 ///

@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Query, Sandbox, seconds};
-use crate::routes::Api;
+use crate::state::Api;
 
 type Answer = Result<axum::Json<wire::Sandbox>, ApiError>;
 

@@ -13,7 +13,7 @@ use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Query, page_limit, parameter};
 use crate::page::{Dated, cursor};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The snapshot of `{id}`.
 pub(crate) struct Snapshot(pub(super) SnapshotId);

@@ -17,7 +17,7 @@ use super::snapshots::Snapshot;
 use crate::convert::Of;
 use crate::error::ApiError;
 use crate::extract::{self, Query};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Export a snapshot as a file
 ///

@@ -9,7 +9,7 @@ use utoipa::IntoParams;
 use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::Query;
-use crate::routes::Api;
+use crate::state::Api;
 
 /// Parameters of the tree.
 #[derive(Deserialize, IntoParams)]

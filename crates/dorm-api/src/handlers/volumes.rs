@@ -17,7 +17,7 @@ use utoipa::IntoParams;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Query, Sandbox, page_limit, parameter};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The default size of a volume.
 const SIZE_BYTES: u64 = 1 << 30;

@@ -10,7 +10,7 @@ use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Query, Webhook};
 use crate::page::PageQuery;
-use crate::routes::Api;
+use crate::state::Api;
 use crate::webhooks;
 
 /// Create a webhook
