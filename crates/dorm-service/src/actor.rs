@@ -48,6 +48,9 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 pub(crate) enum Message {
     /// A command of a caller; the reply comes when the command has taken effect or failed.
     Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
+    /// A message that is only for this revision of the record. Otherwise it is dropped, and the
+    /// current revision is sent.
+    AtRevision { revision: u64, message: Box<Message>, changed: oneshot::Sender<u64> },
     /// A request for a snapshot.
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
     /// A request to rewind to a snapshot.
@@ -341,6 +344,12 @@ impl Actor {
 
     async fn handle(&mut self, message: Message) {
         match message {
+            Message::AtRevision { revision, message, .. } if revision == self.record.revision => {
+                Box::pin(self.handle(*message)).await;
+            }
+            Message::AtRevision { changed, .. } => {
+                let _ = changed.send(self.record.revision);
+            }
             Message::Command { command, by, request, reply } => self.command(command, by, request, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
@@ -677,7 +686,7 @@ impl Actor {
     }
 
     pub(crate) fn view(&self) -> SandboxView {
-        self.shared.view(&self.record.sandbox)
+        self.shared.view(&self.record)
     }
 }
 
