@@ -65,6 +65,18 @@ impl Service {
         Ok(record.sandbox.id)
     }
 
+    /// Returns a terminated sandbox that had that name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn find_terminated(&self, name: &str) -> Result<Option<SandboxId>, ServiceError> {
+        let Ok(name) = name.parse() else { return Ok(None) };
+        let project = Some(self.project().clone());
+        let filter = SandboxFilter { project, name: Some(name), limit: 1, ..SandboxFilter::default() };
+        Ok(self.shared.store.sandboxes(&filter).await?.pop().map(|record| record.sandbox.id))
+    }
+
     /// Returns a sandbox, terminated or not.
     ///
     /// # Errors
