@@ -10,9 +10,10 @@ use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cgroup::{Cgroup, Device, unlimit_device};
+use dorm_cgroup::{Cgroup, Device, unlimit_device};
+use dorm_disk::Disk;
+
 use crate::container::{Host, blocking, in_place};
-use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};

@@ -17,6 +17,8 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use dorm_cgroup::{Cgroup, CgroupError, Device, Entry as GroupEntry, IoLimits, Limits};
+use dorm_disk::{Disk, DiskError};
 use dorm_engine::{DiskIo, Layer, Lease, Network};
 use dorm_guest_ids::GuestIds;
 use dorm_steps::AnySteps;
@@ -24,9 +26,7 @@ use serde::Deserialize;
 use tokio::sync::RwLock;
 
 use crate::builds::Builds;
-use crate::cgroup::{Cgroup, Device, Entry as GroupEntry, IoLimits, Limits};
 use crate::control::Control;
-use crate::disk::{Disk, DiskError};
 use crate::error::{GvisorError, chain};
 use crate::links;
 use crate::notes::{Duty, FORMAT, Home, LeaseNote, Note, Processes, Reach};
@@ -156,7 +156,7 @@ impl Container {
     /// Runs one blocking call on the container's control group.
     pub(crate) async fn group<T: Send + 'static>(
         &self,
-        call: impl FnOnce(&Cgroup) -> Result<T, crate::cgroup::CgroupError> + Send + 'static,
+        call: impl FnOnce(&Cgroup) -> Result<T, CgroupError> + Send + 'static,
     ) -> Result<T, GvisorError> {
         let group = self.group.clone();
         Ok(tokio::task::spawn_blocking(move || call(&group)).await??)

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::lock::{self, LockError, Sharing};
 use dorm_engine::{
     BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
@@ -16,16 +17,16 @@ use dorm_engine::{
 };
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, RunCondition, RunId};
+use dorm_memory_image::FilesLimits;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::boot::Origin;
 use crate::builds::Builds;
-use crate::cgroup::{Cgroup, IoLimits};
 use crate::container::{Host, blocking, in_place};
 use crate::error::GvisorError;
-use crate::files::{self, FilesLimits};
+use crate::files;
 use crate::notes::Phase;
 use crate::probe::Probe;
 use crate::process;
@@ -75,7 +76,7 @@ pub struct Config {
     pub unlimited_disks: bool,
     /// Called at each step that changes the host; [`dorm_steps::pass`] does nothing.
     pub steps: AnySteps,
-    /// The program whose workers parse memory images, with the roles [`crate::READERS`]. If `None`,
+    /// The program whose workers parse memory images, with the roles [`dorm_memory_image::READERS`]. If `None`,
     /// this process parses them itself.
     pub reader: Option<Program>,
 }
@@ -119,7 +120,7 @@ fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Syn
 }
 
 async fn can_limit_disks() -> Result<(), EngineError> {
-    let probed = tokio::task::spawn_blocking(crate::disk::Disk::probe).await;
+    let probed = tokio::task::spawn_blocking(dorm_disk::Disk::probe).await;
     let probed = probed.map_err(|source| unusable("this is a bug; please report it", source))?;
     probed.map_err(|source| unusable(NO_LIMIT, source))
 }

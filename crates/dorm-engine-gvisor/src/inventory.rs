@@ -9,11 +9,11 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use dorm_cgroup::Cgroup;
 use dorm_engine::{EngineError, ForeignRun, FoundRun, LeaseId};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::task::JoinSet;
 
-use crate::cgroup::Cgroup;
 use crate::container::{Container, Host, in_place, limit_io};
 use crate::control::Control;
 use crate::engine::Shared;

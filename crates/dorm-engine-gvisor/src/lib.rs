@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else create one) ─► control (StartRoot, Restore)
-//! save, park, go_on ─► save ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
-//! files of a memory image ─► files
+//! save, park, go_on ─► save ─► control      stop ─► cleanup      sweep, inventory ─► inventory
+//! files of a memory image ─► files ─► dorm-memory-image
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -15,16 +15,14 @@
 mod boot;
 mod builds;
 mod bundle;
-pub mod cgroup;
 mod cleanup;
-mod control;
-mod save;
-pub use dorm_disk as disk;
 mod container;
+mod control;
 mod engine;
 mod error;
 mod files;
 mod inventory;
+mod limits;
 mod links;
 mod lost;
 mod memory_pressure;
@@ -36,14 +34,12 @@ mod release;
 mod root;
 mod run;
 mod said;
+mod save;
 mod slots;
 mod stream;
 mod warm_pool;
 
 pub use engine::{Config, GvisorEngine};
-#[cfg(any(test, feature = "fuzzing"))]
-pub use files::fuzzing;
-pub use files::{FilesLimits, READERS};
 pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
 
@@ -57,5 +53,5 @@ pub fn read_files(
     image: &std::path::Path,
     sink: &mut dyn dorm_engine::FileSink,
 ) -> Result<dorm_engine::LeftOut, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(files::read(image, FilesLimits::default(), sink)?)
+    Ok(files::read(image, dorm_memory_image::FilesLimits::default(), sink)?)
 }

@@ -6,8 +6,9 @@
 use std::fs;
 use std::path::PathBuf;
 
+use dorm_disk::Disk;
+
 use crate::container::{Container, blocking};
-use crate::disk::Disk;
 use crate::error::GvisorError;
 use crate::run::Turn;
 

@@ -2,13 +2,14 @@
 
 use std::sync::{Arc, Weak};
 
+use dorm_cgroup::{Cgroup, Threshold};
 use dorm_engine::Notice;
 use tokio::sync::mpsc;
 
-use crate::cgroup::{Cgroup, Threshold, soft_threshold};
 use crate::container::Container;
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
+use crate::limits::soft_threshold;
 use crate::notes::Phase;
 use crate::run::{Run, lock};
 use crate::save::{pause, resume};

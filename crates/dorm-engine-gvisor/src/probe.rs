@@ -9,9 +9,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dorm_cgroup::{CgroupError, Support};
 use dorm_engine::EngineError;
 
-use crate::cgroup::{CgroupError, Support};
 use crate::engine::NAME;
 use crate::error::chain;
 use crate::release::released;

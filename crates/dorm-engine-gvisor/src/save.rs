@@ -11,14 +11,14 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::time::Duration;
 
+use dorm_cgroup::{Cgroup, IoLimits};
+use dorm_disk::Disk;
 use dorm_engine::{EngineError, Saved, SavedFile};
 use dorm_lifecycle::RunId;
+use dorm_memory_image::IMAGE_FILES;
 
-use crate::boot::IMAGE_FILES;
-use crate::cgroup::IoLimits;
 use crate::container::{Container, blocking, in_place};
 use crate::control::{ImageFiles, SOON};
-use crate::disk::Disk;
 use crate::engine::Shared;
 use crate::error::GvisorError;
 use crate::files;
@@ -79,7 +79,7 @@ impl Shared {
         if phase != Phase::Paused {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
-        let frozen = container.group(crate::cgroup::Cgroup::freeze).await;
+        let frozen = container.group(Cgroup::freeze).await;
         frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
     }
 
@@ -90,8 +90,7 @@ impl Shared {
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
         run.set_short(false);
-        let is_parked =
-            container.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
+        let is_parked = container.group(Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
         // A parked guest is only a cache of its sleep image, which is intact. A guest that was
         // merely paused has no other copy.
         if is_parked {
@@ -132,7 +131,7 @@ fn room_in(directory: &Path) -> Result<u64, GvisorError> {
 /// Returns the maximum size of a memory image of the guest: its memory and the files it has
 /// written.
 async fn need(container: &Container) -> Result<u64, GvisorError> {
-    let memory = container.group(crate::cgroup::Cgroup::usage).await?;
+    let memory = container.group(Cgroup::usage).await?;
     let home = container.home.disk();
     let disk = blocking(move || {
         let Some(disk) = Disk::find(&home)? else { return Ok(0) };
@@ -146,7 +145,7 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
 pub(crate) async fn pause(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
     if settle(container, turn).await? == Phase::Paused {
         // A parked guest must be thawed so that it can answer.
-        container.group(crate::cgroup::Cgroup::thaw).await?;
+        container.group(Cgroup::thaw).await?;
         return container.reach("gvisor: thawed");
     }
     turn.set(Phase::Pausing)?;
@@ -164,7 +163,7 @@ pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(),
     }
     turn.set_if_possible(Phase::Resuming);
     container.reach("gvisor: going on noted")?;
-    container.group(crate::cgroup::Cgroup::thaw).await?;
+    container.group(Cgroup::thaw).await?;
     container.reach("gvisor: thawed")?;
     container.limit_io(container.io).await;
     container.control.resume().await?;
@@ -189,7 +188,7 @@ pub(crate) async fn settle_within(
         known => return Ok(known),
     }
     // Only a paused guest is ever frozen, and it is thawed before it is resumed.
-    let is_frozen = container.group(crate::cgroup::Cgroup::is_frozen).await?;
+    let is_frozen = container.group(Cgroup::is_frozen).await?;
     let is_paused = is_frozen || container.control.is_paused(container.home.id(), limit).await?;
     turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
     Ok(turn.phase())

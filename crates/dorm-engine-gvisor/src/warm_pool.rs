@@ -12,13 +12,14 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, Weak};
 use std::time::Duration;
 
+use dorm_cgroup::{Cgroup, Limits, Precedence};
 use dorm_lifecycle::{Digest, Resources};
 use tokio::sync::Notify;
 
-use crate::cgroup::{Cgroup, Limits, Precedence};
 use crate::container::{Container, Order, in_place};
 use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
+use crate::limits;
 use crate::notes::{Duty, Note, Reach};
 use crate::run::lock;
 
@@ -195,7 +196,7 @@ impl WarmPool {
                         reach,
                         disk_bytes: resources.disk_bytes,
                         // Other containers have precedence.
-                        limits: Limits { precedence: Precedence::Last, ..Limits::for_guest(&resources) },
+                        limits: Limits { precedence: Precedence::Last, ..limits::for_guest(&resources) },
                         build: None,
                     };
                     return Some((order, progress));

@@ -150,8 +150,8 @@ async fn a_sandbox_that_is_killed_is_told_of_once_and_can_be_stopped() {
 }
 
 fn sandbox_pids(place: &Place) -> Vec<rustix::process::Pid> {
-    let name = &dorm_engine_gvisor::cgroup::Cgroup::list(place.prefix()).unwrap()[0];
-    let group = dorm_engine_gvisor::cgroup::Cgroup::find(name).unwrap().unwrap();
+    let name = &dorm_cgroup::Cgroup::list(place.prefix()).unwrap()[0];
+    let group = dorm_cgroup::Cgroup::find(name).unwrap().unwrap();
     let pids = group.pids().unwrap();
     pids.into_iter().filter_map(|pid| rustix::process::Pid::from_raw(pid as i32)).collect()
 }

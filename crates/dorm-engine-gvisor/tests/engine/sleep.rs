@@ -161,13 +161,9 @@ async fn a_save_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     assert_eq!(shell(&agent, "dd if=/dev/urandom of=/root/much bs=1M count=32").await, 0);
     agent.quiesce().await.unwrap();
     let small = place.path().join("small");
-    let disk = dorm_engine_gvisor::disk::Disk::create(
-        &small,
-        dorm_guest_ids::GuestIds::DEFAULT,
-        16 << 20,
-        &place.path().join("blanks"),
-    )
-    .unwrap();
+    let disk =
+        dorm_disk::Disk::create(&small, dorm_guest_ids::GuestIds::DEFAULT, 16 << 20, &place.path().join("blanks"))
+            .unwrap();
     let full = engine.save(&spec.run, &disk.path()).await;
     disk.remove().unwrap();
     assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
