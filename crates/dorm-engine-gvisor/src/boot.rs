@@ -16,14 +16,15 @@ use dorm_lifecycle::Egress;
 use dorm_memory_image::IMAGE_FILES;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::container::{Container, Order, in_place};
+use crate::blocking::in_place;
+use crate::container::{Container, Order};
 use crate::control::{ImageFiles, SOON};
-use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::limits;
 use crate::memory_pressure::give_kernel_room;
 use crate::notes::{Duty, Note, Phase, Reach, root_key};
 use crate::run::{Run, Turn};
+use crate::shared::Shared;
 use crate::stream;
 use crate::warm_pool::{Progress, WarmContainer};
 

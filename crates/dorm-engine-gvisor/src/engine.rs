@@ -22,21 +22,21 @@ use dorm_steps::AnySteps;
 use dorm_worker::Program;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+use crate::blocking::{blocking, in_place};
 use crate::boot::Origin;
 use crate::builds::Builds;
-use crate::container::{Host, blocking, in_place};
-use crate::error::GvisorError;
+use crate::error::{GvisorError, NAME, chain, unusable};
 use crate::files;
-use crate::notes::Phase;
+use crate::filling::keep_filled;
+use crate::host::Host;
 use crate::probe::Probe;
 use crate::process;
 use crate::root;
 use crate::run::Runs;
+use crate::shared::Shared;
 use crate::slots;
 use crate::stream;
-use crate::warm_pool::{self, WarmContainer, WarmPool};
-
-pub(crate) const NAME: &str = "gvisor";
+use crate::warm_pool::{WarmContainer, WarmPool};
 
 const NO_LIMIT: &str = "cannot limit the size of sandbox disks: load the kernel module loop and install e2fsprogs, or, if \
                         every guest is trusted, start the daemon with --allow-unlimited-disks";
@@ -98,25 +98,6 @@ impl std::fmt::Debug for Config {
 /// The engine that runs sandboxes under gVisor.
 pub struct GvisorEngine {
     shared: Arc<Shared>,
-}
-
-/// The state that the engine's parts share.
-pub(crate) struct Shared {
-    pub(crate) host: Host,
-    pub(crate) runs: Runs,
-    pub(crate) warm_pool: WarmPool,
-    reader: Option<Program>,
-    pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
-    files: FilesLimits,
-    /// The memory in MiB that is available for reading memory images.
-    reading: Semaphore,
-    capabilities: Capabilities,
-    /// Locked as long as the engine exists.
-    _lock: fs::File,
-}
-
-fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
-    EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
 }
 
 async fn can_limit_disks() -> Result<(), EngineError> {
@@ -204,7 +185,7 @@ impl GvisorEngine {
         });
         shared.adopt().map_err(|source| unusable("see the cause", source))?;
         if warm_containers > 0 {
-            tokio::spawn(warm_pool::keep_filled(Arc::downgrade(&shared)));
+            tokio::spawn(keep_filled(Arc::downgrade(&shared)));
         }
         Ok(Arc::new(Self { shared }))
     }
@@ -261,33 +242,6 @@ impl Shared {
         permit.map_err(|source| unusable("this is a bug; please report it", source))
     }
 
-    /// [`Engine::stop`].
-    pub(crate) async fn stop(&self, id: &RunId) -> Result<(), EngineError> {
-        const OPERATION: &str = "stop";
-        let Ok(run) = self.runs.get(id) else { return Ok(()) };
-        run.begin_stopping();
-        run.cut(None);
-        if let Some(container) = run.container() {
-            // Does not wait for its turn, so that any operation on the container ends at once.
-            self.host
-                .end_processes(&container.home, Some(&container.processes))
-                .await
-                .map_err(|error| error.of(OPERATION, id))?;
-        }
-        let mut turn = run.turn().await;
-        if let Some(home) = turn.home() {
-            // A full disk must not prevent freeing space.
-            if let Err(error) = turn.set(Phase::Stopping) {
-                tracing::debug!(run = %id, error = %crate::error::chain(&error), "cannot record the end of a run");
-            }
-            self.host.reach("gvisor: end noted").map_err(|error| error.of(OPERATION, id))?;
-            self.host.destroy(&home).await.map_err(|error| error.of(OPERATION, id))?;
-            turn.forget();
-        }
-        self.runs.remove(&run);
-        Ok(())
-    }
-
     fn agent(&self, id: &RunId) -> Result<BoxStream, EngineError> {
         const OPERATION: &str = "reach the agent of";
         let run = self.runs.get(id)?;
@@ -301,7 +255,7 @@ impl Shared {
         let (control, container) = (container.control.clone(), container.home.id().to_owned());
         tokio::spawn(async move {
             if let Err(error) = control.rouse(&container, ROUSE).await {
-                tracing::debug!(container, error = %crate::error::chain(&error), "cannot send SIGCONT to an agent");
+                tracing::debug!(container, error = %chain(&error), "cannot send SIGCONT to an agent");
             }
         });
         Ok(Box::new(stream))
@@ -461,13 +415,13 @@ impl Engine for GvisorEngine {
     async fn close(&self) {
         for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
             if let Err(error) = self.shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "cannot remove a warm container");
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container");
             }
         }
         in_place(|| slots::release(&self.shared.host.containers));
         // If runs continue, their groups are below it and it stays.
         if let Err(error) = in_place(|| Cgroup::remove_parent(&self.shared.host.cgroup_prefix)) {
-            tracing::debug!(error = %crate::error::chain(&error), "cannot remove an empty control group");
+            tracing::debug!(error = %chain(&error), "cannot remove an empty control group");
         }
     }
 }

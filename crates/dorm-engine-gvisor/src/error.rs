@@ -12,6 +12,9 @@ use dorm_lifecycle::RunId;
 use dorm_memory_image::MemoryImageError;
 use thiserror::Error;
 
+/// The name of this engine.
+pub(crate) const NAME: &str = "gvisor";
+
 /// Why the host or a sandbox did not complete an operation.
 #[derive(Debug, Error)]
 pub(crate) enum GvisorError {
@@ -125,6 +128,11 @@ impl GvisorError {
             _ => false,
         }
     }
+}
+
+/// Returns the error for a host, or a state of it, with which the engine cannot work.
+pub(crate) fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
+    EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
 }
 
 /// Returns an error and its causes in one line, for the log.

@@ -1,9 +1,11 @@
 //! The engine that runs sandboxes under gVisor (`runsc`), which needs no hardware virtualisation.
 //!
 //! ```text
-//! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else create one) ─► control (StartRoot, Restore)
-//! save, park, go_on ─► save ─► control      stop ─► cleanup      sweep, inventory ─► inventory
+//! start, restore ─► boot ─► warm_pool (a container ready?) ─► creation (else create one) ─► control (StartRoot, Restore)
+//! save, park, go_on ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
 //! files of a memory image ─► files ─► dorm-memory-image
+//!
+//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool ─► container
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -12,22 +14,29 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
+mod blocking;
 mod boot;
 mod builds;
 mod bundle;
 mod cleanup;
 mod container;
 mod control;
+mod creation;
 mod engine;
 mod error;
 mod files;
+mod filling;
+mod host;
 mod inventory;
 mod limits;
 mod links;
+mod lock;
 mod lost;
 mod memory_pressure;
+mod mounts;
 mod notes;
 mod notices;
+mod pause;
 mod probe;
 mod process;
 mod release;
@@ -35,7 +44,9 @@ mod root;
 mod run;
 mod said;
 mod save;
+mod shared;
 mod slots;
+mod stop;
 mod stream;
 mod warm_pool;
 

@@ -8,7 +8,8 @@ use std::path::PathBuf;
 
 use dorm_disk::Disk;
 
-use crate::container::{Container, blocking};
+use crate::blocking::blocking;
+use crate::container::Container;
 use crate::error::GvisorError;
 use crate::run::Turn;
 

@@ -19,12 +19,12 @@ use tokio::sync::oneshot;
 
 use crate::container::Container;
 use crate::control::AGENT;
-use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
 use crate::limits::{MARGIN_BYTES, soft_threshold};
 use crate::notes::Phase;
+use crate::pause::resume;
 use crate::run::{Relieved, Run};
-use crate::save::resume;
+use crate::shared::Shared;
 
 /// The minimum by which the guest may exceed its limit until the victim is named.
 const ROOM_BYTES: u64 = 1 << 30;

@@ -12,8 +12,7 @@ use std::process::Command;
 use dorm_cgroup::{CgroupError, Support};
 use dorm_engine::EngineError;
 
-use crate::engine::NAME;
-use crate::error::chain;
+use crate::error::{NAME, chain};
 use crate::release::released;
 
 /// The facts found. [`Probe::usable`] evaluates them.

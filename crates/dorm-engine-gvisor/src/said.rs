@@ -12,8 +12,8 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::task::AbortHandle;
 
 use crate::error::GvisorError;
+use crate::lock::lock;
 use crate::notes::Home;
-use crate::run::lock;
 
 /// How many bytes are kept.
 const KEPT_BYTES: usize = 4 << 10;

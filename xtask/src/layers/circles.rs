@@ -16,7 +16,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm-agent", 5),
     ("dorm-api", 7),
     ("dorm-engine-fake", 5),
-    ("dorm-engine-gvisor", 12),
     ("dorm-lifecycle", 8),
     ("dorm-net", 5),
     ("dorm-oci", 3),
