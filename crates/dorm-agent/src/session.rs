@@ -83,7 +83,7 @@ impl Session {
     fn take(&mut self, frame: Frame) {
         if self.quiet == Quiet::Yes {
             self.quiet = Quiet::No;
-            self.agent.link.go_on();
+            self.agent.link.unquiesce();
         }
         match frame.kind {
             Kind::Resync => self.resync(&frame),

@@ -90,7 +90,7 @@ fn a_running_process_can_be_added() {
 }
 
 #[test]
-fn a_frozen_group_uses_no_cpu_and_goes_on_after_a_thaw() {
+fn a_frozen_group_uses_no_cpu_and_continues_after_a_thaw() {
     let Some(group) = Group::new(&LIMITS) else { return };
     let mut child = group.shell("while :; do :; done");
     let cpu = || group.group.usage().unwrap().cpu_micros.unwrap();

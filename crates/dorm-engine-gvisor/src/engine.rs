@@ -352,9 +352,9 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.park(&run).await }).await
     }
 
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         let run = run.clone();
-        self.to_its_end(|shared| async move { shared.go_on(&run).await }).await
+        self.to_its_end(|shared| async move { shared.resume(&run).await }).await
     }
 
     async fn stop(&self, run: &RunId) -> Result<(), EngineError> {

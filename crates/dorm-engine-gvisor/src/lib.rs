@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! start, restore ─► boot ─► warm_pool (a container ready?) ─► creation (else create one) ─► control (StartRoot, Restore)
-//! save, park, go_on ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
+//! save, park, resume ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
 //! files of a memory image ─► files ─► dorm-memory-image
 //!
 //! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool ─► container

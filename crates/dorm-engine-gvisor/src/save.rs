@@ -79,8 +79,8 @@ impl Shared {
         frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
     }
 
-    /// [`dorm_engine::Engine::go_on`].
-    pub(crate) async fn go_on(&self, id: &RunId) -> Result<(), EngineError> {
+    /// [`dorm_engine::Engine::resume`].
+    pub(crate) async fn resume(&self, id: &RunId) -> Result<(), EngineError> {
         const OPERATION: &str = "resume";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;

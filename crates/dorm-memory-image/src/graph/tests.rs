@@ -98,6 +98,6 @@ fn objects_out_of_order_are_an_error() {
 }
 
 #[test]
-fn bytes_between_objects_are_told_by_their_length() {
+fn bytes_between_objects_are_reported_by_their_length() {
     assert!(matches!(next("sample", &mut Wire::new(&sample::number(4096)), &plenty()), Ok(Part::Bytes(4096))));
 }
