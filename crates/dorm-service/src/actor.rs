@@ -29,10 +29,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError, chain};
 use crate::ops::attach::AttachmentChange;
-use crate::shared::{ActorHandle, Shared, chain};
+use crate::shared::{ActorHandle, Shared};
 use crate::view::{Residence, SandboxView};
 
 pub(crate) use rewind::RewindAsked;

@@ -13,8 +13,8 @@ use dorm_lifecycle::{EventKind, Initiator, Sandbox, SandboxId, State, Taken, Tim
 use dorm_store::{Change, Maker, NewEvent, SnapshotRecord};
 use tokio::sync::{Notify, Semaphore};
 
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::Service;
 
 /// The longest sleep: the host may be suspended meanwhile, which a timer does not count.
 const LOOK_AGAIN: Duration = Duration::from_secs(600);

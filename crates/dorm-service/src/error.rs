@@ -8,14 +8,20 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::{
     Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
 };
+use dorm_ports::RegistryError;
 use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
 
-use crate::failure::Failure;
-use crate::registry::RegistryError;
-use crate::secrets::SealError;
-use crate::volumes::VolumeProblem;
+use crate::secrets_key::SealError;
+
+mod failure;
+mod registry;
+mod volume;
+
+pub use failure::Failure;
+pub(crate) use failure::{STOPPED, stopped};
+pub use volume::VolumeProblem;
 
 /// The reason why a request failed.
 #[derive(Debug, Error)]
@@ -388,7 +394,7 @@ impl ServiceError {
             Self::Storage(error) => storage_code(error),
             Self::Volume(problem) => problem.code(),
             Self::ImageSetting { .. } | Self::NothingToStart(_) | Self::NoProgram(_) => Code::InvalidArgument,
-            Self::Registry(error) => error.code(),
+            Self::Registry(error) => registry::code(error),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
             Self::Store(StoreError::Unreadable { .. }) => Code::Unreadable,
@@ -472,7 +478,7 @@ impl ServiceError {
             Self::ImageSetting { .. } => "set another value for it",
             Self::NoProgram(_) => "create the sandbox without `start`, and run a command in it",
             Self::NothingToStart(_) => "give the command to run",
-            Self::Registry(error) => error.next_step(),
+            Self::Registry(error) => registry::next_step(error),
             Self::TooManyKeys => "revoke unused keys",
             Self::BadKey(_) => "choose another name or lifetime",
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
@@ -501,7 +507,7 @@ impl ServiceError {
 
     /// Returns the message with its causes.
     pub fn message(&self) -> String {
-        crate::shared::chain(self)
+        chain(self)
     }
 }
 
@@ -585,4 +591,16 @@ pub(crate) fn storage_code(error: &StorageError) -> Code {
         | StorageError::Worker { .. }
         | StorageError::Interrupted(_) => Code::Failed,
     }
+}
+
+/// Returns an error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
 }

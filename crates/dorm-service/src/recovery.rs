@@ -15,20 +15,12 @@ use dorm_store::{
 use tokio_util::sync::CancellationToken;
 
 use crate::actor::{Actor, First, Open, Seat};
-use crate::checkpointing;
-use crate::data_disk;
 use crate::effects::{self, Task};
-use crate::error::ServiceError;
-use crate::failure::stopped;
-use crate::notices;
+use crate::error::{ServiceError, chain, stopped};
 use crate::ops::runs::Belonging;
 use crate::quarantine::Unreadable;
-use crate::references;
-use crate::removals;
-use crate::retention;
-use crate::shared::{Parts, Service, Shared, chain};
-use crate::soundness;
-use crate::timekeeping;
+use crate::shared::{Parts, Service, Shared};
+use crate::{checkpointing, data_disk, notices, references, removals, retention, soundness, timekeeping};
 
 mod living;
 

@@ -19,8 +19,8 @@ use dorm_storage::StorageError;
 use dorm_store::SnapshotFilter;
 use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::error::ServiceError;
-use crate::shared::{Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::Shared;
 
 /// The references of this data directory.
 #[derive(Default)]

@@ -12,8 +12,8 @@ use dorm_lifecycle::{SavedStateId, SnapshotId, Timestamp};
 use dorm_store::{Removal, SnapshotRecord, SnapshotStatus};
 use tokio::sync::Notify;
 
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::{Service, Shared};
 
 /// The delay before the next attempt after a failure.
 const AGAIN: Duration = Duration::from_secs(60);

@@ -9,7 +9,8 @@ use std::time::Duration;
 use dorm_lifecycle::Timestamp;
 use dorm_store::{Prune, Pruned, StoreError};
 
-use crate::shared::{Service, Shared, chain};
+use crate::error::chain;
+use crate::shared::{Service, Shared};
 
 /// The interval between two searches for old records.
 const ROUND: Duration = Duration::from_secs(3600);

@@ -1,16 +1,13 @@
 //! Secrets of sandboxes made from another sandbox: they get the secrets that the request names, and
 //! no others; and how secrets are recorded.
 
-mod key;
-
 use std::collections::BTreeMap;
 use std::fmt;
 
 use dorm_lifecycle::{Sandbox, SandboxId, SandboxSpec, Variables};
 
-pub use key::{LostSecrets, SealError, SecretsKey};
-
 use crate::error::ServiceError;
+use crate::secrets_key::{LostSecrets, SealError};
 use crate::shared::Shared;
 
 /// A secret that is named for a clone or a child.

@@ -8,6 +8,7 @@ use dorm_engine::Engine;
 use dorm_lifecycle::{
     Context, Digest, Initiator, Limits, PortAccess, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp,
 };
+use dorm_ports::{Clock, DataDisk, Destinations, HostFacts, Randomness, Registry, SystemRandomness, ThisHost};
 use dorm_storage::Storage;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
@@ -17,13 +18,11 @@ use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
 use crate::actor::{Mailbox, Message};
-use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
+use crate::admission::{Budgets, Ledger};
 use crate::checkpointing::Checkpointing;
-use crate::clock::Clock;
-use crate::data_disk::{DataDisk, PausedForDisk};
-use crate::destinations::Destinations;
-use crate::error::ServiceError;
-use crate::identity::{Ids, Randomness, SystemRandomness};
+use crate::data_disk::PausedForDisk;
+use crate::error::{ServiceError, chain};
+use crate::identity::Ids;
 use crate::living::Living;
 use crate::ops::keys::ApiKeys;
 use crate::ops::ports::{PortLinks, PortSecret};
@@ -32,10 +31,9 @@ use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
 use crate::quarantine::Quarantined;
 use crate::references::References;
-use crate::registry::Registry;
 use crate::removals::Removals;
 use crate::retention::Retention;
-use crate::secrets::SecretsKey;
+use crate::secrets_key::SecretsKey;
 use crate::service_clock::ServiceClock;
 use crate::soundness::Soundness;
 use crate::timers::Timers;
@@ -408,16 +406,4 @@ fn frees(change: &Change) -> bool {
         || change.operations.iter().any(is_deletion)
         || !(change.discard.is_empty() && change.discarded.is_empty() && change.forgotten.is_empty())
         || !change.removed_volumes.is_empty()
-}
-
-/// Returns an error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

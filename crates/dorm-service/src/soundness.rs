@@ -14,8 +14,8 @@ use dorm_storage::{Checked, Damage, DamagedFile, Image, Pace, SavedState, Storag
 use dorm_store::{Change, NewEvent, SandboxRecord};
 use tokio::time::Instant;
 
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::{Service, Shared};
 
 /// The delay of the first background read after the start: what is needed at once is read first.
 const AT_FIRST: Duration = Duration::from_secs(60);

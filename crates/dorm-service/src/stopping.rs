@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 
-use crate::failure::STOPPED;
+use crate::error::STOPPED;
 use crate::shared::{Service, Shared};
 
 /// How long dropping abandoned tasks may take. A task that blocks its thread is not waited for.

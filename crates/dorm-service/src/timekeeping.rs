@@ -7,16 +7,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{Sandbox, Timestamp, Why};
+use dorm_ports::Clock as _;
 use dorm_store::{
     ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Removal, SnapshotRecord, StoreError,
     VolumeRecord, WebhookRecord,
 };
 
-use crate::clock::Clock as _;
-use crate::error::ServiceError;
+use crate::error::{ServiceError, chain};
 use crate::recovery::RecoveryReport;
 use crate::service_clock::{HOLD, ServiceClock};
-use crate::shared::{Parts, Shared, chain};
+use crate::shared::{Parts, Shared};
 
 /// The interval between two reads of the wall clock while nothing happens.
 const LOOK: Duration = Duration::from_secs(5);

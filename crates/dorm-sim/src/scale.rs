@@ -16,7 +16,8 @@ use dorm_lifecycle::{
     Cause, EventKind, Initiator, MountPath, OperationId, Origin, ProjectId, Restored, Sandbox, SandboxId, SandboxSpec,
     SavedStateId, SleepImage, SnapshotKind, State, Timestamp,
 };
-use dorm_service::{AttachVolume, Clock as _, CreateFrom, CreateSandbox, Parts, Service, Settings, SystemClock};
+use dorm_ports::{Clock as _, SystemClock};
+use dorm_service::{AttachVolume, CreateFrom, CreateSandbox, Parts, Service, Settings};
 use dorm_storage::Storage;
 use dorm_store::{NewEvent, OperationKind, OperationRecord, OperationResult, SandboxFilter};
 use dorm_store_sql::SqlStore;

@@ -1,6 +1,7 @@
 //! Images.
 
-use dorm_service::{PullPolicy, Transport};
+use dorm_ports::Transport;
+use dorm_service::PullPolicy;
 use dorm_storage as storage;
 
 use crate::wire;

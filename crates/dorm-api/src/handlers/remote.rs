@@ -2,7 +2,8 @@
 
 use axum::extract::State;
 use axum::response::Response;
-use dorm_service::{ImportSettings, Pull};
+use dorm_ports::RemoteSpec;
+use dorm_service::ImportSettings;
 
 use super::progress::follow;
 use super::snapshots::Snapshot;
@@ -76,6 +77,6 @@ pub(crate) async fn pull(
     .await
 }
 
-fn named(reference: String, insecure: bool) -> Pull {
-    Pull { reference, architecture: None, transport: convert::transport(insecure) }
+fn named(reference: String, insecure: bool) -> RemoteSpec {
+    RemoteSpec { reference, architecture: None, transport: convert::transport(insecure) }
 }

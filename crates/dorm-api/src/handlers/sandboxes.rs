@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_lifecycle::{IdError, Initiator};
-use dorm_service::{CreateFrom, Pull, PullPolicy, SnapshotSettings, Transport};
+use dorm_ports::{RemoteSpec, Transport};
+use dorm_service::{CreateFrom, PullPolicy, SnapshotSettings};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
 
@@ -36,7 +37,7 @@ pub(crate) async fn create(
     let (from, base) = match (&asked.image, &asked.snapshot) {
         (Some(image), None) => {
             let pull = asked.pull.map_or(PullPolicy::Missing, Into::into);
-            let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
+            let wanted = RemoteSpec { reference: image.clone(), architecture: None, transport: Transport::Secure };
             let found = api.service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
                 let message = format!("the image '{image}' has no command to start");

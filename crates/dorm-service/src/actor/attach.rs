@@ -7,10 +7,9 @@ use dorm_lifecycle::{
 };
 
 use super::{Actor, Message, Reply, Waiting};
-use crate::error::ServiceError;
+use crate::error::{ServiceError, VolumeProblem};
 use crate::ops::attach::AttachmentChange;
 use crate::view::SandboxView;
-use crate::volumes::VolumeProblem;
 
 impl Actor {
     pub(super) async fn change_attachments(

@@ -10,9 +10,9 @@ use dorm_lifecycle::{RunCondition, RunId};
 use dorm_store::StoreError;
 
 use super::{Actor, Seat, Waiting};
-use crate::error::ServiceError;
+use crate::error::{ServiceError, chain};
 use crate::recovery;
-use crate::shared::{Shared, chain};
+use crate::shared::Shared;
 
 /// How many times a command is decided at most.
 pub(super) const ATTEMPTS: usize = 3;

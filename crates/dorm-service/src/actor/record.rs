@@ -19,9 +19,8 @@ use super::rewind::future_record;
 use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
 use crate::backoff::Backoff;
 use crate::effects::Written;
-use crate::error::ServiceError;
-use crate::failure::Failure;
-use crate::shared::{Shared, chain};
+use crate::error::{Failure, ServiceError, chain};
+use crate::shared::Shared;
 
 /// The delays before recording an observation is retried after a failure, first and longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));

@@ -6,8 +6,7 @@ use dorm_lifecycle::{
 use dorm_store::{Code, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::{Actor, Message, Reply, Waiting};
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError};
 use crate::shared::Shared;
 use crate::view::SandboxView;
 

@@ -7,8 +7,7 @@ use dorm_storage::ImageConfig;
 use futures_util::StreamExt as _;
 
 use super::{Task, reach};
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError};
 use crate::ops::settings;
 
 /// How long one ready command may take.

@@ -7,8 +7,8 @@ use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus}
 use super::checkpoint::SnapshotSettings;
 use crate::activity::Use;
 use crate::actor::SnapshotAsked;
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {

@@ -12,8 +12,8 @@ use super::create::{CreateFrom, CreateSandbox};
 use super::settings::fits_host;
 use crate::activity::Use;
 use crate::effects;
-use crate::error::{ServiceError, host_part};
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain, host_part};
+use crate::shared::Service;
 
 /// The time limit of a trial sandbox; one whose daemon has died is ended by the next daemon.
 const TRIAL_OVER: Duration = Duration::from_secs(1800);

@@ -26,11 +26,10 @@ use crate::actor::SnapshotAsked;
 use crate::admission::Share;
 use crate::backoff::Backoff;
 use crate::effects;
-use crate::error::ServiceError;
-use crate::failure::stopped;
+use crate::error::{ServiceError, chain, stopped};
 use crate::removals::Using;
 use crate::secrets::SecretsAsked;
-use crate::shared::{Service, Shared, chain};
+use crate::shared::{Service, Shared};
 use crate::view::SandboxView;
 
 /// The maximum number of children of one fork.

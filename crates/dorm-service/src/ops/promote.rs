@@ -14,10 +14,9 @@ use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResu
 use super::fork::{Recorded, close};
 use super::rewind::{KeepFuture, RewoundSandbox};
 use crate::actor::SnapshotAsked;
-use crate::error::ServiceError;
-use crate::failure::stopped;
+use crate::error::{ServiceError, chain, stopped};
 use crate::removals::Using;
-use crate::shared::{Service, chain};
+use crate::shared::Service;
 use crate::view::SandboxView;
 
 /// A sandbox that was replaced by a child of it.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::SnapshotId;
+use dorm_ports::{PullProgress, Pushed, Registry, RegistryError, RemoteSpec};
 use dorm_storage::Progress;
 use dorm_store::SnapshotRecord;
 use futures_util::StreamExt as _;
@@ -11,7 +12,6 @@ use tokio_stream::wrappers::ReceiverStream;
 
 use super::transfer::ImportSettings;
 use crate::error::ServiceError;
-use crate::registry::{Pull, PullProgress, Pushed, Registry, RegistryError};
 use crate::shared::Service;
 
 /// How many parts are buffered for the slower side.
@@ -26,7 +26,7 @@ impl Service {
     pub async fn push_snapshot(
         &self,
         id: &SnapshotId,
-        to: Pull,
+        to: RemoteSpec,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Pushed, ServiceError> {
         let registry = self.registry_for(&to)?;
@@ -46,7 +46,7 @@ impl Service {
     /// Any [`RegistryError`]; those of [`Service::import_snapshot`]. Nothing of it is left then.
     pub async fn pull_snapshot(
         &self,
-        from: Pull,
+        from: RemoteSpec,
         settings: ImportSettings,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<SnapshotRecord, ServiceError> {
@@ -67,7 +67,7 @@ impl Service {
         }
     }
 
-    pub(super) fn registry_for(&self, asked: &Pull) -> Result<Arc<dyn Registry>, ServiceError> {
+    pub(super) fn registry_for(&self, asked: &RemoteSpec) -> Result<Arc<dyn Registry>, ServiceError> {
         let registry = self.shared.settings.registry.clone();
         Ok(registry.ok_or_else(|| RegistryError::NoRegistries(asked.reference.clone()))?)
     }

@@ -12,8 +12,8 @@ use dorm_lifecycle::{RunId, SandboxId};
 use dorm_store::StoreError;
 
 use super::collect::{CollectorItem, CollectorItemKind, Verdict};
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::{Service, Shared};
 
 /// The relation of a run on the host to the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -6,8 +6,8 @@ use dorm_lifecycle::{Digest, SandboxId};
 use dorm_storage::{Image, ImageConfig, StorageError, host_architecture};
 
 use crate::activity::Use;
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::{Service, Shared};
 
 /// The label of the process that an image starts with.
 pub const START_LABEL: &str = "start";

@@ -24,9 +24,9 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{ServiceError, host_part};
+use crate::error::{ServiceError, chain, host_part};
 use crate::references::Referring;
-use crate::shared::{Service, chain};
+use crate::shared::Service;
 
 /// How many pieces are buffered for the slower side.
 const PIECES: usize = 8;

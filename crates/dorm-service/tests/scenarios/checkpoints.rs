@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Checkpoints, EventKind, Initiator, RetentionPolicy, SandboxId, SnapshotKind, StateName};
-use dorm_service::{Budgets, Clock as _, Code, CreateFrom, CreateSandbox, Service, Use};
+use dorm_ports::Clock as _;
+use dorm_service::{Budgets, Code, CreateFrom, CreateSandbox, Service, Use};
 use dorm_store::{EventFilter, Maker, SnapshotRecord, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, create, eventually, named, state};

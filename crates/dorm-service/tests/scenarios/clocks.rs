@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use dorm_lifecycle::{Checkpoints, SnapshotKind, StateName, Timeouts};
-use dorm_service::{Clock as _, CreateSandbox, KeepFuture, Retention, Service, SnapshotSettings, Use};
+use dorm_ports::Clock as _;
+use dorm_service::{CreateSandbox, KeepFuture, Retention, Service, SnapshotSettings, Use};
 use dorm_store::{EventFilter, SandboxFilter, SandboxRecord, Store};
 
 use crate::world::{World, base, create, eventually, named, state};

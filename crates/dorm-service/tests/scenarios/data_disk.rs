@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, RunCondition, SandboxId, SnapshotKind, StateName, Writers};
-use dorm_service::{Budgets, Code, CreateSandbox, DataDisk, HeldBack, Service, Use};
+use dorm_ports::{DataDisk, HeldBack};
+use dorm_service::{Budgets, Code, CreateSandbox, Service, Use};
 
 use crate::world::{Counter, World, create, eventually, named, state};
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dorm_lifecycle::{Initiator, Resources, SnapshotKind, StateName};
-use dorm_service::{Budgets, Code, CollectorItemKind, CreateSandbox, HostFacts, Residence, Verdict};
+use dorm_ports::HostFacts;
+use dorm_service::{Budgets, Code, CollectorItemKind, CreateSandbox, Residence, Verdict};
 use dorm_store::{Change, Store as _};
 
 use crate::world::{World, base, create, named, state};

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Cause, EventKind, Initiator, SnapshotKind, State, StateName, Timeouts};
-use dorm_service::{Clock as _, CreateSandbox, Service, Use};
+use dorm_ports::Clock as _;
+use dorm_service::{CreateSandbox, Service, Use};
 use dorm_store::Store as _;
 
 use crate::world::{World, base, create, eventually, named, state};

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use dorm_agent_client::{Agent, GuestPath, GuestString, Offsets, Output, ProcessSpec, Stdin};
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{EventKind, Limits, SandboxId, State, StateName, Timestamp, check};
+use dorm_ports::TokioClock;
 use dorm_service::{
-    CreateFrom, CreateSandbox, ParkLimits, Parts, RecoveryReport, SandboxView, Service, ServiceError, Settings,
-    TokioClock, Use,
+    CreateFrom, CreateSandbox, ParkLimits, Parts, RecoveryReport, SandboxView, Service, ServiceError, Settings, Use,
 };
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
