@@ -17,7 +17,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm-api", 7),
     ("dorm-engine-fake", 5),
     ("dorm-engine-gvisor", 20),
-    ("dorm-lifecycle", 8),
     ("dorm-net", 5),
     ("dorm-oci", 3),
     ("dorm-prove", 3),
