@@ -1,4 +1,4 @@
-//! What is saved of a sandbox: snapshots and sleep images.
+//! Saved states of a sandbox: kinds of snapshots, and sleep images.
 
 use crate::ids::SavedStateId;
 use crate::time::Timestamp;

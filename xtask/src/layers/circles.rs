@@ -20,7 +20,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm-net", 5),
     ("dorm-oci", 3),
     ("dorm-prove", 3),
-    ("dorm-service", 15),
     ("dorm-storage", 11),
 ];
 

@@ -6,9 +6,9 @@ use dorm_lifecycle::{
     check_attachments, free_slot,
 };
 
-use super::{Actor, Message, Reply, Waiting};
+use super::{Actor, Waiting};
 use crate::error::{ServiceError, VolumeProblem};
-use crate::ops::attach::AttachmentChange;
+use crate::messages::{AttachmentChange, Message, Reply};
 use crate::view::SandboxView;
 
 impl Actor {

@@ -16,10 +16,11 @@ use dorm_store::{
 use super::answers;
 use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
-use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
+use super::{Actor, Waiting};
 use crate::backoff::Backoff;
 use crate::effects::Written;
 use crate::error::{Failure, ServiceError, chain};
+use crate::messages::{Message, Reply, SnapshotSpec};
 use crate::shared::Shared;
 
 /// The delays before recording an observation is retried after a failure, first and longest.
@@ -54,7 +55,7 @@ impl Actor {
         &mut self,
         made: Step,
         by: Initiator,
-        asked: Option<&SnapshotAsked>,
+        asked: Option<&SnapshotSpec>,
     ) -> Result<(), ServiceError> {
         let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
         #[cfg(feature = "planted-bugs")]
@@ -247,7 +248,7 @@ impl Actor {
         }
     }
 
-    pub(super) async fn take_snapshot(&mut self, mut asked: SnapshotAsked, reply: Reply<SnapshotRecord>) {
+    pub(super) async fn take_snapshot(&mut self, mut asked: SnapshotSpec, reply: Reply<SnapshotRecord>) {
         let command = dorm_lifecycle::Command::Snapshot(asked.id.clone());
         let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
@@ -285,7 +286,7 @@ impl Actor {
     }
 }
 
-impl SnapshotAsked {
+impl SnapshotSpec {
     /// Returns a request for a snapshot by a user.
     pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
         let (made_by, by) = (Maker::Request, Initiator::User);
@@ -374,7 +375,7 @@ pub(crate) fn first_operation(sandbox: &Sandbox, by: Initiator) -> Option<Operat
 fn snapshot_record(
     shared: &Shared,
     sandbox: &Sandbox,
-    asked: &SnapshotAsked,
+    asked: &SnapshotSpec,
     saved_state: &SavedStateId,
 ) -> SnapshotRecord {
     SnapshotRecord {

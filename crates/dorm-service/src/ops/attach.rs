@@ -4,8 +4,8 @@ use dorm_lifecycle::{
     Access, Attachment, AttachmentError, Initiator, MountPath, SandboxId, SpecError, SubPath, free_slot,
 };
 
-use crate::actor::Message;
 use crate::error::ServiceError;
+use crate::messages::{AttachmentChange, Message};
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -48,13 +48,6 @@ pub enum FollowingVolumes {
     ReadOnly,
     /// None is attached.
     None,
-}
-
-/// A change of the attachments of a sandbox.
-#[derive(Clone, Debug)]
-pub(crate) enum AttachmentChange {
-    Attach(Attachment),
-    Detach(MountPath),
 }
 
 impl Service {

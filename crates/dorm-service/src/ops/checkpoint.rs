@@ -13,11 +13,10 @@ use tokio::sync::oneshot;
 
 use super::attach::{FollowingVolumes, following};
 use super::create::CreateSandbox;
-use crate::actor::{Message, SnapshotAsked};
 use crate::error::ServiceError;
-use crate::removals::Using;
+use crate::messages::{Message, SnapshotSpec};
 use crate::secrets::SecretsAsked;
-use crate::shared::{Service, Shared};
+use crate::shared::{Service, Shared, Using};
 use crate::view::SandboxView;
 
 /// The delay before a failed deletion is retried.
@@ -93,7 +92,7 @@ impl Service {
     ) -> Result<SnapshotRecord, ServiceError> {
         self.shared.admit_write("take a snapshot", 0).await?;
         let (tell, begun) = oneshot::channel();
-        let asked = SnapshotAsked { begun: Some(tell), ..self.asked(settings) };
+        let asked = SnapshotSpec { begun: Some(tell), ..self.asked(settings) };
         let (service, id) = (self.clone(), id.clone());
         let work = self.shared.spawn(async move { service.snapshot_as(&id, asked).await });
         match begun.await {
@@ -103,16 +102,16 @@ impl Service {
         }
     }
 
-    pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotAsked {
+    pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotSpec {
         let SnapshotSettings { kind, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
-        SnapshotAsked { labels, ..SnapshotAsked::new(self.shared.ids().snapshot(), kind, removal) }
+        SnapshotSpec { labels, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal) }
     }
 
     pub(super) async fn snapshot_as(
         &self,
         id: &SandboxId,
-        asked: SnapshotAsked,
+        asked: SnapshotSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
         let (snapshot, removal) = (asked.id.clone(), asked.removal);
         let taken = self.ask(id, |reply| Message::Snapshot { asked, reply }).await;

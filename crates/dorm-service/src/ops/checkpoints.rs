@@ -6,8 +6,8 @@ use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus}
 
 use super::checkpoint::SnapshotSettings;
 use crate::activity::Use;
-use crate::actor::SnapshotAsked;
 use crate::error::{ServiceError, chain};
+use crate::messages::SnapshotSpec;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -50,7 +50,7 @@ impl Service {
         shared.checkpointing.begun(id, shared.now());
         shared.admit_write("take a snapshot", 0).await?;
         let settings = SnapshotSettings { kind, ..SnapshotSettings::default() };
-        let asked = SnapshotAsked { made_by: Maker::Policy, by, ..self.asked(settings) };
+        let asked = SnapshotSpec { made_by: Maker::Policy, by, ..self.asked(settings) };
         let taken = self.snapshot_as(id, asked).await;
         if let Ok(snapshot) = &taken {
             shared.checkpointing.complete(snapshot);

@@ -9,10 +9,10 @@ use dorm_lifecycle::{Initiator, OnTimeout, SandboxId, SnapshotKind, Timeouts};
 use dorm_storage::{Image, ImageConfig, Progress, Stage};
 
 use super::create::{CreateFrom, CreateSandbox};
-use super::settings::fits_host;
 use crate::activity::Use;
 use crate::effects;
 use crate::error::{ServiceError, chain, host_part};
+use crate::image_settings::fits_host;
 use crate::shared::Service;
 
 /// The time limit of a trial sandbox; one whose daemon has died is ended by the next daemon.

@@ -11,11 +11,11 @@ use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use super::attach::{AttachVolume, FollowingVolumes, following};
-use super::settings::fits_host;
-use crate::actor::{Actor, First, Open, Seat, record::first_operation};
-use crate::admission::Share;
+use crate::actor::record::first_operation;
+use crate::actor::{Actor, First, Open, Seat};
 use crate::error::{ServiceError, host_part};
-use crate::shared::Service;
+use crate::image_settings::fits_host;
+use crate::shared::{Service, Share};
 use crate::view::SandboxView;
 
 /// The image or snapshot that a new sandbox starts from.

@@ -22,14 +22,12 @@ use futures_util::StreamExt as _;
 
 use super::attach::{FollowingVolumes, following};
 use super::create::CreateSandbox;
-use crate::actor::SnapshotAsked;
-use crate::admission::Share;
 use crate::backoff::Backoff;
 use crate::effects;
 use crate::error::{ServiceError, chain, stopped};
-use crate::removals::Using;
+use crate::messages::SnapshotSpec;
 use crate::secrets::SecretsAsked;
-use crate::shared::{Service, Shared};
+use crate::shared::{Service, Share, Shared, Using};
 use crate::view::SandboxView;
 
 /// The maximum number of children of one fork.
@@ -143,7 +141,7 @@ impl Service {
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let snapshot = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let snapshot = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
             Err(error) => Err(error),

@@ -13,10 +13,9 @@ use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResu
 
 use super::fork::{Recorded, close};
 use super::rewind::{KeepFuture, RewoundSandbox};
-use crate::actor::SnapshotAsked;
 use crate::error::{ServiceError, chain, stopped};
-use crate::removals::Using;
-use crate::shared::Service;
+use crate::messages::SnapshotSpec;
+use crate::shared::{Service, Using};
 use crate::view::SandboxView;
 
 /// A sandbox that was replaced by a child of it.
@@ -90,7 +89,7 @@ impl Service {
         };
         let _using = Using::of(shared, &plan.snapshot);
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
-        let asked = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let asked = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let rewound = match self.snapshot_as(&child, asked).await {
             Ok(_) => self.rewind_now(&parent, &plan.snapshot, keep).await,
             Err(error) => Err(error),

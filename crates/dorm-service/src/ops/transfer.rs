@@ -25,8 +25,7 @@ use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
 use crate::error::{ServiceError, chain, host_part};
-use crate::references::Referring;
-use crate::shared::Service;
+use crate::shared::{Referring, Service};
 
 /// How many pieces are buffered for the slower side.
 const PIECES: usize = 8;
