@@ -23,7 +23,7 @@ use dorm_lifecycle::{
     BackgroundWork, Command, Denied, Effect, EventKind, Initiator, Input, Observation, Outcome, RunId, Sandbox,
     SavedStateId, SnapshotKind, State, Step, step,
 };
-use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord};
+use dorm_store::{Made, OperationRecord, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ use tokio_util::sync::CancellationToken;
 use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
 use crate::error::{Failure, ServiceError, chain};
+use crate::keyed::KeyedRequest;
 use crate::messages::{Message, Reply};
 use crate::shared::{ActorHandle, Shared};
 use crate::view::{Residence, SandboxView};
@@ -293,7 +294,7 @@ impl Actor {
 
     async fn handle(&mut self, message: Message) {
         match message {
-            Message::Command { command, by, reply } => self.command(command, by, reply).await,
+            Message::Command { command, by, request, reply } => self.command(command, by, request, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
@@ -318,7 +319,13 @@ impl Actor {
         }
     }
 
-    async fn command(&mut self, command: Command, by: Initiator, reply: Reply<SandboxView>) {
+    async fn command(
+        &mut self,
+        command: Command,
+        by: Initiator,
+        request: Option<Arc<KeyedRequest>>,
+        reply: Reply<SandboxView>,
+    ) {
         let word = command_word(&command);
         let mut attempts = 0;
         loop {
@@ -335,14 +342,18 @@ impl Actor {
                     if matches!(command, Command::Terminate) {
                         self.unwanted.cancel();
                     }
-                    return self.later.push_back(Message::Command { command, by, reply });
+                    return self.later.push_back(Message::Command { command, by, request, reply });
                 }
                 Outcome::Already => return drop(reply.send(Ok(self.view()))),
                 Outcome::Changed => {}
             }
             let effect = made.effect.clone();
+            let made_by_it = match &command {
+                Command::Hold(hold) => self.made(request.as_deref(), Made::Hold(hold.id.clone())),
+                _ => None,
+            };
             attempts += 1;
-            match (self.record_command(made, by).await, effect) {
+            match (self.record_command(made, by, made_by_it).await, effect) {
                 (Ok(()), Some(effect)) => {
                     self.waiting.push(Waiting::View(word, reply));
                     return self.begin(effect);
@@ -362,7 +373,7 @@ impl Actor {
         let Ok(made) = self.ask(Input::Command(Command::Expire)) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
-                match self.record_command(made, Initiator::Timer).await {
+                match self.record_command(made, Initiator::Timer, None).await {
                     Ok(()) => self.begin(effect),
                     // The loop sets the timer again, and the deadline is still passed.
                     Err(error) => {

@@ -1,6 +1,7 @@
 //! The messages to the actors of sandboxes, with what callers ask for in them.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{Attachment, Command, Future, Initiator, MountPath, RunId, SnapshotId, SnapshotKind};
@@ -9,6 +10,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::activity::{InUse, Use};
 use crate::error::ServiceError;
+use crate::keyed::KeyedRequest;
 use crate::view::SandboxView;
 
 pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
@@ -17,7 +19,7 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 /// A message to an actor.
 pub(crate) enum Message {
     /// A command of a caller; the reply comes when the command has taken effect or failed.
-    Command { command: Command, by: Initiator, reply: Reply<SandboxView> },
+    Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
     /// A request for a snapshot.
     Snapshot { asked: SnapshotSpec, reply: Reply<SnapshotRecord> },
     /// A request to rewind to a snapshot.
@@ -50,6 +52,8 @@ pub(crate) struct SnapshotSpec {
     pub(crate) removal: Removal,
     pub(crate) made_by: Maker,
     pub(crate) by: Initiator,
+    /// The request with an idempotency key that asks for it.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
     /// Notified when the record says that the snapshot is being taken.
     pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
 }
@@ -60,6 +64,8 @@ pub(crate) struct RewindSpec {
     pub(crate) to: SnapshotRecord,
     /// The snapshot to make of the present state; `None` to discard that state.
     pub(crate) future: Option<Future>,
+    /// The request with an idempotency key that asks for it.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
 }
 
 /// A change of the attachments of a sandbox.

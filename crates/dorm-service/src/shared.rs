@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Context, Digest, Initiator, ProjectId, RunId, Sandbox, SandboxId, Timestamp};
+use dorm_lifecycle::{Context, Digest, Initiator, ProjectId, RequestId, RunId, Sandbox, SandboxId, Timestamp};
 use dorm_ports::Clock as _;
 use dorm_storage::Storage;
 use dorm_store::{OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
@@ -17,6 +17,7 @@ use tokio_util::task::TaskTracker;
 use crate::activity::Activity;
 use crate::error::ServiceError;
 use crate::identity::Ids;
+use crate::keyed::{KeyedLocks, KeyedRequest};
 use crate::living::Living;
 use crate::messages::{Mailbox, Message};
 use crate::parking::Parking;
@@ -31,7 +32,6 @@ mod left_alone;
 mod outcome;
 mod paused_for_disk;
 mod port_links;
-mod pulling;
 mod quarantined;
 mod references;
 mod removals;
@@ -48,7 +48,6 @@ pub(crate) use left_alone::LeftAlone;
 pub(crate) use paused_for_disk::PausedForDisk;
 pub use port_links::PortSecret;
 pub(crate) use port_links::{Link, PortLinks};
-pub(crate) use pulling::Pulling;
 pub(crate) use quarantined::{Quarantined, Unreadable};
 pub(crate) use references::{References, Referring};
 pub(crate) use removals::{Removals, Using};
@@ -59,6 +58,8 @@ pub(crate) use soundness::{Soundness, needs};
 #[derive(Clone)]
 pub struct Service {
     pub(crate) shared: Arc<Shared>,
+    /// The request with an idempotency key that this handle is for.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
 }
 
 #[derive(Clone)]
@@ -101,7 +102,10 @@ pub(crate) struct Shared {
     pub(crate) merging: tokio::sync::Mutex<()>,
     /// Held for reading while a snapshot becomes needed, for writing while one is deleted.
     pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
-    pub(crate) pulling: Pulling,
+    /// Images that are being fetched, by name: further requests for the same name wait.
+    pub(crate) pulling: KeyedLocks<String>,
+    /// Requests with an idempotency key that have not recorded anything yet.
+    pub(crate) request_turns: KeyedLocks<RequestId>,
     pub(crate) references: References,
     /// Held from reading a webhook until it is written.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
@@ -149,7 +153,8 @@ impl Shared {
                 deletions: tokio::sync::Mutex::default(),
                 merging: tokio::sync::Mutex::default(),
                 holding: Arc::default(),
-                pulling: Pulling::default(),
+                pulling: KeyedLocks::default(),
+                request_turns: KeyedLocks::default(),
                 references: References::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,

@@ -3,7 +3,7 @@
 use dorm_lifecycle::{
     Abandoned, Command, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
 };
-use dorm_store::{Code, Maker, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Code, Made, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::{Actor, Waiting};
 use crate::error::{Failure, ServiceError};
@@ -30,7 +30,9 @@ impl Actor {
             let _ = reply.send(Err(self.failed("rewind", Failure::new(Code::Internal, "it has no effect"))));
             return;
         };
-        match self.record_command(made, Initiator::User).await {
+        let operation = made.next.state.operation().cloned();
+        let made_by_it = operation.and_then(|id| self.made(asked.request.as_deref(), Made::Operation(id)));
+        match self.record_command(made, Initiator::User, made_by_it).await {
             Ok(()) => {
                 self.waiting.push(Waiting::View("rewind", reply));
                 self.begin(effect);
@@ -42,7 +44,7 @@ impl Actor {
     }
 
     fn planned(&self, asked: &RewindSpec) -> Rewind {
-        let RewindSpec { to, future } = asked;
+        let RewindSpec { to, future, request: _ } = asked;
         let own = to.source == self.record.sandbox.id;
         let copy = || SleepImage {
             saved_state: self.shared.ids().saved_state(),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
+use dorm_lifecycle::{Initiator, Name, Origin, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
 use dorm_storage::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus,
+    Change, Made, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord,
+    SnapshotStatus,
 };
 use tokio::sync::oneshot;
 
@@ -74,6 +75,9 @@ impl Service {
         id: &SandboxId,
         settings: SnapshotSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.taken_earlier(earlier).await;
+        }
         self.shared.admit_write("take a snapshot", 0).await?;
         let taken = self.snapshot_as(id, self.asked(settings)).await?;
         Ok(self.shared.shown_snapshot(taken))
@@ -90,6 +94,9 @@ impl Service {
         id: &SandboxId,
         settings: SnapshotSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.begun_earlier(earlier).await;
+        }
         self.shared.admit_write("take a snapshot", 0).await?;
         let (tell, begun) = oneshot::channel();
         let asked = SnapshotSpec { begun: Some(tell), ..self.asked(settings) };
@@ -105,7 +112,8 @@ impl Service {
     pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotSpec {
         let SnapshotSettings { kind, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
-        SnapshotSpec { labels, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal) }
+        let request = self.request.clone();
+        SnapshotSpec { labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal) }
     }
 
     pub(super) async fn snapshot_as(
@@ -158,6 +166,9 @@ impl Service {
         secrets: &SecretsAsked,
         volumes: FollowingVolumes,
     ) -> Result<Checkpointed, ServiceError> {
+        if let Some(Made::Sandbox(earlier)) = self.earlier() {
+            return self.cloned_earlier(earlier).await;
+        }
         let source = self.record(id).await?.sandbox.spec;
         let secrets = self.shared.following_secrets(&source, secrets).map_err(|why| why.of(id))?;
         if let Some(name) = &name
@@ -172,6 +183,15 @@ impl Service {
         let asked = CreateSandbox { name, secrets, attachments, ..CreateSandbox::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
+    }
+
+    /// Returns the result of a clone that an earlier request made.
+    async fn cloned_earlier(&self, earlier: &SandboxId) -> Result<Checkpointed, ServiceError> {
+        let clone = self.created_earlier(earlier).await?;
+        let Origin::Snapshot { snapshot, .. } = &clone.sandbox.origin else {
+            return Err(ServiceError::made_is_gone("sandbox", earlier));
+        };
+        Ok(Checkpointed { snapshot: self.begun_earlier(snapshot).await?, clone })
     }
 
     /// Returns every snapshot, in the order of creation.
