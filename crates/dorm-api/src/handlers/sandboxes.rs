@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, Initiator};
 use dorm_ports::{RemoteSpec, Transport};
-use dorm_service::{CreateFrom, PullPolicy, SnapshotSettings};
+use dorm_service::{CheckpointSpec, CreateFrom, PullPolicy};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
 
@@ -240,7 +240,7 @@ pub(crate) async fn checkpoint(
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
-    let settings = SnapshotSettings { kind: asked.kind.convert(), labels: asked.labels, expires };
+    let settings = CheckpointSpec { kind: asked.kind.convert(), labels: asked.labels, expires };
     match asked.wait {
         true => Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.convert()))),
         false => Ok((StatusCode::ACCEPTED, axum::Json(api.service.begin_checkpoint(&id, settings).await?.convert()))),

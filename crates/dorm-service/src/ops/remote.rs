@@ -10,7 +10,7 @@ use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::transfer::ImportSettings;
+use super::transfer::ImportSpec;
 use crate::error::ServiceError;
 use crate::shared::Service;
 
@@ -47,7 +47,7 @@ impl Service {
     pub async fn pull_snapshot(
         &self,
         from: RemoteSpec,
-        settings: ImportSettings,
+        settings: ImportSpec,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<SnapshotRecord, ServiceError> {
         let registry = self.registry_for(&from)?;
