@@ -56,7 +56,7 @@ pub(crate) enum First {
     /// Reconnect to a live run, then report the result of its background operation.
     AdoptThen(RunId, Observation),
     /// Let a run continue, then report.
-    GoOn(RunId, Observation),
+    Continue(RunId, Observation),
     /// Report an observation.
     Report(Observation),
     /// Wait.
@@ -231,9 +231,9 @@ impl Actor {
                     self.observe(Seen::of(report)).await;
                 }
             }
-            First::GoOn(run, report) => {
+            First::Continue(run, report) => {
                 let task = self.task();
-                let seen = self.meanwhile(effects::go_on_after_restart(&task, &run, report)).await;
+                let seen = self.meanwhile(effects::continue_after_restart(&task, &run, report)).await;
                 self.observe(seen).await;
             }
         }

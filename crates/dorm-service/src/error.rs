@@ -237,7 +237,7 @@ pub enum ServiceError {
     /// An idempotency key came with two different requests.
     #[error("this idempotency key was used for another request")]
     KeyReused,
-    /// What the first request with an idempotency key made was deleted since.
+    /// The object that the first request with an idempotency key made was deleted since.
     #[error("the first request with this idempotency key made {kind} {id}, which no longer exists")]
     MadeIsGone {
         /// The kind of object.
@@ -274,7 +274,7 @@ pub enum ServiceError {
     /// The sandbox is paused because the host's disk is nearly full.
     #[error(
         "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it continues when \
-         {goes_on_bytes} are"
+         {continues_at_bytes} are"
     )]
     PausedForDisk {
         /// The sandbox.
@@ -282,7 +282,7 @@ pub enum ServiceError {
         /// The number of free bytes at the last check.
         free_bytes: u64,
         /// The number of free bytes at which it continues.
-        goes_on_bytes: u64,
+        continues_at_bytes: u64,
     },
     /// The sandbox is being resumed, and traffic does not wait any longer for it.
     #[error("sandbox {0} is still waking up")]

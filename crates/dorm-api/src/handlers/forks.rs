@@ -5,7 +5,7 @@ use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_service::{ForkChildSpec, ForkSpec};
-use dorm_store::Together;
+use dorm_store::OnPartialFailure;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
@@ -31,7 +31,7 @@ pub(crate) async fn fork(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::ForkRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Forked>), ApiError> {
-    let together = if asked.all_or_none { Together::AllOrNone } else { Together::Each };
+    let on_partial_failure = if asked.all_or_none { OnPartialFailure::RollBack } else { OnPartialFailure::Keep };
     let children = match (asked.count, asked.children) {
         (Some(count), children) if children.is_empty() => {
             // The service refuses a count that is too large, since it has the limit.
@@ -44,7 +44,8 @@ pub(crate) async fn fork(
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };
-    let made = api.service.fork(&id, ForkSpec { children, together, volumes: asked.volumes.convert() }).await?;
+    let made =
+        api.service.fork(&id, ForkSpec { children, on_partial_failure, volumes: asked.volumes.convert() }).await?;
     let children = made.into_iter().map(|made| match made {
         Ok(view) => wire::ForkedChild { sandbox: Some(view.convert()), error: None },
         Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },
