@@ -294,6 +294,12 @@ impl Actor {
 
     async fn handle(&mut self, message: Message) {
         match message {
+            Message::AtRevision { revision, message, .. } if revision == self.record.revision => {
+                Box::pin(self.handle(*message)).await;
+            }
+            Message::AtRevision { changed, .. } => {
+                let _ = changed.send(self.record.revision);
+            }
             Message::Command { command, by, request, reply } => self.command(command, by, request, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
@@ -630,7 +636,7 @@ impl Actor {
     }
 
     pub(crate) fn view(&self) -> SandboxView {
-        self.shared.view(&self.record.sandbox)
+        self.shared.view(&self.record)
     }
 }
 

@@ -234,6 +234,16 @@ pub enum ServiceError {
     /// An id, name or digest is malformed.
     #[error(transparent)]
     Id(#[from] IdError),
+    /// A sandbox has changed since the caller saw it.
+    #[error("sandbox {sandbox} has revision {now}, not {asked}: it was changed meanwhile")]
+    RevisionChanged {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// The revision that the caller saw.
+        asked: u64,
+        /// The current revision.
+        now: u64,
+    },
     /// An idempotency key came with two different requests.
     #[error("this idempotency key was used for another request")]
     KeyReused,
@@ -390,7 +400,7 @@ impl ServiceError {
             | Self::MemorySnapshot(_)
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::TooManyKeys | Self::KeyShown(_) => Code::Conflict,
+            Self::TooManyKeys | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
             Self::MadeIsGone { .. } => Code::Gone,
             Self::FailedEarlier(failure) => failure.code,
             Self::BadKey(_)
@@ -500,6 +510,7 @@ impl ServiceError {
             Self::NothingToStart(_) => "give the command to run",
             Self::Registry(error) => registry::next_step(error),
             Self::TooManyKeys => "revoke unused keys",
+            Self::RevisionChanged { .. } => "get the sandbox, decide again, and send its new revision",
             Self::KeyReused => "use a new idempotency key for each request, and the same key only to retry it",
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
