@@ -19,6 +19,7 @@ use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest as _, Sha256};
 
+use crate::blocking::in_place;
 use crate::client::RegistryClient;
 use crate::sending::{Failed, Tries};
 
@@ -64,14 +65,6 @@ impl Drop for Using<'_> {
             });
         }
     }
-}
-
-/// Runs work that may wait for the disk, and moves the other tasks of this thread elsewhere
-/// meanwhile.
-pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    let is_shared = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if is_shared { tokio::task::block_in_place(work) } else { work() }
 }
 
 impl Blobs {

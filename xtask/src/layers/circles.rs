@@ -18,8 +18,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm-engine-fake", 5),
     ("dorm-engine-gvisor", 20),
     ("dorm-lifecycle", 8),
-    ("dorm-net", 5),
-    ("dorm-oci", 3),
     ("dorm-prove", 3),
     ("dorm-service", 20),
     ("dorm-storage", 11),
