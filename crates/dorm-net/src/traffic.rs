@@ -1,5 +1,5 @@
-//! Enforces the traffic limits of one sandbox: lines for `tc`, and equivalent packet rules for a host whose
-//! kernel lacks the scheduler.
+//! Enforces the traffic limits of one sandbox: lines for `tc`, and equivalent packet rules for a
+//! host whose kernel lacks the scheduler.
 //!
 //! ```text
 //! sandbox ── inner: shaped towards the sandbox ── gateway ── uplink: shaped towards the host ── the host

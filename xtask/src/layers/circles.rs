@@ -15,7 +15,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm", 3),
     ("dorm-agent", 5),
     ("dorm-api", 7),
-    ("dorm-engine-fake", 5),
     ("dorm-engine-gvisor", 20),
     ("dorm-lifecycle", 8),
     ("dorm-prove", 3),
