@@ -17,7 +17,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm-api", 7),
     ("dorm-engine-gvisor", 20),
     ("dorm-lifecycle", 8),
-    ("dorm-prove", 3),
     ("dorm-service", 20),
     ("dorm-storage", 11),
 ];

@@ -4,10 +4,10 @@
 use anyhow::Result;
 use serde_json::Value;
 
+use super::super::lost::is_lost;
 use super::super::{Heard, Scene};
 use super::{becomes, from};
 use crate::host::word;
-use crate::power::is_lost;
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
