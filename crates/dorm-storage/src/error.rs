@@ -9,7 +9,7 @@ use dorm_lifecycle::{Digest, SavedStateId};
 use dorm_worker::WorkerError;
 use thiserror::Error;
 
-use crate::images::Foreign;
+use crate::foreign::Foreign;
 
 /// Why an operation of the storage failed.
 #[derive(Debug, Error)]

@@ -18,7 +18,6 @@ const ALLOWED: &[(&str, usize)] = &[
     ("dorm-engine-gvisor", 20),
     ("dorm-lifecycle", 8),
     ("dorm-service", 20),
-    ("dorm-storage", 11),
 ];
 
 /// Modules and the modules of the same crate that each one uses.
