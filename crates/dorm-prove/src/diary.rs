@@ -1,4 +1,4 @@
-//! What was acknowledged about the volume of an operation.
+//! The state of the volume of an operation, as far as it was acknowledged.
 
 /// The acknowledged state of one volume.
 #[derive(Clone, Default)]

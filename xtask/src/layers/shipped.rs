@@ -1,4 +1,4 @@
-//! What is shipped is built without code that only tests use.
+//! Shipped programs are built without code that only tests use.
 //!
 //! Features are resolved for each shipped program alone and without the dependencies of tests, as
 //! `cargo xtask dist` builds it. A build of the whole workspace unites the features of all crates,
