@@ -23,6 +23,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-guest-ids", 0, &[]),
     ("dorm-skip", 0, &[]),
     ("dorm-agent-proto", 1, &[]),
+    ("dorm-api-types", 1, &[]),
     ("dorm-disk", 1, &[]),
     ("dorm-engine", 1, &[]),
     ("dorm-store", 1, &[]),

@@ -1,6 +1,6 @@
 //! Access control: the permission that each route needs, and the permissions that each key gives.
 //!
-//! Every route in [`crate::routes`] names its need, so that a new route cannot be open by accident.
+//! Every route in the table of routes names its need, so that a new route cannot be open by accident.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;
@@ -11,10 +11,10 @@ use dorm_lifecycle::SandboxId;
 use dorm_store::KeyScope;
 
 use crate::connections::Standing;
+use crate::door::Door;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::parameter;
-use crate::routes::{Api, NEEDS};
-use crate::serve::Door;
+use crate::state::Api;
 
 /// The permission that a route needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -45,9 +45,20 @@ impl Need {
     }
 }
 
+/// The method and path of every route, with its need.
+pub(crate) type Needs = &'static [(&'static str, &'static str, Need)];
+
+/// The state of [`check`].
+#[derive(Clone)]
+pub(crate) struct Gate {
+    pub(crate) api: Api,
+    pub(crate) needs: Needs,
+}
+
 /// Passes a request on if its key permits its route.
-pub(crate) async fn check(State(api): State<Api>, request: Request, next: Next) -> Response {
-    let need = need_of(&request);
+pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next) -> Response {
+    let Gate { api, needs } = gate;
+    let need = need_of(needs, &request);
     if need == Need::Nothing {
         return next.run(request).await;
     }
@@ -75,14 +86,14 @@ pub(crate) async fn check(State(api): State<Api>, request: Request, next: Next) 
 }
 
 /// The need of a request; the highest one if no route matches.
-fn need_of(request: &Request) -> Need {
+fn need_of(needs: Needs, request: &Request) -> Need {
     let Some(path) = request.extensions().get::<MatchedPath>() else { return Need::View };
     // A HEAD request is answered as a GET without its body.
     let method = if request.method() == Method::HEAD { &Method::GET } else { request.method() };
     let is_it = |(known, route, _): &&(&str, &str, Need)| {
         known.eq_ignore_ascii_case(method.as_str()) && *route == path.as_str()
     };
-    NEEDS.iter().find(is_it).map_or(Need::Change, |(_, _, need)| *need)
+    needs.iter().find(is_it).map_or(Need::Change, |(_, _, need)| *need)
 }
 
 /// Whether the path of a request names this sandbox, by id or by name.

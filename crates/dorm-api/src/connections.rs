@@ -313,7 +313,7 @@ mod tests {
         let text = std::str::from_utf8(FULL).unwrap();
         let (head, body) = text.split_once("\r\n\r\n").unwrap();
         assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-        let told: crate::wire::Problem = serde_json::from_str(body).unwrap();
+        let told: dorm_api_types::Problem = serde_json::from_str(body).unwrap();
         let meaning = crate::error::ErrorCode::from(dorm_service::Code::Unavailable).meaning();
         assert_eq!((told.code.as_str(), told.title.as_str(), told.status), (meaning.code, meaning.title, 503));
     }

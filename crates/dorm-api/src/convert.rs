@@ -1,4 +1,7 @@
 //! Conversions between wire types and the types of the service.
+//!
+//! Both are defined in other crates, so that [`From`] cannot be implemented for them here. [`Of`] and
+//! [`Convert`] take its place.
 
 mod checkpoints;
 mod daemon;
@@ -23,10 +26,28 @@ pub(crate) use sandbox::{create, retention, secrets, state_name, timeouts};
 pub(crate) use volume::attach;
 pub(crate) use why::why;
 
+use dorm_api_types::Time;
 use dorm_lifecycle::Timestamp;
 
-use crate::wire::Time;
+/// [`From`] for two types of other crates.
+pub(crate) trait Of<T> {
+    /// The value that stands for `value`.
+    fn of(value: T) -> Self;
+}
 
+/// [`Into`] for two types of other crates.
+pub(crate) trait Convert<T> {
+    /// The value that stands for `self`.
+    fn convert(self) -> T;
+}
+
+impl<T, U: Of<T>> Convert<U> for T {
+    fn convert(self) -> U {
+        U::of(self)
+    }
+}
+
+/// A time on the wire.
 pub(crate) fn time(at: Timestamp) -> Time {
     Time::from_millis(at.as_millis())
 }

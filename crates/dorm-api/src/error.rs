@@ -8,14 +8,13 @@ use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_agent_client::AgentError;
+use dorm_api_types::Problem;
 use dorm_service::{Code, ServiceError};
 use utoipa::ToResponse;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
 
 pub use codes::error_reference;
 pub(crate) use codes::{ErrorCode, Meaning};
-
-use crate::wire::Problem;
 
 /// The media type of error bodies.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";

@@ -11,13 +11,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
+use dorm_api_types as wire;
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, SandboxId, WebhookId};
 use serde::de::DeserializeOwned;
 
+use crate::door::Door;
 use crate::error::{ApiError, ErrorCode};
-use crate::routes::Api;
-use crate::serve::Door;
-use crate::wire;
+use crate::state::Api;
 
 /// The longest JSON body, in bytes.
 pub(crate) const JSON_BYTES_MAX: usize = 1 << 20;

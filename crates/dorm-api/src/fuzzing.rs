@@ -6,10 +6,10 @@ use axum::extract::Request;
 use axum::http::header::{self, HeaderName, HeaderValue};
 use axum::http::{HeaderMap, Method, Uri};
 
+use crate::door::Peer;
 use crate::gateway::{self, HOP_BY_HOP};
 use crate::hosts::Domains;
 use crate::keys::Keys;
-use crate::serve::Peer;
 
 const KEY: &str = "the-key";
 const PEER: [u8; 4] = [192, 0, 2, 7];

@@ -29,10 +29,10 @@ use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 use crate::connections::Standing;
+use crate::door::{Door, Peer};
 use crate::error::{ApiError, ErrorCode};
 use crate::hosts::Domains;
-use crate::routes::Api;
-use crate::serve::{Door, Life, Peer};
+use crate::state::{Api, Life};
 
 pub(crate) use admission::OPEN_LINK;
 #[cfg(any(test, feature = "fuzzing"))]

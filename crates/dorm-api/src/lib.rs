@@ -17,6 +17,7 @@
 mod access;
 mod connections;
 mod convert;
+mod door;
 mod error;
 mod extract;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -30,9 +31,8 @@ mod page;
 mod routes;
 mod serve;
 mod sse;
+mod state;
 mod webhooks;
-
-pub mod wire;
 
 pub use connections::ConnectionLimits;
 pub use error::error_reference;

@@ -9,12 +9,12 @@ use axum::extract::{DefaultBodyLimit, Request};
 use axum::http::Method;
 use axum::middleware;
 use axum::routing;
+use dorm_api_types as wire;
 use dorm_service::Service;
-use metrics_exporter_prometheus::PrometheusHandle;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
-use crate::access::{self, Need};
+use crate::access::{self, Gate, Need, Needs};
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
@@ -22,20 +22,8 @@ use crate::handlers::{
     checkpoints, daemon, diff, events, exec, files, forks, images, keys, operations, output, ports, processes, pty,
     remote, retention, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
 };
-use crate::hosts::{Access, Domains};
-use crate::keys::Keys;
-use crate::serve::Life;
-use crate::wire;
-
-/// The state that every handler can use.
-#[derive(Clone)]
-pub(crate) struct Api {
-    pub(crate) service: Service,
-    pub(crate) life: Life,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) domains: Arc<Domains>,
-    pub(crate) metrics: Option<PrometheusHandle>,
-}
+use crate::hosts::Access;
+use crate::state::{Api, Life};
 
 macro_rules! routes {
     ($($method:ident $path:literal $need:ident $($handler:ident)::+;)*) => {
@@ -44,7 +32,7 @@ macro_rules! routes {
         const ROUTES: &[(&str, &str)] = &[$((stringify!($method), $path),)*];
 
         /// The need of every route.
-        pub(crate) const NEEDS: &[(&str, &str, Need)] = &[$((stringify!($method), $path, Need::$need),)*];
+        const NEEDS: Needs = &[$((stringify!($method), $path, Need::$need),)*];
 
         fn table() -> Router<Api> {
             Router::new()$(.route($path, routing::$method($($handler)::+)))*
@@ -82,7 +70,7 @@ macro_rules! routes {
 routes! {
     get "/v1/health" Nothing daemon::health;
     get "/v1/info" View daemon::info;
-    get "/v1/openapi.json" View daemon::openapi;
+    get "/v1/openapi.json" View openapi;
     post "/v1/sandboxes" Change sandboxes::create;
     get "/v1/sandboxes" View sandboxes::list;
     get "/v1/sandboxes/{id}" ViewOne sandboxes::describe;
@@ -188,7 +176,7 @@ otherwise, send it as `after` to get the next page. `GET /v1/events` always has 
 responses.";
 
 /// The OpenAPI document.
-pub(crate) fn document() -> utoipa::openapi::OpenApi {
+fn document() -> utoipa::openapi::OpenApi {
     let mut document = Document::openapi();
     document.info.description = Some(INTRODUCTION.to_owned());
     let components = document.components.get_or_insert_default();
@@ -199,16 +187,26 @@ pub(crate) fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
+/// Get this OpenAPI document
+#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "daemon", responses(
+    (status = 200, description = "An OpenAPI 3.1 document.", body = Object),
+    (status = "default", response = ApiError),
+))]
+async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
+    axum::Json(document())
+}
+
 /// The complete router: gateway first, then the check of the key, then the routes.
 pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
     let Access { keys, domains } = access;
     let api =
         Api { service, life, keys: Arc::new(keys), domains: Arc::new(domains), metrics: crate::metrics::handle() };
+    let gate = Gate { api: api.clone(), needs: NEEDS };
     table()
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(api.clone(), access::check))
+        .layer(middleware::from_fn_with_state(gate, access::check))
         .layer(middleware::from_fn_with_state(api.clone(), gateway::pass_on))
         .with_state(api)
 }

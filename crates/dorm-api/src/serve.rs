@@ -7,7 +7,7 @@
 
 use std::convert::Infallible;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -25,7 +25,9 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::connections::{Closing, ConnectionLimits, Connections, Counted, Ticket};
+use crate::door::{Door, Peer};
 use crate::hosts::Access;
+use crate::state::Life;
 use crate::{routes, webhooks};
 
 /// How long a client may take to send the head of a request.
@@ -37,19 +39,6 @@ const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The largest number of headers in a request.
 const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 128 << 10;
-
-/// The address that a request comes from.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
-/// The listener through which a request came.
-#[derive(Clone, Debug)]
-pub(crate) enum Door {
-    /// The network listener, with the connection's place.
-    Network(Arc<Ticket>),
-    /// The owner's socket.
-    Owner,
-}
 
 /// The listeners of a server.
 #[derive(Debug)]
@@ -70,17 +59,6 @@ impl From<TcpListener> for Doors {
     fn from(network: TcpListener) -> Self {
         Self { network, owner: None, limits: ConnectionLimits::default() }
     }
-}
-
-/// Signals for streams that outlive the request they began with.
-#[derive(Clone, Debug)]
-pub(crate) struct Life {
-    /// The server accepts no new requests, and endless streams end.
-    pub(crate) stop: CancellationToken,
-    /// All connections that still exist are closed.
-    pub(crate) cut: CancellationToken,
-    /// The tasks that must end before the server ends.
-    pub(crate) tasks: TaskTracker,
 }
 
 /// Serves the native API and the gateway until `stop`, then gives requests in progress 5 seconds to

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use dorm_api_types as wire;
 use dorm_lifecycle::WebhookId;
 use dorm_service::{Backoff, Destinations, Service, ServiceError};
 use dorm_store::{EventFilter, EventRecord, WebhookRecord};
@@ -23,7 +24,7 @@ use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::wire;
+use crate::convert::Of;
 
 pub(crate) use receiver::check;
 
@@ -201,7 +202,7 @@ async fn send(
 ) -> Result<(), String> {
     check(&webhook.url, destinations).map_err(|error| format!("{error}: {ALLOW}"))?;
     let id = format!("{}_{}", webhook.id, event.number);
-    let body = serde_json::to_vec(&wire::Event::from(event)).map_err(|error| error.to_string())?;
+    let body = serde_json::to_vec(&wire::Event::of(event)).map_err(|error| error.to_string())?;
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     let time = since.as_secs().to_string();
     let signature = sign(&webhook.secret, &id, &time, &body);

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_engine::Engine;
 use dorm_lifecycle::{
-    Context, Digest, Initiator, Limits, PortAccess, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp,
+    Context, Digest, Initiator, Limits, PortAccess, ProjectId, RequestId, RunId, Sandbox, SandboxId, State, Timestamp,
 };
 use dorm_storage::Storage;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
@@ -24,10 +24,10 @@ use crate::data_disk::{DataDisk, PausedForDisk};
 use crate::destinations::Destinations;
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
+use crate::keyed::{KeyedLocks, KeyedRequest};
 use crate::living::Living;
 use crate::ops::keys::ApiKeys;
 use crate::ops::ports::{PortLinks, PortSecret};
-use crate::ops::pull::Pulling;
 use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
 use crate::quarantine::Quarantined;
@@ -124,6 +124,8 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct Service {
     pub(crate) shared: Arc<Shared>,
+    /// The request with an idempotency key that this handle is for.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
 }
 
 #[derive(Clone)]
@@ -166,7 +168,10 @@ pub(crate) struct Shared {
     pub(crate) merging: tokio::sync::Mutex<()>,
     /// Held for reading while a snapshot becomes needed, for writing while one is deleted.
     pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
-    pub(crate) pulling: Pulling,
+    /// Images that are being fetched, by name: further requests for the same name wait.
+    pub(crate) pulling: KeyedLocks<String>,
+    /// Requests with an idempotency key that have not recorded anything yet.
+    pub(crate) request_turns: KeyedLocks<RequestId>,
     pub(crate) references: References,
     /// Held from reading a webhook until it is written.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
@@ -214,7 +219,8 @@ impl Shared {
                 deletions: tokio::sync::Mutex::default(),
                 merging: tokio::sync::Mutex::default(),
                 holding: Arc::default(),
-                pulling: Pulling::default(),
+                pulling: KeyedLocks::default(),
+                request_turns: KeyedLocks::default(),
                 references: References::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,

@@ -2,7 +2,7 @@
 //! as a value or a named error.
 //!
 //! It reaches the daemon over TCP with a key, or as its owner over a socket, and uses the types of
-//! `dorm_api::wire`. It does not know terminals, tables or exit codes, and knows nothing of the
+//! `dorm_api_types`. It does not know terminals, tables or exit codes, and knows nothing of the
 //! daemon except its HTTP API.
 
 mod door;
@@ -22,7 +22,7 @@ use reqwest::{Method, RequestBuilder, Response};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use crate::owner_socket::OwnerSocket;
 use door::Door;

@@ -14,7 +14,6 @@ use crate::tidy;
 const ALLOWED: &[(&str, usize)] = &[
     ("dorm", 3),
     ("dorm-agent", 5),
-    ("dorm-api", 7),
     ("dorm-engine-gvisor", 20),
     ("dorm-lifecycle", 8),
     ("dorm-service", 20),

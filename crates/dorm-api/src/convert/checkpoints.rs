@@ -1,10 +1,11 @@
 //! Automatic checkpoints.
 
+use dorm_api_types as wire;
 use dorm_lifecycle as life;
 
+use super::{Convert, Of};
 use crate::error::ApiError;
 use crate::extract::seconds;
-use crate::wire;
 
 /// The policy that a request asks for. Fields that it leaves out are taken from `now`.
 pub(crate) fn checkpoints(
@@ -22,12 +23,12 @@ pub(crate) fn checkpoints(
         ApiError::invalid(format!("keep of checkpoints: {error}"), "write it like 3,24x1h,7x1d")
     })?;
     let (kind_now, keep_now) = now.map_or_else(Default::default, |now| (now.kind, now.keep));
-    Ok(life::Checkpoints { every, kind: kind.map_or(kind_now, Into::into), keep: keep.unwrap_or(keep_now) })
+    Ok(life::Checkpoints { every, kind: kind.map_or(kind_now, Convert::convert), keep: keep.unwrap_or(keep_now) })
 }
 
-impl From<life::Checkpoints> for wire::Checkpoints {
-    fn from(checkpoints: life::Checkpoints) -> Self {
+impl Of<life::Checkpoints> for wire::Checkpoints {
+    fn of(checkpoints: life::Checkpoints) -> Self {
         let life::Checkpoints { every, kind, keep } = checkpoints;
-        Self { every_secs: every.as_secs_f64(), kind: kind.into(), keep: keep.to_string() }
+        Self { every_secs: every.as_secs_f64(), kind: kind.convert(), keep: keep.to_string() }
     }
 }

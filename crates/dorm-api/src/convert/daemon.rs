@@ -2,28 +2,28 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use dorm_api_types as wire;
 use dorm_service::CollectorItem;
 use dorm_storage::{Checked, Stored};
 use dorm_store::{UnreadableRow, WebhookRecord};
 
-use super::time;
-use crate::wire;
+use super::{Of, time};
 
-impl From<CollectorItem> for wire::CollectorItem {
-    fn from(item: CollectorItem) -> Self {
+impl Of<CollectorItem> for wire::CollectorItem {
+    fn of(item: CollectorItem) -> Self {
         let CollectorItem { kind, id, bytes, verdict, why } = item;
         Self { kind: kind.as_str().to_owned(), id, bytes, verdict: verdict.as_str().to_owned(), why }
     }
 }
 
-impl From<Stored> for wire::Stored {
-    fn from(stored: Stored) -> Self {
+impl Of<Stored> for wire::Stored {
+    fn of(stored: Stored) -> Self {
         Self { kind: stored.kind().to_owned(), id: stored.id().to_owned() }
     }
 }
 
-impl From<Checked> for wire::Verified {
-    fn from(checked: Checked) -> Self {
+impl Of<Checked> for wire::Verified {
+    fn of(checked: Checked) -> Self {
         let Checked { stored, bytes, damaged } = checked;
         let verdict = if damaged.is_empty() { "sound" } else { "damaged" };
         let files = damaged.into_iter();
@@ -39,16 +39,16 @@ impl From<Checked> for wire::Verified {
     }
 }
 
-impl From<UnreadableRow> for wire::QuarantinedRecord {
-    fn from(row: UnreadableRow) -> Self {
+impl Of<UnreadableRow> for wire::QuarantinedRecord {
+    fn of(row: UnreadableRow) -> Self {
         // The stored row may hold secrets, and is never shown.
         let UnreadableRow { kind, id, revision: _, project: _, name, what, raw: _ } = row;
         Self { kind: kind.as_str().to_owned(), id, name: name.map(|name| name.to_string()), reason: what }
     }
 }
 
-impl From<WebhookRecord> for wire::Webhook {
-    fn from(record: WebhookRecord) -> Self {
+impl Of<WebhookRecord> for wire::Webhook {
+    fn of(record: WebhookRecord) -> Self {
         Self {
             id: record.id.to_string(),
             url: record.url,

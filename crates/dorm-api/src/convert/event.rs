@@ -1,12 +1,12 @@
 //! Events.
 
+use dorm_api_types as wire;
 use dorm_store::EventRecord;
 
-use super::time;
-use crate::wire;
+use super::{Of, time};
 
-impl From<EventRecord> for wire::Event {
-    fn from(record: EventRecord) -> Self {
+impl Of<EventRecord> for wire::Event {
+    fn of(record: EventRecord) -> Self {
         let EventRecord { number, event } = record;
         Self {
             number,

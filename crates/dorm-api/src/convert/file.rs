@@ -2,9 +2,10 @@
 
 use dorm_agent_client as agent;
 use dorm_agent_client::{FileKind, GuestPath, WatchEventKind};
+use dorm_api_types as wire;
 
+use super::Of;
 use crate::error::ApiError;
-use crate::wire;
 
 /// The metadata of the file at `path`.
 pub(crate) fn stat(path: &GuestPath, stat: agent::FileStat) -> wire::FileStat {
@@ -42,8 +43,8 @@ pub(crate) fn parse_mode(text: &str) -> Result<u32, ApiError> {
     }
 }
 
-impl From<agent::WatchEvent> for wire::WatchEvent {
-    fn from(event: agent::WatchEvent) -> Self {
+impl Of<agent::WatchEvent> for wire::WatchEvent {
+    fn of(event: agent::WatchEvent) -> Self {
         let kind = match event.kind {
             WatchEventKind::Created => wire::WatchKind::Created,
             WatchEventKind::Modified => wire::WatchKind::Modified,

@@ -1,33 +1,34 @@
 //! Images.
 
+use dorm_api_types as wire;
 use dorm_service::{PullPolicy, Transport};
 use dorm_storage as storage;
 
-use crate::wire;
+use super::Of;
 
-impl From<storage::ImageConfig> for wire::ImageConfig {
-    fn from(config: storage::ImageConfig) -> Self {
+impl Of<storage::ImageConfig> for wire::ImageConfig {
+    fn of(config: storage::ImageConfig) -> Self {
         let storage::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
         Self { entrypoint, command, env, directory, user, ports, ready, architecture }
     }
 }
 
-impl From<wire::ImageConfig> for storage::ImageConfig {
-    fn from(config: wire::ImageConfig) -> Self {
+impl Of<wire::ImageConfig> for storage::ImageConfig {
+    fn of(config: wire::ImageConfig) -> Self {
         let wire::ImageConfig { entrypoint, command, env, directory, user, ports, ready, architecture } = config;
         Self { entrypoint, command, env, directory, user, ports, ready, architecture }
     }
 }
 
-impl From<storage::ImageSource> for wire::ImageSource {
-    fn from(source: storage::ImageSource) -> Self {
+impl Of<storage::ImageSource> for wire::ImageSource {
+    fn of(source: storage::ImageSource) -> Self {
         let storage::ImageSource { reference, manifest, build } = source;
         Self { reference, manifest, build }
     }
 }
 
-impl From<wire::Pull> for PullPolicy {
-    fn from(pull: wire::Pull) -> Self {
+impl Of<wire::Pull> for PullPolicy {
+    fn of(pull: wire::Pull) -> Self {
         match pull {
             wire::Pull::Always => Self::Always,
             wire::Pull::Missing => Self::Missing,

@@ -1,13 +1,13 @@
 //! API keys and ports.
 
+use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_store::{ApiKeyRecord, KeyScope};
 
-use super::time;
-use crate::wire;
+use super::{Of, time};
 
-impl From<ApiKeyRecord> for wire::Key {
-    fn from(record: ApiKeyRecord) -> Self {
+impl Of<ApiKeyRecord> for wire::Key {
+    fn of(record: ApiKeyRecord) -> Self {
         let ApiKeyRecord { id, project: _, name, scope, hash: _, created, expires } = record;
         let (scope, sandbox) = match scope {
             KeyScope::Full => (wire::KeyScope::Full, None),
@@ -18,8 +18,8 @@ impl From<ApiKeyRecord> for wire::Key {
     }
 }
 
-impl From<life::PortAccess> for wire::PortAccess {
-    fn from(access: life::PortAccess) -> Self {
+impl Of<life::PortAccess> for wire::PortAccess {
+    fn of(access: life::PortAccess) -> Self {
         match access {
             life::PortAccess::Public => Self::Public,
             life::PortAccess::Private => Self::Private,
@@ -27,8 +27,8 @@ impl From<life::PortAccess> for wire::PortAccess {
     }
 }
 
-impl From<wire::PortAccess> for life::PortAccess {
-    fn from(access: wire::PortAccess) -> Self {
+impl Of<wire::PortAccess> for life::PortAccess {
+    fn of(access: wire::PortAccess) -> Self {
         match access {
             wire::PortAccess::Public => Self::Public,
             wire::PortAccess::Private => Self::Private,

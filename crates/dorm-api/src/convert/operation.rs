@@ -1,12 +1,12 @@
 //! Operations.
 
+use dorm_api_types as wire;
 use dorm_store::{OperationRecord, OperationResult};
 
-use super::time;
-use crate::wire;
+use super::{Of, time};
 
-impl From<OperationRecord> for wire::Operation {
-    fn from(operation: OperationRecord) -> Self {
+impl Of<OperationRecord> for wire::Operation {
+    fn of(operation: OperationRecord) -> Self {
         let (status, failure) = match &operation.ended {
             None => (wire::OperationStatus::InProgress, None),
             Some((_, OperationResult::Done)) => (wire::OperationStatus::Completed, None),

@@ -6,10 +6,11 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use dorm_agent_client as agent;
 use dorm_agent_client::{GuestString, ProcessSpec, Variable};
+use dorm_api_types as wire;
 
+use super::{Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{guest_path_of, guest_string, user};
-use crate::wire;
 
 /// The fields that all requests for a process have in common.
 pub(crate) struct Command {
@@ -56,7 +57,7 @@ pub(crate) fn process_spec(asked: wire::StartProcess) -> Result<ProcessSpec, Api
         wire::Stdin::Empty => agent::Stdin::Empty,
         wire::Stdin::Pipe => agent::Stdin::Pipe,
     };
-    spec.terminal = terminal.map(Into::into);
+    spec.terminal = terminal.map(Convert::convert);
     spec.label = label;
     spec.output_kept = output_kept_bytes.unwrap_or(spec.output_kept);
     Ok(spec)
@@ -70,26 +71,26 @@ pub(crate) fn data(bytes: &[u8]) -> (String, wire::Encoding) {
     }
 }
 
-impl From<wire::TerminalSize> for agent::TerminalSize {
-    fn from(size: wire::TerminalSize) -> Self {
+impl Of<wire::TerminalSize> for agent::TerminalSize {
+    fn of(size: wire::TerminalSize) -> Self {
         Self { rows: size.rows, columns: size.cols }
     }
 }
 
-impl From<agent::TerminalSize> for wire::TerminalSize {
-    fn from(size: agent::TerminalSize) -> Self {
+impl Of<agent::TerminalSize> for wire::TerminalSize {
+    fn of(size: agent::TerminalSize) -> Self {
         Self { rows: size.rows, cols: size.columns }
     }
 }
 
-impl From<agent::ProcessStarted> for wire::ProcessStarted {
-    fn from(started: agent::ProcessStarted) -> Self {
+impl Of<agent::ProcessStarted> for wire::ProcessStarted {
+    fn of(started: agent::ProcessStarted) -> Self {
         Self { process: started.process, pid: started.pid }
     }
 }
 
-impl From<agent::ExitStatus> for wire::ExitStatus {
-    fn from(status: agent::ExitStatus) -> Self {
+impl Of<agent::ExitStatus> for wire::ExitStatus {
+    fn of(status: agent::ExitStatus) -> Self {
         let (exit_code, signal) = match status {
             agent::ExitStatus::Code(code) => (Some(code), None),
             agent::ExitStatus::Signal(signal) => (None, Some(signal)),
@@ -98,8 +99,8 @@ impl From<agent::ExitStatus> for wire::ExitStatus {
     }
 }
 
-impl From<agent::OutputKind> for wire::OutputStream {
-    fn from(kind: agent::OutputKind) -> Self {
+impl Of<agent::OutputKind> for wire::OutputStream {
+    fn of(kind: agent::OutputKind) -> Self {
         match kind {
             agent::OutputKind::Stdout => Self::Stdout,
             agent::OutputKind::Stderr => Self::Stderr,
@@ -107,8 +108,8 @@ impl From<agent::OutputKind> for wire::OutputStream {
     }
 }
 
-impl From<agent::ProcessStatus> for wire::Process {
-    fn from(status: agent::ProcessStatus) -> Self {
+impl Of<agent::ProcessStatus> for wire::Process {
+    fn of(status: agent::ProcessStatus) -> Self {
         let text = |text: &GuestString| wire::Text::from_bytes(text.as_bytes());
         Self {
             process: status.process,
@@ -118,11 +119,11 @@ impl From<agent::ProcessStatus> for wire::Process {
             env: status.variables.iter().map(|variable| text(variable.name())).collect(),
             user: status.user.map(|user| user.to_string()),
             label: status.label,
-            terminal: status.terminal.map(Into::into),
+            terminal: status.terminal.map(Convert::convert),
             started_at: wire::Time::from_millis(status.started_unix_ms),
             stdout_bytes: status.written.stdout,
             stderr_bytes: status.written.stderr,
-            exit: status.exit.map(Into::into),
+            exit: status.exit.map(Convert::convert),
         }
     }
 }

@@ -2,14 +2,14 @@
 
 use std::collections::BTreeMap;
 
+use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
 use dorm_service::{CreateFrom, SandboxView, SecretAsked};
 
-use super::{checkpoints, time};
+use super::{Convert, Of, checkpoints, time};
 use crate::error::ApiError;
 use crate::extract::seconds;
-use crate::wire;
 
 /// The sandbox that a request asks for. `base` has the defaults for resources that the request
 /// leaves out.
@@ -25,17 +25,17 @@ pub(crate) fn create(
         program: if asked.start { life::FirstProgram::OfImage } else { life::FirstProgram::None },
         name,
         resources: asked.resources.map(|asked| resources(asked, base)),
-        egress: asked.egress.map_or(life::Egress::Public, Into::into),
+        egress: asked.egress.map_or(life::Egress::Public, Convert::convert),
         variables: asked.env,
         secrets: life::Variables(asked.secrets.into_iter().map(|(name, secret)| (name, secret.0)).collect()),
-        on_timeout: asked.on_timeout.map(Into::into),
+        on_timeout: asked.on_timeout.map(Convert::convert),
         on_suspend_failure: match asked.on_suspend_failure.unwrap_or_default() {
             wire::OnSuspendFailure::Keep => life::OnSuspendFailure::Keep,
             wire::OnSuspendFailure::Terminate => life::OnSuspendFailure::Terminate,
         },
         suspendable: asked.suspendable,
         auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
-        port_access: asked.port_access.map(Into::into),
+        port_access: asked.port_access.map(Convert::convert),
         timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
         retention: retention(asked.keep_generations, asked.on_unrestorable, life::SleepRetention::default())?,
         checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
@@ -91,8 +91,8 @@ pub(crate) fn retention(
     Ok(life::SleepRetention { generations: generations.unwrap_or(now.generations), on_unrestorable })
 }
 
-impl From<life::Hold> for wire::Hold {
-    fn from(hold: life::Hold) -> Self {
+impl Of<life::Hold> for wire::Hold {
+    fn of(hold: life::Hold) -> Self {
         Self { id: hold.id.to_string(), reason: hold.reason, until: time(hold.until) }
     }
 }
@@ -102,8 +102,8 @@ pub(crate) fn state_name(word: &str) -> Option<StateName> {
     StateName::ALL.into_iter().find(|state| state.as_str() == word)
 }
 
-impl From<wire::Egress> for life::Egress {
-    fn from(egress: wire::Egress) -> Self {
+impl Of<wire::Egress> for life::Egress {
+    fn of(egress: wire::Egress) -> Self {
         match egress {
             wire::Egress::Public => Self::Public,
             wire::Egress::None => Self::None,
@@ -112,8 +112,8 @@ impl From<wire::Egress> for life::Egress {
     }
 }
 
-impl From<life::Egress> for wire::Egress {
-    fn from(egress: life::Egress) -> Self {
+impl Of<life::Egress> for wire::Egress {
+    fn of(egress: life::Egress) -> Self {
         match egress {
             life::Egress::Public => Self::Public,
             life::Egress::None => Self::None,
@@ -122,8 +122,8 @@ impl From<life::Egress> for wire::Egress {
     }
 }
 
-impl From<wire::OnTimeout> for life::OnTimeout {
-    fn from(on_timeout: wire::OnTimeout) -> Self {
+impl Of<wire::OnTimeout> for life::OnTimeout {
+    fn of(on_timeout: wire::OnTimeout) -> Self {
         match on_timeout {
             wire::OnTimeout::Terminate => Self::Terminate,
             wire::OnTimeout::Suspend => Self::Suspend,
@@ -131,8 +131,8 @@ impl From<wire::OnTimeout> for life::OnTimeout {
     }
 }
 
-impl From<life::OnTimeout> for wire::OnTimeout {
-    fn from(on_timeout: life::OnTimeout) -> Self {
+impl Of<life::OnTimeout> for wire::OnTimeout {
+    fn of(on_timeout: life::OnTimeout) -> Self {
         match on_timeout {
             life::OnTimeout::Terminate => Self::Terminate,
             life::OnTimeout::Suspend => Self::Suspend,
@@ -140,8 +140,8 @@ impl From<life::OnTimeout> for wire::OnTimeout {
     }
 }
 
-impl From<StateName> for wire::State {
-    fn from(state: StateName) -> Self {
+impl Of<StateName> for wire::State {
+    fn of(state: StateName) -> Self {
         match state {
             StateName::Pending => Self::Pending,
             StateName::Running => Self::Running,
@@ -155,8 +155,8 @@ impl From<StateName> for wire::State {
     }
 }
 
-impl From<dorm_service::Residence> for wire::Residence {
-    fn from(residence: dorm_service::Residence) -> Self {
+impl Of<dorm_service::Residence> for wire::Residence {
+    fn of(residence: dorm_service::Residence) -> Self {
         match residence {
             dorm_service::Residence::Running => Self::Running,
             dorm_service::Residence::Parked => Self::Parked,
@@ -166,21 +166,21 @@ impl From<dorm_service::Residence> for wire::Residence {
     }
 }
 
-impl From<life::Resources> for wire::Resources {
-    fn from(resources: life::Resources) -> Self {
+impl Of<life::Resources> for wire::Resources {
+    fn of(resources: life::Resources) -> Self {
         let life::Resources { cpu_millis, memory_bytes, disk_bytes, processes } = resources;
         Self { cpu_millis, memory_bytes, disk_bytes, processes }
     }
 }
 
-impl From<&life::SleepImage> for wire::SleepImage {
-    fn from(image: &life::SleepImage) -> Self {
+impl Of<&life::SleepImage> for wire::SleepImage {
+    fn of(image: &life::SleepImage) -> Self {
         Self { generation: image.generation, bytes: image.bytes, taken_at: time(image.taken) }
     }
 }
 
-impl From<&life::Cause> for wire::Cause {
-    fn from(cause: &life::Cause) -> Self {
+impl Of<&life::Cause> for wire::Cause {
+    fn of(cause: &life::Cause) -> Self {
         let (kind, reason) = match cause {
             life::Cause::Requested => (wire::CauseKind::Requested, None),
             life::Cause::Timeout => (wire::CauseKind::Timeout, None),
@@ -223,16 +223,16 @@ fn of_state(state: &life::State) -> OfState {
             OfState { operation: in_background(background.as_deref()), ..OfState::default() }
         }
         life::State::Terminating { operation, deadline, cause, .. } => {
-            OfState { operation: at_work(operation, deadline), cause: Some(cause.into()), ..OfState::default() }
+            OfState { operation: at_work(operation, deadline), cause: Some(cause.convert()), ..OfState::default() }
         }
         life::State::Terminated { cause, at } => {
-            OfState { cause: Some(cause.into()), terminated_at: Some(time(*at)), ..OfState::default() }
+            OfState { cause: Some(cause.convert()), terminated_at: Some(time(*at)), ..OfState::default() }
         }
     }
 }
 
-impl From<SandboxView> for wire::Sandbox {
-    fn from(view: SandboxView) -> Self {
+impl Of<SandboxView> for wire::Sandbox {
+    fn of(view: SandboxView) -> Self {
         let SandboxView { sandbox, residence, expires, paused_for_disk } = view;
         let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
         let life::Sandbox {
@@ -262,8 +262,8 @@ impl From<SandboxView> for wire::Sandbox {
             id: id.to_string(),
             name: spec.name.map(|name| name.to_string()),
             project: project.to_string(),
-            state: state.name().into(),
-            residence: residence.into(),
+            state: state.name().convert(),
+            residence: residence.convert(),
             paused_for_disk,
             unreachable: unreachable
                 .map(|silent| wire::Unreachable { since: time(silent.since), reason: silent.reason }),
@@ -280,36 +280,36 @@ impl From<SandboxView> for wire::Sandbox {
             snapshot: origin.snapshot().map(|snapshot| snapshot.to_string()),
             source: origin.source().map(|source| source.to_string()),
             rewound_to: rewound.map(|rewound| rewound.to.to_string()),
-            resources: spec.resources.into(),
-            egress: spec.egress.into(),
+            resources: spec.resources.convert(),
+            egress: spec.egress.convert(),
             env: spec.variables.0.into_keys().collect(),
             secrets: spec.secrets.0.into_keys().collect(),
-            on_timeout: spec.on_timeout.into(),
+            on_timeout: spec.on_timeout.convert(),
             on_suspend_failure: match spec.on_suspend_failure {
                 life::OnSuspendFailure::Keep => wire::OnSuspendFailure::Keep,
                 life::OnSuspendFailure::Terminate => wire::OnSuspendFailure::Terminate,
             },
             suspendable: spec.suspendable,
             auto_resume: spec.auto_resume,
-            port_access: spec.port_access.into(),
+            port_access: spec.port_access.convert(),
             timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
             max_run_secs: spec.timeouts.max_run.map(|limit| limit.as_secs_f64()),
-            holds: holds.into_iter().map(Into::into).collect(),
+            holds: holds.into_iter().map(Convert::convert).collect(),
             keep_generations: spec.retention.generations,
             on_unrestorable: match spec.retention.on_unrestorable {
                 life::OnUnrestorable::Fail => wire::OnUnrestorable::Fail,
                 life::OnUnrestorable::Fresh => wire::OnUnrestorable::Fresh,
             },
-            older_images: older.iter().map(Into::into).collect(),
-            checkpoints: spec.checkpoints.map(Into::into),
-            volumes: spec.attachments.into_iter().map(Into::into).collect(),
+            older_images: older.iter().map(Convert::convert).collect(),
+            checkpoints: spec.checkpoints.map(Convert::convert),
+            volumes: spec.attachments.into_iter().map(Convert::convert).collect(),
             labels: spec.labels,
             expires_at: expires.map(time),
             created_at: time(created),
             last_active_at: time(last_active),
             running_since,
-            sleep_image: state.image().map(Into::into),
+            sleep_image: state.image().map(Convert::convert),
             operation,
             cause,
             terminated_at,

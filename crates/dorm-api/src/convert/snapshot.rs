@@ -1,14 +1,14 @@
 //! Snapshots, images and imports.
 
+use dorm_api_types as wire;
 use dorm_lifecycle::SnapshotKind;
 use dorm_storage as storage;
 use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
 
-use super::time;
-use crate::wire;
+use super::{Convert, Of, time};
 
-impl From<SnapshotRecord> for wire::Snapshot {
-    fn from(snapshot: SnapshotRecord) -> Self {
+impl Of<SnapshotRecord> for wire::Snapshot {
+    fn of(snapshot: SnapshotRecord) -> Self {
         let (status, failure) = match snapshot.status {
             SnapshotStatus::InProgress => (wire::SnapshotStatus::InProgress, None),
             SnapshotStatus::Completed => (wire::SnapshotStatus::Completed, None),
@@ -17,13 +17,13 @@ impl From<SnapshotRecord> for wire::Snapshot {
         };
         Self {
             id: snapshot.id.to_string(),
-            kind: snapshot.kind.into(),
+            kind: snapshot.kind.convert(),
             project: snapshot.project.to_string(),
             source: snapshot.source.to_string(),
             generation: snapshot.generation,
             parent: snapshot.parent.map(|parent| parent.to_string()),
             image: snapshot.image.to_string(),
-            resources: snapshot.resources.into(),
+            resources: snapshot.resources.convert(),
             created_at: time(snapshot.created),
             bytes: snapshot.bytes,
             alone_bytes: None,
@@ -48,8 +48,8 @@ impl From<SnapshotRecord> for wire::Snapshot {
     }
 }
 
-impl From<SnapshotKind> for wire::SnapshotKind {
-    fn from(kind: SnapshotKind) -> Self {
+impl Of<SnapshotKind> for wire::SnapshotKind {
+    fn of(kind: SnapshotKind) -> Self {
         match kind {
             SnapshotKind::Filesystem => Self::Filesystem,
             SnapshotKind::Memory => Self::Memory,
@@ -57,8 +57,8 @@ impl From<SnapshotKind> for wire::SnapshotKind {
     }
 }
 
-impl From<wire::SnapshotKind> for SnapshotKind {
-    fn from(kind: wire::SnapshotKind) -> Self {
+impl Of<wire::SnapshotKind> for SnapshotKind {
+    fn of(kind: wire::SnapshotKind) -> Self {
         match kind {
             wire::SnapshotKind::Filesystem => Self::Filesystem,
             wire::SnapshotKind::Memory => Self::Memory,
@@ -66,23 +66,23 @@ impl From<wire::SnapshotKind> for SnapshotKind {
     }
 }
 
-impl From<storage::Image> for wire::Image {
-    fn from(image: storage::Image) -> Self {
+impl Of<storage::Image> for wire::Image {
+    fn of(image: storage::Image) -> Self {
         Self {
             digest: image.digest.to_string(),
             tags: image.tags,
             bytes: image.bytes,
             files: image.files,
             created_at: time(image.created),
-            config: image.config.into(),
-            source: image.source.into(),
+            config: image.config.convert(),
+            source: image.source.convert(),
             layers: image.layers,
         }
     }
 }
 
-impl From<storage::Progress> for wire::ImportProgress {
-    fn from(progress: storage::Progress) -> Self {
+impl Of<storage::Progress> for wire::ImportProgress {
+    fn of(progress: storage::Progress) -> Self {
         let storage::Progress { stage, entries, bytes, bytes_total } = progress;
         let stage = match stage {
             storage::Stage::Waiting => wire::ImportStage::Waiting,

@@ -1,13 +1,13 @@
 //! Lineage.
 
+use dorm_api_types as wire;
 use dorm_service as service;
 use dorm_service::TreeId;
 
-use super::time;
-use crate::wire;
+use super::{Of, time};
 
-impl From<service::TreeNode> for wire::TreeNode {
-    fn from(node: service::TreeNode) -> Self {
+impl Of<service::TreeNode> for wire::TreeNode {
+    fn of(node: service::TreeNode) -> Self {
         let service::TreeNode { id, name, state, generation, created, bytes, labels, parent, depth } = node;
         Self {
             kind: match id {

@@ -1,12 +1,12 @@
 //! Volumes.
 
+use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_service::{FileEntry, FileKind, Health, VolumeView};
 use dorm_store::VolumeStatus;
 
-use super::time;
+use super::{Of, time};
 use crate::error::ApiError;
-use crate::wire;
 
 /// A volume to attach.
 pub(crate) fn attach(asked: wire::AttachVolume) -> Result<dorm_service::AttachVolume, ApiError> {
@@ -19,8 +19,8 @@ pub(crate) fn attach(asked: wire::AttachVolume) -> Result<dorm_service::AttachVo
     Ok(attach)
 }
 
-impl From<life::Attachment> for wire::AttachedVolume {
-    fn from(attachment: life::Attachment) -> Self {
+impl Of<life::Attachment> for wire::AttachedVolume {
+    fn of(attachment: life::Attachment) -> Self {
         let life::Attachment { volume, path, access, subpath, slot: _ } = attachment;
         Self {
             volume: volume.to_string(),
@@ -31,8 +31,8 @@ impl From<life::Attachment> for wire::AttachedVolume {
     }
 }
 
-impl From<wire::FollowingVolumes> for dorm_service::FollowingVolumes {
-    fn from(how: wire::FollowingVolumes) -> Self {
+impl Of<wire::FollowingVolumes> for dorm_service::FollowingVolumes {
+    fn of(how: wire::FollowingVolumes) -> Self {
         match how {
             wire::FollowingVolumes::Same => Self::Same,
             wire::FollowingVolumes::ReadOnly => Self::ReadOnly,
@@ -41,8 +41,8 @@ impl From<wire::FollowingVolumes> for dorm_service::FollowingVolumes {
     }
 }
 
-impl From<wire::Writers> for life::Writers {
-    fn from(writers: wire::Writers) -> Self {
+impl Of<wire::Writers> for life::Writers {
+    fn of(writers: wire::Writers) -> Self {
         match writers {
             wire::Writers::One => Self::One,
             wire::Writers::Many => Self::Many,
@@ -50,8 +50,8 @@ impl From<wire::Writers> for life::Writers {
     }
 }
 
-impl From<VolumeView> for wire::Volume {
-    fn from(view: VolumeView) -> Self {
+impl Of<VolumeView> for wire::Volume {
+    fn of(view: VolumeView) -> Self {
         let VolumeView { volume, health, attached_to } = view;
         let (health, used_bytes, problem) = match (volume.status, health) {
             (VolumeStatus::Creating, _) => (wire::VolumeHealth::Creating, None, None),
@@ -79,8 +79,8 @@ impl From<VolumeView> for wire::Volume {
     }
 }
 
-impl From<FileEntry> for wire::VolumeFile {
-    fn from(entry: FileEntry) -> Self {
+impl Of<FileEntry> for wire::VolumeFile {
+    fn of(entry: FileEntry) -> Self {
         let kind = match entry.kind {
             FileKind::File => wire::VolumeFileKind::File,
             FileKind::Directory => wire::VolumeFileKind::Directory,

@@ -15,7 +15,7 @@ use dorm_store::KeyScope;
 
 use super::Target;
 use crate::error::{ApiError, ErrorCode};
-use crate::routes::Api;
+use crate::state::Api;
 
 /// The path of one-time links, on each port's own host.
 pub(crate) const OPEN_LINK: &str = "/.dormouse/open";

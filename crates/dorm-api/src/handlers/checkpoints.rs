@@ -1,12 +1,12 @@
 //! Automatic checkpoints.
 
 use axum::extract::State;
+use dorm_api_types as wire;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Set the automatic checkpoint policy
 ///
@@ -41,5 +41,5 @@ pub(crate) async fn checkpoints(
             Some(convert::checkpoints(asked, now)?)
         }
     };
-    Ok(axum::Json(api.service.set_checkpoints(&id, checkpoints).await?.into()))
+    Ok(axum::Json(api.service.set_checkpoints(&id, checkpoints).await?.convert()))
 }

@@ -3,15 +3,16 @@
 use axum::extract::State;
 use axum::http::header;
 use axum::response::{IntoResponse, Response};
+use dorm_api_types as wire;
 use dorm_service::Figures;
 use dorm_storage::Stored;
 use dorm_store::RowKind;
 use metrics_exporter_prometheus::PrometheusHandle;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Json, Query};
-use crate::routes::{self, Api};
-use crate::wire;
+use crate::state::Api;
 
 /// Get version, project and engine
 #[utoipa::path(get, path = "/v1/info", operation_id = "getInfo", tag = "daemon", responses(
@@ -53,7 +54,7 @@ pub(crate) async fn health() -> axum::Json<wire::Health> {
     (status = "default", response = ApiError),
 ))]
 pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::CollectorItemList>, ApiError> {
-    let items = api.service.items().await?.into_iter().map(Into::into).collect();
+    let items = api.service.items().await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::CollectorItemList { items }))
 }
 
@@ -74,7 +75,7 @@ pub(crate) async fn collect(
     if options.runs {
         collected.extend(api.service.end_unrecorded_runs().await?);
     }
-    let items = collected.into_iter().map(Into::into).collect();
+    let items = collected.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::CollectorItemList { items }))
 }
 
@@ -84,7 +85,7 @@ pub(crate) async fn collect(
     (status = "default", response = ApiError),
 ))]
 pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::StoredList>, ApiError> {
-    let stored = api.service.stored().await?.into_iter().map(Into::into).collect();
+    let stored = api.service.stored().await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::StoredList { stored }))
 }
 
@@ -107,7 +108,7 @@ pub(crate) async fn verify(
         ApiError::invalid(message, "list what can be verified with GET /v1/verify")
     })?;
     let verified = match api.service.verify(&stored).await? {
-        Some(checked) => checked.into(),
+        Some(checked) => checked.convert(),
         None => {
             wire::Verified { kind: asked.kind, id: asked.id, verdict: "gone".to_owned(), bytes: 0, files: Vec::new() }
         }
@@ -123,7 +124,7 @@ pub(crate) async fn verify(
     (status = "default", response = ApiError),
 ))]
 pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
-    let records = api.service.unreadable().await?.into_iter().map(Into::into).collect();
+    let records = api.service.unreadable().await?.into_iter().map(Convert::convert).collect();
     let files = api.service.storage().unreadable().await.map_err(dorm_service::ServiceError::from)?;
     let files = files.into_iter().map(|(what, error)| wire::QuarantinedFile { what, reason: error.to_string() });
     let mut files: Vec<_> = files.collect();
@@ -182,13 +183,4 @@ fn gauges(figures: &Figures) {
             metrics::gauge!(name).set(value as f64);
         }
     }
-}
-
-/// Get this OpenAPI document
-#[utoipa::path(get, path = "/v1/openapi.json", operation_id = "getOpenApi", tag = "daemon", responses(
-    (status = 200, description = "An OpenAPI 3.1 document.", body = Object),
-    (status = "default", response = ApiError),
-))]
-pub(crate) async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
-    axum::Json(routes::document())
 }

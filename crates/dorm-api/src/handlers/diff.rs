@@ -1,16 +1,17 @@
 //! Comparison of files.
 
 use axum::extract::State;
+use dorm_api_types as wire;
 use dorm_lifecycle::SnapshotId;
 use dorm_service::{Moment, ServiceError};
 use dorm_storage::{Difference, Differing};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::convert::{Convert, Of};
 use crate::error::ApiError;
 use crate::extract::Query;
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Parameters of a comparison.
 #[derive(Deserialize, IntoParams)]
@@ -44,7 +45,7 @@ pub(crate) async fn diff(
         wire::DiffOrder::Time => api.service.older_first(given.0, given.1).await?,
         wire::DiffOrder::Given => given,
     };
-    let changes = api.service.diff(&from, &to).await?.into_iter().map(Into::into).collect();
+    let changes = api.service.diff(&from, &to).await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::Diff { from: id(&from), to: id(&to), changes }))
 }
 
@@ -73,8 +74,8 @@ async fn moment(api: &Api, reference: &str) -> Result<Moment, ApiError> {
     }
 }
 
-impl From<Differing> for wire::DiffEntry {
-    fn from(differing: Differing) -> Self {
+impl Of<Differing> for wire::DiffEntry {
+    fn of(differing: Differing) -> Self {
         let Differing { path, difference, before, after } = differing;
         let absolute = [b"/", &path[..]].concat();
         Self {

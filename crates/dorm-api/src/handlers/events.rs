@@ -6,6 +6,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
+use dorm_api_types as wire;
 use dorm_service::Service;
 use dorm_store::{EventFilter, EventRecord};
 use futures_util::{StreamExt, stream};
@@ -13,10 +14,11 @@ use serde::Deserialize;
 use tokio::sync::watch;
 use utoipa::IntoParams;
 
+use crate::convert::{Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{Query, WantsEvents, last_event};
-use crate::routes::Api;
-use crate::{sse, wire};
+use crate::sse;
+use crate::state::Api;
 
 /// Largest number of events in a page.
 const PAGE_MAX: usize = 1000;
@@ -87,7 +89,7 @@ pub(crate) async fn events(
         }
         let oldest = removed + 1;
         let next = events.last().map_or(after, |last| last.number);
-        let events = events.into_iter().map(Into::into).collect();
+        let events = events.into_iter().map(Convert::convert).collect();
         return Ok(axum::Json(wire::EventPage { events, next, oldest }).into_response());
     }
     let follower = Follower {
@@ -125,7 +127,7 @@ impl Follower {
         while !self.over {
             if let Some(record) = self.read.pop_front() {
                 let id = record.number.to_string();
-                let event = sse::event("event", &wire::Event::from(record)).id(id);
+                let event = sse::event("event", &wire::Event::of(record)).id(id);
                 return Some((event, self));
             }
             self.news.mark_unchanged();

@@ -5,15 +5,16 @@ use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind};
+use dorm_api_types as wire;
 use dorm_service::{Execution, ServiceError};
 use futures_util::{StreamExt, stream};
 
 use super::output;
-use crate::convert::{self, Command};
+use crate::convert::{self, Command, Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox, WantsEvents, bytes_of, seconds};
-use crate::routes::Api;
-use crate::{sse, wire};
+use crate::sse;
+use crate::state::Api;
 
 /// How many bytes of each output a response that is not a stream contains. Later bytes can be read
 /// from the process's output, as long as they are kept.
@@ -43,7 +44,7 @@ pub(crate) async fn exec(
     let input = stdin.map(|text| bytes_of("stdin", &text).map(Bytes::from)).transpose()?;
     let limit = timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
     let checkpoint = match checkpoint {
-        Some(kind) => Some(api.service.checkpoint_before(&id, kind.into()).await?.id.to_string()),
+        Some(kind) => Some(api.service.checkpoint_before(&id, kind.convert()).await?.id.to_string()),
         None => None,
     };
     let execution = api.service.exec(&id, spec, input, limit).await?;
@@ -114,7 +115,7 @@ impl Kept {
 
 fn follow(execution: Execution, checkpoint: Option<String>) -> Response {
     let checkpoint = checkpoint.map(|snapshot| sse::event("checkpoint", &wire::CheckpointTaken { snapshot }));
-    let started = sse::event("started", &wire::ProcessStarted::from(execution.started));
+    let started = sse::event("started", &wire::ProcessStarted::of(execution.started));
     let begin = (execution, Offsets::BEGINNING, Stage::Open);
     let output = stream::unfold(begin, |(mut execution, mut at, stage)| async move {
         if stage == Stage::Over {
@@ -138,7 +139,7 @@ enum Stage {
 }
 
 fn exit(status: ExitStatus, timed_out: bool, at: Offsets) -> Event {
-    let exit = wire::ExitStatus { timed_out, ..status.into() };
+    let exit = wire::ExitStatus { timed_out, ..status.convert() };
     sse::event("exit", &exit).id(format!("{},{}", at.stdout, at.stderr))
 }
 

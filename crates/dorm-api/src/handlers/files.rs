@@ -10,18 +10,20 @@ use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use dorm_agent_client::{FileKind, FileStream, Parents, RemoveScope, Scope, WriteOptions};
+use dorm_api_types as wire;
 use dorm_service::{InUse, Use};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::range::{self, Part};
+use crate::convert::{self, Of};
 use crate::error::ApiError;
 use crate::extract::{
     Json, PAGE_MAX, Query, Sandbox, guest_path, guest_path_of, page_limit_or, path_in_list, place_in_list, user,
 };
-use crate::routes::Api;
-use crate::{convert, sse, wire};
+use crate::sse;
+use crate::state::Api;
 
 /// The file to read.
 #[derive(Deserialize, IntoParams)]
@@ -343,7 +345,7 @@ pub(crate) async fn watch(
     let events = stream::unfold((Some(changes), in_use), |(changes, in_use)| async move {
         let mut changes = changes?;
         match changes.next().await? {
-            Ok(change) => Some((sse::event("change", &wire::WatchEvent::from(change)), (Some(changes), in_use))),
+            Ok(change) => Some((sse::event("change", &wire::WatchEvent::of(change)), (Some(changes), in_use))),
             Err(error) => Some((sse::failure(error.into()), (None, in_use))),
         }
     });

@@ -2,15 +2,15 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_service::{ForkAsked, ForkChild};
 use dorm_store::Together;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Fork a sandbox
 ///
@@ -44,9 +44,9 @@ pub(crate) async fn fork(
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };
-    let made = api.service.fork(&id, ForkAsked { children, together, volumes: asked.volumes.into() }).await?;
+    let made = api.service.fork(&id, ForkAsked { children, together, volumes: asked.volumes.convert() }).await?;
     let children = made.into_iter().map(|made| match made {
-        Ok(view) => wire::ForkedChild { sandbox: Some(view.into()), error: None },
+        Ok(view) => wire::ForkedChild { sandbox: Some(view.convert()), error: None },
         Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },
     });
     Ok((StatusCode::CREATED, axum::Json(wire::Forked { children: children.collect() })))

@@ -9,6 +9,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_service::{Composition, CreateFrom, PullPolicy, ServiceError};
 use futures_util::TryStreamExt as _;
@@ -16,11 +17,11 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::progress::follow;
+use crate::convert::{self, Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{HostPaths, Json, Query, WantsEvents, parameter};
 use crate::page::PageQuery;
-use crate::routes::Api;
-use crate::{convert, wire};
+use crate::state::Api;
 
 /// The `{reference}` of a path: a tag, a digest, or the beginning of one.
 pub(crate) struct Reference(String);
@@ -47,7 +48,7 @@ pub(crate) async fn list(
 ) -> Result<axum::Json<wire::ImageList>, ApiError> {
     let images = api.service.storage().images().await.map_err(ServiceError::from)?;
     let (images, next) = query.of(images, |image| image.digest.clone())?;
-    Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Convert::convert).collect(), next }))
 }
 
 /// Import an image from a path on the daemon's host
@@ -75,7 +76,7 @@ pub(crate) async fn import(
     let service = api.service.clone();
     let tag = asked.tag;
     let work =
-        move |report| async move { service.import_image(&path, tag.as_deref(), report).await.map(wire::Image::from) };
+        move |report| async move { service.import_image(&path, tag.as_deref(), report).await.map(wire::Image::of) };
     follow(events, work).await
 }
 
@@ -116,7 +117,7 @@ pub(crate) async fn upload(
     let archive = api.service.receive_archive(body, length).await?;
     let service = api.service.clone();
     let work = move |report| async move {
-        service.import_image(archive.path(), query.tag.as_deref(), report).await.map(wire::Image::from)
+        service.import_image(archive.path(), query.tag.as_deref(), report).await.map(wire::Image::of)
     };
     follow(events, work).await
 }
@@ -147,13 +148,13 @@ pub(crate) async fn pull(
     follow::<wire::Image, _>(events, move |report| async move {
         let image = match (pull, tag) {
             (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await?,
-            (_, None) => service.find_image(asked, pull.into(), report).await?,
+            (_, None) => service.find_image(asked, pull.convert(), report).await?,
             (_, Some(tag)) => {
-                let image = service.find_image(asked, pull.into(), report).await?;
+                let image = service.find_image(asked, pull.convert(), report).await?;
                 service.storage().tag(&image.digest, &tag).await?
             }
         };
-        Ok(image.into())
+        Ok(image.convert())
     })
     .await
 }
@@ -193,9 +194,9 @@ pub(crate) async fn compose(
             ));
         }
     };
-    let asked = Composition { from, config: config.into(), tag, build };
+    let asked = Composition { from, config: config.convert(), tag, build };
     let service = api.service.clone();
-    follow(events, move |report| async move { service.compose_image(asked, report).await.map(wire::Image::from) }).await
+    follow(events, move |report| async move { service.compose_image(asked, report).await.map(wire::Image::of) }).await
 }
 
 /// Get an image
@@ -209,7 +210,7 @@ pub(crate) async fn describe(
     State(api): State<Api>,
     Reference(reference): Reference,
 ) -> Result<axum::Json<wire::Image>, ApiError> {
-    Ok(axum::Json(api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?.into()))
+    Ok(axum::Json(api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?.convert()))
 }
 
 /// Export an image to a path on the daemon's host

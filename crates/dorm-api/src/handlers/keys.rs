@@ -2,14 +2,15 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use dorm_api_types as wire;
 use dorm_service::ApiKeySpec;
 use dorm_store::KeyScope;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{ApiKey, Json, Query, seconds};
 use crate::page::{Dated, PageQuery};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Create an API key
 ///
@@ -37,7 +38,7 @@ pub(crate) async fn create(
     };
     let lifetime = asked.lifetime_secs.map(|lifetime| seconds("lifetime_secs", lifetime)).transpose()?;
     let (record, key) = api.service.create_key(ApiKeySpec { name: asked.name, scope, lifetime }).await?;
-    Ok((StatusCode::CREATED, axum::Json(wire::CreatedKey { key, record: record.into() })))
+    Ok((StatusCode::CREATED, axum::Json(wire::CreatedKey { key, record: record.convert() })))
 }
 
 /// List API keys
@@ -54,7 +55,7 @@ pub(crate) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::KeyList>, ApiError> {
     let (keys, next) = query.of(api.service.keys(), |key| Dated(key.created, key.id.clone()))?;
-    Ok(axum::Json(wire::KeyList { keys: keys.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::KeyList { keys: keys.into_iter().map(Convert::convert).collect(), next }))
 }
 
 /// Revoke an API key

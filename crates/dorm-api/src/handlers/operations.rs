@@ -2,16 +2,17 @@
 
 use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
+use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, OperationId};
 use dorm_store::OperationFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Query, page_limit, parameter};
 use crate::page::{Dated, cursor};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// The operation of `{id}`.
 pub(crate) struct Operation(OperationId);
@@ -60,7 +61,10 @@ pub(crate) async fn list(
     let filter = OperationFilter { sandbox, after: after.map(|Dated(began, id)| (began, id)), limit };
     let page = api.service.operation_page(&filter).await?;
     let next = page.next.map(|(began, id)| Dated(began, id).to_string());
-    Ok(axum::Json(wire::OperationList { operations: page.operations.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::OperationList {
+        operations: page.operations.into_iter().map(Convert::convert).collect(),
+        next,
+    }))
 }
 
 /// Get an operation
@@ -74,5 +78,5 @@ pub(crate) async fn describe(
     State(api): State<Api>,
     Operation(id): Operation,
 ) -> Result<axum::Json<wire::Operation>, ApiError> {
-    Ok(axum::Json(api.service.operation(&id).await?.into()))
+    Ok(axum::Json(api.service.operation(&id).await?.convert()))
 }

@@ -5,16 +5,18 @@ use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
 use dorm_agent_client::{Offsets, Output, OutputKind, OutputStream};
+use dorm_api_types as wire;
 use dorm_service::{InUse, Use};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::processes::status;
+use crate::convert::{self, Convert, Of};
 use crate::error::ApiError;
 use crate::extract::{Process, Query, last_event};
-use crate::routes::Api;
-use crate::{convert, sse, wire};
+use crate::sse;
+use crate::state::Api;
 
 /// Parameters of an output stream.
 #[derive(Deserialize, IntoParams)]
@@ -128,9 +130,9 @@ pub(crate) fn event(output: &Output, at: &mut Offsets) -> Event {
                 OutputKind::Stdout => at.stdout = offset + bytes,
                 OutputKind::Stderr => at.stderr = offset + bytes,
             }
-            sse::event("lost", &wire::LostOutput { stream: (*kind).into(), offset: *offset, bytes: *bytes })
+            sse::event("lost", &wire::LostOutput { stream: (*kind).convert(), offset: *offset, bytes: *bytes })
         }
-        Output::Exited(status) => sse::event("exit", &wire::ExitStatus::from(*status)),
+        Output::Exited(status) => sse::event("exit", &wire::ExitStatus::of(*status)),
     };
     event.id(format!("{},{}", at.stdout, at.stderr))
 }

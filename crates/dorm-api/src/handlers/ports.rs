@@ -1,13 +1,13 @@
 //! Addresses of ports inside a sandbox.
 
 use axum::extract::State;
+use dorm_api_types as wire;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Port};
 use crate::gateway::OPEN_LINK;
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Get the address of a port
 ///
@@ -23,7 +23,7 @@ use crate::wire;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Result<axum::Json<wire::Port>, ApiError> {
-    let access = api.service.port_access(&id).await?.into();
+    let access = api.service.port_access(&id).await?.convert();
     let token = api.service.port_token(&id);
     Ok(axum::Json(wire::Port { sandbox: id.to_string(), port, label: format!("{port}-{id}"), access, token }))
 }

@@ -4,15 +4,15 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_agent_client::{Agent, AgentError, ProcessStatus, Signal, Target};
+use dorm_api_types as wire;
 use futures_util::StreamExt;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 use dorm_service::Use;
 
 /// Start a background process
@@ -29,7 +29,7 @@ pub(crate) async fn start(
     Json(asked): Json<wire::StartProcess>,
 ) -> Result<(StatusCode, axum::Json<wire::ProcessStarted>), ApiError> {
     let spec = convert::process_spec(asked)?;
-    Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec).await?.into())))
+    Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec).await?.convert())))
 }
 
 /// Parameters of the list of processes.
@@ -62,7 +62,7 @@ pub(crate) async fn list(
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     let page = agent.processes_after(query.after, limit).await?;
     let next = page.items.last().filter(|_| page.more).map(|last| last.process.to_string());
-    Ok(axum::Json(wire::ProcessList { processes: page.items.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::ProcessList { processes: page.items.into_iter().map(Convert::convert).collect(), next }))
 }
 
 /// Get a process
@@ -80,7 +80,7 @@ pub(crate) async fn describe(
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::Process>, ApiError> {
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
-    Ok(axum::Json(status(&agent, process).await?.into()))
+    Ok(axum::Json(status(&agent, process).await?.convert()))
 }
 
 /// The status of one process.
@@ -208,5 +208,5 @@ pub(crate) async fn wait(
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::ExitStatus>, ApiError> {
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
-    Ok(axum::Json(agent.wait(process).await?.into()))
+    Ok(axum::Json(agent.wait(process).await?.convert()))
 }

@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use dorm_api_types as wire;
 use dorm_service::ServiceError;
 use dorm_storage::Progress;
 use futures_util::{StreamExt, stream};
@@ -9,8 +10,9 @@ use serde::Serialize;
 use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 
+use crate::convert::Of;
 use crate::error::ApiError;
-use crate::{sse, wire};
+use crate::sse;
 
 /// Carries out an operation, and reports its progress if the client asks for it.
 pub(super) async fn follow<T, W>(
@@ -24,7 +26,7 @@ where
     // With a watch channel, a client that reads slowly misses steps and delays nothing.
     let (reports, progress) = watch::channel(None);
     let work = work(Box::new(move |progress| {
-        let _ = reports.send(Some(wire::ImportProgress::from(progress)));
+        let _ = reports.send(Some(wire::ImportProgress::of(progress)));
     }));
     if !events {
         return Ok((StatusCode::CREATED, axum::Json(work.await?)).into_response());

@@ -11,6 +11,8 @@ use axum::response::Response;
 use dorm_agent_client::{
     Agent, AgentError, GuestString, Offsets, Output, OutputStream, ProcessSpec, ProcessStarted, Variable,
 };
+use dorm_api_types as wire;
+use dorm_api_types::TerminalMessage;
 use dorm_service::{InUse, Use};
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt, StreamExt};
@@ -18,11 +20,10 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::processes::status;
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Query, Sandbox, guest_path, user};
-use crate::routes::Api;
-use crate::wire::{self, TerminalMessage};
+use crate::state::Api;
 
 /// The largest frame that a client may send.
 const FRAME_BYTES_MAX: usize = 1 << 20;
@@ -131,7 +132,7 @@ async fn spec(agent: &Agent, query: &PtyQuery, size: wire::TerminalSize) -> Resu
     let mut spec = ProcessSpec::new(arguments);
     spec.user = who;
     spec.directory = query.cwd.as_deref().map(guest_path).transpose()?;
-    spec.terminal = Some(size.into());
+    spec.terminal = Some(size.convert());
     let term = Variable::new("TERM", query.term.as_deref().unwrap_or(TERM));
     spec.variables.push(term.map_err(|error| ApiError::invalid(error.to_string(), ""))?);
     Ok(spec)
@@ -188,7 +189,7 @@ async fn show(output: &mut OutputStream, to_caller: &mut SplitSink<WebSocket, Me
             Output::Stderr { .. } => Ok(()),
             Output::Lost { offset, bytes, .. } => say(to_caller, &TerminalMessage::Lost { offset, bytes }).await,
             Output::Exited(status) => {
-                let wire::ExitStatus { exit_code, signal, .. } = status.into();
+                let wire::ExitStatus { exit_code, signal, .. } = status.convert();
                 say(to_caller, &TerminalMessage::Exit { exit_code, signal }).await
             }
         };

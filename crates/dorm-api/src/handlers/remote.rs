@@ -2,14 +2,15 @@
 
 use axum::extract::State;
 use axum::response::Response;
+use dorm_api_types as wire;
 use dorm_service::{ImportSettings, Pull};
 
 use super::progress::follow;
 use super::snapshots::Snapshot;
+use crate::convert::{self, Of};
 use crate::error::ApiError;
 use crate::extract::{self, Json, WantsEvents};
-use crate::routes::Api;
-use crate::{convert, wire};
+use crate::state::Api;
 
 /// Push a snapshot to a registry
 ///
@@ -70,9 +71,10 @@ pub(crate) async fn pull(
     let expires = asked.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let settings = ImportSettings { labels: asked.labels, expires };
     let from = named(asked.reference, asked.insecure);
-    follow(events, move |report| async move {
-        Ok(wire::Snapshot::from(service.pull_snapshot(from, settings, report).await?))
-    })
+    follow(
+        events,
+        move |report| async move { Ok(wire::Snapshot::of(service.pull_snapshot(from, settings, report).await?)) },
+    )
     .await
 }
 

@@ -2,13 +2,13 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Hold, Json, Sandbox, seconds};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// The longest reason of a hold, in characters.
 const REASON_MAX: usize = 200;
@@ -41,7 +41,7 @@ pub(crate) async fn hold(
     let renew = asked.renew.map(|hold| hold.parse()).transpose();
     let renew = renew.map_err(|error: IdError| ApiError::invalid(format!("renew: {error}"), ""))?;
     let (_, hold) = api.service.hold(&id, ttl, asked.reason, renew).await?;
-    Ok((StatusCode::CREATED, axum::Json(hold.into())))
+    Ok((StatusCode::CREATED, axum::Json(hold.convert())))
 }
 
 /// Release a hold
@@ -61,7 +61,7 @@ pub(crate) async fn release(
     Sandbox(id): Sandbox,
     Hold(hold): Hold,
 ) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    Ok(axum::Json(api.service.release(&id, hold).await?.into()))
+    Ok(axum::Json(api.service.release(&id, hold).await?.convert()))
 }
 
 /// Set how many sleep images are kept
@@ -81,5 +81,5 @@ pub(crate) async fn retention(
 ) -> Result<axum::Json<wire::Sandbox>, ApiError> {
     let now = api.service.describe(&id).await?.sandbox.spec.retention;
     let retention = convert::retention(asked.keep_generations, asked.on_unrestorable, now)?;
-    Ok(axum::Json(api.service.set_retention(&id, retention).await?.into()))
+    Ok(axum::Json(api.service.set_retention(&id, retention).await?.convert()))
 }

@@ -2,13 +2,14 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, SnapshotId};
 use dorm_service::KeepFuture;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Json, Sandbox, seconds};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Rewind a sandbox to a snapshot
 ///
@@ -32,7 +33,7 @@ pub(crate) async fn rewind(
     let to = to.map_err(|error| ApiError::invalid(error.to_string(), ""))?;
     let done = api.service.rewind(&id, &to, keep(asked.keep_secs, asked.keep)?).await?;
     Ok(axum::Json(wire::Rewound {
-        sandbox: done.sandbox.into(),
+        sandbox: done.sandbox.convert(),
         to: done.to.to_string(),
         future: done.future.map(|future| future.to_string()),
     }))
@@ -56,7 +57,7 @@ pub(crate) async fn restart(
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
     let made = api.service.restart(&id, name).await?;
-    let restarted = wire::Restarted { sandbox: made.sandbox.into(), snapshot: made.snapshot.to_string() };
+    let restarted = wire::Restarted { sandbox: made.sandbox.convert(), snapshot: made.snapshot.to_string() };
     Ok((StatusCode::CREATED, axum::Json(restarted)))
 }
 
@@ -79,7 +80,7 @@ pub(crate) async fn promote(
 ) -> Result<axum::Json<wire::Promoted>, ApiError> {
     let done = api.service.promote(&id, keep(asked.keep_secs, asked.keep)?).await?;
     Ok(axum::Json(wire::Promoted {
-        sandbox: done.sandbox.into(),
+        sandbox: done.sandbox.convert(),
         child: done.child.to_string(),
         future: done.future.map(|future| future.to_string()),
     }))

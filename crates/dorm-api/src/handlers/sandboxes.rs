@@ -2,16 +2,16 @@
 
 use axum::extract::State;
 use axum::http::StatusCode;
+use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, Initiator};
 use dorm_service::{CreateFrom, Pull, PullPolicy, SnapshotSettings, Transport};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Query, Sandbox, seconds};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 type Answer = Result<axum::Json<wire::Sandbox>, ApiError>;
 
@@ -35,7 +35,7 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, axum::Json<wire::Sandbox>), ApiError> {
     let (from, base) = match (&asked.image, &asked.snapshot) {
         (Some(image), None) => {
-            let pull = asked.pull.map_or(PullPolicy::Missing, Into::into);
+            let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
             let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
             let found = api.service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
@@ -59,7 +59,7 @@ pub(crate) async fn create(
     };
     let asked = convert::create(asked, from, base)?;
     let view = api.service.create(asked).await?;
-    Ok((StatusCode::CREATED, axum::Json(view.into())))
+    Ok((StatusCode::CREATED, axum::Json(view.convert())))
 }
 
 /// Parameters of the list of sandboxes.
@@ -99,7 +99,7 @@ pub(crate) async fn list(
     let more = views.len() > wanted;
     views.truncate(wanted);
     let next = views.last().filter(|_| more).map(|last| last.sandbox.id.to_string());
-    Ok(axum::Json(wire::SandboxPage { sandboxes: views.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::SandboxPage { sandboxes: views.into_iter().map(Convert::convert).collect(), next }))
 }
 
 fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
@@ -150,7 +150,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.describe(&id).await?.into()))
+    Ok(axum::Json(api.service.describe(&id).await?.convert()))
 }
 
 /// Suspend a sandbox
@@ -163,7 +163,7 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.suspend(&id).await?.into()))
+    Ok(axum::Json(api.service.suspend(&id).await?.convert()))
 }
 
 /// Resume a suspended sandbox
@@ -176,7 +176,7 @@ pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Ans
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.resume(&id, Initiator::User).await?.into()))
+    Ok(axum::Json(api.service.resume(&id, Initiator::User).await?.convert()))
 }
 
 /// Release the memory of a suspended sandbox
@@ -190,7 +190,7 @@ pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.evict(&id).await?.into()))
+    Ok(axum::Json(api.service.evict(&id).await?.convert()))
 }
 
 /// Terminate a sandbox
@@ -204,7 +204,7 @@ pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answe
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.terminate(&id).await?.into()))
+    Ok(axum::Json(api.service.terminate(&id).await?.convert()))
 }
 
 /// Terminate a sandbox
@@ -217,7 +217,7 @@ pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> A
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.terminate(&id).await?.into()))
+    Ok(axum::Json(api.service.terminate(&id).await?.convert()))
 }
 
 /// Take a snapshot of a sandbox
@@ -239,10 +239,10 @@ pub(crate) async fn checkpoint(
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
-    let settings = SnapshotSettings { kind: asked.kind.into(), labels: asked.labels, expires };
+    let settings = SnapshotSettings { kind: asked.kind.convert(), labels: asked.labels, expires };
     match asked.wait {
-        true => Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.into()))),
-        false => Ok((StatusCode::ACCEPTED, axum::Json(api.service.begin_checkpoint(&id, settings).await?.into()))),
+        true => Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.convert()))),
+        false => Ok((StatusCode::ACCEPTED, axum::Json(api.service.begin_checkpoint(&id, settings).await?.convert()))),
     }
 }
 
@@ -264,8 +264,8 @@ pub(crate) async fn clone(
 ) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.into()).await?;
-    let cloned = wire::Cloned { sandbox: made.clone.into(), snapshot: made.snapshot.into() };
+    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.convert()).await?;
+    let cloned = wire::Cloned { sandbox: made.clone.convert(), snapshot: made.snapshot.convert() };
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }
 
@@ -285,7 +285,7 @@ pub(crate) async fn timeouts(
     Json(asked): Json<wire::SetTimeouts>,
 ) -> Answer {
     let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?;
-    Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.into()))
+    Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.convert()))
 }
 
 /// Explain the state of a sandbox

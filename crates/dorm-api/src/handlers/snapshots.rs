@@ -3,16 +3,17 @@
 use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
+use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, SnapshotId};
 use dorm_store::{SnapshotFilter, SnapshotRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{Query, page_limit, parameter};
 use crate::page::{Dated, cursor};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// The snapshot of `{id}`.
 pub(crate) struct Snapshot(pub(super) SnapshotId);
@@ -69,7 +70,7 @@ pub(crate) async fn list(
 async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
     let sizes = api.service.snapshot_sizes(&snapshot).await;
     let (alone_bytes, shared_bytes) = (sizes.map(|sizes| sizes.alone), sizes.map(|sizes| sizes.shared));
-    wire::Snapshot { alone_bytes, shared_bytes, ..snapshot.into() }
+    wire::Snapshot { alone_bytes, shared_bytes, ..snapshot.convert() }
 }
 
 /// Get a snapshot

@@ -7,16 +7,17 @@ use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use dorm_api_types as wire;
 use dorm_service::ImportSettings;
 use futures_util::TryStreamExt as _;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::snapshots::Snapshot;
+use crate::convert::Of;
 use crate::error::ApiError;
 use crate::extract::{self, Query};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Export a snapshot as a file
 ///
@@ -76,7 +77,7 @@ pub(crate) async fn import(
     let expires = query.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let body = body.into_data_stream().map_err(io::Error::other);
     let snapshot = api.service.import_snapshot(body, ImportSettings { labels, expires }).await?;
-    Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::from(snapshot))).into_response())
+    Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }
 
 /// Create a filesystem snapshot from a memory snapshot
@@ -91,5 +92,5 @@ pub(crate) async fn import(
     ))]
 pub(crate) async fn files(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
     let snapshot = api.service.snapshot_of_files(&id).await?;
-    Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::from(snapshot))).into_response())
+    Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }

@@ -1,14 +1,15 @@
 //! Lineage.
 
 use axum::extract::State;
+use dorm_api_types as wire;
 use dorm_service::TreeFilter;
 use serde::Deserialize;
 use utoipa::IntoParams;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::Query;
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// Parameters of the tree.
 #[derive(Deserialize, IntoParams)]
@@ -39,5 +40,5 @@ pub(crate) async fn tree(
         None => None,
     };
     let nodes = api.service.tree(&TreeFilter { sandbox, all: query.all }).await?;
-    Ok(axum::Json(wire::Tree { nodes: nodes.into_iter().map(Into::into).collect() }))
+    Ok(axum::Json(wire::Tree { nodes: nodes.into_iter().map(Convert::convert).collect() }))
 }

@@ -5,6 +5,7 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, PlaceError};
 use dorm_service::Code;
 use futures_util::StreamExt as _;
@@ -13,11 +14,10 @@ use tokio::io::AsyncWriteExt as _;
 use tokio_util::io::ReaderStream;
 use utoipa::IntoParams;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Query, Sandbox, page_limit, parameter};
-use crate::routes::Api;
-use crate::wire;
+use crate::state::Api;
 
 /// The default size of a volume.
 const SIZE_BYTES: u64 = 1 << 30;
@@ -66,9 +66,9 @@ pub(crate) async fn create(
 ) -> Result<(StatusCode, axum::Json<wire::Volume>), ApiError> {
     let wire::CreateVolume { name, size_bytes, writers } = asked;
     let name = name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let writers = writers.map(Into::into).unwrap_or_default();
+    let writers = writers.map(Convert::convert).unwrap_or_default();
     let made = api.service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
-    Ok((StatusCode::CREATED, axum::Json(made.into())))
+    Ok((StatusCode::CREATED, axum::Json(made.convert())))
 }
 
 /// Parameters of the list of volumes.
@@ -97,7 +97,7 @@ pub(crate) async fn list(
     let after = after.map_err(|error: IdError| ApiError::invalid(format!("after: {error}"), ""))?;
     let (volumes, more) = api.service.volume_page(after.as_ref(), page_limit(query.limit)?).await?;
     let next = volumes.last().filter(|_| more).map(|last| last.volume.name.to_string());
-    Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Convert::convert).collect(), next }))
 }
 
 /// Get a volume
@@ -111,7 +111,7 @@ pub(crate) async fn describe(
     State(api): State<Api>,
     Reference(volume): Reference,
 ) -> Result<axum::Json<wire::Volume>, ApiError> {
-    Ok(axum::Json(api.service.volume(&volume).await?.into()))
+    Ok(axum::Json(api.service.volume(&volume).await?.convert()))
 }
 
 /// Delete a volume and its contents
@@ -215,7 +215,7 @@ pub(crate) async fn files(
     Query(PathQuery { path }): Query<PathQuery>,
 ) -> Result<axum::Json<wire::VolumeFiles>, ApiError> {
     let entries = api.service.list_volume(&volume, &path).await?;
-    Ok(axum::Json(wire::VolumeFiles { entries: entries.into_iter().map(Into::into).collect() }))
+    Ok(axum::Json(wire::VolumeFiles { entries: entries.into_iter().map(Convert::convert).collect() }))
 }
 
 /// Attach a volume to a sandbox
@@ -233,7 +233,7 @@ pub(crate) async fn attach(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::AttachVolume>,
 ) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    Ok(axum::Json(api.service.attach(&id, convert::attach(asked)?).await?.into()))
+    Ok(axum::Json(api.service.attach(&id, convert::attach(asked)?).await?.convert()))
 }
 
 /// Detach a volume from a sandbox
@@ -251,5 +251,5 @@ pub(crate) async fn detach(
     Query(DetachQuery { path }): Query<DetachQuery>,
 ) -> Result<axum::Json<wire::Sandbox>, ApiError> {
     let path = path.parse().map_err(|error: PlaceError| ApiError::invalid(error.to_string(), ""))?;
-    Ok(axum::Json(api.service.detach(&id, path).await?.into()))
+    Ok(axum::Json(api.service.detach(&id, path).await?.convert()))
 }

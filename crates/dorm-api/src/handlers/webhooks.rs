@@ -2,15 +2,16 @@
 
 use axum::extract::State;
 use axum::http::{StatusCode, Uri};
+use dorm_api_types as wire;
 use dorm_lifecycle::EventKind;
 use dorm_store::WebhookRecord;
 
-use crate::convert;
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Json, Query, Webhook};
 use crate::page::PageQuery;
-use crate::routes::Api;
-use crate::{webhooks, wire};
+use crate::state::Api;
+use crate::webhooks;
 
 /// Create a webhook
 ///
@@ -38,7 +39,7 @@ pub(crate) async fn create(
     let kinds: Result<Vec<_>, _> = asked.kinds.iter().map(|word| kind(word)).collect();
     let webhook = api.service.add_webhook(asked.url, kinds?, asked.after).await?;
     let secret = Some(convert::webhook_secret(&webhook));
-    Ok((StatusCode::CREATED, axum::Json(wire::Webhook { secret, ..webhook.into() })))
+    Ok((StatusCode::CREATED, axum::Json(wire::Webhook { secret, ..webhook.convert() })))
 }
 
 fn kind(word: &str) -> Result<EventKind, ApiError> {
@@ -61,7 +62,7 @@ pub(crate) async fn list(
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::WebhookList>, ApiError> {
     let (webhooks, next) = query.of(api.service.webhooks().await?, |webhook| webhook.id.clone())?;
-    Ok(axum::Json(wire::WebhookList { webhooks: webhooks.into_iter().map(Into::into).collect(), next }))
+    Ok(axum::Json(wire::WebhookList { webhooks: webhooks.into_iter().map(Convert::convert).collect(), next }))
 }
 
 /// Resend events to a webhook
@@ -80,7 +81,7 @@ pub(crate) async fn replay(
     Json(asked): Json<wire::ReplayWebhook>,
 ) -> Result<axum::Json<wire::Webhook>, ApiError> {
     let webhook: WebhookRecord = api.service.replay_webhook(&id, asked.after).await?;
-    Ok(axum::Json(webhook.into()))
+    Ok(axum::Json(webhook.convert()))
 }
 
 /// Delete a webhook

@@ -11,7 +11,7 @@ mod options;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Instant;
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use dorm_build::{BuildError, Kept, Keys, Placed, Plan, Settings, Step, from_dockerfile};
 use serde::Serialize;
 

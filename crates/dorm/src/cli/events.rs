@@ -1,6 +1,6 @@
 //! `dorm events`: prints events, and follows new ones.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format, harmless};

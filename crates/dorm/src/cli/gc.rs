@@ -1,7 +1,7 @@
 //! `dorm gc`: lists what is on the disk and which runs have no record, and why; deletes what is
 //! obsolete; and verifies that the data on the disk is what was written.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};

@@ -4,7 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use tokio_util::io::ReaderStream;

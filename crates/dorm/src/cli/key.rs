@@ -1,7 +1,7 @@
 //! `dorm key`: API keys, in addition to the one in the daemon's data directory.
 
 use clap::Subcommand;
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};

@@ -1,7 +1,7 @@
 //! `dorm operation`: operations in progress and ended ones.
 
 use clap::Subcommand;
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};

@@ -1,6 +1,6 @@
 //! Pulls an image and shows the progress.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::problem::Problem;
 use super::progress::Progress;

@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use dorm_api::wire::{self, Time};
+use dorm_api_types as wire;
+use dorm_api_types::Time;
 use jiff::Timestamp;
 use serde::Serialize;
 

@@ -1,6 +1,6 @@
 //! Parsers for the values of options.
 
-use dorm_api::wire::{AttachVolume, Egress};
+use dorm_api_types::{AttachVolume, Egress};
 use dorm_lifecycle::EgressRule;
 
 /// Parses CPUs, such as `1` or `0.5`, into thousandths.

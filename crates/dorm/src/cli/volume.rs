@@ -3,7 +3,7 @@
 mod cp;
 
 use clap::Subcommand;
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};

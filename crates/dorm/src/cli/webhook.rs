@@ -1,7 +1,7 @@
 //! `dorm webhook`: the URLs that events are sent to.
 
 use clap::Subcommand;
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};

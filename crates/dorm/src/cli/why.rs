@@ -1,6 +1,6 @@
 //! `dorm why`: explains the state of a sandbox and what happens next.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};

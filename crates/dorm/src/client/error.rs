@@ -1,6 +1,6 @@
 //! The errors of requests to the daemon.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use thiserror::Error;
 
 /// An error of a request to the daemon.

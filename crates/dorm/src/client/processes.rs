@@ -2,7 +2,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::Stream;
 use reqwest::{Body, Method};
 

@@ -1,6 +1,6 @@
 //! Snapshots in registries.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use reqwest::Method;
 
 use super::{Client, ClientError, Sse, segment};

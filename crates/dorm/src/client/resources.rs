@@ -1,6 +1,6 @@
 //! Sandboxes, snapshots, images, events and the daemon itself: one method per route.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use reqwest::Method;
 use serde::de::DeserializeOwned;
 use serde_json::json;

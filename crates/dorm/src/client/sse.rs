@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 
 use bytes::Bytes;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::StreamExt as _;
 use futures_util::stream::BoxStream;
 use serde::de::DeserializeOwned;

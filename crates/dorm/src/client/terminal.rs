@@ -1,7 +1,8 @@
 //! A terminal in a sandbox, over a WebSocket.
 
 use bytes::Bytes;
-use dorm_api::wire::{self, TerminalMessage};
+use dorm_api_types as wire;
+use dorm_api_types::TerminalMessage;
 use futures_util::stream::{SplitSink, SplitStream};
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio_tungstenite::WebSocketStream;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::stream::BoxStream;
 use futures_util::{Stream, StreamExt as _};
 use reqwest::{Body, Method};

@@ -1,7 +1,7 @@
 //! Volumes.
 
 use bytes::Bytes;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::{Stream, StreamExt as _};
 use reqwest::{Body, Method};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::path::Path;
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use dorm_build::{Command, Step};
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use tokio_util::io::ReaderStream;

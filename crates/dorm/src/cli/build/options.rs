@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Arg, ArgAction, ArgMatches, Command};
-use dorm_api::wire;
+use dorm_api_types as wire;
 use dorm_build::{Command as Program, Copy, Placed, Step};
 
 use crate::cli::values;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use clap::Subcommand;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use jiff::Timestamp;
 
 use super::{remote, transfer};

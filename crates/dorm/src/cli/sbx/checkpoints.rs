@@ -1,6 +1,6 @@
 //! `dorm sbx checkpoints`: the automatic snapshots of a sandbox.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use dorm_lifecycle::RetentionPolicy;
 
 use super::checkpoint::CheckpointType;

@@ -1,6 +1,6 @@
 //! `dorm sbx clone`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::fork::Volumes;
 use super::{secrets, table};

@@ -5,7 +5,7 @@ use std::ffi::OsString;
 use std::io::{Read as _, Write as _};
 
 use bytes::Bytes;
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;

@@ -1,6 +1,6 @@
 //! `dorm sbx describe`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::checkpoints;
 use crate::cli::output::{self, Format};

@@ -1,6 +1,6 @@
 //! `dorm sbx exec`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::checkpoint::CheckpointType;
 use super::command::{self, CommandOptions};

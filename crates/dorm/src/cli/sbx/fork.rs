@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::secrets;
 use crate::cli::exit;

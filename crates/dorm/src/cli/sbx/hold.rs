@@ -1,6 +1,6 @@
 //! `dorm sbx hold` and `dorm sbx release`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::table;
 use crate::cli::output::{self, Format};

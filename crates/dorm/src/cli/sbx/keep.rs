@@ -1,6 +1,6 @@
 //! `dorm sbx keep`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::create::SleepRetention;
 use super::table;

@@ -6,7 +6,7 @@ use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use crate::cli::exit;
 use crate::cli::output::{self, Format};

@@ -1,6 +1,6 @@
 //! `dorm sbx promote`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::rewind::KeepOptions;
 use super::table;

@@ -1,6 +1,6 @@
 //! `dorm sbx checkpoint push` and `pull`: snapshots in registries.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use serde::de::DeserializeOwned;
 
 use super::checkpoint::table;

@@ -3,7 +3,7 @@
 
 use std::pin::pin;
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::command::{self, CommandOptions};
 use super::create::NewSandbox;

@@ -4,7 +4,7 @@
 
 use std::io::IsTerminal as _;
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use futures_util::StreamExt as _;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};

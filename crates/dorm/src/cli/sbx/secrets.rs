@@ -7,7 +7,7 @@ use std::convert::Infallible;
 use std::fmt;
 use std::path::PathBuf;
 
-use dorm_api::wire::{NamedSecret, Secret};
+use dorm_api_types::{NamedSecret, Secret};
 
 use crate::cli::problem::Problem;
 

@@ -1,6 +1,6 @@
 //! Sandboxes as table rows.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use jiff::Timestamp;
 
 use crate::cli::output::{self, Format};

@@ -1,6 +1,6 @@
 //! `dorm sbx timeout`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use super::table;
 use crate::cli::output::Format;

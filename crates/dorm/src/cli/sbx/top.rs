@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use serde::Serialize;
 
 use crate::cli::output::{self, Format};

@@ -1,6 +1,6 @@
 //! `dorm sbx tree`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 use jiff::Timestamp;
 use serde::Serialize;
 

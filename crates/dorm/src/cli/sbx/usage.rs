@@ -1,6 +1,6 @@
 //! `dorm sbx usage`.
 
-use dorm_api::wire;
+use dorm_api_types as wire;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;

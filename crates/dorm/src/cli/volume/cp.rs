@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use dorm_api::wire::VolumeFileKind;
+use dorm_api_types::VolumeFileKind;
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::io::ReaderStream;

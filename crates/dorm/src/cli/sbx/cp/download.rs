@@ -3,7 +3,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
-use dorm_api::wire::{FileKind, FileStat};
+use dorm_api_types::{FileKind, FileStat};
 use futures_util::StreamExt as _;
 
 use super::place::Place;

@@ -3,7 +3,7 @@
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-use dorm_api::wire::FileKind;
+use dorm_api_types::FileKind;
 use futures_util::TryStreamExt as _;
 use tokio_util::io::ReaderStream;
 

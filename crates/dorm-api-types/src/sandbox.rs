@@ -5,13 +5,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::Problem;
-use super::checkpoints::{Checkpoints, CheckpointsRequest};
-use super::image::Pull;
-use super::key::PortAccess;
-use super::snapshot::Snapshot;
-use super::text::{NamedSecret, Secret, Time};
-use super::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
+use crate::checkpoints::{Checkpoints, CheckpointsRequest};
+use crate::image::Pull;
+use crate::key::PortAccess;
+use crate::problem::Problem;
+use crate::resources::{Resources, ResourcesRequest};
+use crate::snapshot::Snapshot;
+use crate::text::{NamedSecret, Secret, Time};
+use crate::volume::{AttachVolume, AttachedVolume, FollowingVolumes};
 
 /// Creates a sandbox. Exactly one of `image` and `snapshot` is required; every other field has a default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
@@ -89,37 +90,6 @@ pub struct CreateSandbox {
     /// Labels: arbitrary strings by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-}
-
-/// Requested resource limits. Fields that are left out use their default, or the limit of the snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields, default)]
-pub struct ResourcesRequest {
-    /// CPU limit in thousandths of a CPU. Default 1000.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cpu_millis: Option<u32>,
-    /// Guest memory in bytes. Default 512 MiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub memory_bytes: Option<u64>,
-    /// How much can be written to the root file system, in bytes. Default 4 GiB.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub disk_bytes: Option<u64>,
-    /// Largest number of processes and threads. Default 512.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub processes: Option<u32>,
-}
-
-/// Resource limits.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-pub struct Resources {
-    /// CPU limit in thousandths of a CPU.
-    pub cpu_millis: u32,
-    /// Guest memory in bytes.
-    pub memory_bytes: u64,
-    /// How much can be written to the root file system, in bytes.
-    pub disk_bytes: u64,
-    /// Largest number of processes and threads.
-    pub processes: u32,
 }
 
 /// Where a sandbox may connect to.

@@ -5,9 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::image::{ImageConfig, ImageSource};
-use super::sandbox::Resources;
-use super::text::Time;
+use crate::image::{ImageConfig, ImageSource};
+use crate::resources::Resources;
+use crate::text::Time;
 
 /// A snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

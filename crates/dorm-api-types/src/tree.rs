@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::text::Time;
+use crate::text::Time;
 
 /// Lineage of sandboxes and snapshots as a flat list in drawing order: each node after its parent, oldest first. It is
 /// flat because a chain can be deeper than JSON parsers allow.

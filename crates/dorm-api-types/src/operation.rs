@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::text::Time;
+use crate::text::Time;
 
 /// An operation: a change of a sandbox or snapshot that takes time. Events name the operation that they belong to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

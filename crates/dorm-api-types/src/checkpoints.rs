@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::snapshot::SnapshotKind;
+use crate::snapshot::SnapshotKind;
 
 /// The automatic checkpoint policy of a sandbox. Checkpoints are taken while the sandbox runs, if it was used since the
 /// last one.

@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-use super::snapshot::SnapshotKind;
-use super::text::{Text, Time};
+use crate::snapshot::SnapshotKind;
+use crate::text::{Text, Time};
 
 /// Runs a command and waits for it to end. Exactly one of `argv` and `shell` is required.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
