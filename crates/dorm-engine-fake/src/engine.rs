@@ -156,7 +156,7 @@ impl Engine for FakeEngine {
         let machine = self.host.add(spec)?;
         self.yield_once(&call).await?;
         let mut guest = Guest::boot(&spec.resources, self.host.unix_us());
-        if let Err(error) = guest.lay(&spec.layers) {
+        if let Err(error) = guest.add_layers(&spec.layers) {
             self.host.lose(&spec.run);
             return Err(call.failed(error));
         }
@@ -236,8 +236,8 @@ impl Engine for FakeEngine {
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
-        let call = self.begin(Operation::GoOn, run).await?;
-        call.need_whole(self.machine(run)?.go_on())?;
+        let call = self.begin(Operation::Resume, run).await?;
+        call.need_whole(self.machine(run)?.resume())?;
         call.end(()).await
     }
 

@@ -133,7 +133,7 @@ impl Machine {
     }
 
     /// Lets a paused run continue. Returns its previous condition.
-    pub(crate) fn go_on(&self) -> RunCondition {
+    pub(crate) fn resume(&self) -> RunCondition {
         let mut state = self.lock();
         let before = state.condition;
         match before {
@@ -167,7 +167,7 @@ impl Machine {
         let is_short = state.is_short;
         drop(state);
         if is_short {
-            self.go_on();
+            self.resume();
         }
         self.tell();
         before

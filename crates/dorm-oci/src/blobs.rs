@@ -280,7 +280,7 @@ impl Fetching<'_> {
             return Ok(());
         }
         let mut response = self.client.blob(&self.blob.digest, self.draft.have).await?;
-        if !self.goes_on(&response) {
+        if !self.continues(&response) {
             self.begin_anew().map_err(Failed::Final)?;
         }
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
@@ -322,7 +322,7 @@ impl Fetching<'_> {
     }
 
     /// Returns whether a response continues at the present position.
-    fn goes_on(&self, response: &Response) -> bool {
+    fn continues(&self, response: &Response) -> bool {
         let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {

@@ -87,7 +87,7 @@ impl Storage {
     /// `limits`. Call this before the storage is used.
     #[must_use]
     pub fn limited(self, reserve_bytes: u64, limits: ImportLimits) -> Self {
-        let room = Room::keeping(reserve_bytes);
+        let room = Room::with_reserve(reserve_bytes);
         let images = self.images.reopened().limited(limits).within(room.clone());
         self.saved_states.keep(room.clone());
         Self { images: Arc::new(images), room, ..self }

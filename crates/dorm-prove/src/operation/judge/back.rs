@@ -25,7 +25,7 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
     let future = future.map(of);
     let is_back = future.is_some();
     if heard.is_some() && !is_back {
-        faults.push((Kind::WrongAnswer, format!("sandbox {} is not taken back, though that was answered", present.id)));
+        faults.push((Kind::WrongAnswer, format!("sandbox {} is not rewound, though that was answered", present.id)));
     }
     if is_child {
         if is_back {
