@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::sandbox::{Sandbox, SnapshotKind, State};
-use crate::spec::SpecError;
+use crate::saved::SnapshotKind;
+use crate::spec_error::SpecError;
 use crate::time::Timestamp;
 
 /// The shortest interval between two snapshots.
@@ -57,17 +57,6 @@ pub struct Taken {
     /// When the last attempt that completed started; `None` if there was none, or if it is not
     /// known whether the sandbox was used since.
     pub complete: Option<Timestamp>,
-}
-
-impl Sandbox {
-    /// Returns when the policy takes the next snapshot: one interval after the last attempt, or
-    /// else after the run started. `None` if the sandbox is not running or has no policy.
-    pub fn checkpoint_due(&self, taken: Taken, now: Timestamp) -> Option<Timestamp> {
-        let State::Running { since, .. } = &self.state else { return None };
-        // An attempt in the future was made before the clock was set back.
-        let tried = taken.tried.filter(|tried| *tried <= now);
-        Some(tried.unwrap_or(*since).after(self.spec.checkpoints.as_ref()?.every))
-    }
 }
 
 impl Taken {

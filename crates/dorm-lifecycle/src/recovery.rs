@@ -22,7 +22,8 @@ pub use living::{prefer_run, preferred_run};
 
 use crate::background::{Background, BackgroundWork};
 use crate::ids::RunId;
-use crate::sandbox::{Sandbox, State};
+use crate::sandbox::Sandbox;
+use crate::state::State;
 use crate::step::{Effect, Observation, rewind_effect};
 
 /// The action that recovers one sandbox.

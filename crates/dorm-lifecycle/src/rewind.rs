@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use crate::ids::{SavedStateId, SnapshotId};
-use crate::sandbox::SleepImage;
-use crate::spec::Resources;
+use crate::resources::Resources;
+use crate::saved::SleepImage;
 
 /// A rewind of a sandbox to a snapshot, in place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

@@ -7,8 +7,10 @@ use crate::background::BackgroundWork;
 use crate::event::{EventKind, Initiator};
 use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
-use crate::sandbox::{Cause, FirstProgram, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Restored, Sandbox};
+use crate::saved::SleepImage;
 use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
+use crate::state::{Cause, FirstProgram, State};
 use crate::time::Timestamp;
 
 /// The facts about a sandbox beyond its record.

@@ -32,9 +32,8 @@ use dorm_lifecycle::{Effect, FirstProgram, Observation, Origin, RunId, Sandbox, 
 use dorm_store::Code;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::ServiceError;
-use crate::failure::Failure;
-use crate::shared::{Shared, chain};
+use crate::error::{Failure, ServiceError, chain};
+use crate::shared::Shared;
 use crate::volumes;
 
 pub(crate) use reach::{Unreached, connect, is_over, late, reach};

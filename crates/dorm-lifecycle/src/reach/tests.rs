@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::event::{EventKind, Initiator};
-use crate::sandbox::{Cause, Sandbox, State, StateName};
+use crate::sandbox::Sandbox;
 use crate::spec::{OnSuspendFailure, Timeouts};
+use crate::state::{Cause, State, StateName};
 use crate::step::{Command, Context, Input, Observation, Outcome, Step, step};
 use crate::table::{context, image, now, sandboxes};
 use crate::why::{Facts, PastEvent, why};

@@ -5,7 +5,9 @@ use super::{Context, Observation, Outcome, Step, background, rewind};
 use crate::event::EventKind;
 use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::Rewind;
-use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Restored, Sandbox};
+use crate::saved::SleepImage;
+use crate::state::{Cause, State};
 use crate::time::Timestamp;
 
 pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Context) -> Step {

@@ -5,12 +5,15 @@ use proptest::prelude::*;
 use super::{Command, Context, Input, Observation, Outcome, create, step};
 use crate::event::EventKind;
 use crate::invariants::check;
+use crate::lease::leases;
 use crate::rewind::{Rewind, Rewound};
-use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
+use crate::sandbox::{DeadlineKind, Hold, Origin, Restored, Sandbox};
+use crate::saved::SleepImage;
 use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
+use crate::state::{Cause, State, StateName};
 use crate::table::{context, image, inputs, rewind};
 use crate::time::Timestamp;
-use crate::volume::{Access, Attachment, SubPath, leases};
+use crate::volume::{Access, Attachment, SubPath};
 use crate::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, VolumeId};
 
 fn fresh(named: bool) -> Sandbox {

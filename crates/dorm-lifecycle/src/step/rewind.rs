@@ -7,7 +7,9 @@ use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{OperationId, RunId};
 use crate::rewind::{Abandoned, Rewind, RewindFrom, Rewinding, Rewound};
-use crate::sandbox::{Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Restored, Sandbox};
+use crate::saved::SleepImage;
+use crate::state::State;
 
 /// The saved state of a memory snapshot is copied for the sandbox first.
 pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Result<Step, Denied> {

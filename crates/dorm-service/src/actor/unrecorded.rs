@@ -8,8 +8,7 @@ use dorm_lifecycle::Observation;
 
 use super::Actor;
 use crate::effects;
-use crate::error::ServiceError;
-use crate::shared::chain;
+use crate::error::{ServiceError, chain};
 
 impl Actor {
     /// Returns the observation to record in place of `observation`, which was not recorded because

@@ -17,7 +17,7 @@ use super::{
     OPERATION_LIMIT, Quiesced, Reason, Seen, Task, UNDO, Unreached, connect, end, late, reach, reason, within,
     within_limit,
 };
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// How long the agent may take to finish what is in progress before the guest is saved regardless.
 const QUIESCE: Duration = Duration::from_secs(10);

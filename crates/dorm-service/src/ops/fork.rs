@@ -23,16 +23,13 @@ use dorm_store::{
 use futures_util::StreamExt as _;
 
 use super::attach::{FollowingVolumes, following};
-use super::create::CreateSandbox;
-use crate::actor::SnapshotAsked;
-use crate::admission::Share;
+use super::create::CreateSpec;
 use crate::backoff::Backoff;
 use crate::effects;
-use crate::error::ServiceError;
-use crate::failure::stopped;
-use crate::removals::Using;
-use crate::secrets::SecretsAsked;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain, stopped};
+use crate::messages::SnapshotSpec;
+use crate::secrets::SecretSpecs;
+use crate::shared::{Service, Share, Shared, Using};
 use crate::view::SandboxView;
 
 /// The maximum number of children of one fork.
@@ -45,7 +42,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// A child that a fork creates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ForkChild {
+pub struct ForkChildSpec {
     /// Its name; without one, it is ephemeral.
     pub name: Option<Name>,
     /// Variables for its processes, which override those of the source.
@@ -53,14 +50,14 @@ pub struct ForkChild {
     /// Labels, which override those of the source.
     pub labels: BTreeMap<String, String>,
     /// The secrets it gets, and no others.
-    pub secrets: SecretsAsked,
+    pub secrets: SecretSpecs,
 }
 
 /// A request to fork.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ForkAsked {
+pub struct ForkSpec {
     /// The children to create, 1 to [`FORK_MAX`].
-    pub children: Vec<ForkChild>,
+    pub children: Vec<ForkChildSpec>,
     /// Whether the other children are kept if one cannot be created.
     pub together: Together,
     /// How the source's volumes are attached to the children.
@@ -83,7 +80,7 @@ impl Service {
     pub async fn fork(
         &self,
         id: &SandboxId,
-        asked: ForkAsked,
+        asked: ForkSpec,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         if let Some(Made::Operation(earlier)) = self.earlier() {
             return self.forked_earlier(earlier).await;
@@ -130,7 +127,7 @@ impl Service {
         }
     }
 
-    async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkAsked) -> Result<(), ServiceError> {
+    async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkSpec) -> Result<(), ServiceError> {
         let bad = |what: String| ServiceError::BadFork { sandbox: id.clone(), what };
         if asked.children.is_empty() || asked.children.len() > FORK_MAX {
             return Err(bad(format!("it can have 1 to {FORK_MAX} children, not {}", asked.children.len())));
@@ -158,7 +155,7 @@ impl Service {
         id: &SandboxId,
         source: &SandboxSpec,
         plan: ForkPlan,
-        asked: ForkAsked,
+        asked: ForkSpec,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let shared = &self.shared;
         let limits = &shared.settings.limits;
@@ -176,7 +173,7 @@ impl Service {
         let _using = Using::of(shared, &plan.snapshot);
         let requests = self.made(Made::Operation(operation.id.clone()));
         shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
-        let snapshot = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let snapshot = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
             Err(error) => Err(error),
@@ -266,10 +263,10 @@ impl Service {
         &self,
         source: &SandboxSpec,
         plan: &ForkPlan,
-        asked: ForkChild,
+        asked: ForkChildSpec,
         volumes: FollowingVolumes,
-    ) -> CreateSandbox {
-        let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
+    ) -> CreateSpec {
+        let mut child = CreateSpec { name: asked.name, ..CreateSpec::like(source, plan.snapshot.clone()) };
         child.secrets = self.shared.following_secrets(source, &asked.secrets).unwrap_or_default();
         child.attachments = following(&source.attachments, volumes);
         child.variables.extend(asked.variables);

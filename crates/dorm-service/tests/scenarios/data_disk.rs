@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, RunCondition, SandboxId, SnapshotKind, StateName, Writers};
-use dorm_service::{Budgets, Code, CreateSandbox, DataDisk, HeldBack, Service, Use};
+use dorm_ports::{DataDisk, HeldBack};
+use dorm_service::{Budgets, Code, CreateSpec, Service, Use};
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
@@ -243,7 +244,7 @@ async fn no_more_disks_are_promised_than_the_budget_allows() {
     let mut world = World::new().await;
     world.settings.budgets = Budgets { disks_bytes: Some(1000 * MIB), ..Budgets::default() };
     let service = world.daemon().await;
-    let sized = |name: &str, mib: u64| CreateSandbox {
+    let sized = |name: &str, mib: u64| CreateSpec {
         resources: Some(Resources { disk_bytes: mib * MIB, ..Resources::default() }),
         ..named(name)
     };

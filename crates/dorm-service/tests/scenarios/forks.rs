@@ -6,20 +6,24 @@ use std::time::Duration;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, SandboxId, SnapshotKind, StateName, Variables};
 use dorm_service::{
-    Code, CreateFrom, CreateSandbox, FORK_MAX, ForkAsked, ForkChild, Residence, SecretAsked, SecretsAsked, Service,
-    SnapshotSettings,
+    CheckpointSpec, Code, CreateFrom, CreateSpec, FORK_MAX, ForkChildSpec, ForkSpec, Residence, SecretSpec,
+    SecretSpecs, Service,
 };
 use dorm_store::{SandboxFilter, SnapshotStatus, Store as _, Together};
 use futures_util::StreamExt as _;
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
-fn children(count: usize, together: Together) -> ForkAsked {
-    ForkAsked { children: vec![ForkChild::default(); count], together, volumes: dorm_service::FollowingVolumes::Same }
+fn children(count: usize, together: Together) -> ForkSpec {
+    ForkSpec {
+        children: vec![ForkChildSpec::default(); count],
+        together,
+        volumes: dorm_service::FollowingVolumes::Same,
+    }
 }
 
-fn worker(name: &str) -> ForkChild {
-    ForkChild { name: Some(name.parse().unwrap()), ..ForkChild::default() }
+fn worker(name: &str) -> ForkChildSpec {
+    ForkChildSpec { name: Some(name.parse().unwrap()), ..ForkChildSpec::default() }
 }
 
 async fn no_snapshot_is_left(service: &Service) {
@@ -45,8 +49,8 @@ async fn children_go_on_from_one_moment_and_diverge() {
     let mut own = worker("second");
     own.variables = BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]);
     own.labels = BTreeMap::from([("role".to_owned(), "b".to_owned())]);
-    let asked = ForkAsked {
-        children: vec![worker("first"), own, ForkChild::default()],
+    let asked = ForkSpec {
+        children: vec![worker("first"), own, ForkChildSpec::default()],
         together: Together::Each,
         volumes: dorm_service::FollowingVolumes::Same,
     };
@@ -77,14 +81,14 @@ async fn secrets_follow_only_when_they_are_named() {
     asked.variables.insert("TOKEN".to_owned(), "none".to_owned());
     asked.secrets = Variables(secrets.into());
     let id = create(&service, asked).await;
-    let child = |secrets: &[(&str, SecretAsked)]| ForkChild {
+    let child = |secrets: &[(&str, SecretSpec)]| ForkChildSpec {
         secrets: secrets.iter().map(|(name, asked)| ((*name).to_owned(), asked.clone())).collect(),
-        ..ForkChild::default()
+        ..ForkChildSpec::default()
     };
-    let other = child(&[("KEY", SecretAsked::Value("hunter4".to_owned()))]);
-    let children = vec![child(&[]), child(&[("TOKEN", SecretAsked::Kept)]), other];
+    let other = child(&[("KEY", SecretSpec::Value("hunter4".to_owned()))]);
+    let children = vec![child(&[]), child(&[("TOKEN", SecretSpec::Kept)]), other];
     let made = service
-        .fork(&id, ForkAsked { children, together: Together::AllOrNone, volumes: dorm_service::FollowingVolumes::Same })
+        .fork(&id, ForkSpec { children, together: Together::AllOrNone, volumes: dorm_service::FollowingVolumes::Same })
         .await
         .unwrap();
     let mut told = vec![printed(&service, &id).await];
@@ -94,16 +98,16 @@ async fn secrets_follow_only_when_they_are_named() {
     assert_eq!(told, ["hunter2 hunter3", "none", "hunter2", "none hunter4"]);
     let clone = service.clone_sandbox(&id, None).await.unwrap().clone.sandbox.id;
     assert_eq!(printed(&service, &clone).await, "none");
-    let kept = SecretsAsked::from([("KEY".to_owned(), SecretAsked::Kept)]);
+    let kept = SecretSpecs::from([("KEY".to_owned(), SecretSpec::Kept)]);
     let clone =
         service.clone_with(&id, None, &kept, dorm_service::FollowingVolumes::Same).await.unwrap().clone.sandbox.id;
     assert_eq!(printed(&service, &clone).await, "none hunter3");
 
-    let missing = vec![child(&[("OTHER", SecretAsked::Kept)])];
+    let missing = vec![child(&[("OTHER", SecretSpec::Kept)])];
     let refused = service
         .fork(
             &id,
-            ForkAsked { children: missing, together: Together::Each, volumes: dorm_service::FollowingVolumes::Same },
+            ForkSpec { children: missing, together: Together::Each, volumes: dorm_service::FollowingVolumes::Same },
         )
         .await
         .unwrap_err();
@@ -184,13 +188,13 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
         let refused = service.fork(&id, children(count, Together::Each)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
-    let twice = ForkAsked {
+    let twice = ForkSpec {
         children: vec![worker("a"), worker("a")],
         together: Together::Each,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     assert_eq!(service.fork(&id, twice).await.unwrap_err().code(), Code::InvalidArgument);
-    let taken = ForkAsked {
+    let taken = ForkSpec {
         children: vec![worker("b"), worker("web")],
         together: Together::Each,
         volumes: dorm_service::FollowingVolumes::Same,
@@ -245,7 +249,7 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
-    let settings = SnapshotSettings {
+    let settings = CheckpointSpec {
         kind: SnapshotKind::Memory,
         labels: BTreeMap::from([("why".to_owned(), "test".to_owned())]),
         expires: Some(Duration::from_secs(3600)),
@@ -265,13 +269,13 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     world.host.faults().next(Operation::Restore, Moment::Before, Fault::Hang);
     let starting = {
         let (service, snapshot) = (service.clone(), kept.id.clone());
-        tokio::spawn(async move { service.create(CreateSandbox::new(CreateFrom::Snapshot(snapshot))).await })
+        tokio::spawn(async move { service.create(CreateSpec::new(CreateFrom::Snapshot(snapshot))).await })
     };
     eventually("one is starting", || async { world.host.faults().struck(Operation::Restore) == 1 }).await;
     let refused = service.delete_snapshot(&kept.id).await.unwrap_err();
     assert_eq!(refused.code(), Code::Conflict);
     service.delete_snapshot_when_free(&kept.id).await.unwrap();
-    let late = service.create(CreateSandbox::new(CreateFrom::Snapshot(kept.id.clone()))).await.unwrap_err();
+    let late = service.create(CreateSpec::new(CreateFrom::Snapshot(kept.id.clone()))).await.unwrap_err();
     assert_eq!(late.code(), Code::Conflict, "nothing starts from it any more");
     world.host.faults().release();
     starting.await.unwrap().unwrap();

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, SandboxId, StateName};
-use dorm_service::{Code, ForkAsked, ForkChild, Parts, Service};
+use dorm_service::{Code, ForkChildSpec, ForkSpec, Parts, Service};
 use dorm_steps::{Steps, Stopped};
 use dorm_store::{OperationKind, SandboxFilter, SteppedStore, Store, Together};
 use futures_util::FutureExt as _;
@@ -58,8 +58,12 @@ fn all_made(world: &World, count: usize) -> impl Fn() -> bool + Send + Sync + 's
     }
 }
 
-fn children(count: usize, together: Together) -> ForkAsked {
-    ForkAsked { children: vec![ForkChild::default(); count], together, volumes: dorm_service::FollowingVolumes::Same }
+fn children(count: usize, together: Together) -> ForkSpec {
+    ForkSpec {
+        children: vec![ForkChildSpec::default(); count],
+        together,
+        volumes: dorm_service::FollowingVolumes::Same,
+    }
 }
 
 async fn living(world: &World) -> Vec<SandboxId> {

@@ -7,14 +7,14 @@ use std::time::Duration;
 use dorm_agent_client::GuestPath;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, Restored, SandboxId, SnapshotId, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, KeepFuture, Service, Use};
+use dorm_service::{Code, CreateFrom, CreateSpec, KeepFuture, Service, Use};
 use dorm_store::{Removal, SandboxFilter, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, suspending, write};
 
 /// Returns a sandbox whose counter was 1 and whose file contained "old" in the snapshot; now they
 /// are 3 and "new".
-async fn gone_on(service: &Service, asked: CreateSandbox) -> (SandboxId, Counter, SnapshotId) {
+async fn gone_on(service: &Service, asked: CreateSpec) -> (SandboxId, Counter, SnapshotId) {
     let id = create(service, asked).await;
     let mut counter = Counter::start(service, &id, "x").await;
     assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
@@ -41,7 +41,7 @@ async fn noted(service: &Service, id: &SandboxId) -> String {
 /// Checks that a sandbox made from the snapshot has the counter at `count` and the file with
 /// `text`.
 async fn holds(service: &Service, snapshot: &SnapshotId, past: Counter, count: u64, text: &str) {
-    let child = create(service, CreateSandbox::new(CreateFrom::Snapshot(snapshot.clone()))).await;
+    let child = create(service, CreateSpec::new(CreateFrom::Snapshot(snapshot.clone()))).await;
     let mut of_child = past.heard_until("x 1\n", count);
     assert_eq!(of_child.ask(service, &child).await.unwrap(), format!("x {}", count + 1));
     assert_eq!(noted(service, &child).await, text);
@@ -196,7 +196,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     fs::create_dir_all(&source).unwrap();
     fs::write(source.join("other"), "other").unwrap();
     world.storage().import(&source, Some("other"), |_| {}).await.unwrap();
-    let other = create(&service, CreateSandbox::new(CreateFrom::Image("other".into()))).await;
+    let other = create(&service, CreateSpec::new(CreateFrom::Image("other".into()))).await;
     let of_other = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let refused = service.rewind(&id, &of_other.id, KeepFuture::default()).await.unwrap_err();
     assert!(refused.message().contains("another image"), "{refused}");
@@ -299,7 +299,7 @@ async fn limits_come_with_the_snapshot_and_settings_stay() {
     let world = World::new().await;
     let service = world.daemon().await;
     let large = Resources { memory_bytes: 1 << 30, ..Resources::default() };
-    let other = create(&service, CreateSandbox { resources: Some(large), ..named("large") }).await;
+    let other = create(&service, CreateSpec { resources: Some(large), ..named("large") }).await;
     let snapshot = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let mut asked = named("web");
     asked.variables = [("COLOUR".to_owned(), "red".to_owned())].into();
@@ -374,7 +374,7 @@ async fn a_child_takes_the_place_of_its_parent() {
         assert_eq!(state(&service.describe(&child).await.unwrap()), StateName::Terminated);
         let mut now = counter.heard_until("x 1\n", 3);
         assert_eq!(now.ask(&service, &parent).await.unwrap(), "x 4");
-        let abandoned = create(&service, CreateSandbox::new(CreateFrom::Snapshot(done.future.unwrap()))).await;
+        let abandoned = create(&service, CreateSpec::new(CreateFrom::Snapshot(done.future.unwrap()))).await;
         let mut of_abandoned = counter;
         assert_eq!(of_abandoned.ask(&service, &abandoned).await.unwrap(), "x 2");
         assert!(world.events(&parent).await.contains(&EventKind::Promoted));

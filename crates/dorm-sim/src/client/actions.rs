@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{FirstProgram, Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{
-    CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView, ServiceError, SnapshotSettings,
+    CheckpointSpec, CreateFrom, CreateSpec, ForkChildSpec, ForkSpec, KeepFuture, SandboxView, ServiceError,
 };
 use dorm_store::{SandboxFilter, SnapshotStatus, Together};
 
@@ -141,7 +141,7 @@ impl Client {
             (None, FirstProgram::OfImage) => CreateFrom::Image("app".to_owned()),
         };
         let (name, timeouts, program) = (named(*name), *timeouts, *program);
-        let asked = CreateSandbox { name, timeouts, program, ..CreateSandbox::new(from) };
+        let asked = CreateSpec { name, timeouts, program, ..CreateSpec::new(from) };
         match self.service.create(asked).await {
             Ok(view) => {
                 let id = view.sandbox.id.clone();
@@ -169,8 +169,8 @@ impl Client {
     }
 
     async fn fork(&mut self, action: &Action, id: &SandboxId, names: &[Option<u64>], together: Together, since: u64) {
-        let child = |name: &Option<u64>| ForkChild { name: named(*name), ..ForkChild::default() };
-        let asked = ForkAsked {
+        let child = |name: &Option<u64>| ForkChildSpec { name: named(*name), ..ForkChildSpec::default() };
+        let asked = ForkSpec {
             children: names.iter().map(child).collect(),
             together,
             volumes: dorm_service::FollowingVolumes::Same,
@@ -195,7 +195,7 @@ impl Client {
     }
 
     async fn checkpoint(&mut self, action: &Action, id: &SandboxId, kind: SnapshotKind, expires: Option<Duration>) {
-        let settings = SnapshotSettings { kind, expires, ..SnapshotSettings::default() };
+        let settings = CheckpointSpec { kind, expires, ..CheckpointSpec::default() };
         match self.service.checkpoint_as(id, settings).await {
             Ok(snapshot) => {
                 self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));
