@@ -20,11 +20,11 @@ use crate::command::{CommandError, Commands};
 use crate::config::NameServers;
 use crate::host::{self, HostLock};
 use crate::layout::{self, Layout, path};
-use crate::names::NameSockets;
+use crate::limits::TrafficLimits;
+use crate::name_sockets::NameSockets;
 use crate::notes::{Noted, Notes, Stage};
 use crate::policy::Policy;
 use crate::ruleset;
-use crate::traffic::TrafficLimits;
 use crate::{failed, forwarding, link, namespace};
 
 /// The leases of one daemon on this host.
