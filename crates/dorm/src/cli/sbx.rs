@@ -39,8 +39,8 @@ pub(super) use command::our_input;
 use clap::Subcommand;
 
 use super::connection::Connection;
-use super::exit;
 use super::problem::Done;
+use crate::exit;
 
 /// Options of `dorm sbx`.
 #[derive(Debug, clap::Args)]

@@ -9,9 +9,10 @@ use super::{secrets, table};
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::cli::values::PortAccess;
-use crate::cli::{pull, values};
+use crate::cli::pull;
 use crate::client::Client;
+use crate::values;
+use crate::values::PortAccess;
 
 /// The image of a sandbox if none is given.
 const IMAGE: &str = "base";

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use dorm_api_types as wire;
 
 use super::secrets;
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::cli::shown;
-use crate::cli::values;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx fork`.
 #[derive(Debug, clap::Args)]
