@@ -5,7 +5,7 @@ use serde_json::json;
 use crate::world::World;
 
 #[tokio::test]
-async fn a_hold_is_shown_until_it_is_taken_back() {
+async fn a_hold_is_shown_until_it_is_released() {
     let world = World::new().await;
     world.named("web").await;
     let hold = ["sbx", "hold", "web", "--for", "30m", "--reason", "a build", "-o", "json"];
@@ -24,7 +24,7 @@ async fn a_hold_is_shown_until_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn what_is_kept_can_be_chosen_and_changed() {
+async fn the_retention_of_sleep_images_can_be_chosen_and_changed() {
     let world = World::new().await;
     let create = ["sbx", "create", "web", "--keep-generations", "3", "--on-unrestorable", "fresh", "-o", "json"];
     let made = world.json(&create).await;
