@@ -47,9 +47,9 @@ pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use resources::{Resources, ResourcesRequest};
 pub use sandbox::{
     Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, CurrentOperation, DiskIo, Egress, ForkChild, ForkRequest,
-    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable,
-    PromoteRequest, Promoted, Residence, RestartRequest, Restarted, Restored, RewindRequest, Rewound, Sandbox,
-    SandboxPage, SetRetention, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
+    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnPartialFailure, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, PromoteRequest, Promoted, Residence, RestartRequest, Restarted, Restored, RewindRequest, Rewound,
+    Sandbox, SandboxPage, SetRetention, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,

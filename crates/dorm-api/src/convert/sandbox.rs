@@ -6,6 +6,7 @@ use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
 use dorm_service::{CreateFrom, SandboxView, SecretAsked};
+use dorm_store::Together;
 
 use super::{Convert, Of, checkpoints, time};
 use crate::error::ApiError;
@@ -136,6 +137,15 @@ impl Of<life::OnTimeout> for wire::OnTimeout {
         match on_timeout {
             life::OnTimeout::Terminate => Self::Terminate,
             life::OnTimeout::Suspend => Self::Suspend,
+        }
+    }
+}
+
+impl Of<wire::OnPartialFailure> for Together {
+    fn of(action: wire::OnPartialFailure) -> Self {
+        match action {
+            wire::OnPartialFailure::Keep => Self::Each,
+            wire::OnPartialFailure::RollBack => Self::AllOrNone,
         }
     }
 }

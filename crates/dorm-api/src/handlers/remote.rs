@@ -23,7 +23,7 @@ use crate::state::Api;
     request_body = wire::PushSnapshot,
     params(("id" = String, Path, description = "ID of the snapshot")),
     responses(
-        (status = 201, description = "What was pushed.", body = wire::PushedSnapshot),
+        (status = 201, description = "The pushed snapshot.", body = wire::PushedSnapshot),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
         (status = "default", response = ApiError),

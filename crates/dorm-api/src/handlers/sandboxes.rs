@@ -305,7 +305,7 @@ pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
     responses(
-        (status = 200, description = "What the sandbox uses on the host now.", body = wire::Usage),
+        (status = 200, description = "The resources of the host that the sandbox uses now.", body = wire::Usage),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {

@@ -96,7 +96,7 @@ enum SbxVerb {
     /// Create several sandboxes that continue from the current state of one
     ///
     /// The exit code is 1 if a child could not be created; the others are kept, unless
-    /// --all-or-none is given.
+    /// --on-partial-failure is roll-back.
     Fork(fork::ForkOptions),
     /// Rewind a sandbox to a snapshot, under its own id and name
     ///

@@ -17,7 +17,7 @@ pub(crate) struct WhyOptions {
     id: String,
 }
 
-const TITLES: [&str; 4] = ["", "BASED ON", "WHAT", "AT"];
+const TITLES: [&str; 4] = ["", "BASED ON", "REASON", "AT"];
 
 /// Prints the explanation.
 pub(crate) async fn run(options: WhyOptions) -> Done {
