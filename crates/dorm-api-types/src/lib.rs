@@ -21,6 +21,7 @@ mod remote;
 mod resources;
 mod sandbox;
 mod snapshot;
+mod stream;
 mod text;
 mod tree;
 mod volume;
@@ -55,6 +56,7 @@ pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
     Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
 };
+pub use stream::{CommandEvent, OutputEvent};
 pub use text::{Binary, NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
 pub use volume::{

@@ -41,6 +41,7 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
 #[utoipa::path(get, path = "/v1/health", operation_id = "getHealth",
     tag = "daemon", security(()), responses(
     (status = 200, description = "The daemon is running.", body = wire::Health),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn health() -> axum::Json<wire::Health> {
     axum::Json(wire::Health { status: "ok".to_owned() })

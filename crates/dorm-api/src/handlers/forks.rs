@@ -21,7 +21,7 @@ use crate::state::Api;
 /// returns an error.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", operation_id = "forkSandbox", tag = "sandboxes",
     request_body = wire::ForkRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The children, in the order of the request.", body = wire::Forked),
         (status = "default", response = ApiError),

@@ -144,7 +144,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
 ///
 /// Works in every state, including `terminated`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -157,7 +157,7 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
 ///
 /// Saves the memory, processes and files of a running sandbox. When this call responds, they are on disk and verified.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", operation_id = "suspendSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The suspended sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -170,7 +170,7 @@ pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Ans
 ///
 /// The sandbox continues with the memory, processes and files it was suspended with.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", operation_id = "resumeSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -184,7 +184,7 @@ pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 /// A suspended sandbox may be parked: its memory is still held for a faster resume. This call releases that memory and
 /// leaves the sleep image on disk. It has no effect on a sandbox that is not parked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", operation_id = "evictSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -198,7 +198,7 @@ pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answe
 /// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain. Terminating a terminated
 /// sandbox succeeds.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -211,7 +211,7 @@ pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> A
 ///
 /// The same as `POST /v1/sandboxes/{id}/terminate`.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -227,7 +227,7 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 /// longer `in_progress`.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
     request_body = wire::CheckpointRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The completed snapshot.", body = wire::Snapshot),
         (status = 202, description = "The snapshot in progress.", body = wire::Snapshot),
@@ -252,7 +252,7 @@ pub(crate) async fn checkpoint(
 /// is kept.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", operation_id = "cloneSandbox", tag = "sandboxes",
     request_body = wire::CloneRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Cloned),
         (status = "default", response = ApiError),
@@ -274,7 +274,7 @@ pub(crate) async fn clone(
 /// The new limits count from now, except `max_run_secs`, which counts from the start of the run.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", operation_id = "setTimeouts", tag = "sandboxes",
     request_body = wire::SetTimeouts,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new limits.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -292,7 +292,7 @@ pub(crate) async fn timeouts(
 ///
 /// Why the sandbox is in its state, what happens next and when, and what is kept on disk for it.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/why", operation_id = "explainSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The explanation.", body = wire::Why),
         (status = "default", response = ApiError),
@@ -303,7 +303,7 @@ pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<
 
 /// Get the resource usage of a sandbox
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The resources of the host that the sandbox uses now.", body = wire::Usage),
         (status = "default", response = ApiError),

@@ -1,3 +1,6 @@
+mod lint;
+mod schema;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
