@@ -263,6 +263,44 @@ fn every_schema_is_typed_and_requires_only_its_properties() {
     none(&wrong);
 }
 
+/// Whether a value of the schema `other` may fit the schema `one`, too.
+fn may_fit(one: &Value, other: &Value) -> bool {
+    if one["type"] != other["type"] {
+        return false;
+    }
+    let properties = other["properties"].as_object();
+    let mut required = one["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+    required.all(|name| {
+        // A property with other values, such as a tag, tells the two apart.
+        let value = &one["properties"][name];
+        properties.and_then(|known| known.get(name)).is_some_and(|known| known.get("enum") == value.get("enum"))
+    })
+}
+
+#[test]
+fn objects_that_stand_in_one_place_can_be_told_apart() {
+    let document = described();
+    let resolved = |choice: &Value| match choice.get("$ref").and_then(Value::as_str) {
+        Some(reference) => document.pointer(reference.strip_prefix('#').unwrap()).unwrap().clone(),
+        None => choice.clone(),
+    };
+    let mut found = Vec::new();
+    objects(&document, "", &mut found);
+    let mut wrong = Vec::new();
+    for (path, object) in found {
+        let choices = object.get("oneOf").and_then(Value::as_array).into_iter().flatten().map(resolved);
+        let choices: Vec<_> = choices.filter(|choice| choice["type"] == "object").collect();
+        for (at, one) in choices.iter().enumerate() {
+            for (beside, other) in choices.iter().enumerate() {
+                if at != beside && may_fit(one, other) {
+                    wrong.push(format!("{path}: a value of choice {beside} may fit choice {at}"));
+                }
+            }
+        }
+    }
+    none(&wrong);
+}
+
 #[test]
 fn examples_and_defaults_are_valid() {
     let document = described();
