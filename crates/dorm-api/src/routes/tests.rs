@@ -1,5 +1,4 @@
 mod lint;
-mod schema;
 
 use std::collections::BTreeSet;
 use std::path::Path;

@@ -16,5 +16,6 @@ mod processes;
 mod pty;
 mod refusals;
 mod sandboxes;
+mod schema;
 mod webhooks;
 mod world;

@@ -1,10 +1,114 @@
-//! Values compared with the schemas of the OpenAPI document. It knows the keywords that the document
-//! uses, and fails at any other, so that no part of a schema is ignored.
+//! Values compared with the schemas of the OpenAPI document: the bodies of all requests and responses of
+//! these tests, and the examples. The comparison knows the keywords that the document uses, and fails
+//! at any other, so that no part of a schema is ignored.
 
-use serde_json::Value;
+use std::sync::LazyLock;
+
+use serde_json::{Value, json};
+
+/// The committed document; a test in the crate compares it with the one that is served.
+static DOCUMENT: LazyLock<Value> = LazyLock::new(|| {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/openapi.json");
+    serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap()
+});
+
+/// A request with the JSON bodies that were sent and received; null for none.
+pub(crate) struct Exchange<'a> {
+    pub(crate) method: &'a str,
+    pub(crate) path: &'a str,
+    pub(crate) sent: &'a Value,
+    pub(crate) status: u16,
+    pub(crate) media_type: &'a str,
+    pub(crate) received: &'a Value,
+}
+
+impl Exchange<'_> {
+    /// Fails if the document describes other bodies.
+    pub(crate) fn check(&self) {
+        let place = format!("{} {}: {}", self.method, self.path, self.status);
+        let mut wrong = Vec::new();
+        match self.operation() {
+            None => {
+                let problem = json!({ "$ref": "#/components/schemas/Problem" });
+                check(&DOCUMENT, &problem, self.received, &place, &mut wrong);
+            }
+            Some(operation) => {
+                let content = self.content(operation);
+                let schema = content.and_then(|content| content.get(self.media_type)).map(|body| &body["schema"]);
+                match schema {
+                    Some(schema) if self.media_type.ends_with("json") => {
+                        check(&DOCUMENT, schema, self.received, &place, &mut wrong);
+                    }
+                    Some(_) => {}
+                    None if self.media_type.is_empty() && content.is_none() => {}
+                    None => wrong.push(format!("{place}: a body of type '{}' is not described", self.media_type)),
+                }
+                let schema = operation["requestBody"]["content"]["application/json"].get("schema");
+                if self.status < 300 && !self.sent.is_null() {
+                    let schema = schema.unwrap_or_else(|| panic!("{place}: no body is described"));
+                    check(&DOCUMENT, schema, self.sent, &format!("{place}: request"), &mut wrong);
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    }
+
+    /// The operation that the document describes for this request; a literal part of a path wins.
+    fn operation(&self) -> Option<&'static Value> {
+        let path = self.path.split('?').next().unwrap();
+        let parts: Vec<_> = path.split('/').collect();
+        let fits = |template: &str| {
+            let known: Vec<_> = template.split('/').collect();
+            known.len() == parts.len()
+                && known.iter().zip(&parts).all(|(known, part)| known == part || known.starts_with('{'))
+        };
+        let paths = DOCUMENT["paths"].as_object().unwrap();
+        let found = paths.iter().filter(|(template, _)| fits(template));
+        let (_, item) = found.min_by_key(|(template, _)| template.matches('{').count())?;
+        item.get(self.method.to_ascii_lowercase())
+    }
+
+    /// The media types that the document describes for the response.
+    fn content(&self, operation: &'static Value) -> Option<&'static Value> {
+        let responses = &operation["responses"];
+        let status = self.status.to_string();
+        let described = match responses.get(&status) {
+            Some(described) => described,
+            None if self.status < 400 => panic!("{} {}: {status} is not described", self.method, self.path),
+            None => &responses["default"],
+        };
+        described.get("$ref").map_or(described, |reference| resolve(&DOCUMENT, reference)).get("content")
+    }
+}
+
+#[test]
+fn examples_and_defaults_fit_their_schemas() {
+    let (mut open, mut wrong, mut count) = (vec![("document".to_owned(), &*DOCUMENT)], Vec::new(), 0);
+    while let Some((place, value)) = open.pop() {
+        match value {
+            Value::Object(members) => {
+                let examples = members.get("examples").and_then(Value::as_array).into_iter().flatten();
+                // The default of a schema, not the default response of an operation.
+                let default = members.get("default").filter(|default| default.get("$ref").is_none());
+                for example in examples.chain(default) {
+                    check(&DOCUMENT, value, example, &place, &mut wrong);
+                    count += 1;
+                }
+                let rest = members.iter().filter(|(name, _)| !matches!(name.as_str(), "examples" | "default"));
+                open.extend(rest.map(|(name, member)| (format!("{place}.{name}"), member)));
+            }
+            Value::Array(items) => {
+                open.extend(items.iter().enumerate().map(|(at, item)| (format!("{place}[{at}]"), item)));
+            }
+            _ => {}
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    assert!(count >= 16, "only {count} values were found");
+}
 
 /// The reasons why `value` does not fit `schema`, each with the place in the value.
-pub(super) fn check(document: &Value, schema: &Value, value: &Value, place: &str, wrong: &mut Vec<String>) {
+fn check(document: &Value, schema: &Value, value: &Value, place: &str, wrong: &mut Vec<String>) {
     for (keyword, argument) in schema.as_object().unwrap() {
         match keyword.as_str() {
             "description" | "examples" | "default" | "required" | "propertyNames" => {}
@@ -99,7 +203,6 @@ fn has_format(format: &str, value: &Value, place: &str, wrong: &mut Vec<String>)
 
 #[test]
 fn each_keyword_refuses_what_it_should() {
-    use serde_json::json;
     let document = json!({ "components": { "A": { "type": "string", "enum": ["a"] } } });
     let fits = |schema: Value, value: Value| {
         let mut wrong = Vec::new();
