@@ -240,6 +240,9 @@ pub struct Sandbox {
     pub residence: Residence,
     /// Whether the sandbox is paused because the disk of the host is almost full.
     pub paused_for_disk: bool,
+    /// Increases with every change of the sandbox's record. `"REVISION"` is the `ETag` for `If-Match`.
+    #[serde(default)]
+    pub revision: u64,
     /// Set if the run is alive but does not respond. The daemon keeps trying.
     #[serde(default)]
     pub unreachable: Option<Unreachable>,

@@ -22,7 +22,7 @@ use dorm_lifecycle::{
     BackgroundWork, Command, Denied, Effect, EventKind, Initiator, Input, Observation, Outcome, RunId, Sandbox,
     SavedStateId, SnapshotId, SnapshotKind, State, Step, step,
 };
-use dorm_store::{Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
+use dorm_store::{Made, Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -31,6 +31,7 @@ use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
 use crate::error::ServiceError;
 use crate::failure::Failure;
+use crate::keyed::KeyedRequest;
 use crate::ops::attach::AttachmentChange;
 use crate::shared::{ActorHandle, Shared, chain};
 use crate::view::{Residence, SandboxView};
@@ -46,7 +47,10 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 /// A message to an actor.
 pub(crate) enum Message {
     /// A command of a caller; the reply comes when the command has taken effect or failed.
-    Command { command: Command, by: Initiator, reply: Reply<SandboxView> },
+    Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
+    /// A message that is only for this revision of the record. Otherwise it is dropped, and the
+    /// current revision is sent.
+    AtRevision { revision: u64, message: Box<Message>, changed: oneshot::Sender<u64> },
     /// A request for a snapshot.
     Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
     /// A request to rewind to a snapshot.
@@ -79,6 +83,8 @@ pub(crate) struct SnapshotAsked {
     pub(crate) removal: Removal,
     pub(crate) made_by: Maker,
     pub(crate) by: Initiator,
+    /// The request with an idempotency key that asks for it.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
     /// Notified when the record says that the snapshot is being taken.
     pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
 }
@@ -338,7 +344,13 @@ impl Actor {
 
     async fn handle(&mut self, message: Message) {
         match message {
-            Message::Command { command, by, reply } => self.command(command, by, reply).await,
+            Message::AtRevision { revision, message, .. } if revision == self.record.revision => {
+                Box::pin(self.handle(*message)).await;
+            }
+            Message::AtRevision { changed, .. } => {
+                let _ = changed.send(self.record.revision);
+            }
+            Message::Command { command, by, request, reply } => self.command(command, by, request, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
@@ -363,7 +375,13 @@ impl Actor {
         }
     }
 
-    async fn command(&mut self, command: Command, by: Initiator, reply: Reply<SandboxView>) {
+    async fn command(
+        &mut self,
+        command: Command,
+        by: Initiator,
+        request: Option<Arc<KeyedRequest>>,
+        reply: Reply<SandboxView>,
+    ) {
         let word = command_word(&command);
         let mut attempts = 0;
         loop {
@@ -380,14 +398,18 @@ impl Actor {
                     if matches!(command, Command::Terminate) {
                         self.unwanted.cancel();
                     }
-                    return self.later.push_back(Message::Command { command, by, reply });
+                    return self.later.push_back(Message::Command { command, by, request, reply });
                 }
                 Outcome::Already => return drop(reply.send(Ok(self.view()))),
                 Outcome::Changed => {}
             }
             let effect = made.effect.clone();
+            let made_by_it = match &command {
+                Command::Hold(hold) => self.made(request.as_deref(), Made::Hold(hold.id.clone())),
+                _ => None,
+            };
             attempts += 1;
-            match (self.record_command(made, by).await, effect) {
+            match (self.record_command(made, by, made_by_it).await, effect) {
                 (Ok(()), Some(effect)) => {
                     self.waiting.push(Waiting::View(word, reply));
                     return self.begin(effect);
@@ -407,7 +429,7 @@ impl Actor {
         let Ok(made) = self.ask(Input::Command(Command::Expire)) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
-                match self.record_command(made, Initiator::Timer).await {
+                match self.record_command(made, Initiator::Timer, None).await {
                     Ok(()) => self.begin(effect),
                     // The loop sets the timer again, and the deadline is still passed.
                     Err(error) => {
@@ -664,7 +686,7 @@ impl Actor {
     }
 
     pub(crate) fn view(&self) -> SandboxView {
-        self.shared.view(&self.record.sandbox)
+        self.shared.view(&self.record)
     }
 }
 

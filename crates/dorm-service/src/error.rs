@@ -6,7 +6,7 @@ use std::time::Duration;
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
 use dorm_lifecycle::{
-    Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
+    ApiKeyId, Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
 };
 use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord, StoreError};
@@ -228,6 +228,33 @@ pub enum ServiceError {
     /// An id, name or digest is malformed.
     #[error(transparent)]
     Id(#[from] IdError),
+    /// A sandbox has changed since the caller saw it.
+    #[error("sandbox {sandbox} has revision {now}, not {asked}: it was changed meanwhile")]
+    RevisionChanged {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// The revision that the caller saw.
+        asked: u64,
+        /// The current revision.
+        now: u64,
+    },
+    /// An idempotency key came with two different requests.
+    #[error("this idempotency key was used for another request")]
+    KeyReused,
+    /// What the first request with an idempotency key made was deleted since.
+    #[error("the first request with this idempotency key made {kind} {id}, which no longer exists")]
+    MadeIsGone {
+        /// The kind of object.
+        kind: &'static str,
+        /// Its id.
+        id: String,
+    },
+    /// The first request with an idempotency key failed after it had begun.
+    #[error("the first request with this idempotency key failed: {}", .0.reason)]
+    FailedEarlier(FailureRecord),
+    /// The first request with an idempotency key created this API key, which is shown only once.
+    #[error("the first request with this idempotency key created API key {0}, which is shown only once")]
+    KeyShown(ApiKeyId),
     /// An operation was started and failed. `state` is the resulting state.
     #[error("could not {operation} sandbox {sandbox}: {failure}")]
     OperationFailed {
@@ -367,8 +394,11 @@ impl ServiceError {
             | Self::MemorySnapshot(_)
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::TooManyKeys => Code::Conflict,
+            Self::TooManyKeys | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
+            Self::MadeIsGone { .. } => Code::Gone,
+            Self::FailedEarlier(failure) => failure.code,
             Self::BadKey(_)
+            | Self::KeyReused
             | Self::Spec(_)
             | Self::Id(_)
             | Self::BadFork { .. }
@@ -474,6 +504,10 @@ impl ServiceError {
             Self::NothingToStart(_) => "give the command to run",
             Self::Registry(error) => error.next_step(),
             Self::TooManyKeys => "revoke unused keys",
+            Self::RevisionChanged { .. } => "get the sandbox, decide again, and send its new revision",
+            Self::KeyReused => "use a new idempotency key for each request, and the same key only to retry it",
+            Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
+            Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
             Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
         }
@@ -492,6 +526,11 @@ impl ServiceError {
             _ => false,
         };
         passes.then_some(Duration::from_secs(1))
+    }
+
+    /// Returns the error for something that an earlier request made and that was deleted since.
+    pub(crate) fn made_is_gone(kind: &'static str, id: &impl ToString) -> Self {
+        Self::MadeIsGone { kind, id: id.to_string() }
     }
 
     /// Returns the record of an operation that ended with this error.

@@ -46,7 +46,8 @@ use crate::view::SandboxView;
 
 impl Service {
     async fn command(&self, id: &SandboxId, command: Command, by: Initiator) -> Result<SandboxView, ServiceError> {
-        let asked = self.ask(id, |reply| Message::Command { command: command.clone(), by, reply }).await;
+        let message = |reply| Message::Command { command: command.clone(), by, request: self.request.clone(), reply };
+        let asked = self.ask(id, message).await;
         match asked {
             // The sandbox is terminated or never existed: its record tells which.
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &command).await,

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_engine::Engine;
 use dorm_lifecycle::{
-    Context, Digest, Initiator, Limits, PortAccess, ProjectId, RunId, Sandbox, SandboxId, State, Timestamp,
+    Context, Digest, Initiator, Limits, PortAccess, ProjectId, RequestId, RunId, Sandbox, SandboxId, State, Timestamp,
 };
 use dorm_storage::Storage;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
@@ -24,10 +24,10 @@ use crate::data_disk::{DataDisk, PausedForDisk};
 use crate::destinations::Destinations;
 use crate::error::ServiceError;
 use crate::identity::{Ids, Randomness, SystemRandomness};
+use crate::keyed::{KeyedLocks, KeyedRequest};
 use crate::living::Living;
 use crate::ops::keys::ApiKeys;
 use crate::ops::ports::{PortLinks, PortSecret};
-use crate::ops::pull::Pulling;
 use crate::ops::runs::LeftAlone;
 use crate::parking::{ParkLimits, Parking};
 use crate::quarantine::Quarantined;
@@ -124,6 +124,10 @@ impl Default for Settings {
 #[derive(Clone)]
 pub struct Service {
     pub(crate) shared: Arc<Shared>,
+    /// The request with an idempotency key that this handle is for.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
+    /// The revision of a sandbox that this handle may change.
+    pub(crate) if_revision: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -166,7 +170,10 @@ pub(crate) struct Shared {
     pub(crate) merging: tokio::sync::Mutex<()>,
     /// Held for reading while a snapshot becomes needed, for writing while one is deleted.
     pub(crate) holding: Arc<tokio::sync::RwLock<()>>,
-    pub(crate) pulling: Pulling,
+    /// Images that are being fetched, by name: further requests for the same name wait.
+    pub(crate) pulling: KeyedLocks<String>,
+    /// Requests with an idempotency key that have not recorded anything yet.
+    pub(crate) request_turns: KeyedLocks<RequestId>,
     pub(crate) references: References,
     /// Held from reading a webhook until it is written.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
@@ -214,7 +221,8 @@ impl Shared {
                 deletions: tokio::sync::Mutex::default(),
                 merging: tokio::sync::Mutex::default(),
                 holding: Arc::default(),
-                pulling: Pulling::default(),
+                pulling: KeyedLocks::default(),
+                request_turns: KeyedLocks::default(),
                 references: References::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
@@ -370,6 +378,11 @@ impl Service {
         self.shared.news.subscribe()
     }
 
+    /// Returns a handle that changes a sandbox only if its record has this revision.
+    pub fn if_revision(&self, revision: u64) -> Self {
+        Self { if_revision: Some(revision), ..self.clone() }
+    }
+
     /// Returns what the engine is and can do.
     pub fn capabilities(&self) -> &dorm_engine::Capabilities {
         self.shared.engine.capabilities()
@@ -392,10 +405,22 @@ impl Service {
     ) -> Result<T, ServiceError> {
         let handle = self.shared.actor(sandbox).ok_or_else(|| ServiceError::NoSandbox(sandbox.to_string()))?;
         let (reply, answer) = oneshot::channel();
-        if handle.mailbox.send(message(reply)).is_err() {
+        let message = message(reply);
+        let Some(asked) = self.if_revision else {
+            if handle.mailbox.send(message).is_err() {
+                return Err(ServiceError::Stopping);
+            }
+            return answer.await.unwrap_or(Err(ServiceError::Stopping));
+        };
+        let (changed, now) = oneshot::channel();
+        if handle.mailbox.send(Message::AtRevision { revision: asked, message: Box::new(message), changed }).is_err() {
             return Err(ServiceError::Stopping);
         }
-        answer.await.unwrap_or(Err(ServiceError::Stopping))
+        match (answer.await, now.await) {
+            (Ok(answer), _) => answer,
+            (Err(_), Ok(now)) => Err(ServiceError::RevisionChanged { sandbox: sandbox.clone(), asked, now }),
+            (Err(_), Err(_)) => Err(ServiceError::Stopping),
+        }
     }
 }
 

@@ -28,7 +28,7 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 12] = [
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
     ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
-    ("requests", &["id", "began", "document"], Some(RowKind::Request)),
+    ("requests", &["id", "made_at", "document"], Some(RowKind::Request)),
     ("volumes", &["id", "document"], Some(RowKind::Volume)),
     ("identity", &["only", "id"], None),
     ("clock", &["only_one", "document"], None),

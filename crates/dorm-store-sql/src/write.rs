@@ -320,11 +320,11 @@ async fn requests(connection: &mut SqliteConnection, change: &Change) -> Result<
     for request in &change.requests {
         let document = codec::encode_request(request).map_err(|error| failed("write a request", error))?;
         sqlx::query(
-            "INSERT INTO requests (id, began, document) VALUES (?, ?, ?) \
-             ON CONFLICT (id) DO UPDATE SET began = excluded.began, document = excluded.document",
+            "INSERT INTO requests (id, made_at, document) VALUES (?, ?, ?) \
+             ON CONFLICT (id) DO UPDATE SET made_at = excluded.made_at, document = excluded.document",
         )
         .bind(request.id.as_str())
-        .bind(prune::millis(request.began))
+        .bind(prune::millis(request.at))
         .bind(document)
         .execute(&mut *connection)
         .await

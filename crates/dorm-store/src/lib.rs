@@ -34,7 +34,7 @@ pub use record::{
     Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult,
     PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
 };
-pub use request::RequestRecord;
+pub use request::{Made, RequestRecord};
 pub use stepped::SteppedStore;
 pub use unreadable::{RowKind, UnreadableRow};
 pub use volume::{VolumeRecord, VolumeStatus};

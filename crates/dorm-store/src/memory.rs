@@ -327,8 +327,8 @@ impl Content {
             over.iter().for_each(|(_, id)| drop(self.operations.remove(id)));
         }
         if let Some(before) = prune.requests_before {
-            let old = self.requests.values().filter(|request| request.began < before);
-            let mut old: Vec<_> = old.map(|request| (request.began, request.id.clone())).collect();
+            let old = self.requests.values().filter(|request| request.at < before);
+            let mut old: Vec<_> = old.map(|request| (request.at, request.id.clone())).collect();
             old.sort();
             old.truncate(prune.batch);
             pruned.requests = old.len();

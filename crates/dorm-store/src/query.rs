@@ -108,7 +108,7 @@ pub struct Prune {
     pub events_before: Option<Timestamp>,
     /// Only events with numbers up to this one.
     pub events_through: u64,
-    /// Requests with an idempotency key that began before this time.
+    /// Requests with an idempotency key from before this time.
     pub requests_before: Option<Timestamp>,
     /// Largest number of records of each kind.
     pub batch: usize,

@@ -1,10 +1,11 @@
 //! Requests with an idempotency key.
 
-use dorm_lifecycle::{ProjectId, RequestId, Timestamp};
+use dorm_lifecycle::{
+    ApiKeyId, HoldId, OperationId, ProjectId, RequestId, SandboxId, SnapshotId, Timestamp, VolumeId, WebhookId,
+};
 
-/// A request with an idempotency key. It is recorded before the request changes anything, with the
-/// bytes from which the id of what it makes is derived: a retry finds by that id what the request
-/// has made, also after the daemon died in between.
+/// A request with an idempotency key that has made something. It is recorded in the same change as
+/// what it makes, so that a retry finds the first result and never makes it twice.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RequestRecord {
     /// Its id, derived from the caller and the key.
@@ -13,8 +14,27 @@ pub struct RequestRecord {
     pub project: ProjectId,
     /// The SHA-256 of its method, path, query and body. A retry must have the same.
     pub fingerprint: [u8; 32],
-    /// The bytes from which the ids of what it makes are derived.
-    pub reserved: [u8; 20],
-    /// When it was first received.
-    pub began: Timestamp,
+    /// What it has made.
+    pub made: Made,
+    /// When that was recorded.
+    pub at: Timestamp,
+}
+
+/// What a request has made, or the operation that makes it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Made {
+    /// A sandbox.
+    Sandbox(SandboxId),
+    /// A snapshot.
+    Snapshot(SnapshotId),
+    /// What an operation on several sandboxes, or a rewind, makes.
+    Operation(OperationId),
+    /// A hold of a sandbox.
+    Hold(HoldId),
+    /// A volume.
+    Volume(VolumeId),
+    /// A webhook.
+    Webhook(WebhookId),
+    /// An API key.
+    ApiKey(ApiKeyId),
 }

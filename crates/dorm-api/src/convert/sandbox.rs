@@ -243,7 +243,7 @@ fn of_state(state: &life::State) -> OfState {
 
 impl Of<SandboxView> for wire::Sandbox {
     fn of(view: SandboxView) -> Self {
-        let SandboxView { sandbox, residence, expires, paused_for_disk } = view;
+        let SandboxView { sandbox, revision, residence, expires, paused_for_disk } = view;
         let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
         let life::Sandbox {
             id,
@@ -275,6 +275,7 @@ impl Of<SandboxView> for wire::Sandbox {
             state: state.name().convert(),
             residence: residence.convert(),
             paused_for_disk,
+            revision,
             unreachable: unreachable
                 .map(|silent| wire::Unreachable { since: time(silent.since), reason: silent.reason }),
             suspend_failures: suspend_failures.map(|failed| wire::SuspendFailures {

@@ -1,12 +1,11 @@
 //! Automatic checkpoints.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 
-use crate::convert::{self, Convert};
+use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Sandbox};
+use crate::tagged::Tagged;
 
 /// Set the automatic checkpoint policy
 ///
@@ -20,10 +19,10 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoints(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetCheckpoints>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
+) -> Result<Tagged, ApiError> {
     let wire::SetCheckpoints { every_secs, kind, keep, off } = asked;
     let asked = wire::CheckpointsRequest { every_secs, kind, keep };
     let checkpoints = match (off, asked == wire::CheckpointsRequest::default()) {
@@ -37,9 +36,9 @@ pub(crate) async fn checkpoints(
             return Err(ApiError::invalid(message, "give every_secs, kind, keep, or off"));
         }
         (false, false) => {
-            let now = api.service.describe(&id).await?.sandbox.spec.checkpoints;
+            let now = service.describe(&id).await?.sandbox.spec.checkpoints;
             Some(convert::checkpoints(asked, now)?)
         }
     };
-    Ok(axum::Json(api.service.set_checkpoints(&id, checkpoints).await?.convert()))
+    Ok(service.set_checkpoints(&id, checkpoints).await?.into())
 }

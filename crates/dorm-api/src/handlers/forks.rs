@@ -1,6 +1,5 @@
 //! Forks.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
@@ -8,8 +7,7 @@ use dorm_service::{ForkAsked, ForkChild};
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Sandbox};
 
 /// Fork a sandbox
 ///
@@ -27,7 +25,7 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn fork(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::ForkRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Forked>), ApiError> {
@@ -44,7 +42,7 @@ pub(crate) async fn fork(
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };
-    let made = api.service.fork(&id, ForkAsked { children, together, volumes: asked.volumes.convert() }).await?;
+    let made = service.fork(&id, ForkAsked { children, together, volumes: asked.volumes.convert() }).await?;
     let children = made.into_iter().map(|made| match made {
         Ok(view) => wire::ForkedChild { sandbox: Some(view.convert()), error: None },
         Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },

@@ -9,7 +9,7 @@ use super::progress::follow;
 use super::snapshots::Snapshot;
 use crate::convert::{self, Of};
 use crate::error::ApiError;
-use crate::extract::{self, Json, WantsEvents};
+use crate::extract::{self, ForRequest, Json, WantsEvents};
 use crate::state::Api;
 
 /// Push a snapshot to a registry
@@ -63,11 +63,10 @@ pub(crate) async fn push(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pull(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::PullSnapshot>,
 ) -> Result<Response, ApiError> {
-    let service = api.service.clone();
     let expires = asked.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let settings = ImportSettings { labels: asked.labels, expires };
     let from = named(asked.reference, asked.insecure);

@@ -1,14 +1,13 @@
 //! Holds, and the retention of sleep images.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Hold, Json, Sandbox, seconds};
-use crate::state::Api;
+use crate::extract::{ForRequest, Hold, Json, Sandbox, seconds};
+use crate::tagged::Tagged;
 
 /// The longest reason of a hold, in characters.
 const REASON_MAX: usize = 200;
@@ -25,7 +24,7 @@ const REASON_MAX: usize = 200;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn hold(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::HoldRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Hold>), ApiError> {
@@ -40,7 +39,7 @@ pub(crate) async fn hold(
     }
     let renew = asked.renew.map(|hold| hold.parse()).transpose();
     let renew = renew.map_err(|error: IdError| ApiError::invalid(format!("renew: {error}"), ""))?;
-    let (_, hold) = api.service.hold(&id, ttl, asked.reason, renew).await?;
+    let (_, hold) = service.hold(&id, ttl, asked.reason, renew).await?;
     Ok((StatusCode::CREATED, axum::Json(hold.convert())))
 }
 
@@ -57,11 +56,11 @@ pub(crate) async fn hold(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn release(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Hold(hold): Hold,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    Ok(axum::Json(api.service.release(&id, hold).await?.convert()))
+) -> Result<Tagged, ApiError> {
+    Ok(service.release(&id, hold).await?.into())
 }
 
 /// Set how many sleep images are kept
@@ -75,11 +74,11 @@ pub(crate) async fn release(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn retention(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetRetention>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    let now = api.service.describe(&id).await?.sandbox.spec.retention;
+) -> Result<Tagged, ApiError> {
+    let now = service.describe(&id).await?.sandbox.spec.retention;
     let retention = convert::retention(asked.keep_generations, asked.on_unrestorable, now)?;
-    Ok(axum::Json(api.service.set_retention(&id, retention).await?.convert()))
+    Ok(service.set_retention(&id, retention).await?.into())
 }

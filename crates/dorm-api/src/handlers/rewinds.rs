@@ -1,6 +1,5 @@
 //! Rewinds, restarts and promotions.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, SnapshotId};
@@ -8,8 +7,7 @@ use dorm_service::KeepFuture;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox, seconds};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Sandbox, seconds};
 
 /// Rewind a sandbox to a snapshot
 ///
@@ -25,13 +23,13 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rewind(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::RewindRequest>,
 ) -> Result<axum::Json<wire::Rewound>, ApiError> {
     let to: Result<SnapshotId, IdError> = asked.to.parse();
     let to = to.map_err(|error| ApiError::invalid(error.to_string(), ""))?;
-    let done = api.service.rewind(&id, &to, keep(asked.keep_secs, asked.keep)?).await?;
+    let done = service.rewind(&id, &to, keep(asked.keep_secs, asked.keep)?).await?;
     Ok(axum::Json(wire::Rewound {
         sandbox: done.sandbox.convert(),
         to: done.to.to_string(),
@@ -50,13 +48,13 @@ pub(crate) async fn rewind(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn restart(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::RestartRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Restarted>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.restart(&id, name).await?;
+    let made = service.restart(&id, name).await?;
     let restarted = wire::Restarted { sandbox: made.sandbox.convert(), snapshot: made.snapshot.to_string() };
     Ok((StatusCode::CREATED, axum::Json(restarted)))
 }
@@ -74,11 +72,11 @@ pub(crate) async fn restart(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn promote(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::PromoteRequest>,
 ) -> Result<axum::Json<wire::Promoted>, ApiError> {
-    let done = api.service.promote(&id, keep(asked.keep_secs, asked.keep)?).await?;
+    let done = service.promote(&id, keep(asked.keep_secs, asked.keep)?).await?;
     Ok(axum::Json(wire::Promoted {
         sandbox: done.sandbox.convert(),
         child: done.child.to_string(),

@@ -10,10 +10,11 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, seconds};
+use crate::extract::{ForRequest, Json, Query, Sandbox, seconds};
 use crate::state::Api;
+use crate::tagged::Tagged;
 
-type Answer = Result<axum::Json<wire::Sandbox>, ApiError>;
+type Answer = Result<Tagged, ApiError>;
 
 /// The default size of a page.
 const PAGE: usize = 100;
@@ -30,14 +31,17 @@ const PAGE_MAX: usize = 1000;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateSandbox>,
-) -> Result<(StatusCode, axum::Json<wire::Sandbox>), ApiError> {
+) -> Result<(StatusCode, Tagged), ApiError> {
+    if let Some(created) = service.created_by_first_request().await? {
+        return Ok((StatusCode::CREATED, created.into()));
+    }
     let (from, base) = match (&asked.image, &asked.snapshot) {
         (Some(image), None) => {
             let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
             let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
-            let found = api.service.find_image(wanted, pull, |_| {}).await?;
+            let found = service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
                 let message = format!("the image '{image}' has no command to start");
                 return Err(ApiError::invalid(message, "create the sandbox without `start` and run a command in it"));
@@ -46,7 +50,7 @@ pub(crate) async fn create(
         }
         (None, Some(id)) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
-            let base = api.service.snapshot(&id).await?.resources;
+            let base = service.snapshot(&id).await?.resources;
             (CreateFrom::Snapshot(id), base)
         }
         _ => {
@@ -58,8 +62,8 @@ pub(crate) async fn create(
         }
     };
     let asked = convert::create(asked, from, base)?;
-    let view = api.service.create(asked).await?;
-    Ok((StatusCode::CREATED, axum::Json(view.convert())))
+    let view = service.create(asked).await?;
+    Ok((StatusCode::CREATED, view.into()))
 }
 
 /// Parameters of the list of sandboxes.
@@ -150,7 +154,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.describe(&id).await?.convert()))
+    Ok(api.service.describe(&id).await?.into())
 }
 
 /// Suspend a sandbox
@@ -162,8 +166,8 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
         (status = 200, description = "The suspended sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.suspend(&id).await?.convert()))
+pub(crate) async fn suspend(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.suspend(&id).await?.into())
 }
 
 /// Resume a suspended sandbox
@@ -175,8 +179,8 @@ pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Ans
         (status = 200, description = "The running sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.resume(&id, Initiator::User).await?.convert()))
+pub(crate) async fn resume(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.resume(&id, Initiator::User).await?.into())
 }
 
 /// Release the memory of a suspended sandbox
@@ -189,8 +193,8 @@ pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.evict(&id).await?.convert()))
+pub(crate) async fn evict(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.evict(&id).await?.into())
 }
 
 /// Terminate a sandbox
@@ -203,8 +207,8 @@ pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answe
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.terminate(&id).await?.convert()))
+pub(crate) async fn terminate(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.terminate(&id).await?.into())
 }
 
 /// Terminate a sandbox
@@ -216,8 +220,8 @@ pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> A
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.terminate(&id).await?.convert()))
+pub(crate) async fn delete(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.terminate(&id).await?.into())
 }
 
 /// Take a snapshot of a sandbox
@@ -234,15 +238,15 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoint(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
     let settings = SnapshotSettings { kind: asked.kind.convert(), labels: asked.labels, expires };
     match asked.wait {
-        true => Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.convert()))),
-        false => Ok((StatusCode::ACCEPTED, axum::Json(api.service.begin_checkpoint(&id, settings).await?.convert()))),
+        true => Ok((StatusCode::CREATED, axum::Json(service.checkpoint_as(&id, settings).await?.convert()))),
+        false => Ok((StatusCode::ACCEPTED, axum::Json(service.begin_checkpoint(&id, settings).await?.convert()))),
     }
 }
 
@@ -258,13 +262,13 @@ pub(crate) async fn checkpoint(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn clone(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::CloneRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.convert()).await?;
+    let made = service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.convert()).await?;
     let cloned = wire::Cloned { sandbox: made.clone.convert(), snapshot: made.snapshot.convert() };
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }
@@ -280,12 +284,12 @@ pub(crate) async fn clone(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn timeouts(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetTimeouts>,
 ) -> Answer {
     let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?;
-    Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.convert()))
+    Ok(service.set_timeouts(&id, timeouts).await?.into())
 }
 
 /// Explain the state of a sandbox

@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 use super::snapshots::Snapshot;
 use crate::convert::Of;
 use crate::error::ApiError;
-use crate::extract::{self, Query};
+use crate::extract::{self, ForRequest, Query};
 use crate::state::Api;
 
 /// Export a snapshot as a file
@@ -65,7 +65,7 @@ pub(crate) struct ImportQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn import(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<ImportQuery>,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -76,7 +76,7 @@ pub(crate) async fn import(
     };
     let expires = query.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let body = body.into_data_stream().map_err(io::Error::other);
-    let snapshot = api.service.import_snapshot(body, ImportSettings { labels, expires }).await?;
+    let snapshot = service.import_snapshot(body, ImportSettings { labels, expires }).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn import(
         (status = 201, description = "The filesystem snapshot.", body = wire::Snapshot),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn files(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
-    let snapshot = api.service.snapshot_of_files(&id).await?;
+pub(crate) async fn files(ForRequest(service): ForRequest, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
+    let snapshot = service.snapshot_of_files(&id).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }

@@ -16,8 +16,9 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, page_limit, parameter};
+use crate::extract::{ForRequest, Json, Query, Sandbox, page_limit, parameter};
 use crate::state::Api;
+use crate::tagged::Tagged;
 
 /// The default size of a volume.
 const SIZE_BYTES: u64 = 1 << 30;
@@ -61,13 +62,13 @@ pub(crate) struct DetachQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateVolume>,
 ) -> Result<(StatusCode, axum::Json<wire::Volume>), ApiError> {
     let wire::CreateVolume { name, size_bytes, writers } = asked;
     let name = name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
     let writers = writers.map(Convert::convert).unwrap_or_default();
-    let made = api.service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
+    let made = service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
     Ok((StatusCode::CREATED, axum::Json(made.convert())))
 }
 
@@ -229,11 +230,11 @@ pub(crate) async fn files(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn attach(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::AttachVolume>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    Ok(axum::Json(api.service.attach(&id, convert::attach(asked)?).await?.convert()))
+) -> Result<Tagged, ApiError> {
+    Ok(service.attach(&id, convert::attach(asked)?).await?.into())
 }
 
 /// Detach a volume from a sandbox
@@ -246,10 +247,10 @@ pub(crate) async fn attach(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn detach(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(DetachQuery { path }): Query<DetachQuery>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
+) -> Result<Tagged, ApiError> {
     let path = path.parse().map_err(|error: PlaceError| ApiError::invalid(error.to_string(), ""))?;
-    Ok(axum::Json(api.service.detach(&id, path).await?.convert()))
+    Ok(service.detach(&id, path).await?.into())
 }

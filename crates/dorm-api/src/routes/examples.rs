@@ -139,7 +139,7 @@ fn sandbox() -> Value {
         "project": "local",
         "state": "suspended",
         "residence": "evicted",
-        "paused_for_disk": false,
+        "paused_for_disk": false, "revision": 9,
         "unreachable": null,
         "suspend_failures": null,
         "generation": 3,

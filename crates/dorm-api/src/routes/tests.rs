@@ -203,3 +203,15 @@ fn every_reference_in_the_document_leads_somewhere() {
         }
     }
 }
+
+#[test]
+fn every_post_says_what_a_retry_does() {
+    use crate::conditions::{CONDITIONAL, RETRIES};
+
+    let routed: BTreeSet<_> = ROUTES.iter().filter(|(method, _)| *method == "post").map(|(_, path)| *path).collect();
+    let told: BTreeSet<_> = RETRIES.iter().map(|(path, _)| *path).collect();
+    assert_eq!((told.len(), told), (RETRIES.len(), routed));
+    for conditional in CONDITIONAL {
+        assert!(ROUTES.contains(conditional), "{conditional:?} is no route");
+    }
+}

@@ -48,7 +48,7 @@ impl Actor {
             let _ = reply.send(Ok(self.view()));
             return;
         };
-        match self.record_command(made, by).await {
+        match self.record_command(made, by, None).await {
             Ok(()) => {
                 self.waiting.push(Waiting::View(word, reply));
                 self.begin(effect);

@@ -9,8 +9,8 @@ use dorm_lifecycle::{
     SnapshotKind, State, Step,
 };
 use dorm_store::{
-    Change, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
-    SnapshotStatus,
+    Change, Made, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, RequestRecord,
+    SandboxRecord, SnapshotRecord, SnapshotStatus,
 };
 
 use super::answers;
@@ -21,6 +21,7 @@ use crate::backoff::Backoff;
 use crate::effects::Written;
 use crate::error::ServiceError;
 use crate::failure::Failure;
+use crate::keyed::KeyedRequest;
 use crate::shared::{Shared, chain};
 
 /// The delays before recording an observation is retried after a failure, first and longest.
@@ -45,10 +46,15 @@ pub(super) struct Recorded {
 impl Actor {
     /// Records what a command leads to, before anything is done. If this fails, nothing has
     /// changed.
-    pub(super) async fn record_command(&mut self, made: Step, by: Initiator) -> Result<(), ServiceError> {
+    pub(super) async fn record_command(
+        &mut self,
+        made: Step,
+        by: Initiator,
+        request: Option<RequestRecord>,
+    ) -> Result<(), ServiceError> {
         // Recording the run also takes its leases.
         let _leasing = self.shared.grant_leases(Some(&self.record.sandbox), &made.next).await?;
-        self.record_operation(made, by, None).await
+        self.record_operation(made, by, None, request).await
     }
 
     async fn record_operation(
@@ -56,8 +62,10 @@ impl Actor {
         made: Step,
         by: Initiator,
         asked: Option<&SnapshotAsked>,
+        request: Option<RequestRecord>,
     ) -> Result<(), ServiceError> {
-        let mut change = Change { discard: discarded(&self.record.sandbox, &made.next), ..Change::default() };
+        let discard = discarded(&self.record.sandbox, &made.next);
+        let mut change = Change { discard, requests: request.into_iter().collect(), ..Change::default() };
         #[cfg(feature = "planted-bugs")]
         if dorm_steps::planted::is(dorm_steps::planted::Planted::ImageReleasedEarly)
             && let State::Suspending { image: Some(image), .. } = &made.next.state
@@ -264,20 +272,29 @@ impl Actor {
             (Outcome::Changed, Some(Effect::SnapshotImage { .. })) if asked.made_by == Maker::Policy => {
                 let _ = reply.send(Err(self.not_running()));
             }
-            (Outcome::Changed, Some(effect)) => match self.record_operation(made, asked.by, Some(&asked)).await {
-                Ok(()) => {
-                    asked.tell(self.snapshot.as_ref());
-                    self.waiting.push(Waiting::Snapshot(reply));
-                    self.begin(effect);
+            (Outcome::Changed, Some(effect)) => {
+                let request = self.made(asked.request.as_deref(), Made::Snapshot(asked.id.clone()));
+                match self.record_operation(made, asked.by, Some(&asked), request).await {
+                    Ok(()) => {
+                        asked.tell(self.snapshot.as_ref());
+                        self.waiting.push(Waiting::Snapshot(reply));
+                        self.begin(effect);
+                    }
+                    Err(error) => {
+                        let _ = reply.send(Err(error));
+                    }
                 }
-                Err(error) => {
-                    let _ = reply.send(Err(error));
-                }
-            },
+            }
             (Outcome::Changed | Outcome::Already, _) => {
                 let _ = reply.send(Err(self.not_running()));
             }
         }
+    }
+
+    /// Returns the record of a request with an idempotency key for the change that records what it
+    /// makes.
+    pub(super) fn made(&self, request: Option<&KeyedRequest>, made: Made) -> Option<RequestRecord> {
+        request.map(|request| request.record(made, self.shared.now()))
     }
 
     fn not_running(&self) -> ServiceError {
@@ -290,7 +307,7 @@ impl SnapshotAsked {
     /// Returns a request for a snapshot by a user.
     pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
         let (made_by, by) = (Maker::Request, Initiator::User);
-        Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, begun: None }
+        Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, request: None, begun: None }
     }
 
     /// Notifies the caller that the snapshot is being taken.

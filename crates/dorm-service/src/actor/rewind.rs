@@ -1,13 +1,16 @@
 //! Rewinds: the request to the lifecycle, and the record of the state that a rewind abandons.
 
+use std::sync::Arc;
+
 use dorm_lifecycle::{
     Abandoned, Command, Future, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
 };
-use dorm_store::{Code, Maker, Removal, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Code, Made, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::{Actor, Message, Reply, Waiting};
 use crate::error::ServiceError;
 use crate::failure::Failure;
+use crate::keyed::KeyedRequest;
 use crate::shared::Shared;
 use crate::view::SandboxView;
 
@@ -17,6 +20,8 @@ pub(crate) struct RewindAsked {
     pub(crate) to: SnapshotRecord,
     /// The snapshot to make of the present state; `None` to discard that state.
     pub(crate) future: Option<Future>,
+    /// The request with an idempotency key that asks for it.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
 }
 
 impl Actor {
@@ -38,7 +43,9 @@ impl Actor {
             let _ = reply.send(Err(self.failed("rewind", Failure::new(Code::Internal, "it has no effect"))));
             return;
         };
-        match self.record_command(made, Initiator::User).await {
+        let operation = made.next.state.operation().cloned();
+        let made_by_it = operation.and_then(|id| self.made(asked.request.as_deref(), Made::Operation(id)));
+        match self.record_command(made, Initiator::User, made_by_it).await {
             Ok(()) => {
                 self.waiting.push(Waiting::View("rewind", reply));
                 self.begin(effect);
@@ -50,7 +57,7 @@ impl Actor {
     }
 
     fn planned(&self, asked: &RewindAsked) -> Rewind {
-        let RewindAsked { to, future } = asked;
+        let RewindAsked { to, future, request: _ } = asked;
         let own = to.source == self.record.sandbox.id;
         let copy = || SleepImage {
             saved_state: self.shared.ids().saved_state(),

@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
+use dorm_lifecycle::{Initiator, Name, Origin, Sandbox, SandboxId, SnapshotId, SnapshotKind, State, Timestamp};
 use dorm_storage::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus,
+    Change, Made, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord,
+    SnapshotStatus,
 };
 use tokio::sync::oneshot;
 
@@ -75,6 +76,9 @@ impl Service {
         id: &SandboxId,
         settings: SnapshotSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.taken_earlier(earlier).await;
+        }
         self.shared.admit_write("take a snapshot", 0).await?;
         let taken = self.snapshot_as(id, self.asked(settings)).await?;
         Ok(self.shared.shown_snapshot(taken))
@@ -91,6 +95,9 @@ impl Service {
         id: &SandboxId,
         settings: SnapshotSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.begun_earlier(earlier).await;
+        }
         self.shared.admit_write("take a snapshot", 0).await?;
         let (tell, begun) = oneshot::channel();
         let asked = SnapshotAsked { begun: Some(tell), ..self.asked(settings) };
@@ -106,7 +113,8 @@ impl Service {
     pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotAsked {
         let SnapshotSettings { kind, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
-        SnapshotAsked { labels, ..SnapshotAsked::new(self.shared.ids().snapshot(), kind, removal) }
+        let request = self.request.clone();
+        SnapshotAsked { labels, request, ..SnapshotAsked::new(self.shared.ids().snapshot(), kind, removal) }
     }
 
     pub(super) async fn snapshot_as(
@@ -159,6 +167,9 @@ impl Service {
         secrets: &SecretsAsked,
         volumes: FollowingVolumes,
     ) -> Result<Checkpointed, ServiceError> {
+        if let Some(Made::Sandbox(earlier)) = self.earlier() {
+            return self.cloned_earlier(earlier).await;
+        }
         let source = self.record(id).await?.sandbox.spec;
         let secrets = self.shared.following_secrets(&source, secrets).map_err(|why| why.of(id))?;
         if let Some(name) = &name
@@ -173,6 +184,15 @@ impl Service {
         let asked = CreateSandbox { name, secrets, attachments, ..CreateSandbox::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
+    }
+
+    /// Returns the result of a clone that an earlier request made.
+    async fn cloned_earlier(&self, earlier: &SandboxId) -> Result<Checkpointed, ServiceError> {
+        let clone = self.created_earlier(earlier).await?;
+        let Origin::Snapshot { snapshot, .. } = &clone.sandbox.origin else {
+            return Err(ServiceError::made_is_gone("sandbox", earlier));
+        };
+        Ok(Checkpointed { snapshot: self.begun_earlier(snapshot).await?, clone })
     }
 
     /// Returns every snapshot, in the order of creation.

@@ -7,7 +7,7 @@ use dorm_lifecycle::{
     PortAccess, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention, SnapshotId, SnapshotKind, Timeouts,
     Variables, create_with,
 };
-use dorm_store::{Change, NewEvent, SandboxRecord, SnapshotRecord};
+use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use super::attach::{AttachVolume, FollowingVolumes, following};
@@ -121,6 +121,9 @@ impl Service {
     /// `OperationFailed` if its run or its program could not be started: its record contains the
     /// reason, and nothing else is left.
     pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
+        if let Some(created) = self.created_by_first_request().await? {
+            return Ok(created);
+        }
         if let CreateFrom::Snapshot(id) = &asked.from {
             self.is_to_stay(id).await?;
         }
@@ -173,14 +176,15 @@ impl Service {
             sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
             operations: first_operation(&made.next, Initiator::User).into_iter().collect(),
             events: events.collect(),
+            requests: self.made(Made::Sandbox(made.next.id.clone())),
             ..Change::default()
         };
         let (reply, answer) = oneshot::channel();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
-        let own = shared.clone();
+        let (own, request) = (shared.clone(), self.request.clone());
         // The caller may go away at any time; what is recorded is started even so.
         let begin = async move {
-            let (_staying, _referring, leasing) = (staying, referring, leasing);
+            let (_staying, _referring, _request, leasing) = (staying, referring, request, leasing);
             let seat = Seat::take(&own, &record.sandbox);
             if let Err(error) = own.commit(change).await {
                 own.leave(&record.sandbox.id);

@@ -32,14 +32,15 @@ impl Shared {
         }
     }
 
-    pub(crate) fn view(&self, sandbox: &Sandbox) -> SandboxView {
-        let mut sandbox = sandbox.clone();
+    pub(crate) fn view(&self, record: &SandboxRecord) -> SandboxView {
+        let SandboxRecord { mut sandbox, revision } = record.clone();
         if let Some(handle) = self.actor(&sandbox.id) {
             sandbox.last_active = sandbox.last_active.max(handle.activity.last());
         }
         let expires = sandbox.expires().map(|expires| self.clock.shown(expires));
         let paused_for_disk = self.paused_for_disk.holds(&sandbox.id);
-        SandboxView { residence: self.residence(&sandbox), expires, paused_for_disk, sandbox: self.shown(&sandbox) }
+        let residence = self.residence(&sandbox);
+        SandboxView { residence, revision, expires, paused_for_disk, sandbox: self.shown(&sandbox) }
     }
 }
 
@@ -64,6 +65,18 @@ impl Service {
         Ok(record.sandbox.id)
     }
 
+    /// Returns a terminated sandbox that had that name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn find_terminated(&self, name: &str) -> Result<Option<SandboxId>, ServiceError> {
+        let Ok(name) = name.parse() else { return Ok(None) };
+        let project = Some(self.project().clone());
+        let filter = SandboxFilter { project, name: Some(name), limit: 1, ..SandboxFilter::default() };
+        Ok(self.shared.store.sandboxes(&filter).await?.pop().map(|record| record.sandbox.id))
+    }
+
     /// Returns a sandbox, terminated or not.
     ///
     /// # Errors
@@ -71,7 +84,7 @@ impl Service {
     /// `NoSandbox`.
     pub async fn describe(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         let record = self.record(id).await?;
-        Ok(self.shared.view(&record.sandbox))
+        Ok(self.shared.view(&record))
     }
 
     /// Returns sandboxes in the order of their ids.
@@ -86,7 +99,7 @@ impl Service {
             true => shared.living.look(&*shared.store, |records| listed(records, filter)).await?,
             false => shared.store.sandboxes(filter).await?,
         };
-        Ok(records.iter().map(|record| self.shared.view(&record.sandbox)).collect())
+        Ok(records.iter().map(|record| self.shared.view(record)).collect())
     }
 
     /// Returns what a sandbox uses on this host now; nothing for one that is on disk only.
@@ -118,8 +131,11 @@ impl Service {
         command: &Command,
     ) -> Result<SandboxView, ServiceError> {
         let record = self.record(id).await?;
+        if let Some(asked) = self.if_revision.filter(|asked| *asked != record.revision) {
+            return Err(ServiceError::RevisionChanged { sandbox: id.clone(), asked, now: record.revision });
+        }
         match step(&record.sandbox, &Input::Command(command.clone()), &self.shared.context()) {
-            Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record.sandbox)),
+            Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record)),
             // A sandbox that is not terminated has no actor only while the daemon stops.
             Ok(_) => Err(ServiceError::Stopping),
             Err(denied) => Err(ServiceError::Denied { operation: "change", sandbox: id.clone(), denied }),

@@ -3,7 +3,7 @@
 use dorm_lifecycle::{Initiator, SavedStateId, SnapshotId, SnapshotKind};
 use dorm_storage::{SavedState, SavedStateFacts};
 use dorm_store::{
-    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+    Change, Made, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
 };
 
 use crate::error::{ServiceError, host_part};
@@ -18,6 +18,9 @@ impl Service {
     /// `NoSnapshot`, `SnapshotNotReady`; `NoMemory` for a filesystem snapshot. An error of the
     /// storage or the engine if its files cannot be read; nothing is left then.
     pub async fn snapshot_of_files(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.taken_earlier(earlier).await;
+        }
         self.shared.admit_write("take a snapshot", 0).await?;
         let (service, id) = (self.clone(), id.clone());
         // The caller may go away at any time; a recorded operation is finished.
@@ -62,7 +65,8 @@ impl Service {
                 operation.ended = Some((shared.now(), OperationResult::Done));
                 let snapshots = vec![record.clone()];
                 let operations = vec![operation.clone()];
-                match shared.commit(Change { snapshots, operations, ..Change::default() }).await {
+                let requests = self.made(Made::Snapshot(record.id.clone()));
+                match shared.commit(Change { snapshots, operations, requests, ..Change::default() }).await {
                     Ok(_) => {
                         self.keep_flat(&record).await;
                         return Ok(record);

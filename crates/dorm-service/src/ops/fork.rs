@@ -13,10 +13,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Command, EventKind, Initiator, Name, SandboxId, SandboxSpec, SavedStateId, SnapshotKind};
+use dorm_lifecycle::{
+    Command, EventKind, Initiator, Name, OperationId, SandboxId, SandboxSpec, SavedStateId, SnapshotKind,
+};
 use dorm_store::{
-    Change, FailureRecord, ForkPlan, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, StoreError,
-    Together,
+    Change, FailureRecord, ForkPlan, Made, NewEvent, OperationKind, OperationRecord, OperationResult, Removal,
+    StoreError, Together,
 };
 use futures_util::StreamExt as _;
 
@@ -83,6 +85,9 @@ impl Service {
         id: &SandboxId,
         asked: ForkAsked,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
+        if let Some(Made::Operation(earlier)) = self.earlier() {
+            return self.forked_earlier(earlier).await;
+        }
         let source = self.record(id).await?.sandbox.spec;
         self.can_be_made(id, &source, &asked).await?;
         self.shared.admit_write("fork a sandbox", 0).await?;
@@ -97,6 +102,32 @@ impl Service {
         // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.fork_now(&id, &source, plan, asked).await };
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Returns the result of a fork that an earlier request began.
+    async fn forked_earlier(
+        &self,
+        earlier: &OperationId,
+    ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
+        let (operation, failure) = self.ended_earlier(earlier).await?;
+        let Some(plan) = operation.fork else { return Err(ServiceError::made_is_gone("operation", earlier)) };
+        let mut children = Vec::new();
+        for child in &plan.children {
+            let made = match (self.created_earlier(child).await, &failure) {
+                // It was refused before it was recorded.
+                (Err(ServiceError::MadeIsGone { .. }), Some(failure)) => {
+                    Err(ServiceError::FailedEarlier(failure.clone()))
+                }
+                (made, _) => made,
+            };
+            children.push(made);
+        }
+        match failure {
+            Some(failure) if plan.together == Together::AllOrNone || children.iter().all(Result::is_err) => {
+                Err(ServiceError::FailedEarlier(failure))
+            }
+            Some(_) | None => Ok(children),
+        }
     }
 
     async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkAsked) -> Result<(), ServiceError> {
@@ -143,7 +174,8 @@ impl Service {
             )
         };
         let _using = Using::of(shared, &plan.snapshot);
-        shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
+        let requests = self.made(Made::Operation(operation.id.clone()));
+        shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
         let snapshot = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
@@ -160,7 +192,7 @@ impl Service {
         let asked: Vec<_> =
             asked.children.into_iter().map(|child| self.child_of(source, &plan, child, volumes)).collect();
         let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
-            let service = self.clone();
+            let service = self.of_part();
             async move { service.create_as(child, asked).await }
         });
         let made: Vec<_> = futures_util::stream::iter(creations).buffered(AT_ONCE).collect().await;

@@ -10,7 +10,7 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dorm_lifecycle::ApiKeyId;
-use dorm_store::{ApiKeyRecord, Change, KeyScope, Store, StoreError};
+use dorm_store::{ApiKeyRecord, Change, KeyScope, Made, Store, StoreError};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -66,6 +66,9 @@ impl Service {
     ///
     /// `BadKey` for a name that is too long or a lifetime of zero; `TooManyKeys`.
     pub async fn create_key(&self, asked: ApiKeySpec) -> Result<(ApiKeyRecord, String), ServiceError> {
+        if let Some(Made::ApiKey(earlier)) = self.earlier() {
+            return Err(ServiceError::KeyShown(earlier.clone()));
+        }
         if asked.name.chars().count() > KEY_NAME_MAX || asked.name.chars().any(char::is_control) {
             return Err(ServiceError::BadKey("its name has more than 63 characters or contains control characters"));
         }
@@ -89,7 +92,8 @@ impl Service {
             created: now,
             expires: asked.lifetime.map(|lifetime| now.after(lifetime)),
         };
-        self.shared.commit_known(Change { api_keys: vec![record.clone()], ..Change::default() }).await?;
+        let requests = self.made(Made::ApiKey(record.id.clone()));
+        self.shared.commit_known(Change { api_keys: vec![record.clone()], requests, ..Change::default() }).await?;
         keys.set(known.iter().cloned().chain([record.clone()]).collect());
         Ok((self.shared.shown_key(record), text))
     }

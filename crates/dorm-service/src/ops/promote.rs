@@ -8,8 +8,8 @@
 //! A daemon that dies in between leaves an open promotion. The next daemon finishes it if the
 //! parent has been rewound, and abandons it otherwise: then both sandboxes continue as they were.
 
-use dorm_lifecycle::{Denied, EventKind, Initiator, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::{Change, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
+use dorm_lifecycle::{Denied, EventKind, Initiator, OperationId, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_store::{Change, Made, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal};
 
 use super::fork::{Recorded, close};
 use super::rewind::{KeepFuture, RewoundSandbox};
@@ -42,6 +42,9 @@ impl Service {
     /// missing; those of [`Service::checkpoint`] and [`Service::rewind`]: both sandboxes then
     /// continue as they were.
     pub async fn promote(&self, child: &SandboxId, keep: KeepFuture) -> Result<Promoted, ServiceError> {
+        if let Some(Made::Operation(earlier)) = self.earlier() {
+            return self.promoted_earlier(earlier).await;
+        }
         let sandbox = self.record(child).await?.sandbox;
         let parent = self.parent_of(&sandbox).await?;
         self.shared.admit_write("promote a sandbox", 0).await?;
@@ -49,6 +52,19 @@ impl Service {
         // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.promote_now(parent, child, keep).await };
         self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Returns the result of a promotion that an earlier request began.
+    async fn promoted_earlier(&self, earlier: &OperationId) -> Result<Promoted, ServiceError> {
+        let (operation, failure) = self.ended_earlier(earlier).await?;
+        if let Some(failure) = failure {
+            return Err(ServiceError::FailedEarlier(failure));
+        }
+        let Some(PromotePlan { child, snapshot }) = operation.promote.clone() else {
+            return Err(ServiceError::made_is_gone("operation", earlier));
+        };
+        let (sandbox, future) = self.rewound_earlier(&operation, &snapshot).await?;
+        Ok(Promoted { sandbox, child, future })
     }
 
     async fn parent_of(&self, child: &Sandbox) -> Result<SandboxId, ServiceError> {
@@ -90,10 +106,12 @@ impl Service {
             ..shared.operation(OperationKind::Promote, Initiator::User, limit)
         };
         let _using = Using::of(shared, &plan.snapshot);
-        shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
+        let requests = self.made(Made::Operation(operation.id.clone()));
+        shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
+        let part = self.of_part();
         let asked = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let rewound = match self.snapshot_as(&child, asked).await {
-            Ok(_) => self.rewind_now(&parent, &plan.snapshot, keep).await,
+            Ok(_) => part.rewind_now(&parent, &plan.snapshot, keep).await,
             Err(error) => Err(error),
         };
         match rewound {

@@ -1,7 +1,6 @@
 //! Finds an image by its name, on this host or in a registry.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use dorm_storage::{Image, Progress, Stage, StorageError, Stored};
 
@@ -19,18 +18,6 @@ pub enum PullPolicy {
     Missing,
     /// Never.
     Never,
-}
-
-/// Names that are being fetched: further requests for the same name wait.
-#[derive(Default)]
-pub(crate) struct Pulling(Mutex<BTreeMap<String, Arc<tokio::sync::Mutex<()>>>>);
-
-impl Pulling {
-    fn of(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
-        let mut names = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        names.retain(|_, lock| Arc::strong_count(lock) > 1);
-        names.entry(name.to_owned()).or_default().clone()
-    }
 }
 
 impl Service {

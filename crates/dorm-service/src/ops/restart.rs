@@ -1,7 +1,7 @@
 //! Restarts a terminated sandbox: creates a new one, under another id, from its newest snapshot.
 
 use dorm_lifecycle::{Name, Sandbox, SandboxId, SnapshotId, State};
-use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
+use dorm_store::{Made, Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
 use super::create::CreateSandbox;
 use crate::error::ServiceError;
@@ -27,6 +27,16 @@ impl Service {
     ///
     /// `NotTerminated`, `NothingToRestart`, `NameTaken`, and those of [`Service::create`].
     pub async fn restart(&self, id: &SandboxId, name: Option<Name>) -> Result<Restarted, ServiceError> {
+        if let Some(Made::Sandbox(earlier)) = self.earlier() {
+            let sandbox = self.created_earlier(earlier).await?;
+            let snapshot = sandbox
+                .sandbox
+                .origin
+                .snapshot()
+                .cloned()
+                .ok_or_else(|| ServiceError::made_is_gone("sandbox", earlier))?;
+            return Ok(Restarted { snapshot, sandbox });
+        }
         let sandbox = self.record(id).await?.sandbox;
         let State::Terminated { .. } = &sandbox.state else {
             return Err(ServiceError::NotTerminated { sandbox: id.clone(), state: sandbox.state.name() });

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::SnapshotRecord;
+use dorm_store::{Made, SnapshotRecord};
 
 use crate::actor::{Message, RewindAsked};
 use crate::admission::Share;
@@ -58,6 +58,14 @@ impl Service {
         to: &SnapshotId,
         keep: KeepFuture,
     ) -> Result<RewoundSandbox, ServiceError> {
+        if let Some(Made::Operation(earlier)) = self.earlier() {
+            let (operation, failure) = self.ended_earlier(earlier).await?;
+            if let Some(failure) = failure {
+                return Err(ServiceError::FailedEarlier(failure));
+            }
+            let (sandbox, future) = self.rewound_earlier(&operation, to).await?;
+            return Ok(RewoundSandbox { sandbox, to: to.clone(), future });
+        }
         self.is_to_stay(to).await?;
         let (service, id, to) = (self.clone(), id.clone(), to.clone());
         // The caller may go away at any time; an operation that has begun is finished.
@@ -108,7 +116,7 @@ impl Service {
             }),
         };
         let kept = future.as_ref().map(|future| future.snapshot.clone());
-        let asked = Box::new(RewindAsked { to: snapshot.clone(), future });
+        let asked = Box::new(RewindAsked { to: snapshot.clone(), future, request: self.request.clone() });
         let answer = match self.ask(id, |reply| Message::Rewind { asked, reply }).await {
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
             other => other,

@@ -7,6 +7,7 @@ use dorm_lifecycle::{Command, Hold, HoldId, Initiator, SandboxId, SleepRetention
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
+use dorm_store::Made;
 
 impl Service {
     /// Replaces the time limits of a sandbox. They count from now, except `max_run`, which counts
@@ -44,6 +45,11 @@ impl Service {
         reason: String,
         renew: Option<HoldId>,
     ) -> Result<(SandboxView, Hold), ServiceError> {
+        if let Some(Made::Hold(earlier)) = self.earlier() {
+            let view = self.describe(id).await?;
+            let hold = view.sandbox.holds.iter().find(|hold| hold.id == *earlier).cloned();
+            return Ok((view, hold.ok_or_else(|| ServiceError::made_is_gone("hold", earlier))?));
+        }
         let hold =
             Hold { id: renew.unwrap_or_else(|| self.shared.ids().hold()), reason, until: self.shared.now().after(ttl) };
         let view = self.command(id, Command::Hold(hold.clone()), Initiator::User).await?;

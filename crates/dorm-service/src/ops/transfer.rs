@@ -17,7 +17,7 @@ use bytes::Bytes;
 use dorm_lifecycle::{Initiator, SandboxId, SnapshotId, SnapshotKind};
 use dorm_storage::{ExportNote, Exported, ImportAs, Imported, StorageError};
 use dorm_store::{
-    Change, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
+    Change, Made, Maker, OperationKind, OperationRecord, OperationResult, Removal, SnapshotRecord, SnapshotStatus,
 };
 use futures_util::{Stream, StreamExt as _};
 use tokio::sync::mpsc;
@@ -105,6 +105,9 @@ impl Service {
         from: impl Stream<Item = io::Result<Bytes>> + Send,
         settings: ImportSettings,
     ) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.taken_earlier(earlier).await;
+        }
         self.shared.admit_write("import a snapshot", 0).await?;
         let (send, receive) = mpsc::channel(PIECES);
         let service = self.clone();
@@ -156,7 +159,8 @@ impl Service {
             let (snapshot, layer) = self.records(&about, &imported, settings);
             let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
             let operations = ended(&OperationResult::Done);
-            shared.commit(Change { snapshots, operations, ..Change::default() }).await?;
+            let requests = self.made(Made::Snapshot(snapshot.id.clone()));
+            shared.commit(Change { snapshots, operations, requests, ..Change::default() }).await?;
             Ok::<_, ServiceError>((snapshot, layer))
         };
         match taken.await {

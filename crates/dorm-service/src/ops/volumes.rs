@@ -2,7 +2,7 @@
 //! without a sandbox.
 
 use dorm_lifecycle::{Name, VolumeId, Writers};
-use dorm_store::{Change, RowKind, VolumeRecord, VolumeStatus};
+use dorm_store::{Change, Made, RowKind, VolumeRecord, VolumeStatus};
 use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
 
 use crate::error::ServiceError;
@@ -36,6 +36,11 @@ impl Service {
         size_bytes: u64,
         writers: Writers,
     ) -> Result<VolumeView, ServiceError> {
+        if let Some(Made::Volume(earlier)) = self.earlier() {
+            let volumes = self.shared.store.volumes().await?;
+            let volume = volumes.into_iter().find(|volume| volume.id == *earlier);
+            return self.view_volume(volume.ok_or_else(|| ServiceError::made_is_gone("volume", earlier))?).await;
+        }
         let (least, most) = SIZES;
         if !(least..=most).contains(&size_bytes) {
             return Err(VolumeProblem::Size { asked: size_bytes, least, most }.into());
@@ -77,7 +82,11 @@ impl Service {
         let ready = VolumeRecord { status: VolumeStatus::Ready, ..volume.clone() };
         let made = match shared.volumes.make(&volume.id, size_bytes).await {
             Ok(()) => shared
-                .commit(Change { volumes: vec![ready.clone()], ..Change::default() })
+                .commit(Change {
+                    volumes: vec![ready.clone()],
+                    requests: self.made(Made::Volume(ready.id.clone())),
+                    ..Change::default()
+                })
                 .await
                 .map(drop)
                 .map_err(ServiceError::from),

@@ -1,7 +1,7 @@
 //! Webhooks: the receivers of events. Sending them is the task of the API: see `dorm-api`.
 
 use dorm_lifecycle::{EventKind, WebhookId};
-use dorm_store::{Change, EventFilter, WebhookRecord};
+use dorm_store::{Change, EventFilter, Made, WebhookRecord};
 use tokio::sync::watch;
 
 use crate::destinations::Destinations;
@@ -50,6 +50,12 @@ impl Service {
         kinds: Vec<EventKind>,
         after: Option<u64>,
     ) -> Result<WebhookRecord, ServiceError> {
+        if let Some(Made::Webhook(earlier)) = self.earlier() {
+            return match self.webhook(earlier).await {
+                Err(ServiceError::NoWebhook(_)) => Err(ServiceError::made_is_gone("webhook", earlier)),
+                other => other,
+            };
+        }
         let newest = EventFilter { newest: 1, ..EventFilter::default() };
         let delivered = match after {
             Some(after) => after,
@@ -64,7 +70,8 @@ impl Service {
             created: self.shared.now(),
             delivered,
         };
-        self.write_webhooks(Change { webhooks: vec![webhook.clone()], ..Change::default() }).await?;
+        let requests = self.made(Made::Webhook(webhook.id.clone()));
+        self.write_webhooks(Change { webhooks: vec![webhook.clone()], requests, ..Change::default() }).await?;
         Ok(self.shared.shown_webhook(webhook))
     }
 

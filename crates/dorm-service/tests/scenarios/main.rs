@@ -12,6 +12,7 @@ mod faults;
 mod first_programs;
 mod forks;
 mod full_disk;
+mod idempotency;
 mod images;
 mod layers;
 mod life;

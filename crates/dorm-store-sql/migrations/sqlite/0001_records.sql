@@ -151,11 +151,11 @@ CREATE TABLE writers (
     settled INTEGER NOT NULL
 ) STRICT;
 
--- Requests with an idempotency key, until they are too old for a retry. `began` is in milliseconds.
+-- Requests with an idempotency key, until they are too old for a retry. `made_at` is in milliseconds.
 CREATE TABLE requests (
     id       TEXT    NOT NULL PRIMARY KEY,
-    began    INTEGER NOT NULL,
+    made_at    INTEGER NOT NULL,
     document TEXT    NOT NULL
 ) STRICT;
 
-CREATE INDEX requests_began ON requests (began);
+CREATE INDEX requests_made_at ON requests (made_at);

@@ -42,8 +42,8 @@ async fn remove(connection: &mut SqliteConnection, prune: &Prune) -> Result<Prun
     }
     if let Some(before) = prune.requests_before {
         let old = sqlx::query(
-            "DELETE FROM requests WHERE id IN (SELECT id FROM requests INDEXED BY requests_began \
-             WHERE began < ? ORDER BY began LIMIT ?)",
+            "DELETE FROM requests WHERE id IN (SELECT id FROM requests INDEXED BY requests_made_at \
+             WHERE made_at < ? ORDER BY made_at LIMIT ?)",
         );
         pruned.requests = count(old.bind(millis(before)).bind(batch).execute(&mut *connection).await?.rows_affected());
     }

@@ -25,9 +25,9 @@ use super::{
     encode_request, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
-    ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Maker, NewEvent, OperationKind,
-    OperationRecord, OperationResult, PromotePlan, Removal, RequestRecord, SnapshotRecord, SnapshotStatus, Together,
-    VolumeRecord, VolumeStatus, WebhookRecord,
+    ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
+    OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, RequestRecord, SnapshotRecord,
+    SnapshotStatus, Together, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 fn directory() -> PathBuf {
@@ -400,14 +400,26 @@ fn api_keys() -> Vec<(String, ApiKeyRecord)> {
 }
 
 fn requests() -> Vec<(String, RequestRecord)> {
-    let request = RequestRecord {
-        id: RequestId::from_random([13; 20]),
-        project: ProjectId::local(),
-        fingerprint: [9; 32],
-        reserved: [14; 20],
-        began: at(1_790_000_000_000),
+    let all = [
+        ("sandbox", Made::Sandbox(SandboxId::from_random([1; 20]))),
+        ("snapshot", Made::Snapshot(SnapshotId::from_random([2; 20]))),
+        ("operation", Made::Operation(OperationId::from_random([3; 20]))),
+        ("hold", Made::Hold(HoldId::from_random([4; 20]))),
+        ("volume", Made::Volume(VolumeId::from_random([5; 20]))),
+        ("webhook", Made::Webhook(WebhookId::from_random([6; 20]))),
+        ("api_key", Made::ApiKey(ApiKeyId::from_random([7; 20]))),
+    ];
+    let request = |(name, made): (&str, Made)| {
+        let request = RequestRecord {
+            id: RequestId::from_random([13; 20]),
+            project: ProjectId::local(),
+            fingerprint: [9; 32],
+            made,
+            at: at(1_790_000_000_000),
+        };
+        (format!("request-{name}"), request)
     };
-    vec![("request".to_owned(), request)]
+    all.into_iter().map(request).collect()
 }
 
 fn volumes() -> Vec<(String, VolumeRecord)> {

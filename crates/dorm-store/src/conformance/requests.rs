@@ -2,20 +2,20 @@
 
 use std::sync::Arc;
 
-use dorm_lifecycle::RequestId;
+use dorm_lifecycle::{HoldId, RequestId, SandboxId};
 
 use super::sample::{at, bytes, project};
-use crate::{Change, Prune, Pruned, RequestRecord, Store, StoreError};
+use crate::{Change, Made, Prune, Pruned, RequestRecord, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
 
-fn request(number: u32, began: u64) -> RequestRecord {
+fn request(number: u32, millis: u64) -> RequestRecord {
     RequestRecord {
         id: RequestId::from_random(bytes(number)),
         project: project("local"),
         fingerprint: [7; 32],
-        reserved: bytes(number + 100),
-        began: at(began),
+        made: Made::Sandbox(SandboxId::from_random(bytes(number + 100))),
+        at: at(millis),
     }
 }
 
@@ -24,7 +24,7 @@ pub(super) async fn a_request_is_found_by_its_id(store: Arc<dyn Store>) -> Check
     store.commit(Change { requests: vec![first.clone(), second.clone()], ..Change::default() }).await?;
     assert_eq!(store.request(&first.id).await?, Some(first.clone()));
     assert_eq!(store.request(&request(3, 0).id).await?, None);
-    let replaced = RequestRecord { reserved: [9; 20], ..first.clone() };
+    let replaced = RequestRecord { made: Made::Hold(HoldId::from_random([9; 20])), ..first.clone() };
     let removed_requests = vec![second.id.clone(), request(3, 0).id];
     store.commit(Change { requests: vec![replaced.clone()], removed_requests, ..Change::default() }).await?;
     assert_eq!(store.request(&first.id).await?, Some(replaced));
