@@ -145,7 +145,8 @@ impl FakeHost {
         }
     }
 
-    /// Returns the number of a new engine. The engine with the previous number is dead from then on.
+    /// Returns the number of a new engine. The engine with the previous number is dead from then
+    /// on.
     pub(crate) fn next_engine(&self) -> u64 {
         self.0.notices.unsubscribe();
         self.0.opened.fetch_add(1, Ordering::SeqCst) + 1

@@ -28,6 +28,8 @@ pub mod fuzzing;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod host;
 mod host_network;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
+mod interfaces;
 mod layout;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod lease;

@@ -103,15 +103,16 @@ mod tests {
     }
 
     #[test]
-    fn the_features_of_a_program_are_those_that_it_has_without_its_tests() {
+    fn the_features_of_a_program_are_those_that_it_has_without_its_tests() -> Result<()> {
         let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
         let options = ["--prefix", "none", "-f", "{p}|{f}", "-e"];
-        let alone = tree(&root, "dorm", &[&options[..], &["normal,build"]].concat()).expect("cargo tree");
+        let alone = tree(&root, "dorm", &[&options[..], &["normal,build"]].concat())?;
         assert!(alone.contains("dorm-store v"), "{alone}");
         assert_eq!(test_parts(&alone), [""; 0]);
-        let with_tests = tree(&root, "dorm", &[&options[..], &["normal,build,dev"]].concat()).expect("cargo tree");
+        let with_tests = tree(&root, "dorm", &[&options[..], &["normal,build,dev"]].concat())?;
         let parts = test_parts(&with_tests);
         assert!(parts.contains(&"the feature test-util of dorm-store".to_owned()), "{parts:?}");
         assert!(parts.contains(&"the test crate dorm-engine-fake".to_owned()), "{parts:?}");
+        Ok(())
     }
 }
