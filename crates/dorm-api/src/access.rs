@@ -9,9 +9,10 @@ use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use dorm_lifecycle::SandboxId;
 use dorm_store::KeyScope;
+use sha2::{Digest as _, Sha256};
 
 use crate::connections::Standing;
-use crate::door::Door;
+use crate::door::{Caller, Door};
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::parameter;
 use crate::state::Api;
@@ -63,18 +64,19 @@ pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next
         return next.run(request).await;
     }
     let scope = match request.extensions().get::<Door>() {
-        Some(Door::Owner) => Some(KeyScope::Full),
+        Some(Door::Owner) => Some((KeyScope::Full, Caller::Owner)),
         Some(Door::Network(ticket)) => api.scope(request.headers()).inspect(|_| {
             ticket.stand(Standing::Known);
         }),
         None => api.scope(request.headers()),
     };
-    let Some(scope) = scope else {
+    let Some((scope, caller)) = scope else {
         let detail = "an API key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
         let hint = "the key of the daemon is in the file `key` of its data directory";
         return ApiError::new(ErrorCode::Unauthorized, detail, hint).into_response();
     };
     let (mut parts, body) = request.into_parts();
+    parts.extensions.insert(caller);
     let is_its_own = match &scope {
         KeyScope::Sandbox(own) => names(&mut parts, &api, own).await,
         KeyScope::Full | KeyScope::ReadOnly => false,
@@ -114,12 +116,15 @@ fn refusal(scope: &KeyScope) -> ApiError {
 }
 
 impl Api {
-    /// The scope of a request's key; `None` without a known key.
-    pub(crate) fn scope(&self, headers: &HeaderMap) -> Option<KeyScope> {
+    /// The scope of a request's key, and whose it is; `None` without a known key.
+    pub(crate) fn scope(&self, headers: &HeaderMap) -> Option<(KeyScope, Caller)> {
         if self.keys.admit(headers) {
-            return Some(KeyScope::Full);
+            return Some((KeyScope::Full, Caller::Owner));
         }
-        crate::keys::presented(headers).find_map(|key| self.service.scope_of_key(key))
+        crate::keys::presented(headers).find_map(|key| {
+            let scope = self.service.scope_of_key(key)?;
+            Some((scope, Caller::Key(Sha256::digest(key).into())))
+        })
     }
 }
 

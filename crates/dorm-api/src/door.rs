@@ -9,6 +9,15 @@ use crate::connections::Ticket;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Peer(pub(crate) IpAddr);
 
+/// Whose credentials a request has.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Caller {
+    /// Those of the daemon's owner.
+    Owner,
+    /// The API key with this SHA-256.
+    Key([u8; 32]),
+}
+
 /// The listener through which a request came.
 #[derive(Clone, Debug)]
 pub(crate) enum Door {

@@ -84,7 +84,12 @@ impl From<ServiceError> for ApiError {
             tracing::error!(error = %error.message(), "a request failed because of an internal error");
         }
         let retry_after = error.retry_after();
-        Self { retry_after, ..Self::new(code, error.message(), error.next_step()) }
+        let made = Self { retry_after, ..Self::new(code, error.message(), error.next_step()) };
+        match error {
+            ServiceError::KeyReused => made.with_status(StatusCode::UNPROCESSABLE_ENTITY),
+            ServiceError::RevisionChanged { .. } => made.with_status(StatusCode::PRECONDITION_FAILED),
+            _ => made,
+        }
     }
 }
 

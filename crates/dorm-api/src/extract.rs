@@ -13,6 +13,7 @@ use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
 use dorm_api_types as wire;
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, SandboxId, WebhookId};
+use dorm_service::{Service, ServiceError};
 use serde::de::DeserializeOwned;
 
 use crate::door::Door;
@@ -31,17 +32,38 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = ApiError;
 
     async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        let body = Bytes::from_request(request, api).await.map_err(|rejection| match rejection {
-            BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-                let hint = "write large input to a file in the sandbox first";
-                ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
-            }
-            other => ApiError::invalid(format!("cannot read the request body: {other}"), "send the request again"),
-        })?;
+        let body = json_bytes(request, api).await?;
         let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(body)
             .map(Self)
             .map_err(|error| ApiError::invalid(format!("invalid request body: {error}"), ""))
+    }
+}
+
+/// The bytes of a JSON body.
+pub(crate) async fn json_bytes(request: Request, api: &Api) -> Result<Bytes, ApiError> {
+    Bytes::from_request(request, api).await.map_err(|rejection| match rejection {
+        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
+            let hint = "write large input to a file in the sandbox first";
+            ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+        }
+        other => ApiError::invalid(format!("cannot read the request body: {other}"), "send the request again"),
+    })
+}
+
+/// The service under the conditions of a request, as an extension of that request.
+#[derive(Clone)]
+pub(crate) struct Conditional(pub(crate) Service);
+
+/// The service, under the conditions of the request.
+pub(crate) struct ForRequest(pub(crate) Service);
+
+impl FromRequestParts<Api> for ForRequest {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let conditional = parts.extensions.get::<Conditional>();
+        Ok(Self(conditional.map_or_else(|| api.service.clone(), |conditional| conditional.0.clone())))
     }
 }
 
@@ -90,8 +112,20 @@ impl FromRequestParts<Api> for Sandbox {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        Ok(Self(api.service.find(&parameter(parts, api, "id").await?).await?))
+        let named = parameter(parts, api, "id").await?;
+        match api.service.find(&named).await {
+            // A retry is answered even if the sandbox was terminated since.
+            Err(error @ ServiceError::NoSandbox(_)) if is_retry(parts) => {
+                Ok(Self(api.service.find_terminated(&named).await?.ok_or(error)?))
+            }
+            found => Ok(Self(found?)),
+        }
     }
+}
+
+/// Whether a request repeats one whose idempotency key has made something before.
+fn is_retry(parts: &Parts) -> bool {
+    parts.extensions.get::<Conditional>().is_some_and(|conditional| conditional.0.is_retry())
 }
 
 /// The process of `{process}` in the sandbox of `{id}`.

@@ -15,6 +15,7 @@
 //! ```
 
 mod access;
+mod conditions;
 mod connections;
 mod convert;
 mod door;
@@ -32,6 +33,7 @@ mod routes;
 mod serve;
 mod sse;
 mod state;
+mod tagged;
 mod webhooks;
 
 pub use connections::ConnectionLimits;

@@ -15,6 +15,7 @@ use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 
 use crate::access::{self, Gate, Need, Needs};
+use crate::conditions;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
@@ -57,10 +58,7 @@ macro_rules! routes {
                 (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
             ),
             paths($($($handler)::+),*),
-            components(responses(ApiError), schemas(
-                wire::Problem, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
-                wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event, wire::DiffOrder
-            )),
+            components(responses(ApiError), schemas(wire::Problem, wire::DiffOrder)),
             security(("bearer" = []), ("key" = [])),
         )]
         struct Document;
@@ -171,6 +169,14 @@ otherwise, send it as `after` to get the next page. `GET /v1/events` always has 
 **Errors.** Every response that is not a success has an `application/problem+json` body, described by the schema \
 `Problem`. Compare `code`; `detail` and `next_step` are for people. docs/reference/errors.md lists all codes.
 
+**Retries.** A `POST` that makes something accepts an `Idempotency-Key`: a unique text, for example a random UUID. A \
+retry with the same key and the same request makes nothing: it returns what the first request made, with the header \
+`Idempotent-Replayed: true`, for at least 24 hours, also if the daemon died in between. Other requests can be repeated \
+as they are, or refuse the header.
+
+**Concurrent changes.** A sandbox has a `revision`, which is its `ETag`. A change with `If-Match` and an `ETag` fails \
+with status 412 if the sandbox was changed meanwhile.
+
 **Values.** Times are RFC 3339 strings in UTC, durations are numbers of seconds (`*_secs`), sizes are bytes \
 (`*_bytes`). Requests with unknown fields or query parameters are refused. Clients should ignore unknown fields of \
 responses.";
@@ -184,6 +190,7 @@ fn document() -> utoipa::openapi::OpenApi {
     components.add_security_scheme("bearer", SecurityScheme::Http(bearer));
     components.add_security_scheme("key", SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key"))));
     examples::add(components);
+    conditions::describe(&mut document);
     document
 }
 
@@ -206,6 +213,7 @@ pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
+        .layer(middleware::from_fn_with_state(api.clone(), conditions::apply))
         .layer(middleware::from_fn_with_state(gate, access::check))
         .layer(middleware::from_fn_with_state(api.clone(), gateway::pass_on))
         .with_state(api)

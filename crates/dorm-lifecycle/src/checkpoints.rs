@@ -21,7 +21,7 @@ const LEAST: Duration = Duration::from_secs(10);
 const MOST: Duration = Duration::from_secs(365 * 86_400);
 /// The maximum count of one rule, and the maximum number of rules.
 const COUNT_MAX: u32 = 1000;
-const RUNGS_MAX: usize = 8;
+const RULES_MAX: usize = 8;
 
 /// The policy for snapshots that are taken automatically while a sandbox runs and is used.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -101,7 +101,7 @@ pub enum RetentionPolicyError {
     #[error("'{0}' gives the number of newest snapshots a second time")]
     Twice(String),
     /// There are too many rules.
-    #[error("{0} rules are too many: the maximum is {RUNGS_MAX}")]
+    #[error("{0} rules are too many: the maximum is {RULES_MAX}")]
     Steps(usize),
 }
 
@@ -175,7 +175,7 @@ impl FromStr for RetentionPolicy {
             }
         }
         match policy.rules.len() {
-            steps if steps > RUNGS_MAX => Err(RetentionPolicyError::Steps(steps)),
+            steps if steps > RULES_MAX => Err(RetentionPolicyError::Steps(steps)),
             _ => Ok(policy),
         }
     }

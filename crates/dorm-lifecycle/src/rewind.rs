@@ -76,5 +76,5 @@ pub struct Abandoned {
     /// Its content, whose ownership passes to the snapshot.
     pub image: SleepImage,
     /// The snapshot that the sandbox was rewound to.
-    pub for_the_sake_of: SnapshotId,
+    pub rewound_to: SnapshotId,
 }

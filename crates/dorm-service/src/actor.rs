@@ -56,7 +56,7 @@ pub(crate) enum First {
     /// Reconnect to a live run, then report the result of its background operation.
     AdoptThen(RunId, Observation),
     /// Let a run continue, then report.
-    GoOn(RunId, Observation),
+    Continue(RunId, Observation),
     /// Report an observation.
     Report(Observation),
     /// Wait.
@@ -231,9 +231,9 @@ impl Actor {
                     self.observe(Seen::of(report)).await;
                 }
             }
-            First::GoOn(run, report) => {
+            First::Continue(run, report) => {
                 let task = self.task();
-                let seen = self.meanwhile(effects::go_on_after_restart(&task, &run, report)).await;
+                let seen = self.meanwhile(effects::continue_after_restart(&task, &run, report)).await;
                 self.observe(seen).await;
             }
         }
@@ -294,6 +294,12 @@ impl Actor {
 
     async fn handle(&mut self, message: Message) {
         match message {
+            Message::AtRevision { revision, message, .. } if revision == self.record.revision => {
+                Box::pin(self.handle(*message)).await;
+            }
+            Message::AtRevision { changed, .. } => {
+                let _ = changed.send(self.record.revision);
+            }
             Message::Command { command, by, request, reply } => self.command(command, by, request, reply).await,
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
@@ -630,7 +636,7 @@ impl Actor {
     }
 
     pub(crate) fn view(&self) -> SandboxView {
-        self.shared.view(&self.record.sandbox)
+        self.shared.view(&self.record)
     }
 }
 

@@ -40,13 +40,13 @@ impl Shared {
         if !self.paused_for_disk.holds(sandbox) {
             return Ok(());
         }
-        let goes_on_bytes = self.goes_on_bytes();
+        let continues_at_bytes = self.continues_at_bytes();
         let free_bytes = self.paused_for_disk.free_bytes();
-        Err(ServiceError::PausedForDisk { sandbox: sandbox.clone(), free_bytes, goes_on_bytes })
+        Err(ServiceError::PausedForDisk { sandbox: sandbox.clone(), free_bytes, continues_at_bytes })
     }
 
     /// Returns the number of free bytes at which paused sandboxes continue.
-    pub(crate) fn goes_on_bytes(&self) -> u64 {
+    pub(crate) fn continues_at_bytes(&self) -> u64 {
         self.settings.budgets.disk_floor_bytes.saturating_mul(2)
     }
 }
@@ -86,7 +86,7 @@ impl Watch {
         shared.paused_for_disk.set_free_bytes(free);
         self.bound(disk, free, floor).await;
         let was_low = self.is_low;
-        self.is_low = free < floor || (self.is_low && free < shared.goes_on_bytes());
+        self.is_low = free < floor || (self.is_low && free < shared.continues_at_bytes());
         match (was_low, self.is_low) {
             (false, true) => {
                 tracing::warn!(free, floor, "the disk of the data directory is nearly full: sandboxes are paused");

@@ -39,7 +39,7 @@ use crate::volumes;
 pub(crate) use reach::{Unreached, connect, is_over, late, reach};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use save::give_up_image;
-pub(crate) use save::{files_of_image, go_on_after_restart, park};
+pub(crate) use save::{continue_after_restart, files_of_image, park};
 pub(crate) use wake::verify;
 
 /// How long an engine may take to stop or park a run.

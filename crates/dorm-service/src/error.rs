@@ -234,10 +234,20 @@ pub enum ServiceError {
     /// An id, name or digest is malformed.
     #[error(transparent)]
     Id(#[from] IdError),
+    /// A sandbox has changed since the caller saw it.
+    #[error("sandbox {sandbox} has revision {now}, not {asked}: it was changed meanwhile")]
+    RevisionChanged {
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// The revision that the caller saw.
+        asked: u64,
+        /// The current revision.
+        now: u64,
+    },
     /// An idempotency key came with two different requests.
     #[error("this idempotency key was used for another request")]
     KeyReused,
-    /// What the first request with an idempotency key made was deleted since.
+    /// The object that the first request with an idempotency key made was deleted since.
     #[error("the first request with this idempotency key made {kind} {id}, which no longer exists")]
     MadeIsGone {
         /// The kind of object.
@@ -274,7 +284,7 @@ pub enum ServiceError {
     /// The sandbox is paused because the host's disk is nearly full.
     #[error(
         "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it continues when \
-         {goes_on_bytes} are"
+         {continues_at_bytes} are"
     )]
     PausedForDisk {
         /// The sandbox.
@@ -282,7 +292,7 @@ pub enum ServiceError {
         /// The number of free bytes at the last check.
         free_bytes: u64,
         /// The number of free bytes at which it continues.
-        goes_on_bytes: u64,
+        continues_at_bytes: u64,
     },
     /// The sandbox is being resumed, and traffic does not wait any longer for it.
     #[error("sandbox {0} is still waking up")]
@@ -390,7 +400,7 @@ impl ServiceError {
             | Self::MemorySnapshot(_)
             | Self::NotRunning { .. }
             | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
-            Self::TooManyKeys | Self::KeyShown(_) => Code::Conflict,
+            Self::TooManyKeys | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
             Self::MadeIsGone { .. } => Code::Gone,
             Self::FailedEarlier(failure) => failure.code,
             Self::BadKey(_)
@@ -500,6 +510,7 @@ impl ServiceError {
             Self::NothingToStart(_) => "give the command to run",
             Self::Registry(error) => registry::next_step(error),
             Self::TooManyKeys => "revoke unused keys",
+            Self::RevisionChanged { .. } => "get the sandbox, decide again, and send its new revision",
             Self::KeyReused => "use a new idempotency key for each request, and the same key only to retry it",
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
@@ -550,7 +561,7 @@ fn after_failure(failure: &Failure, state: StateName) -> &'static str {
         (Code::NoRoom, StateName::Suspended) => "its sleep image is intact; make room on this host, then try again",
         (Code::NoRoom, _) => "make room on this host, then try again",
         (Code::Damaged, StateName::Suspended) => {
-            "rewind it to a snapshot, or allow it to boot afresh (`dorm sbx keep --on-unrestorable fresh`)"
+            "rewind it to a snapshot, or allow it to boot afresh (`dorm sbx retention --on-unrestorable fresh`)"
         }
         (Code::Damaged, _) => "check `dorm doctor` and the daemon's log",
         (Code::Conflict | Code::InvalidArgument | Code::NotFound, _) => {

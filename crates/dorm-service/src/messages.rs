@@ -20,6 +20,9 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 pub(crate) enum Message {
     /// A command of a caller; the reply comes when the command has taken effect or failed.
     Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
+    /// A message that is only for this revision of the record. Otherwise it is dropped, and the
+    /// current revision is sent.
+    AtRevision { revision: u64, message: Box<Message>, changed: oneshot::Sender<u64> },
     /// A request for a snapshot.
     Snapshot { asked: SnapshotSpec, reply: Reply<SnapshotRecord> },
     /// A request to rewind to a snapshot.

@@ -112,7 +112,7 @@ impl Service {
             }
         }
         shared.recall_damage().await;
-        let service = Self { shared, request: None };
+        let service = Self { shared, request: None, if_revision: None };
         match service.finish_volumes().await {
             Ok(lines) => report.lines.extend(lines),
             Err(error) => report.postponed("finishing operations on volumes", &error),

@@ -53,12 +53,25 @@ impl Service {
         self.earlier().is_some()
     }
 
+    /// Returns the sandbox that the first request with this idempotency key created, once its
+    /// creation has ended. `None` if this is no retry of a creation.
+    ///
+    /// # Errors
+    ///
+    /// `FailedEarlier` if it could not be created, `MadeIsGone` if its record was removed.
+    pub async fn created_by_first_request(&self) -> Result<Option<SandboxView>, ServiceError> {
+        match self.earlier() {
+            Some(Made::Sandbox(earlier)) => self.created_earlier(earlier).await.map(Some),
+            _ => Ok(None),
+        }
+    }
+
     /// Returns the same handle without the idempotency key, for the parts of a request.
     pub(crate) fn of_part(&self) -> Self {
         Self { request: None, ..self.clone() }
     }
 
-    /// What an earlier request with the same idempotency key has made.
+    /// Returns the object that an earlier request with the same idempotency key has made.
     pub(crate) fn earlier(&self) -> Option<&Made> {
         self.request.as_ref()?.earlier.as_ref()
     }

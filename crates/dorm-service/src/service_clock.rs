@@ -151,7 +151,7 @@ impl ServiceClock {
     }
 
     /// Reports that the state could not be stored.
-    pub(crate) fn is_to_be_noted_again(&self) {
+    pub(crate) fn note_again(&self) {
         self.state().is_unnoted = true;
     }
 

@@ -60,6 +60,8 @@ pub struct Service {
     pub(crate) shared: Arc<Shared>,
     /// The request with an idempotency key that this handle is for.
     pub(crate) request: Option<Arc<KeyedRequest>>,
+    /// The revision of a sandbox that this handle may change.
+    pub(crate) if_revision: Option<u64>,
 }
 
 #[derive(Clone)]
@@ -268,6 +270,11 @@ impl Service {
         self.shared.news.subscribe()
     }
 
+    /// Returns a handle that changes a sandbox only if its record has this revision.
+    pub fn if_revision(&self, revision: u64) -> Self {
+        Self { if_revision: Some(revision), ..self.clone() }
+    }
+
     /// Returns what the engine is and can do.
     pub fn capabilities(&self) -> &dorm_engine::Capabilities {
         self.shared.engine.capabilities()
@@ -290,9 +297,21 @@ impl Service {
     ) -> Result<T, ServiceError> {
         let handle = self.shared.actor(sandbox).ok_or_else(|| ServiceError::NoSandbox(sandbox.to_string()))?;
         let (reply, answer) = oneshot::channel();
-        if handle.mailbox.send(message(reply)).is_err() {
+        let message = message(reply);
+        let Some(asked) = self.if_revision else {
+            if handle.mailbox.send(message).is_err() {
+                return Err(ServiceError::Stopping);
+            }
+            return answer.await.unwrap_or(Err(ServiceError::Stopping));
+        };
+        let (changed, now) = oneshot::channel();
+        if handle.mailbox.send(Message::AtRevision { revision: asked, message: Box::new(message), changed }).is_err() {
             return Err(ServiceError::Stopping);
         }
-        answer.await.unwrap_or(Err(ServiceError::Stopping))
+        match (answer.await, now.await) {
+            (Ok(answer), _) => answer,
+            (Err(_), Ok(now)) => Err(ServiceError::RevisionChanged { sandbox: sandbox.clone(), asked, now }),
+            (Err(_), Err(_)) => Err(ServiceError::Stopping),
+        }
     }
 }

@@ -71,7 +71,7 @@ async fn note(shared: &Arc<Shared>) -> bool {
     match shared.commit(change).await {
         Ok(_) => true,
         Err(error) => {
-            shared.clock.is_to_be_noted_again();
+            shared.clock.note_again();
             tracing::warn!(error = %chain(&error), "cannot store the state of the clocks; retrying");
             false
         }

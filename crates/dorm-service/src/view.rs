@@ -33,6 +33,8 @@ impl Residence {
 pub struct SandboxView {
     /// Its record.
     pub sandbox: Sandbox,
+    /// How often the record has been written: it increases with every change.
+    pub revision: u64,
     /// Where its memory is.
     pub residence: Residence,
     /// When its deadline passes, if nothing changes.

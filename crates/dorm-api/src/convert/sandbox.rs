@@ -6,6 +6,7 @@ use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
 use dorm_service::{CreateFrom, SandboxView, SecretSpec};
+use dorm_store::OnPartialFailure;
 
 use super::{Convert, Of, checkpoints, time};
 use crate::error::ApiError;
@@ -140,6 +141,15 @@ impl Of<life::OnTimeout> for wire::OnTimeout {
     }
 }
 
+impl Of<wire::OnPartialFailure> for OnPartialFailure {
+    fn of(action: wire::OnPartialFailure) -> Self {
+        match action {
+            wire::OnPartialFailure::Keep => Self::Keep,
+            wire::OnPartialFailure::RollBack => Self::RollBack,
+        }
+    }
+}
+
 impl Of<StateName> for wire::State {
     fn of(state: StateName) -> Self {
         match state {
@@ -233,7 +243,7 @@ fn of_state(state: &life::State) -> OfState {
 
 impl Of<SandboxView> for wire::Sandbox {
     fn of(view: SandboxView) -> Self {
-        let SandboxView { sandbox, residence, expires, paused_for_disk } = view;
+        let SandboxView { sandbox, revision, residence, expires, paused_for_disk } = view;
         let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
         let life::Sandbox {
             id,
@@ -265,6 +275,7 @@ impl Of<SandboxView> for wire::Sandbox {
             state: state.name().convert(),
             residence: residence.convert(),
             paused_for_disk,
+            revision,
             unreachable: unreachable
                 .map(|silent| wire::Unreachable { since: time(silent.since), reason: silent.reason }),
             suspend_failures: suspend_failures.map(|failed| wire::SuspendFailures {

@@ -77,8 +77,8 @@ impl ErrorCode {
                 status: StatusCode::BAD_REQUEST,
                 title: "Invalid argument",
                 meaning: "A parameter, a header or the body is invalid. The status is 413 for a body that is too \
-                          large, 416 for a range that the file does not have, and 426 for a request that should be a \
-                          WebSocket upgrade.",
+                          large, 416 for a range that the file does not have, 422 for an idempotency key that was \
+                          used for another request, and 426 for a request that should be a WebSocket upgrade.",
                 next_step: "Correct the request; `detail` names the field.",
                 retry: "No",
             },
@@ -121,7 +121,8 @@ impl ErrorCode {
                 status: StatusCode::CONFLICT,
                 title: "Conflict",
                 meaning: "The request does not fit the current state: a name is taken, an object is in use, or the \
-                          sandbox is in a state that does not permit it.",
+                          sandbox is in a state that does not permit it. The status is 412 if `If-Match` names \
+                          another revision than the current one.",
                 next_step: "Follow `next_step`; `detail` says what is in the way.",
                 retry: "After the state has changed",
             },

@@ -38,7 +38,7 @@ pub(super) async fn check(api: &Api, target: &Target, method: &Method, headers: 
 }
 
 fn is_admitted(api: &Api, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
-    let by_key = match api.scope(headers) {
+    let by_key = match api.scope(headers).map(|(scope, _)| scope) {
         Some(KeyScope::Full) => true,
         Some(KeyScope::Sandbox(own)) => own == target.sandbox,
         // Any request to a port may change something.

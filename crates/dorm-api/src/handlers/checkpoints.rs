@@ -1,12 +1,11 @@
 //! Automatic checkpoints.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 
-use crate::convert::{self, Convert};
+use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Sandbox};
+use crate::tagged::Tagged;
 
 /// Set the automatic checkpoint policy
 ///
@@ -14,16 +13,16 @@ use crate::state::Api;
 /// deletes only automatic snapshots, never those that were requested.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", operation_id = "setCheckpointPolicy", tag = "sandboxes",
     request_body = wire::SetCheckpoints,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new policy.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoints(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetCheckpoints>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
+) -> Result<Tagged, ApiError> {
     let wire::SetCheckpoints { every_secs, kind, keep, off } = asked;
     let asked = wire::CheckpointsRequest { every_secs, kind, keep };
     let checkpoints = match (off, asked == wire::CheckpointsRequest::default()) {
@@ -37,9 +36,9 @@ pub(crate) async fn checkpoints(
             return Err(ApiError::invalid(message, "give every_secs, kind, keep, or off"));
         }
         (false, false) => {
-            let now = api.service.describe(&id).await?.sandbox.spec.checkpoints;
+            let now = service.describe(&id).await?.sandbox.spec.checkpoints;
             Some(convert::checkpoints(asked, now)?)
         }
     };
-    Ok(axum::Json(api.service.set_checkpoints(&id, checkpoints).await?.convert()))
+    Ok(service.set_checkpoints(&id, checkpoints).await?.into())
 }

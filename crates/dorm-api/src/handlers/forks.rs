@@ -1,37 +1,35 @@
 //! Forks.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_service::{ForkChildSpec, ForkSpec};
-use dorm_store::Together;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Sandbox};
 
 /// Fork a sandbox
 ///
 /// Creates several sandboxes that continue from the current state of this one, each with its own identity. A running
 /// source continues to run, and a suspended source stays suspended.
 ///
-/// With `all_or_none`, the call either creates all children, or creates none and returns an error. Otherwise the
-/// response has a sandbox or an error for each child.
+/// If a child cannot be created, `on_partial_failure` says whether the others are kept. If they are, the response has a
+/// sandbox or an error for each child. With `roll_back`, the call either creates all children, or creates none and
+/// returns an error.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", operation_id = "forkSandbox", tag = "sandboxes",
     request_body = wire::ForkRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The children, in the order of the request.", body = wire::Forked),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn fork(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::ForkRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Forked>), ApiError> {
-    let together = if asked.all_or_none { Together::AllOrNone } else { Together::Each };
+    let on_partial_failure = asked.on_partial_failure.convert();
     let children = match (asked.count, asked.children) {
         (Some(count), children) if children.is_empty() => {
             // The service refuses a count that is too large, since it has the limit.
@@ -44,7 +42,7 @@ pub(crate) async fn fork(
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };
-    let made = api.service.fork(&id, ForkSpec { children, together, volumes: asked.volumes.convert() }).await?;
+    let made = service.fork(&id, ForkSpec { children, on_partial_failure, volumes: asked.volumes.convert() }).await?;
     let children = made.into_iter().map(|made| match made {
         Ok(view) => wire::ForkedChild { sandbox: Some(view.convert()), error: None },
         Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },

@@ -8,7 +8,7 @@ use dorm_store::KeyScope;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{ApiKey, Json, Query, seconds};
+use crate::extract::{ApiKey, ForRequest, Json, Query, seconds};
 use crate::page::{Dated, PageQuery};
 use crate::state::Api;
 
@@ -21,13 +21,13 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateKey>,
 ) -> Result<(StatusCode, axum::Json<wire::CreatedKey>), ApiError> {
     let scope = match (asked.scope, asked.sandbox) {
         (wire::KeyScope::Full, None) => KeyScope::Full,
         (wire::KeyScope::ReadOnly, None) => KeyScope::ReadOnly,
-        (wire::KeyScope::Sandbox, Some(named)) => KeyScope::Sandbox(api.service.find(&named).await?),
+        (wire::KeyScope::Sandbox, Some(named)) => KeyScope::Sandbox(service.find(&named).await?),
         (wire::KeyScope::Sandbox, None) => {
             return Err(ApiError::invalid("scope is sandbox, but sandbox is missing", "name the sandbox in `sandbox`"));
         }
@@ -37,7 +37,7 @@ pub(crate) async fn create(
         }
     };
     let lifetime = asked.lifetime_secs.map(|lifetime| seconds("lifetime_secs", lifetime)).transpose()?;
-    let (record, key) = api.service.create_key(ApiKeySpec { name: asked.name, scope, lifetime }).await?;
+    let (record, key) = service.create_key(ApiKeySpec { name: asked.name, scope, lifetime }).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::CreatedKey { key, record: record.convert() })))
 }
 
@@ -62,7 +62,7 @@ pub(crate) async fn list(
 ///
 /// The next request with this key is refused. Revoking a key that does not exist succeeds.
 #[utoipa::path(delete, path = "/v1/keys/{id}", operation_id = "deleteKey", tag = "keys",
-    params(("id" = String, Path, description = "ID of the key")),
+    params(("id" = String, Path, description = "ID of the key.")),
     responses(
         (status = 204, description = "The key is revoked."),
         (status = "default", response = ApiError),

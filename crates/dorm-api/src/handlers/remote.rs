@@ -10,7 +10,7 @@ use super::progress::follow;
 use super::snapshots::Snapshot;
 use crate::convert::{self, Of};
 use crate::error::ApiError;
-use crate::extract::{self, Json, WantsEvents};
+use crate::extract::{self, ForRequest, Json, WantsEvents};
 use crate::state::Api;
 
 /// Push a snapshot to a registry
@@ -22,9 +22,9 @@ use crate::state::Api;
 /// runs, then `done` with what was pushed, or `error`.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/push", operation_id = "pushSnapshot", tag = "snapshots",
     request_body = wire::PushSnapshot,
-    params(("id" = String, Path, description = "ID of the snapshot")),
+    params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(
-        (status = 201, description = "What was pushed.", body = wire::PushedSnapshot),
+        (status = 201, description = "The pushed snapshot.", body = wire::PushedSnapshot),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
         (status = "default", response = ApiError),
@@ -64,11 +64,10 @@ pub(crate) async fn push(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pull(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::PullSnapshot>,
 ) -> Result<Response, ApiError> {
-    let service = api.service.clone();
     let expires = asked.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let settings = ImportSpec { labels: asked.labels, expires };
     let from = named(asked.reference, asked.insecure);

@@ -1,14 +1,13 @@
 //! Holds, and the retention of sleep images.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Hold, Json, Sandbox, seconds};
-use crate::state::Api;
+use crate::extract::{ForRequest, Hold, Json, Sandbox, seconds};
+use crate::tagged::Tagged;
 
 /// The longest reason of a hold, in characters.
 const REASON_MAX: usize = 200;
@@ -19,13 +18,13 @@ const REASON_MAX: usize = 200;
 /// limit on the length of a run, `max_run_secs`, still applies. A hold does not resume a suspended sandbox.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", operation_id = "createHold", tag = "sandboxes",
     request_body = wire::HoldRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The new or renewed hold.", body = wire::Hold),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn hold(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::HoldRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Hold>), ApiError> {
@@ -40,7 +39,7 @@ pub(crate) async fn hold(
     }
     let renew = asked.renew.map(|hold| hold.parse()).transpose();
     let renew = renew.map_err(|error: IdError| ApiError::invalid(format!("renew: {error}"), ""))?;
-    let (_, hold) = api.service.hold(&id, ttl, asked.reason, renew).await?;
+    let (_, hold) = service.hold(&id, ttl, asked.reason, renew).await?;
     Ok((StatusCode::CREATED, axum::Json(hold.convert())))
 }
 
@@ -49,19 +48,19 @@ pub(crate) async fn hold(
 /// Releasing a hold that has expired succeeds.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/holds/{hold}", operation_id = "deleteHold", tag = "sandboxes",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("hold" = String, Path, description = "ID of the hold"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("hold" = String, Path, description = "ID of the hold."),
     ),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn release(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Hold(hold): Hold,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    Ok(axum::Json(api.service.release(&id, hold).await?.convert()))
+) -> Result<Tagged, ApiError> {
+    Ok(service.release(&id, hold).await?.into())
 }
 
 /// Set how many sleep images are kept
@@ -69,17 +68,17 @@ pub(crate) async fn release(
 /// Also sets what happens if none of them can be restored. Fields that are left out do not change.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/retention", operation_id = "setRetention", tag = "sandboxes",
     request_body = wire::SetRetention,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new settings.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn retention(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetRetention>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    let now = api.service.describe(&id).await?.sandbox.spec.retention;
+) -> Result<Tagged, ApiError> {
+    let now = service.describe(&id).await?.sandbox.spec.retention;
     let retention = convert::retention(asked.keep_generations, asked.on_unrestorable, now)?;
-    Ok(axum::Json(api.service.set_retention(&id, retention).await?.convert()))
+    Ok(service.set_retention(&id, retention).await?.into())
 }

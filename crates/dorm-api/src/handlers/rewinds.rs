@@ -1,6 +1,5 @@
 //! Rewinds, restarts and promotions.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, SnapshotId};
@@ -8,8 +7,7 @@ use dorm_service::KeepFuture;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox, seconds};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Sandbox, seconds};
 
 /// Rewind a sandbox to a snapshot
 ///
@@ -19,19 +17,19 @@ use crate::state::Api;
 /// limited time. If the rewind fails, the sandbox keeps its previous state.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", operation_id = "rewindSandbox", tag = "sandboxes",
     request_body = wire::RewindRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Rewound),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rewind(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::RewindRequest>,
 ) -> Result<axum::Json<wire::Rewound>, ApiError> {
     let to: Result<SnapshotId, IdError> = asked.to.parse();
     let to = to.map_err(|error| ApiError::invalid(error.to_string(), ""))?;
-    let done = api.service.rewind(&id, &to, keep(asked.keep_secs, asked.keep)?).await?;
+    let done = service.rewind(&id, &to, keep(asked.keep_secs, asked.keep)?).await?;
     Ok(axum::Json(wire::Rewound {
         sandbox: done.sandbox.convert(),
         to: done.to.to_string(),
@@ -44,19 +42,19 @@ pub(crate) async fn rewind(
 /// Creates a sandbox from the newest snapshot of a terminated one, with its settings, variables, labels and name.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", operation_id = "restartSandbox", tag = "sandboxes",
     request_body = wire::RestartRequest,
-    params(("id" = String, Path, description = "ID of the terminated sandbox")),
+    params(("id" = String, Path, description = "ID of the terminated sandbox.")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Restarted),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn restart(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::RestartRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Restarted>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.restart(&id, name).await?;
+    let made = service.restart(&id, name).await?;
     let restarted = wire::Restarted { sandbox: made.sandbox.convert(), snapshot: made.snapshot.to_string() };
     Ok((StatusCode::CREATED, axum::Json(restarted)))
 }
@@ -68,17 +66,17 @@ pub(crate) async fn restart(
 /// sandboxes continue unchanged.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", operation_id = "promoteSandbox", tag = "sandboxes",
     request_body = wire::PromoteRequest,
-    params(("id" = String, Path, description = "ID of the child, or its name")),
+    params(("id" = String, Path, description = "ID of the child, or its name.")),
     responses(
         (status = 200, description = "The parent, running with the child's state.", body = wire::Promoted),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn promote(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::PromoteRequest>,
 ) -> Result<axum::Json<wire::Promoted>, ApiError> {
-    let done = api.service.promote(&id, keep(asked.keep_secs, asked.keep)?).await?;
+    let done = service.promote(&id, keep(asked.keep_secs, asked.keep)?).await?;
     Ok(axum::Json(wire::Promoted {
         sandbox: done.sandbox.convert(),
         child: done.child.to_string(),

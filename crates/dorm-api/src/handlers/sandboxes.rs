@@ -11,10 +11,11 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, seconds};
+use crate::extract::{ForRequest, Json, Query, Sandbox, seconds};
 use crate::state::Api;
+use crate::tagged::Tagged;
 
-type Answer = Result<axum::Json<wire::Sandbox>, ApiError>;
+type Answer = Result<Tagged, ApiError>;
 
 /// The default size of a page.
 const PAGE: usize = 100;
@@ -31,14 +32,17 @@ const PAGE_MAX: usize = 1000;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateSandbox>,
-) -> Result<(StatusCode, axum::Json<wire::Sandbox>), ApiError> {
+) -> Result<(StatusCode, Tagged), ApiError> {
+    if let Some(created) = service.created_by_first_request().await? {
+        return Ok((StatusCode::CREATED, created.into()));
+    }
     let (from, base) = match (&asked.image, &asked.snapshot) {
         (Some(image), None) => {
             let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
             let wanted = RemoteSpec { reference: image.clone(), architecture: None, transport: Transport::Secure };
-            let found = api.service.find_image(wanted, pull, |_| {}).await?;
+            let found = service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
                 let message = format!("the image '{image}' has no command to start");
                 return Err(ApiError::invalid(message, "create the sandbox without `start` and run a command in it"));
@@ -47,7 +51,7 @@ pub(crate) async fn create(
         }
         (None, Some(id)) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
-            let base = api.service.snapshot(&id).await?.resources;
+            let base = service.snapshot(&id).await?.resources;
             (CreateFrom::Snapshot(id), base)
         }
         _ => {
@@ -59,8 +63,8 @@ pub(crate) async fn create(
         }
     };
     let asked = convert::create(asked, from, base)?;
-    let view = api.service.create(asked).await?;
-    Ok((StatusCode::CREATED, axum::Json(view.convert())))
+    let view = service.create(asked).await?;
+    Ok((StatusCode::CREATED, view.into()))
 }
 
 /// Parameters of the list of sandboxes.
@@ -145,39 +149,39 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
 ///
 /// Works in every state, including `terminated`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.describe(&id).await?.convert()))
+    Ok(api.service.describe(&id).await?.into())
 }
 
 /// Suspend a sandbox
 ///
 /// Saves the memory, processes and files of a running sandbox. When this call responds, they are on disk and verified.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", operation_id = "suspendSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The suspended sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn suspend(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.suspend(&id).await?.convert()))
+pub(crate) async fn suspend(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.suspend(&id).await?.into())
 }
 
 /// Resume a suspended sandbox
 ///
 /// The sandbox continues with the memory, processes and files it was suspended with.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", operation_id = "resumeSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.resume(&id, Initiator::User).await?.convert()))
+pub(crate) async fn resume(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.resume(&id, Initiator::User).await?.into())
 }
 
 /// Release the memory of a suspended sandbox
@@ -185,13 +189,13 @@ pub(crate) async fn resume(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 /// A suspended sandbox may be parked: its memory is still held for a faster resume. This call releases that memory and
 /// leaves the sleep image on disk. It has no effect on a sandbox that is not parked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", operation_id = "evictSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.evict(&id).await?.convert()))
+pub(crate) async fn evict(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.evict(&id).await?.into())
 }
 
 /// Terminate a sandbox
@@ -199,26 +203,26 @@ pub(crate) async fn evict(State(api): State<Api>, Sandbox(id): Sandbox) -> Answe
 /// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain. Terminating a terminated
 /// sandbox succeeds.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn terminate(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.terminate(&id).await?.convert()))
+pub(crate) async fn terminate(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.terminate(&id).await?.into())
 }
 
 /// Terminate a sandbox
 ///
 /// The same as `POST /v1/sandboxes/{id}/terminate`.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answer {
-    Ok(axum::Json(api.service.terminate(&id).await?.convert()))
+pub(crate) async fn delete(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Answer {
+    Ok(service.terminate(&id).await?.into())
 }
 
 /// Take a snapshot of a sandbox
@@ -228,22 +232,22 @@ pub(crate) async fn delete(State(api): State<Api>, Sandbox(id): Sandbox) -> Answ
 /// longer `in_progress`.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
     request_body = wire::CheckpointRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The completed snapshot.", body = wire::Snapshot),
         (status = 202, description = "The snapshot in progress.", body = wire::Snapshot),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn checkpoint(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
     let settings = CheckpointSpec { kind: asked.kind.convert(), labels: asked.labels, expires };
     match asked.wait {
-        true => Ok((StatusCode::CREATED, axum::Json(api.service.checkpoint_as(&id, settings).await?.convert()))),
-        false => Ok((StatusCode::ACCEPTED, axum::Json(api.service.begin_checkpoint(&id, settings).await?.convert()))),
+        true => Ok((StatusCode::CREATED, axum::Json(service.checkpoint_as(&id, settings).await?.convert()))),
+        false => Ok((StatusCode::ACCEPTED, axum::Json(service.begin_checkpoint(&id, settings).await?.convert()))),
     }
 }
 
@@ -253,19 +257,19 @@ pub(crate) async fn checkpoint(
 /// is kept.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", operation_id = "cloneSandbox", tag = "sandboxes",
     request_body = wire::CloneRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Cloned),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn clone(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::CloneRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = api.service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.convert()).await?;
+    let made = service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.convert()).await?;
     let cloned = wire::Cloned { sandbox: made.clone.convert(), snapshot: made.snapshot.convert() };
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }
@@ -275,25 +279,25 @@ pub(crate) async fn clone(
 /// The new limits count from now, except `max_run_secs`, which counts from the start of the run.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", operation_id = "setTimeouts", tag = "sandboxes",
     request_body = wire::SetTimeouts,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new limits.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn timeouts(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetTimeouts>,
 ) -> Answer {
     let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?;
-    Ok(axum::Json(api.service.set_timeouts(&id, timeouts).await?.convert()))
+    Ok(service.set_timeouts(&id, timeouts).await?.into())
 }
 
 /// Explain the state of a sandbox
 ///
 /// Why the sandbox is in its state, what happens next and when, and what is kept on disk for it.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/why", operation_id = "explainSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The explanation.", body = wire::Why),
         (status = "default", response = ApiError),
@@ -304,9 +308,9 @@ pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<
 
 /// Get the resource usage of a sandbox
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
-        (status = 200, description = "What the sandbox uses on the host now.", body = wire::Usage),
+        (status = 200, description = "The resources of the host that the sandbox uses now.", body = wire::Usage),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {

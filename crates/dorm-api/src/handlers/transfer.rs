@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 use super::snapshots::Snapshot;
 use crate::convert::Of;
 use crate::error::ApiError;
-use crate::extract::{self, Query};
+use crate::extract::{self, ForRequest, Query};
 use crate::state::Api;
 
 /// Export a snapshot as a file
@@ -25,7 +25,7 @@ use crate::state::Api;
 /// image but does not contain it. Memory snapshots of sandboxes with secrets are refused. The response is cut off if
 /// the rest cannot be read.
 #[utoipa::path(get, path = "/v1/snapshots/{id}/export", operation_id = "exportSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot")),
+    params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
@@ -65,7 +65,7 @@ pub(crate) struct ImportQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn import(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<ImportQuery>,
     body: Body,
 ) -> Result<Response, ApiError> {
@@ -76,7 +76,7 @@ pub(crate) async fn import(
     };
     let expires = query.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let body = body.into_data_stream().map_err(io::Error::other);
-    let snapshot = api.service.import_snapshot(body, ImportSpec { labels, expires }).await?;
+    let snapshot = service.import_snapshot(body, ImportSpec { labels, expires }).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }
 
@@ -85,12 +85,12 @@ pub(crate) async fn import(
 /// Extracts the files and keeps the memory snapshot. No sandbox runs for this, and it works for memory snapshots of
 /// another build of the engine.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/files", operation_id = "extractSnapshotFiles", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot")),
+    params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(
         (status = 201, description = "The filesystem snapshot.", body = wire::Snapshot),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn files(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
-    let snapshot = api.service.snapshot_of_files(&id).await?;
+pub(crate) async fn files(ForRequest(service): ForRequest, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
+    let snapshot = service.snapshot_of_files(&id).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }

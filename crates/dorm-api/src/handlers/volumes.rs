@@ -16,8 +16,9 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, page_limit, parameter};
+use crate::extract::{ForRequest, Json, Query, Sandbox, page_limit, parameter};
 use crate::state::Api;
+use crate::tagged::Tagged;
 
 /// The default size of a volume.
 const SIZE_BYTES: u64 = 1 << 30;
@@ -61,13 +62,13 @@ pub(crate) struct DetachQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateVolume>,
 ) -> Result<(StatusCode, axum::Json<wire::Volume>), ApiError> {
     let wire::CreateVolume { name, size_bytes, writers } = asked;
     let name = name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
     let writers = writers.map(Convert::convert).unwrap_or_default();
-    let made = api.service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
+    let made = service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
     Ok((StatusCode::CREATED, axum::Json(made.convert())))
 }
 
@@ -102,7 +103,7 @@ pub(crate) async fn list(
 
 /// Get a volume
 #[utoipa::path(get, path = "/v1/volumes/{volume}", operation_id = "getVolume", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume")),
+    params(("volume" = String, Path, description = "Name or ID of the volume.")),
     responses(
         (status = 200, description = "The volume.", body = wire::Volume),
         (status = "default", response = ApiError),
@@ -118,7 +119,7 @@ pub(crate) async fn describe(
 ///
 /// A volume cannot be deleted while it is attached to a living sandbox.
 #[utoipa::path(delete, path = "/v1/volumes/{volume}", operation_id = "deleteVolume", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume")),
+    params(("volume" = String, Path, description = "Name or ID of the volume.")),
     responses(
         (status = 204, description = "The volume is deleted."),
         (status = "default", response = ApiError),
@@ -132,7 +133,7 @@ pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference)
 ///
 /// Follows symbolic links that stay on the volume.
 #[utoipa::path(get, path = "/v1/volumes/{volume}/files", operation_id = "readVolumeFile", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
+    params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),
     responses(
         (status = 200, description = "The contents of the file.",
             content_type = "application/octet-stream", body = wire::Binary),
@@ -162,7 +163,7 @@ pub(crate) async fn read(
 /// incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/volumes/{volume}/files", operation_id = "writeVolumeFile", tag = "volumes",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
-    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
+    params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),
     responses(
         (status = 204, description = "The file is written."),
         (status = "default", response = ApiError),
@@ -204,7 +205,7 @@ pub(crate) async fn write(
 
 /// List a directory on a volume
 #[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", operation_id = "listVolumeFiles", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
+    params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),
     responses(
         (status = 200, description = "The entries of the directory.", body = wire::VolumeFiles),
         (status = "default", response = ApiError),
@@ -223,33 +224,33 @@ pub(crate) async fn files(
 /// A running sandbox gets the volume at once, any other sandbox at its next run.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", operation_id = "attachVolume", tag = "volumes",
     request_body = wire::AttachVolume,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn attach(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::AttachVolume>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
-    Ok(axum::Json(api.service.attach(&id, convert::attach(asked)?).await?.convert()))
+) -> Result<Tagged, ApiError> {
+    Ok(service.attach(&id, convert::attach(asked)?).await?.into())
 }
 
 /// Detach a volume from a sandbox
 ///
 /// A volume that programs in the sandbox are using stays attached, and the call returns an error.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", operation_id = "detachVolume", tag = "volumes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), DetachQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), DetachQuery),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn detach(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(DetachQuery { path }): Query<DetachQuery>,
-) -> Result<axum::Json<wire::Sandbox>, ApiError> {
+) -> Result<Tagged, ApiError> {
     let path = path.parse().map_err(|error: PlaceError| ApiError::invalid(error.to_string(), ""))?;
-    Ok(axum::Json(api.service.detach(&id, path).await?.convert()))
+    Ok(service.detach(&id, path).await?.into())
 }

@@ -8,7 +8,7 @@ use dorm_store::WebhookRecord;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Webhook};
+use crate::extract::{ForRequest, Json, Query, Webhook};
 use crate::page::PageQuery;
 use crate::state::Api;
 use crate::webhooks;
@@ -24,7 +24,7 @@ use crate::webhooks;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateWebhook>,
 ) -> Result<(StatusCode, axum::Json<wire::Webhook>), ApiError> {
     let url: Uri =
@@ -33,11 +33,11 @@ pub(crate) async fn create(
         let message = format!("'{}' is not a URL that begins with http://", asked.url);
         return Err(ApiError::invalid(message, "use a relay for a receiver that requires TLS"));
     }
-    webhooks::check(&asked.url, api.service.webhook_destinations()).map_err(|error| {
+    webhooks::check(&asked.url, service.webhook_destinations()).map_err(|error| {
         ApiError::invalid(format!("a webhook cannot be sent to '{}': {error}", asked.url), webhooks::ALLOW)
     })?;
     let kinds: Result<Vec<_>, _> = asked.kinds.iter().map(|word| kind(word)).collect();
-    let webhook = api.service.add_webhook(asked.url, kinds?, asked.after).await?;
+    let webhook = service.add_webhook(asked.url, kinds?, asked.after).await?;
     let secret = Some(convert::webhook_secret(&webhook));
     Ok((StatusCode::CREATED, axum::Json(wire::Webhook { secret, ..webhook.convert() })))
 }
@@ -70,7 +70,7 @@ pub(crate) async fn list(
 /// Sends all events after a given one again.
 #[utoipa::path(post, path = "/v1/webhooks/{id}/replay", operation_id = "replayWebhook", tag = "webhooks",
     request_body = wire::ReplayWebhook,
-    params(("id" = String, Path, description = "ID of the webhook")),
+    params(("id" = String, Path, description = "ID of the webhook.")),
     responses(
         (status = 200, description = "The webhook.", body = wire::Webhook),
         (status = "default", response = ApiError),
@@ -88,7 +88,7 @@ pub(crate) async fn replay(
 ///
 /// Deleting a webhook that does not exist succeeds.
 #[utoipa::path(delete, path = "/v1/webhooks/{id}", operation_id = "deleteWebhook", tag = "webhooks",
-    params(("id" = String, Path, description = "ID of the webhook")),
+    params(("id" = String, Path, description = "ID of the webhook.")),
     responses(
         (status = 204, description = "The webhook is deleted."),
         (status = "default", response = ApiError),

@@ -1,3 +1,5 @@
+mod lint;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
@@ -199,5 +201,17 @@ fn every_reference_in_the_document_leads_somewhere() {
             Value::Array(values) => open.extend(values),
             _ => {}
         }
+    }
+}
+
+#[test]
+fn every_post_says_what_a_retry_does() {
+    use crate::conditions::{CONDITIONAL, RETRIES};
+
+    let routed: BTreeSet<_> = ROUTES.iter().filter(|(method, _)| *method == "post").map(|(_, path)| *path).collect();
+    let told: BTreeSet<_> = RETRIES.iter().map(|(path, _)| *path).collect();
+    assert_eq!((told.len(), told), (RETRIES.len(), routed));
+    for conditional in CONDITIONAL {
+        assert!(ROUTES.contains(conditional), "{conditional:?} is no route");
     }
 }

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod checkpoints;
+mod conditions;
 mod door;
 mod events;
 mod failures;
@@ -16,5 +17,6 @@ mod processes;
 mod pty;
 mod refusals;
 mod sandboxes;
+mod schema;
 mod webhooks;
 mod world;

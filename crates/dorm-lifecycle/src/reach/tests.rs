@@ -34,7 +34,7 @@ fn the_time_between_two_attempts_doubles_up_to_ten_minutes() {
 }
 
 #[test]
-fn equal_failures_are_told_at_powers_of_two_and_other_ones_at_once() {
+fn equal_failures_are_reported_at_powers_of_two_and_other_ones_at_once() {
     let told = |reasons: &[&str]| failures(reasons).into_iter().map(|(_, told)| told).collect::<Vec<_>>();
     let equal = ["3 bytes are missing", "4 bytes are missing", "5 bytes are missing", "5 bytes are missing"];
     assert_eq!(told(&equal), [true, true, false, true]);

@@ -15,9 +15,9 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::Started => started(sandbox, context),
         Observation::StartFailed(reason) => start_failed(sandbox, reason, context),
         Observation::Saved(image) => saved(sandbox, image, context),
-        Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason), context),
-        Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(())), context),
-        Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason)), context),
+        Observation::SaveFailed(reason) => continues(sandbox, Over::Save(reason), context),
+        Observation::SnapshotTaken => continues(sandbox, Over::Snapshot(Ok(())), context),
+        Observation::SnapshotFailed(reason) => continues(sandbox, Over::Snapshot(Err(reason)), context),
         Observation::Attached => background::attached(sandbox),
         Observation::AttachFailed(reason) => background::not_attached(sandbox, reason),
         Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
@@ -111,7 +111,7 @@ fn unquiesced(done: &str, silent: &Unreachable) -> String {
     format!("it was {done} without being quiesced, because its agent does not answer: {}", silent.reason)
 }
 
-fn goes_on(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
+fn continues(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
     let running = |since: &Timestamp, image: &Option<SleepImage>| {
         Step::to(sandbox, State::Running { since: *since, image: image.clone(), background: None })
     };

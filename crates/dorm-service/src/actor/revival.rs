@@ -46,9 +46,9 @@ pub(crate) async fn revive(
             report.lines.push(format!("sandbox {id}: its operation was abandoned; the sandbox continues"));
             First::AdoptThen(run, observation)
         }
-        Recovery::GoOn { run, report: observation } => {
+        Recovery::Continue { run, report: observation } => {
             report.lines.push(format!("sandbox {id}: its operation was rolled back; the sandbox continues"));
-            First::GoOn(run, observation)
+            First::Continue(run, observation)
         }
         Recovery::Redo { stop, effect } => {
             report.lines.push(format!("sandbox {id}: its operation starts over"));

@@ -74,7 +74,7 @@ impl Actor {
 
 /// Returns the record of the snapshot that keeps the state that a rewind abandons.
 pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Abandoned) -> SnapshotRecord {
-    let Abandoned { future, image, for_the_sake_of } = abandoned;
+    let Abandoned { future, image, rewound_to } = abandoned;
     let now = shared.now();
     SnapshotRecord {
         id: future.snapshot.clone(),
@@ -90,7 +90,7 @@ pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Aband
         created: now,
         bytes: image.bytes,
         shares_data: false,
-        labels: [("rewound".to_owned(), for_the_sake_of.to_string())].into(),
+        labels: [("rewound".to_owned(), rewound_to.to_string())].into(),
         removal: future.keep.map_or(Removal::Asked, |keep| Removal::At(now.after(keep))),
         made_by: Maker::Request,
         status: SnapshotStatus::Completed,

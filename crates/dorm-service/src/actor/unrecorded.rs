@@ -33,7 +33,7 @@ impl Actor {
         Some(match observation {
             Observation::Saved(_) => {
                 let (task, run) = (self.task(), self.record.sandbox.run_id());
-                let seen = effects::go_on_after_restart(&task, &run, Observation::SaveFailed(reason)).await;
+                let seen = effects::continue_after_restart(&task, &run, Observation::SaveFailed(reason)).await;
                 self.agent = seen.agent;
                 self.remember_silence(seen.silent);
                 seen.observation

@@ -413,6 +413,6 @@ pub(crate) async fn give_up_image(task: &Task, saved_state: &SavedStateId, why: 
 }
 
 /// After a daemon restart: lets a paused guest continue, then reports.
-pub(crate) async fn go_on_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
+pub(crate) async fn continue_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
     release(task, run, Progress { held: true, ..Progress::default() }, report).await
 }

@@ -121,8 +121,8 @@ impl Service {
     /// `OperationFailed` if its run or its program could not be started: its record contains the
     /// reason, and nothing else is left.
     pub async fn create(&self, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
-        if let Some(Made::Sandbox(earlier)) = self.earlier() {
-            return self.created_earlier(earlier).await;
+        if let Some(created) = self.created_by_first_request().await? {
+            return Ok(created);
         }
         if let CreateFrom::Snapshot(id) = &asked.from {
             self.is_to_stay(id).await?;

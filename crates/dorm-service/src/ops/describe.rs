@@ -39,6 +39,18 @@ impl Service {
         Ok(record.sandbox.id)
     }
 
+    /// Returns a terminated sandbox that had that name.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn find_terminated(&self, name: &str) -> Result<Option<SandboxId>, ServiceError> {
+        let Ok(name) = name.parse() else { return Ok(None) };
+        let project = Some(self.project().clone());
+        let filter = SandboxFilter { project, name: Some(name), limit: 1, ..SandboxFilter::default() };
+        Ok(self.shared.store.sandboxes(&filter).await?.pop().map(|record| record.sandbox.id))
+    }
+
     /// Returns a sandbox, terminated or not.
     ///
     /// # Errors
@@ -46,7 +58,7 @@ impl Service {
     /// `NoSandbox`.
     pub async fn describe(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         let record = self.record(id).await?;
-        Ok(self.shared.view(&record.sandbox))
+        Ok(self.shared.view(&record))
     }
 
     /// Returns sandboxes in the order of their ids.
@@ -61,7 +73,7 @@ impl Service {
             true => shared.living.look(&*shared.store, |records| listed(records, filter)).await?,
             false => shared.store.sandboxes(filter).await?,
         };
-        Ok(records.iter().map(|record| self.shared.view(&record.sandbox)).collect())
+        Ok(records.iter().map(|record| self.shared.view(record)).collect())
     }
 
     /// Returns what a sandbox uses on this host now; nothing for one that is on disk only.
@@ -93,8 +105,11 @@ impl Service {
         command: &Command,
     ) -> Result<SandboxView, ServiceError> {
         let record = self.record(id).await?;
+        if let Some(asked) = self.if_revision.filter(|asked| *asked != record.revision) {
+            return Err(ServiceError::RevisionChanged { sandbox: id.clone(), asked, now: record.revision });
+        }
         match step(&record.sandbox, &Input::Command(command.clone()), &self.shared.context()) {
-            Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record.sandbox)),
+            Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record)),
             // A sandbox that is not terminated has no actor only while the daemon stops.
             Ok(_) => Err(ServiceError::Stopping),
             Err(denied) => Err(ServiceError::Denied { operation: "change", sandbox: id.clone(), denied }),

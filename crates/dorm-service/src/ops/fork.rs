@@ -17,8 +17,8 @@ use dorm_lifecycle::{
     Command, EventKind, Initiator, Name, OperationId, SandboxId, SandboxSpec, SavedStateId, SnapshotKind,
 };
 use dorm_store::{
-    Change, FailureRecord, ForkPlan, Made, NewEvent, OperationKind, OperationRecord, OperationResult, Removal,
-    StoreError, Together,
+    Change, FailureRecord, ForkPlan, Made, NewEvent, OnPartialFailure, OperationKind, OperationRecord, OperationResult,
+    Removal, StoreError,
 };
 use futures_util::StreamExt as _;
 
@@ -59,7 +59,7 @@ pub struct ForkSpec {
     /// The children to create, 1 to [`FORK_MAX`].
     pub children: Vec<ForkChildSpec>,
     /// Whether the other children are kept if one cannot be created.
-    pub together: Together,
+    pub on_partial_failure: OnPartialFailure,
     /// How the source's volumes are attached to the children.
     pub volumes: FollowingVolumes,
 }
@@ -68,13 +68,13 @@ impl Service {
     /// Creates several sandboxes that continue where `id` is now, with its settings, memory and
     /// processes but not its secrets, each with an identity of its own. A running source continues
     /// in the same run; a suspended one does not wake. The results are in the order of the
-    /// children. With [`Together::AllOrNone`] either all children exist afterwards or no child
+    /// children. With [`OnPartialFailure::RollBack`] either all children exist afterwards or no child
     /// does.
     ///
     /// # Errors
     ///
     /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`];
-    /// `ForkFailed` if a child could not be created with [`Together::AllOrNone`], and none is left;
+    /// `ForkFailed` if a child could not be created with [`OnPartialFailure::RollBack`], and none is left;
     /// `ForkNotRecorded` if the daemon stopped before the end of such a fork could be recorded, so
     /// that the next start terminates its children.
     pub async fn fork(
@@ -93,7 +93,7 @@ impl Service {
         let plan = ForkPlan {
             snapshot: self.shared.ids().snapshot(),
             children: asked.children.iter().map(|_| self.shared.ids().sandbox()).collect(),
-            together: asked.together,
+            on_partial_failure: asked.on_partial_failure,
         };
         let (service, id) = (self.clone(), id.clone());
         // The caller may go away at any time; a recorded operation is finished.
@@ -120,7 +120,9 @@ impl Service {
             children.push(made);
         }
         match failure {
-            Some(failure) if plan.together == Together::AllOrNone || children.iter().all(Result::is_err) => {
+            Some(failure)
+                if plan.on_partial_failure == OnPartialFailure::RollBack || children.iter().all(Result::is_err) =>
+            {
                 Err(ServiceError::FailedEarlier(failure))
             }
             Some(_) | None => Ok(children),
@@ -201,7 +203,7 @@ impl Service {
                 OperationResult::Failed(FailureRecord::new(first.code(), reason))
             }
         };
-        if plan.together == Together::AllOrNone && failed > 0 {
+        if plan.on_partial_failure == OnPartialFailure::RollBack && failed > 0 {
             if self.end_children(&plan, Initiator::Host).await == Recorded::NotYet
                 || close(shared, operation, result, None).await == Recorded::NotYet
             {
@@ -224,10 +226,12 @@ impl Service {
             took: Some(shared.now().since(operation.began)),
             bytes: None,
         };
-        match (close(shared, operation, result, Some(event)).await, plan.together) {
-            (Recorded::NotYet, Together::AllOrNone) => Err(ServiceError::ForkNotRecorded { sandbox: id.clone() }),
+        match (close(shared, operation, result, Some(event)).await, plan.on_partial_failure) {
+            (Recorded::NotYet, OnPartialFailure::RollBack) => {
+                Err(ServiceError::ForkNotRecorded { sandbox: id.clone() })
+            }
             // The next start closes the operation and keeps the children.
-            (Recorded::NotYet, Together::Each) | (Recorded::Yes, _) => Ok(made),
+            (Recorded::NotYet, OnPartialFailure::Keep) | (Recorded::Yes, _) => Ok(made),
         }
     }
 
@@ -277,7 +281,7 @@ impl Service {
     /// Ends a fork during which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
-        if plan.together == Together::AllOrNone
+        if plan.on_partial_failure == OnPartialFailure::RollBack
             && self.end_children(&plan, Initiator::Recovery).await == Recorded::NotYet
         {
             return;

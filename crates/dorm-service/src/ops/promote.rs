@@ -153,7 +153,7 @@ impl Service {
     pub(crate) async fn end_promotion(&self, operation: OperationRecord) {
         let Some(plan) = operation.promote.clone() else { return };
         let id = operation.id.clone();
-        let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
+        let ended = match self.was_rewound(&operation, &plan.snapshot).await {
             Ok(true) => Ok(self.finish_promotion(operation, &plan, Initiator::Recovery).await),
             Ok(false) => {
                 let result = OperationResult::Failed(stopped());
@@ -172,7 +172,7 @@ impl Service {
 
     /// Returns whether the sandbox of `operation` has been rewound to `snapshot`. Waits while the
     /// rewind is in progress.
-    async fn was_taken_back(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
+    async fn was_rewound(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
         let Some(parent) = &operation.sandbox else { return Ok(false) };
         let mut news = self.news();
         loop {

@@ -33,7 +33,7 @@ impl Service {
             }
             (None, false) => {
                 for record in self.shared.living().await? {
-                    lineage.add(of_sandbox(self.shared.view(&record.sandbox)));
+                    lineage.add(of_sandbox(self.shared.view(&record)));
                 }
                 for snapshot in self.snapshots().await? {
                     lineage.add(of_snapshot(snapshot));

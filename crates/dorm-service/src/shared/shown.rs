@@ -1,7 +1,9 @@
 //! Records as they are shown to callers: with times of the wall clock.
 
 use dorm_lifecycle::{Sandbox, State, Why};
-use dorm_store::{ApiKeyRecord, EventRecord, OperationRecord, Removal, SnapshotRecord, VolumeRecord, WebhookRecord};
+use dorm_store::{
+    ApiKeyRecord, EventRecord, OperationRecord, Removal, SandboxRecord, SnapshotRecord, VolumeRecord, WebhookRecord,
+};
 
 use super::Shared;
 use crate::view::{Residence, SandboxView};
@@ -20,14 +22,15 @@ impl Shared {
         }
     }
 
-    pub(crate) fn view(&self, sandbox: &Sandbox) -> SandboxView {
-        let mut sandbox = sandbox.clone();
+    pub(crate) fn view(&self, record: &SandboxRecord) -> SandboxView {
+        let SandboxRecord { mut sandbox, revision } = record.clone();
         if let Some(handle) = self.actor(&sandbox.id) {
             sandbox.last_active = sandbox.last_active.max(handle.activity.last());
         }
         let expires = sandbox.expires().map(|expires| self.clock.shown(expires));
         let paused_for_disk = self.paused_for_disk.holds(&sandbox.id);
-        SandboxView { residence: self.residence(&sandbox), expires, paused_for_disk, sandbox: self.shown(&sandbox) }
+        let residence = self.residence(&sandbox);
+        SandboxView { residence, revision, expires, paused_for_disk, sandbox: self.shown(&sandbox) }
     }
 
     /// Returns a sandbox with the times that the wall clock showed, or will show.

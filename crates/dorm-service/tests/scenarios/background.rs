@@ -388,7 +388,7 @@ async fn a_daemon_that_dies_while_a_rewind_is_prepared_or_an_image_is_copied_has
 }
 
 #[tokio::test]
-async fn a_suspended_sandbox_has_its_volumes_from_the_moment_at_which_it_is_to_be_taken_back() {
+async fn a_suspended_sandbox_has_its_volumes_as_soon_as_a_rewind_of_it_is_requested() {
     let world = World::new().await;
     let (service, gate) = gated(&world).await;
     let (id, _) = apart(&service).await;

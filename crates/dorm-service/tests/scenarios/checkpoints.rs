@@ -117,7 +117,7 @@ async fn one_that_is_idle_or_suspended_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_started_goes_on_in_the_rhythm() {
+async fn a_restarted_daemon_continues_the_schedule() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, with("web", policy(10 * MINUTE, "100"))).await;

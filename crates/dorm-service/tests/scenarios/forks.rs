@@ -9,15 +9,15 @@ use dorm_service::{
     CheckpointSpec, Code, CreateFrom, CreateSpec, FORK_MAX, ForkChildSpec, ForkSpec, Residence, SecretSpec,
     SecretSpecs, Service,
 };
-use dorm_store::{SandboxFilter, SnapshotStatus, Store as _, Together};
+use dorm_store::{OnPartialFailure, SandboxFilter, SnapshotStatus, Store as _};
 use futures_util::StreamExt as _;
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
-fn children(count: usize, together: Together) -> ForkSpec {
+fn children(count: usize, on_partial_failure: OnPartialFailure) -> ForkSpec {
     ForkSpec {
         children: vec![ForkChildSpec::default(); count],
-        together,
+        on_partial_failure,
         volumes: dorm_service::FollowingVolumes::Same,
     }
 }
@@ -37,7 +37,7 @@ async fn living(world: &World) -> Vec<SandboxId> {
 }
 
 #[tokio::test]
-async fn children_go_on_from_one_moment_and_diverge() {
+async fn children_continue_from_one_moment_and_diverge() {
     let world = World::new().await;
     let service = world.daemon().await;
     let mut asked = named("web");
@@ -51,7 +51,7 @@ async fn children_go_on_from_one_moment_and_diverge() {
     own.labels = BTreeMap::from([("role".to_owned(), "b".to_owned())]);
     let asked = ForkSpec {
         children: vec![worker("first"), own, ForkChildSpec::default()],
-        together: Together::Each,
+        on_partial_failure: OnPartialFailure::Keep,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     let made: Vec<_> = service.fork(&id, asked).await.unwrap().into_iter().map(Result::unwrap).collect();
@@ -62,7 +62,7 @@ async fn children_go_on_from_one_moment_and_diverge() {
         assert_eq!(of_child.ask(&service, &view.sandbox.id).await.unwrap(), "x 2");
         assert_eq!(of_child.ask(&service, &view.sandbox.id).await.unwrap(), "x 3");
     }
-    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2", "the source goes on");
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2", "the source continues");
     let second = &made[1].sandbox.spec;
     let variable = |name: &str| second.variables.0.get(name).map(String::as_str);
     assert_eq!((variable("COLOUR"), variable("SIZE")), (Some("blue"), Some("1")));
@@ -88,7 +88,14 @@ async fn secrets_follow_only_when_they_are_named() {
     let other = child(&[("KEY", SecretSpec::Value("hunter4".to_owned()))]);
     let children = vec![child(&[]), child(&[("TOKEN", SecretSpec::Kept)]), other];
     let made = service
-        .fork(&id, ForkSpec { children, together: Together::AllOrNone, volumes: dorm_service::FollowingVolumes::Same })
+        .fork(
+            &id,
+            ForkSpec {
+                children,
+                on_partial_failure: OnPartialFailure::RollBack,
+                volumes: dorm_service::FollowingVolumes::Same,
+            },
+        )
         .await
         .unwrap();
     let mut told = vec![printed(&service, &id).await];
@@ -107,7 +114,11 @@ async fn secrets_follow_only_when_they_are_named() {
     let refused = service
         .fork(
             &id,
-            ForkSpec { children: missing, together: Together::Each, volumes: dorm_service::FollowingVolumes::Same },
+            ForkSpec {
+                children: missing,
+                on_partial_failure: OnPartialFailure::Keep,
+                volumes: dorm_service::FollowingVolumes::Same,
+            },
         )
         .await
         .unwrap_err();
@@ -146,7 +157,7 @@ async fn a_suspended_source_does_not_wake_for_a_fork() {
     counter.ask(&service, &id).await.unwrap();
     service.suspend(&id).await.unwrap();
     service.evict(&id).await.unwrap();
-    let made = service.fork(&id, children(2, Together::AllOrNone)).await.unwrap();
+    let made = service.fork(&id, children(2, OnPartialFailure::RollBack)).await.unwrap();
     for child in made {
         let mut of_child = counter;
         assert_eq!(of_child.ask(&service, &child.unwrap().sandbox.id).await.unwrap(), "x 2");
@@ -160,19 +171,19 @@ async fn a_suspended_source_does_not_wake_for_a_fork() {
 }
 
 #[tokio::test]
-async fn when_one_of_all_or_none_fails_none_is_left() {
+async fn when_one_child_of_a_fork_that_rolls_back_fails_none_is_left() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
-    let failed = service.fork(&id, children(5, Together::AllOrNone)).await.unwrap_err();
+    let failed = service.fork(&id, children(5, OnPartialFailure::RollBack)).await.unwrap_err();
     assert_eq!(failed.code(), Code::Failed);
     assert!(failed.message().contains("1 of 5 children could not be created"), "{}", failed.message());
     assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
-    let made = service.fork(&id, children(5, Together::Each)).await.unwrap();
+    let made = service.fork(&id, children(5, OnPartialFailure::Keep)).await.unwrap();
     assert_eq!(made.iter().filter(|child| child.is_ok()).count(), 4, "the others stay");
     assert_eq!(living(&world).await.len(), 5);
     no_snapshot_is_left(&service).await;
@@ -185,32 +196,32 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     for count in [0, FORK_MAX + 1] {
-        let refused = service.fork(&id, children(count, Together::Each)).await.unwrap_err();
+        let refused = service.fork(&id, children(count, OnPartialFailure::Keep)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
     let twice = ForkSpec {
         children: vec![worker("a"), worker("a")],
-        together: Together::Each,
+        on_partial_failure: OnPartialFailure::Keep,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     assert_eq!(service.fork(&id, twice).await.unwrap_err().code(), Code::InvalidArgument);
     let taken = ForkSpec {
         children: vec![worker("b"), worker("web")],
-        together: Together::Each,
+        on_partial_failure: OnPartialFailure::Keep,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     assert_eq!(service.fork(&id, taken).await.unwrap_err().code(), Code::Conflict);
     world.host.faults().next(Operation::Save, Moment::Before, Fault::Fail);
-    assert_eq!(service.fork(&id, children(2, Together::Each)).await.unwrap_err().code(), Code::Failed);
+    assert_eq!(service.fork(&id, children(2, OnPartialFailure::Keep)).await.unwrap_err().code(), Code::Failed);
     assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
     service.terminate(&id).await.unwrap();
-    assert_eq!(service.fork(&id, children(2, Together::Each)).await.unwrap_err().code(), Code::Gone);
+    assert_eq!(service.fork(&id, children(2, OnPartialFailure::Keep)).await.unwrap_err().code(), Code::Gone);
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none() {
+async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_children_or_no_child() {
     for (call, nth) in [(Operation::Save, 1), (Operation::Restore, 1), (Operation::Restore, 11)] {
         let world = World::new().await;
         // A runtime of its own, so that the daemon can be killed with all its tasks.
@@ -224,7 +235,7 @@ async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none
             counter.ask(&service, &id).await.unwrap();
             faults.plan(call, nth, Moment::After, Fault::Hang);
             let _ = tell.send((id.clone(), counter));
-            drop(service.fork(&id, children(20, Together::AllOrNone)).await);
+            drop(service.fork(&id, children(20, OnPartialFailure::RollBack)).await);
         });
         let (id, mut counter) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;

@@ -6,7 +6,7 @@ use dorm_service::{
     ApiKeySpec, CheckpointSpec, Code, CreateFrom, CreateSpec, FollowingVolumes, ForkChildSpec, ForkSpec, KeepFuture,
     SecretSpecs, Service, ServiceError,
 };
-use dorm_store::{KeyScope, SandboxFilter, Store as _, Together};
+use dorm_store::{KeyScope, OnPartialFailure, SandboxFilter, Store as _};
 
 use crate::world::{World, base, create, eventually, named, state};
 
@@ -26,7 +26,7 @@ async fn sandboxes(world: &World) -> Vec<SandboxId> {
 
 fn two_children() -> ForkSpec {
     let children = vec![ForkChildSpec::default(); 2];
-    ForkSpec { children, together: Together::Each, volumes: FollowingVolumes::Same }
+    ForkSpec { children, on_partial_failure: OnPartialFailure::Keep, volumes: FollowingVolumes::Same }
 }
 
 #[tokio::test]
@@ -162,7 +162,7 @@ async fn a_retry_of_a_failed_request_returns_the_failure() {
     assert_eq!((again.code(), sandboxes(&world).await.len()), (failed.code(), 1));
     let source = create(&service, named("web")).await;
     world.host.faults().next(Operation::Save, Moment::Before, Fault::Fail);
-    let fork = ForkSpec { together: Together::AllOrNone, ..two_children() };
+    let fork = ForkSpec { on_partial_failure: OnPartialFailure::RollBack, ..two_children() };
     keyed(&service, 2).await.fork(&source, fork.clone()).await.unwrap_err();
     let again = keyed(&service, 2).await.fork(&source, fork).await.unwrap_err();
     assert!(matches!(again, ServiceError::FailedEarlier(_)), "{again}");

@@ -48,7 +48,7 @@ async fn files_go_along_and_memory_does_not() {
         agent.make_directory(&path("/home/new/deep"), Parents::Create, None).await.unwrap();
     }
     let snapshot = files(&service, &id).await;
-    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "its processes go on");
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "its processes continue");
     put(&service, &id, "/note", "two").await;
     service.terminate(&id).await.unwrap();
     let child = create(&service, from(&snapshot, "child")).await;

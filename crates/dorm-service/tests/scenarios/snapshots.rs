@@ -17,7 +17,7 @@ async fn a_snapshot_outlives_its_source_and_its_children_diverge() {
     assert_eq!(snapshot.status, SnapshotStatus::Completed);
     assert!(snapshot.bytes > 0);
     let mut in_source = counter;
-    assert_eq!(in_source.ask(&service, &id).await.unwrap(), "x 2", "the source goes on");
+    assert_eq!(in_source.ask(&service, &id).await.unwrap(), "x 2", "the source continues");
     service.terminate(&id).await.unwrap();
     for name in ["left", "right"] {
         let asked = CreateSpec {

@@ -83,7 +83,7 @@ async fn an_image_is_read_at_its_first_use_and_not_at_each() {
 }
 
 #[tokio::test]
-async fn a_parked_sandbox_needs_no_image_to_go_on() {
+async fn a_parked_sandbox_needs_no_image_to_resume() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("parked")).await;

@@ -96,7 +96,7 @@ async fn a_thousand_deadlines_are_all_met() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_keeps_a_sandbox_awake_until_it_ends_or_is_taken_back() {
+async fn a_hold_keeps_a_sandbox_awake_until_it_ends_or_is_released() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, CreateSpec { timeouts: idle(10), ..named("web") }).await;

@@ -1,0 +1,270 @@
+//! The headers that put a condition on a request: `Idempotency-Key` and `If-Match`.
+//!
+//! A request for which a header has no meaning is refused, because a caller that sends it relies on
+//! it.
+
+use axum::body::Body;
+use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::HeaderName;
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use dorm_lifecycle::RequestId;
+use sha2::{Digest as _, Sha256};
+use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
+use utoipa::openapi::{OpenApi, Required};
+
+use crate::door::Caller;
+use crate::error::ApiError;
+use crate::extract::{Conditional, json_bytes};
+use crate::state::Api;
+
+/// The key of a request that may be sent again.
+pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
+/// Tells that a response is the result of an earlier request with the same key.
+const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
+/// The longest idempotency key.
+const KEY_BYTES_MAX: usize = 255;
+
+/// The effect of a retry of a POST without an idempotency key.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Retry {
+    /// It makes something once more. With a key, it returns what the first request made.
+    Makes,
+    /// The same, and the body is too large for a fingerprint of the request.
+    MakesFromUpload,
+    /// Nothing that the first request has not done already.
+    Repeats,
+    /// It acts on programs or files inside a sandbox, or repeats deliveries; a key is refused.
+    Acts,
+}
+
+/// The effect of a retry of each POST.
+pub(crate) const RETRIES: &[(&str, Retry)] = &[
+    ("/v1/sandboxes", Retry::Makes),
+    ("/v1/sandboxes/{id}/suspend", Retry::Repeats),
+    ("/v1/sandboxes/{id}/resume", Retry::Repeats),
+    ("/v1/sandboxes/{id}/evict", Retry::Repeats),
+    ("/v1/sandboxes/{id}/terminate", Retry::Repeats),
+    ("/v1/sandboxes/{id}/checkpoint", Retry::Makes),
+    ("/v1/sandboxes/{id}/clone", Retry::Makes),
+    ("/v1/sandboxes/{id}/fork", Retry::Makes),
+    ("/v1/sandboxes/{id}/rewind", Retry::Makes),
+    ("/v1/sandboxes/{id}/restart", Retry::Makes),
+    ("/v1/sandboxes/{id}/promote", Retry::Makes),
+    ("/v1/sandboxes/{id}/timeouts", Retry::Repeats),
+    ("/v1/sandboxes/{id}/holds", Retry::Makes),
+    ("/v1/sandboxes/{id}/retention", Retry::Repeats),
+    ("/v1/sandboxes/{id}/checkpoints", Retry::Repeats),
+    ("/v1/sandboxes/{id}/volumes", Retry::Acts),
+    ("/v1/sandboxes/{id}/ports/{port}/link", Retry::Acts),
+    ("/v1/sandboxes/{id}/exec", Retry::Acts),
+    ("/v1/sandboxes/{id}/processes", Retry::Acts),
+    ("/v1/sandboxes/{id}/processes/{process}/stdin", Retry::Acts),
+    ("/v1/sandboxes/{id}/processes/{process}/stdin/close", Retry::Repeats),
+    ("/v1/sandboxes/{id}/processes/{process}/signal", Retry::Acts),
+    ("/v1/sandboxes/{id}/processes/{process}/resize", Retry::Repeats),
+    ("/v1/sandboxes/{id}/files/mkdir", Retry::Acts),
+    ("/v1/sandboxes/{id}/files/rename", Retry::Acts),
+    ("/v1/snapshots/{id}/files", Retry::Makes),
+    ("/v1/snapshots/import", Retry::MakesFromUpload),
+    ("/v1/snapshots/{id}/push", Retry::Repeats),
+    ("/v1/snapshots/pull", Retry::Makes),
+    ("/v1/images/import", Retry::Repeats),
+    ("/v1/images/upload", Retry::Repeats),
+    ("/v1/images/pull", Retry::Repeats),
+    ("/v1/images/compose", Retry::Repeats),
+    ("/v1/images/{reference}/export", Retry::Repeats),
+    ("/v1/volumes", Retry::Makes),
+    ("/v1/webhooks", Retry::Makes),
+    ("/v1/webhooks/{id}/replay", Retry::Acts),
+    ("/v1/keys", Retry::Makes),
+    ("/v1/gc", Retry::Repeats),
+    ("/v1/verify", Retry::Repeats),
+];
+
+/// The requests that change one sandbox and honour `If-Match`.
+pub(crate) const CONDITIONAL: &[(&str, &str)] = &[
+    ("delete", "/v1/sandboxes/{id}"),
+    ("post", "/v1/sandboxes/{id}/suspend"),
+    ("post", "/v1/sandboxes/{id}/resume"),
+    ("post", "/v1/sandboxes/{id}/evict"),
+    ("post", "/v1/sandboxes/{id}/terminate"),
+    ("post", "/v1/sandboxes/{id}/checkpoint"),
+    ("post", "/v1/sandboxes/{id}/rewind"),
+    ("post", "/v1/sandboxes/{id}/timeouts"),
+    ("post", "/v1/sandboxes/{id}/holds"),
+    ("delete", "/v1/sandboxes/{id}/holds/{hold}"),
+    ("post", "/v1/sandboxes/{id}/retention"),
+    ("post", "/v1/sandboxes/{id}/checkpoints"),
+    ("post", "/v1/sandboxes/{id}/volumes"),
+    ("delete", "/v1/sandboxes/{id}/volumes"),
+];
+
+/// Passes a request on with its conditions, and answers one whose conditions cannot be met.
+pub(crate) async fn apply(State(api): State<Api>, request: Request, next: Next) -> Response {
+    let headers = request.headers();
+    if !headers.contains_key(IDEMPOTENCY_KEY) && !headers.contains_key(header::IF_MATCH) {
+        return next.run(request).await;
+    }
+    match conditional(&api, request).await {
+        Ok((request, is_retry)) => {
+            let mut response = next.run(request).await;
+            if is_retry {
+                response.headers_mut().insert(IDEMPOTENT_REPLAYED, HeaderValue::from_static("true"));
+            }
+            response
+        }
+        Err(error) => error.into_response(),
+    }
+}
+
+/// Returns the request with the service for it, and whether it is a retry.
+async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), ApiError> {
+    let (mut parts, body) = request.into_parts();
+    let Some(path) = parts.extensions.get::<MatchedPath>().cloned() else {
+        return Ok((Request::from_parts(parts, body), false));
+    };
+    let mut service = api.service.clone();
+    if let Some(revision) = revision(&parts, path.as_str())? {
+        service = service.if_revision(revision);
+    }
+    let mut body = body;
+    if let Some((key, retry)) = key(&parts, path.as_str())? {
+        let bytes = match retry {
+            Retry::Makes => {
+                let bytes = json_bytes(Request::new(body), api).await?;
+                body = Body::from(bytes.clone());
+                bytes
+            }
+            Retry::MakesFromUpload | Retry::Repeats | Retry::Acts => Bytes::new(),
+        };
+        let caller = parts.extensions.get::<Caller>().copied().unwrap_or(Caller::Owner);
+        service = service.for_request(&id(caller, key.as_bytes()), fingerprint(&parts, &bytes)).await?;
+    }
+    let is_retry = service.is_retry();
+    parts.extensions.insert(Conditional(service));
+    Ok((Request::from_parts(parts, body), is_retry))
+}
+
+/// The idempotency key of a request that makes something.
+fn key<'a>(parts: &'a Parts, path: &str) -> Result<Option<(&'a str, Retry)>, ApiError> {
+    // The other methods can be repeated.
+    if parts.method != Method::POST {
+        return Ok(None);
+    }
+    let Some(key) = only(&parts.headers, &IDEMPOTENCY_KEY)? else { return Ok(None) };
+    let retry = RETRIES.iter().find(|(known, _)| *known == path).map_or(Retry::Acts, |(_, retry)| *retry);
+    match retry {
+        Retry::Makes | Retry::MakesFromUpload => {}
+        Retry::Repeats => return Ok(None),
+        Retry::Acts => {
+            let detail = format!("POST {path} does not support Idempotency-Key");
+            return Err(ApiError::invalid(
+                detail,
+                "omit the header, and check before a retry what the first request did",
+            ));
+        }
+    }
+    if !(1..=KEY_BYTES_MAX).contains(&key.len()) || !key.bytes().all(|byte| (0x20..0x7f).contains(&byte)) {
+        let detail = format!("Idempotency-Key must have 1 to {KEY_BYTES_MAX} visible ASCII characters");
+        return Err(ApiError::invalid(detail, "use a random UUID for each request"));
+    }
+    Ok(Some((key, retry)))
+}
+
+/// The revision that `If-Match` demands. `*` demands nothing, because a sandbox that does not exist
+/// cannot be changed anyway.
+fn revision(parts: &Parts, path: &str) -> Result<Option<u64>, ApiError> {
+    let Some(tag) = only(&parts.headers, &header::IF_MATCH)? else { return Ok(None) };
+    let method = &parts.method;
+    if !CONDITIONAL.iter().any(|(known, of)| known.eq_ignore_ascii_case(method.as_str()) && *of == path) {
+        let detail = format!("{method} {path} does not support If-Match");
+        return Err(ApiError::invalid(detail, "omit the header"));
+    }
+    if tag == "*" {
+        return Ok(None);
+    }
+    let number = tag.strip_prefix('"').and_then(|rest| rest.strip_suffix('"')).and_then(|number| number.parse().ok());
+    number.map(Some).ok_or_else(|| {
+        let detail = format!("If-Match is '{tag}', which is not the ETag of a sandbox");
+        ApiError::invalid(detail, "send the ETag of GET /v1/sandboxes/{id} as it is, or `\"REVISION\"`")
+    })
+}
+
+/// The only value of a header.
+fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match (value.to_str(), values.next()) {
+        (Ok(value), None) => Ok(Some(value)),
+        (Ok(_), Some(_)) => Err(ApiError::invalid(format!("the header {name} is given twice"), "send it once")),
+        (Err(_), _) => Err(ApiError::invalid(format!("the header {name} is not visible ASCII"), "")),
+    }
+}
+
+/// The id of a request: two callers can use the same key.
+fn id(caller: Caller, key: &[u8]) -> RequestId {
+    let caller: &[u8] = match &caller {
+        Caller::Owner => b"",
+        Caller::Key(hash) => hash,
+    };
+    let [bytes @ .., _, _, _, _, _, _, _, _, _, _, _, _] = hash([caller, key]);
+    RequestId::from_random(bytes)
+}
+
+fn fingerprint(parts: &Parts, body: &[u8]) -> [u8; 32] {
+    let uri = &parts.uri;
+    hash([parts.method.as_str().as_bytes(), uri.path().as_bytes(), uri.query().unwrap_or_default().as_bytes(), body])
+}
+
+/// Hashes parts, so that what belongs to one cannot be moved to the next.
+fn hash<const N: usize>(parts: [&[u8]; N]) -> [u8; 32] {
+    let mut hasher = Sha256::new();
+    for part in parts {
+        hasher.update(u64::try_from(part.len()).unwrap_or(u64::MAX).to_be_bytes());
+        hasher.update(part);
+    }
+    hasher.finalize().into()
+}
+
+/// Adds the headers to the operations that honour them.
+pub(crate) fn describe(document: &mut OpenApi) {
+    let header = |name: &str, text: &str| -> Parameter {
+        let schema = utoipa::openapi::schema::Object::with_type(utoipa::openapi::schema::Type::String);
+        ParameterBuilder::new()
+            .name(name)
+            .parameter_in(ParameterIn::Header)
+            .required(Required::False)
+            .description(Some(text))
+            .schema(Some(schema))
+            .build()
+    };
+    let key = header(
+        "Idempotency-Key",
+        "Unique key of this request, up to 255 characters. A retry with the same key returns what the first request \
+         made.",
+    );
+    let tag = header("If-Match", "`ETag` of the sandbox. The request fails with 412 if the sandbox was changed since.");
+    for (path, item) in &mut document.paths.paths {
+        let operations: [(&str, &mut Option<Operation>); 2] = [("post", &mut item.post), ("delete", &mut item.delete)];
+        for (method, operation) in operations {
+            let Some(operation) = operation else { continue };
+            let parameters = operation.parameters.get_or_insert_default();
+            let makes = |(known, retry): &(&str, Retry)| {
+                *known == path && matches!(retry, Retry::Makes | Retry::MakesFromUpload)
+            };
+            if method == "post" && RETRIES.iter().any(makes) {
+                parameters.push(key.clone().into());
+            }
+            if CONDITIONAL.contains(&(method, path.as_str())) {
+                parameters.push(tag.clone().into());
+            }
+            if parameters.is_empty() {
+                operation.parameters = None;
+            }
+        }
+    }
+}
