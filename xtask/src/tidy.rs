@@ -1,11 +1,12 @@
 //! Rules for tracked text that no compiler checks: retired words, lengths of files and functions,
-//! links, the numbers of decisions, and the subjects of commits.
+//! links, the numbers of decisions, the glossary, and the subjects of commits.
 //!
 //! Old debt is in `.config/tidy.txt`: for each file, how many retired words and long functions it
 //! may still have. These numbers may only fall; a file that is not listed may have none.
 
 mod decisions;
 mod functions;
+mod glossary;
 mod links;
 mod prose;
 mod ratchet;
@@ -49,6 +50,7 @@ pub(crate) fn check(root: &Path, base: Option<&str>) -> Result<()> {
     lengths(&files, &mut wrong);
     links::check(root, &files, &mut wrong);
     decisions::check(&files, &mut wrong);
+    glossary::check(&files, &mut wrong);
     if let Some(base) = base {
         subjects::check(root, base, &mut wrong)?;
     }

@@ -21,6 +21,7 @@ mod remote;
 mod resources;
 mod sandbox;
 mod snapshot;
+mod stream;
 mod text;
 mod tree;
 mod volume;
@@ -47,14 +48,15 @@ pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use resources::{Resources, ResourcesRequest};
 pub use sandbox::{
     Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, CurrentOperation, DiskIo, Egress, ForkChild, ForkRequest,
-    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnSuspendFailure, OnTimeout, OnUnrestorable,
-    PromoteRequest, Promoted, Residence, RestartRequest, Restarted, Restored, RewindRequest, Rewound, Sandbox,
-    SandboxPage, SetRetention, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
+    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnPartialFailure, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, PromoteRequest, Promoted, Residence, RestartRequest, Restarted, Restored, RewindRequest, Rewound,
+    Sandbox, SandboxPage, SetRetention, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
     Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
 };
+pub use stream::{CommandEvent, OutputEvent};
 pub use text::{Binary, NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
 pub use volume::{

@@ -189,6 +189,7 @@ pub struct ExitStatus {
     pub signal: Option<i32>,
     /// Whether the process was killed because the time limit of `exec` passed.
     #[serde(default)]
+    #[schema(required)]
     pub timed_out: bool,
 }
 

@@ -517,10 +517,21 @@ pub struct ForkRequest {
     /// Settings of each child, instead of a count.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub children: Vec<ForkChild>,
-    /// If one child cannot be created, keep none. Default: false, the others are kept.
-    pub all_or_none: bool,
+    /// Action if a child cannot be created. Default `keep`.
+    pub on_partial_failure: OnPartialFailure,
     /// How the volumes of the source are attached to the children. Default `same`.
     pub volumes: FollowingVolumes,
+}
+
+/// Action if a child of a fork cannot be created.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnPartialFailure {
+    /// The other children are kept, and the response has an error for each that failed.
+    #[default]
+    Keep,
+    /// No child is kept, and the call returns an error.
+    RollBack,
 }
 
 /// Settings of one child of a fork.

@@ -58,10 +58,7 @@ macro_rules! routes {
                 (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
             ),
             paths($($($handler)::+),*),
-            components(responses(ApiError), schemas(
-                wire::Problem, wire::ImportProgress, wire::LostOutput, wire::TerminalMessage, wire::WatchEvent,
-                wire::ProcessStarted, wire::CheckpointTaken, wire::OutputChunk, wire::Event, wire::DiffOrder
-            )),
+            components(responses(ApiError), schemas(wire::Problem, wire::DiffOrder)),
             security(("bearer" = []), ("key" = [])),
         )]
         struct Document;

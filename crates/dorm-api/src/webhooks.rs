@@ -108,7 +108,7 @@ async fn deliver(service: &Service, client: &reqwest::Client, id: &WebhookId) ->
     loop {
         news.mark_unchanged();
         changes.mark_unchanged();
-        let (webhook, page) = lasting(id, "read what is to be sent", || page(service, id)).await?;
+        let (webhook, page) = lasting(id, "read the events to send", || page(service, id)).await?;
         if page.is_empty() {
             tokio::select! {
                 changed = news.changed() => changed.ok()?,

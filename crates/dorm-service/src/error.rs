@@ -561,7 +561,7 @@ fn after_failure(failure: &Failure, state: StateName) -> &'static str {
         (Code::NoRoom, StateName::Suspended) => "its sleep image is intact; make room on this host, then try again",
         (Code::NoRoom, _) => "make room on this host, then try again",
         (Code::Damaged, StateName::Suspended) => {
-            "rewind it to a snapshot, or allow it to boot afresh (`dorm sbx keep --on-unrestorable fresh`)"
+            "rewind it to a snapshot, or allow it to boot afresh (`dorm sbx retention --on-unrestorable fresh`)"
         }
         (Code::Damaged, _) => "check `dorm doctor` and the daemon's log",
         (Code::Conflict | Code::InvalidArgument | Code::NotFound, _) => {

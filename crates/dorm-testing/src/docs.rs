@@ -33,7 +33,7 @@ pub struct Command {
 /// When a directory cannot be read.
 pub fn pages(root: &Path) -> Result<Vec<PathBuf>> {
     let mut pages = vec![root.join("README.md"), root.join("CONTRIBUTING.md")];
-    for directory in ["docs", "docs/reference"] {
+    for directory in ["docs", "docs/concepts", "docs/reference"] {
         let directory = root.join(directory);
         for entry in fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))? {
             let path = entry?.path();

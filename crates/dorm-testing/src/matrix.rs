@@ -160,7 +160,7 @@ macro_rules! cells {
 
 cells! {
     Creating Memory start::memory_begins_empty_or_where_its_snapshot_was_taken
-        "From an image memory begins empty; from a memory snapshot it goes on where that was taken.";
+        "From an image memory begins empty; from a memory snapshot it continues where that was taken.";
     Creating Filesystem start::files_are_those_it_starts_from
         "Files are those of its image or snapshot, whatever others have written since.";
     Creating Processes start::nothing_runs_that_nobody_has_started
@@ -170,11 +170,11 @@ cells! {
     Creating Capacity start::one_that_is_being_created_counts_with_its_whole_limit
         "It counts with its whole limit from the moment it is asked for: of two at once with room for one, one is refused.";
     Running Memory running::memory_is_its_own
-        "What a process holds in memory stays between calls, and no other sandbox has any of it.";
+        "The memory of a process stays between calls, and no other sandbox has any of it.";
     Running Filesystem running::files_are_its_own
-        "What is written is there for the next call, and in no other sandbox of the same image.";
+        "A written file is there for the next call, and in no other sandbox of the same image.";
     Running Processes running::processes_outlive_the_call_that_started_them
-        "A process goes on after the call that started it, is listed, and is listed as ended when it has ended.";
+        "A process continues after the call that started it, is listed, and is listed as ended when it has ended.";
     Running Volumes running::volumes_come_and_go_and_are_seen_from_outside
         "Volumes come and go while it runs; what it writes on one is seen outside at once, and what is put there, inside.";
     Running Capacity running::one_that_runs_counts_with_its_limit
@@ -182,11 +182,11 @@ cells! {
     Exec Memory exec::a_command_leaves_the_memory_of_others_alone
         "A command that ends, or fails, leaves the memory of every other process as it was.";
     Exec Filesystem exec::what_a_command_has_written_stays
-        "What a command has written is there when it is over, also when it has failed.";
+        "The files that a command has written are there when it is over, also when it has failed.";
     Exec Processes exec::a_command_ends_with_its_own_code
-        "A command ends with its own code and output; other processes go on.";
+        "A command ends with its own code and output; other processes continue.";
     Exec Volumes exec::a_command_writes_to_a_volume_as_it_is_attached
-        "What a command has written on a volume is there for all, also when it has failed; where it is attached to be read, none can.";
+        "The files that a command has written on a volume are there for all, also when it has failed; where it is attached to be read, none can.";
     Exec Capacity exec::a_command_takes_no_room_of_its_own
         "A command needs no room of its own: it runs where nothing else could be created.";
     Suspend Memory suspend::memory_is_on_disk_when_it_is_answered
@@ -194,13 +194,13 @@ cells! {
     Suspend Filesystem suspend::files_are_in_its_image
         "Files are in its image, those that were written last, too.";
     Suspend Processes suspend::no_process_is_lost
-        "No process is lost: each goes on as the same process.";
+        "No process is lost: each continues as the same process.";
     Suspend Volumes suspend::its_volume_is_free_when_it_is_answered
         "Its volumes are given back when suspend is answered: another may write, and finds what it wrote last.";
     Suspend Capacity suspend::its_memory_is_given_back
         "Its memory is given out again as soon as suspend is answered.";
     Suspended Memory suspended::memory_can_be_copied_without_waking_it
-        "A memory snapshot of it can be taken; it does not wake, and what starts from that goes on where it fell asleep.";
+        "A memory snapshot of it can be taken; it does not wake, and what starts from that continues where it fell asleep.";
     Suspended Filesystem suspended::files_can_be_copied_without_waking_it
         "A filesystem snapshot of it can be taken; it does not wake, and what starts from that has its files.";
     Suspended Processes suspended::nothing_of_it_runs
@@ -209,24 +209,24 @@ cells! {
         "It wishes its volumes still, so none is removed; others write to them, and they are exchanged without waking it.";
     Suspended Capacity suspended::it_counts_on_disk_alone
         "It takes none of the memory that is given out; its image counts on the disk and is on record.";
-    Resume Memory resume::memory_goes_on
-        "Memory goes on where it was, parked or evicted.";
+    Resume Memory resume::memory_continues
+        "Memory continues where it was, parked or evicted.";
     Resume Filesystem resume::files_are_as_they_were
         "Files are as they were, and can be written.";
-    Resume Processes resume::the_same_processes_go_on
-        "The same processes go on, in a run with a new generation when it was evicted.";
+    Resume Processes resume::the_same_processes_continue
+        "The same processes continue, in a run with a new generation when it was evicted.";
     Resume Volumes resume::it_needs_its_volume_again_and_finds_what_others_have_written
         "It takes its volumes anew, parked or evicted: refused by name while another one writes, and then finds what that wrote.";
     Resume Capacity resume::it_needs_room_again
         "It asks for room as a new one does: without it is refused, and sleeps on until there is some.";
     Snapshot Memory snapshot::memory_is_that_of_one_moment
-        "A memory snapshot has the memory of one moment; its source goes on in the same run.";
+        "A memory snapshot has the memory of one moment; its source continues in the same run.";
     Snapshot Filesystem snapshot::files_are_those_of_one_moment
         "A filesystem snapshot has the files of one moment, and nothing that is written later.";
     Snapshot Processes snapshot::the_source_runs_on
         "The processes of its source run on; what starts from files alone has none.";
     Snapshot Volumes snapshot::nothing_of_a_volume_is_in_it
-        "Nothing of a volume is in a snapshot, and its source goes on writing there.";
+        "Nothing of a volume is in a snapshot, and its source continues to write there.";
     Snapshot Capacity snapshot::it_takes_disk_alone
         "It is taken where no memory is left to give out, and its room on the disk is free again when it is deleted.";
     Fork Memory fork::children_have_its_memory_and_go_their_own_ways
@@ -238,7 +238,7 @@ cells! {
     Fork Volumes fork::children_have_its_volumes_as_it_is_asked
         "Children have its volumes as it is asked: a second writer is refused by name, readers see what it writes, others nothing.";
     Fork Capacity fork::children_without_room_leave_nothing
-        "Each child counts: of all or none for which there is no room nothing is left, and what was asked for is free again.";
+        "Each child counts: if one has no room and the fork is rolled back, nothing is left and the requested room is free again.";
     Destroy Memory destroy::no_memory_is_left
         "Nothing of its memory is left on the host, neither run nor image.";
     Destroy Filesystem destroy::its_files_go_and_its_snapshots_stay

@@ -13,7 +13,6 @@ mod connection;
 mod docs;
 mod doctor;
 mod events;
-mod exit;
 mod gc;
 mod image;
 mod key;
@@ -31,7 +30,6 @@ mod repair;
 mod sbx;
 mod shown;
 mod signals;
-pub(crate) mod values;
 mod volume;
 mod webhook;
 mod why;
@@ -43,14 +41,8 @@ use std::path::PathBuf;
 use clap::{ArgMatches, CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::configuration;
+use crate::exit;
 use crate::serve::ServeOptions;
-
-/// The daemon's default data directory.
-pub(crate) const DATA: &str = "/var/lib/dormouse";
-/// The exit code of a failure without a code of its own.
-pub(crate) const FAILED: u8 = exit::FAILED;
-/// The exit code of a daemon that ended with work under way.
-pub(crate) const UNFINISHED: u8 = exit::UNFINISHED;
 
 /// Sandboxes for AI agents, on your own host: they start in tens of milliseconds, sleep with their memory and processes,
 /// and wake up where they were.

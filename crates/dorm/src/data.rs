@@ -13,6 +13,9 @@ use dorm_disk::lock::{self, Holder, LockError, Sharing};
 use dorm_guest_ids::GuestIds;
 use thiserror::Error;
 
+/// The data directory of a daemon that is not given another.
+pub(crate) const DEFAULT: &str = "/var/lib/dormouse";
+
 /// The error of an operation on the data directory.
 #[derive(Debug, Error)]
 pub(crate) enum DataError {

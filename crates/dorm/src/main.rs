@@ -14,6 +14,7 @@ mod configuration;
 mod confine;
 mod data;
 mod data_disk;
+mod exit;
 mod guest_ids;
 mod identity;
 mod owner_socket;
@@ -23,6 +24,7 @@ mod repair;
 mod serve;
 mod shutdown;
 mod steps;
+mod values;
 
 use std::process::ExitCode;
 
@@ -41,13 +43,13 @@ fn main() -> ExitCode {
         && let Err(error) = confine::process()
     {
         eprintln!("error: {:#}", anyhow::Error::from(error));
-        return ExitCode::from(cli::FAILED);
+        return ExitCode::from(exit::FAILED);
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
         Err(error) => {
             eprintln!("error: cannot start the async runtime: {error}");
-            return ExitCode::from(cli::FAILED);
+            return ExitCode::from(exit::FAILED);
         }
     };
     let code = runtime.block_on(cli::run(arguments));

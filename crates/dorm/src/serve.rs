@@ -21,7 +21,6 @@ use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use crate::bounds::BoundOptions;
-use crate::cli::values::Kept;
 use crate::confine;
 use crate::data::Data;
 use crate::data_disk::HostDisk;
@@ -31,6 +30,7 @@ use crate::owner_socket::OwnerSocket;
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
+use crate::values::{self, Kept};
 
 /// Returns the user and group id of workers: the last id of the guests' range. A file of an image
 /// has this owner only if the image asks for it, and on the host the id belongs to no user.
@@ -46,7 +46,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "DORM_CONFIG", value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
     /// The data directory, which contains everything the daemon keeps
-    #[arg(long, env = "DORM_DATA", default_value = crate::cli::DATA)]
+    #[arg(long, env = "DORM_DATA", default_value = crate::data::DEFAULT)]
     pub(crate) data: PathBuf,
     /// Address to listen on. Only loopback addresses are accepted, since TLS is not supported yet
     #[arg(long, env = "DORM_LISTEN", default_value = "127.0.0.1:7070")]
@@ -62,7 +62,7 @@ pub(crate) struct ServeOptions {
     domains: Vec<String>,
     /// Access to the ports of sandboxes that do not set it at creation
     #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
-    ports: crate::cli::values::PortAccess,
+    ports: values::PortAccess,
     /// The runsc to use
     #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
     runsc: PathBuf,
@@ -86,7 +86,7 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "DORM_MEMORY_BUDGET_MIB")]
     memory_budget_mib: Option<u64>,
     /// Maximum sum of the CPU limits of running sandboxes, such as 8 or 1.5. By default unlimited
-    #[arg(long, env = "DORM_CPU_BUDGET", value_name = "COUNT", value_parser = crate::cli::values::cpus)]
+    #[arg(long, env = "DORM_CPU_BUDGET", value_name = "COUNT", value_parser = values::cpus)]
     cpu_budget: Option<u32>,
     /// Maximum number of sandboxes, running or suspended. By default unlimited
     #[arg(long, env = "DORM_SANDBOX_BUDGET", value_name = "COUNT")]
@@ -106,11 +106,11 @@ pub(crate) struct ServeOptions {
     /// How long terminated sandboxes and finished operations stay on record, such as 30d or 12h, or
     /// `forever`. A terminated sandbox stays at least as long as its snapshots and the sandboxes
     /// created from it are on record
-    #[arg(long, env = "DORM_KEEP_TERMINATED", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
+    #[arg(long, env = "DORM_KEEP_TERMINATED", default_value = "30d", value_name = "DURATION", value_parser = values::kept)]
     keep_terminated: Kept,
     /// How long events stay on record, such as 30d, or `forever`. An event that a webhook has not
     /// received stays three times as long
-    #[arg(long, env = "DORM_KEEP_EVENTS", default_value = "30d", value_name = "DURATION", value_parser = crate::cli::values::kept)]
+    #[arg(long, env = "DORM_KEEP_EVENTS", default_value = "30d", value_name = "DURATION", value_parser = values::kept)]
     keep_events: Kept,
     /// Start with an empty database in a data directory that has lost its own. Everything that the
     /// lost database recorded is left alone
@@ -123,7 +123,7 @@ pub(crate) struct ServeOptions {
     /// Overcommit ratio of the disk for the disks of running sandboxes and of volumes, such as 4 or
     /// 1.5. They take space only as they are written to, and few are filled. With 1 no sandbox ever
     /// waits for space
-    #[arg(long, env = "DORM_DISK_OVERCOMMIT", value_name = "RATIO", default_value = "4", value_parser = crate::cli::values::thousandths)]
+    #[arg(long, env = "DORM_DISK_OVERCOMMIT", value_name = "RATIO", default_value = "4", value_parser = values::thousandths)]
     disk_overcommit: u32,
     /// Pause sandboxes while less than this is free on the disk, in MiB, until twice as much is
     /// free. By default a twentieth of the disk, at most 512 MiB
@@ -163,18 +163,18 @@ pub(crate) struct ServeOptions {
     #[arg(long, env = "DORM_NETWORK_CONNECTIONS", value_name = "COUNT", default_value = "2048")]
     network_connections: NonZeroU32,
     /// How long the agent in a sandbox may take to answer before the sandbox is shown as unreachable, such as 30s
-    #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = crate::cli::values::duration)]
+    #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = values::duration)]
     agent_limit: f64,
     /// End the run of a sandbox that has been unreachable for this long, such as 12h. By default
     /// never: it keeps running, and is asked again until it answers
-    #[arg(long, env = "DORM_MAX_UNREACHABLE", value_name = "TIME", value_parser = crate::cli::values::duration)]
+    #[arg(long, env = "DORM_MAX_UNREACHABLE", value_name = "TIME", value_parser = values::duration)]
     max_unreachable: Option<f64>,
     /// How long a sandbox may take to start, in addition to the time for reading a memory snapshot
-    #[arg(long, env = "DORM_START_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
+    #[arg(long, env = "DORM_START_LIMIT", value_name = "TIME", default_value = "60s", value_parser = values::duration)]
     start_limit: f64,
     /// How long a suspend, resume, rewind or checkpoint may take, in addition to the time for its
     /// data
-    #[arg(long, env = "DORM_OPERATION_LIMIT", value_name = "TIME", default_value = "300s", value_parser = crate::cli::values::duration)]
+    #[arg(long, env = "DORM_OPERATION_LIMIT", value_name = "TIME", default_value = "300s", value_parser = values::duration)]
     operation_limit: f64,
     /// Minimum throughput of the disk, in MiB per second: each operation gets the time that its
     /// data takes at this rate
@@ -183,7 +183,7 @@ pub(crate) struct ServeOptions {
     /// How long the daemon may take to stop after SIGTERM or SIGINT, such as 60s. Operations under
     /// way are finished within this time; the next start recovers those that are not. A second
     /// signal ends the daemon at once
-    #[arg(long, env = "DORM_SHUTDOWN_LIMIT", value_name = "TIME", default_value = "60s", value_parser = crate::cli::values::duration)]
+    #[arg(long, env = "DORM_SHUTDOWN_LIMIT", value_name = "TIME", default_value = "60s", value_parser = values::duration)]
     shutdown_limit: f64,
     /// The first of the 65,536 user and group ids of the host that guest ids are mapped to. None of
     /// them may belong to anyone else in /etc/subuid, /etc/subgid, /etc/passwd or /etc/group. By
@@ -358,8 +358,8 @@ async fn open(
             limits: limits(options),
             agent: length(options.agent_limit),
             port_access: match options.ports {
-                crate::cli::values::PortAccess::Public => dorm_lifecycle::PortAccess::Public,
-                crate::cli::values::PortAccess::Private => dorm_lifecycle::PortAccess::Private,
+                values::PortAccess::Public => dorm_lifecycle::PortAccess::Public,
+                values::PortAccess::Private => dorm_lifecycle::PortAccess::Private,
             },
             port_secret: Some(dorm_service::PortSecret(data.port_secret()?)),
             secrets_key: Some(secrets_key),

@@ -20,7 +20,7 @@ use tokio::sync::oneshot;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::cli::UNFINISHED;
+use crate::exit;
 
 /// Receives requests to shut down.
 pub(crate) struct Shutdown {
@@ -94,5 +94,5 @@ async fn next(terminate: &mut Signal, interrupt: &mut Signal) -> &'static str {
 
 fn end(why: &str) -> ! {
     tracing::warn!("{why}; the next start recovers what was under way");
-    std::process::exit(i32::from(UNFINISHED))
+    std::process::exit(i32::from(exit::UNFINISHED))
 }

@@ -7,30 +7,35 @@
 use super::File;
 use super::prose::{self, Block, Kind};
 
-/// What is retired, and what to use instead.
-const RETIRED: &[(&str, &str)] = &[
-    // Terms.
-    ("hull|hulls", "container"),
-    ("spare|spares", "warm container"),
-    ("shelf|shelves", "warm pool"),
-    ("capture|captures|captured|capturing", "saved state, or save, or take a snapshot"),
-    ("artefact|artefacts", "saved state"),
-    ("dress|dressed|dresses|lay|lays|laid", "layer"),
-    ("dorm pool", "dorm-storage"),
-    ("relief|breathe|breathes|greediest", "memory pressure, or OOM victim"),
-    ("ladder|ladders|rung|rungs|fate|fates", "retention policy, or rule"),
-    ("deed|deeds|happening|happenings", "operation, event or action"),
-    ("go|goes|going|went|gone back", "rewind"),
-    ("take|takes|taking|took|taken back", "rewind, or revoke"),
-    ("go|goes|going|went|gone on", "resume, or continue"),
-    ("all or none", "roll back on partial failure"),
-    ("hungry", "starved"),
-    ("tell|tells|telling|told history|histories", "run simulations"),
-    ("history|histories told", "simulation run"),
-    ("story|stories", "scenario"),
-    ("voice|voices", "reporter"),
-    ("dorm rewrite", "DORM_UPDATE"),
-    // Phrases.
+/// Retired words, and the terms of the glossary to use instead.
+const RETIRED: &[(&str, &[&str])] = &[
+    ("hull|hulls", &["container"]),
+    ("spare|spares", &["warm container"]),
+    ("shelf|shelves", &["warm pool"]),
+    ("capture|captures|captured|capturing", &["saved state", "save", "checkpoint"]),
+    ("artefact|artefacts", &["saved state"]),
+    ("dress|dressed|dresses|lay|lays|laid", &["layer"]),
+    ("dorm pool", &["dorm-storage"]),
+    ("relief|breathe|breathes|greediest", &["memory pressure", "OOM victim"]),
+    ("ladder|ladders|rung|rungs|fate|fates", &["retention policy", "rule"]),
+    ("deed|deeds|happening|happenings", &["operation", "event", "action"]),
+    ("go|goes|going|went|gone back", &["rewind"]),
+    ("take|takes|taking|took|taken back", &["rewind", "revoke"]),
+    ("go|goes|going|went|gone on", &["resume", "continue"]),
+    ("all or none", &["roll back"]),
+    ("hungry", &["starved"]),
+    ("tell|tells|telling|told history|histories", &["simulation run"]),
+    ("history|histories told", &["simulation run"]),
+    ("story|stories", &["scenario"]),
+    ("voice|voices", &["reporter"]),
+    ("dorm rewrite", &["DORM_UPDATE"]),
+];
+
+/// The same for identifiers alone: in prose these words are ordinary ones.
+const RETIRED_NAMES: &[(&str, &[&str])] = &[("keeping", &["retention"])];
+
+/// Retired phrases, and what to use instead.
+const PHRASES: &[(&str, &str)] = &[
     ("is to be", "must be, or the plain verb"),
     ("by themselves", "automatically"),
     ("for the sake of", "for"),
@@ -39,15 +44,17 @@ const RETIRED: &[(&str, &str)] = &[
     ("may not be accessed", "permission denied"),
 ];
 
-/// The same for identifiers alone: in prose these words are ordinary ones.
-const RETIRED_NAMES: &[(&str, &str)] = &[("keeping", "retention")];
-
 /// Words with which no sentence begins, and what to do instead.
 const OPENERS: &[(&str, &str)] = &[
     ("whoever|what|which", "begin with a concrete subject"),
     ("nobody|somebody", "begin with a concrete subject"),
     ("of a|two", "begin with a concrete subject, or 'if'"),
 ];
+
+/// The terms that replace retired words.
+pub(super) fn replacements() -> impl Iterator<Item = &'static str> {
+    RETIRED.iter().chain(RETIRED_NAMES).flat_map(|(_, terms)| *terms).copied()
+}
 
 /// A note on each retired word of a file.
 pub(super) fn find(file: &File) -> Vec<String> {
@@ -58,21 +65,20 @@ pub(super) fn find(file: &File) -> Vec<String> {
         let strings = if block.kind == Kind::Code { prose::strings(&block.text) } else { Vec::new() };
         let is_quoted = |at: usize| strings.iter().any(|(start, end)| (*start..*end).contains(&at));
         for (index, word) in words.iter().enumerate() {
-            let mut note = |table: &[(&str, &str)]| {
-                for (pattern, instead) in table {
-                    if let Some(length) = matching(pattern, &words[index..]) {
-                        let last = &words[index + length - 1];
-                        let found = &block.text[word.start..last.start + last.text.len()];
-                        notes.push(format!("{}: '{found}': {instead}", block.line(word.start)));
-                    }
+            let mut note = |pattern: &str, instead: &str| {
+                if let Some(length) = matching(pattern, &words[index..]) {
+                    let last = &words[index + length - 1];
+                    let found = &block.text[word.start..last.start + last.text.len()];
+                    notes.push(format!("{}: '{found}': {instead}", block.line(word.start)));
                 }
             };
-            note(RETIRED);
+            RETIRED.iter().for_each(|(pattern, terms)| note(pattern, &terms.join(", or ")));
+            PHRASES.iter().for_each(|(pattern, instead)| note(pattern, instead));
             if is_program && block.kind == Kind::Code && !is_quoted(word.start) {
-                note(RETIRED_NAMES);
+                RETIRED_NAMES.iter().for_each(|(pattern, terms)| note(pattern, &terms.join(", or ")));
             }
             if begins_sentence(&block, word, &strings) {
-                note(OPENERS);
+                OPENERS.iter().for_each(|(pattern, instead)| note(pattern, instead));
             }
         }
     }

@@ -6,6 +6,7 @@ use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
 use dorm_service::{CreateFrom, SandboxView, SecretSpec};
+use dorm_store::OnPartialFailure;
 
 use super::{Convert, Of, checkpoints, time};
 use crate::error::ApiError;
@@ -136,6 +137,15 @@ impl Of<life::OnTimeout> for wire::OnTimeout {
         match on_timeout {
             life::OnTimeout::Terminate => Self::Terminate,
             life::OnTimeout::Suspend => Self::Suspend,
+        }
+    }
+}
+
+impl Of<wire::OnPartialFailure> for OnPartialFailure {
+    fn of(action: wire::OnPartialFailure) -> Self {
+        match action {
+            wire::OnPartialFailure::Keep => Self::Keep,
+            wire::OnPartialFailure::RollBack => Self::RollBack,
         }
     }
 }

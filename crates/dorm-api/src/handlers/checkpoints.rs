@@ -13,7 +13,7 @@ use crate::tagged::Tagged;
 /// deletes only automatic snapshots, never those that were requested.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", operation_id = "setCheckpointPolicy", tag = "sandboxes",
     request_body = wire::SetCheckpoints,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new policy.", body = wire::Sandbox),
         (status = "default", response = ApiError),

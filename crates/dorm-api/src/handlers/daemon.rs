@@ -41,6 +41,7 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
 #[utoipa::path(get, path = "/v1/health", operation_id = "getHealth",
     tag = "daemon", security(()), responses(
     (status = 200, description = "The daemon is running.", body = wire::Health),
+    (status = "default", response = ApiError),
 ))]
 pub(crate) async fn health() -> axum::Json<wire::Health> {
     axum::Json(wire::Health { status: "ok".to_owned() })
@@ -64,7 +65,7 @@ pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::Col
 /// was stopped. With `runs=true`, it also ends runs of this data directory that no record names.
 #[utoipa::path(post, path = "/v1/gc", operation_id = "collectGarbage", tag = "daemon", params(wire::CollectOptions),
     responses(
-        (status = 200, description = "What was deleted or ended.", body = wire::CollectorItemList),
+        (status = 200, description = "The objects that were deleted or ended.", body = wire::CollectorItemList),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn collect(

@@ -45,7 +45,7 @@ pub(crate) struct EventsQuery {
 /// with new events as they happen. The id of each server-sent event is the number of the event; send it back as
 /// `Last-Event-ID` to continue after it.
 #[utoipa::path(get, path = "/v1/events", operation_id = "listEvents", tag = "events",
-    params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received")),
+    params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received.")),
     responses(
         (status = 200, description = "One page of events, or the events as a stream.",
             content((wire::EventPage = "application/json"), (wire::Event = "text/event-stream"))),

@@ -40,9 +40,9 @@ pub(crate) struct ReadQuery {
 /// of the file cannot be read.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "readFile", tag = "files",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
         ReadQuery,
-        ("Range" = Option<String>, Header, description = "One range: `bytes=FROM-`, `bytes=FROM-TO` or `bytes=-LAST`"),
+        ("Range" = Option<String>, Header, description = "One range: `bytes=FROM-`, `bytes=FROM-TO` or `bytes=-LAST`."),
     ),
     responses(
         (status = 200, description = "The contents of the file.",
@@ -143,7 +143,7 @@ pub(crate) struct WriteQuery {
 /// incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "writeFile", tag = "files",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), WriteQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), WriteQuery),
     responses(
         (status = 200, description = "The file after the write.", body = wire::FileStat),
         (status = "default", response = ApiError),
@@ -187,7 +187,7 @@ pub(crate) struct RemoveQuery {
 ///
 /// Deletes a symbolic link itself, not its target.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/files", operation_id = "deleteFile", tag = "files",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), RemoveQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), RemoveQuery),
     responses(
         (status = 204, description = "The file is deleted."),
         (status = "default", response = ApiError),
@@ -208,7 +208,7 @@ pub(crate) async fn remove(
 ///
 /// Reports a symbolic link itself, not its target.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files/stat", operation_id = "statFile", tag = "files",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ReadQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), ReadQuery),
     responses(
         (status = 200, description = "The metadata of the file.", body = wire::FileStat),
         (status = "default", response = ApiError),
@@ -244,7 +244,7 @@ pub(crate) struct ListQuery {
 ///
 /// Ordered by name. With a depth above 1, each directory comes before its contents.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files/list", operation_id = "listFiles", tag = "files",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ListQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), ListQuery),
     responses(
         (status = 200, description = "One page of entries.", body = wire::FileList),
         (status = "default", response = ApiError),
@@ -273,7 +273,7 @@ pub(crate) async fn list(
 /// Create a directory
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files/mkdir", operation_id = "createDirectory", tag = "files",
     request_body = wire::MakeDirectory,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The directory.", body = wire::FileStat),
         (status = "default", response = ApiError),
@@ -295,7 +295,7 @@ pub(crate) async fn mkdir(
 /// Replaces an existing file of the new name.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files/rename", operation_id = "renameFile", tag = "files",
     request_body = wire::Rename,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The file under its new name.", body = wire::FileStat),
         (status = "default", response = ApiError),
@@ -327,7 +327,7 @@ pub(crate) struct WatchQuery {
 ///
 /// Sends every change that happens after the response has started as a server-sent event `change`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files/watch", operation_id = "watchFiles", tag = "files",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), WatchQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), WatchQuery),
     responses(
         (status = 200, description = "The changes as server-sent events.",
             content_type = "text/event-stream", body = wire::WatchEvent),

@@ -4,7 +4,6 @@ use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_service::{ForkChildSpec, ForkSpec};
-use dorm_store::OnPartialFailure;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
@@ -15,11 +14,12 @@ use crate::extract::{ForRequest, Json, Sandbox};
 /// Creates several sandboxes that continue from the current state of this one, each with its own identity. A running
 /// source continues to run, and a suspended source stays suspended.
 ///
-/// With `all_or_none`, the call either creates all children, or creates none and returns an error. Otherwise the
-/// response has a sandbox or an error for each child.
+/// If a child cannot be created, `on_partial_failure` says whether the others are kept. If they are, the response has a
+/// sandbox or an error for each child. With `roll_back`, the call either creates all children, or creates none and
+/// returns an error.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", operation_id = "forkSandbox", tag = "sandboxes",
     request_body = wire::ForkRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The children, in the order of the request.", body = wire::Forked),
         (status = "default", response = ApiError),
@@ -29,7 +29,7 @@ pub(crate) async fn fork(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::ForkRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Forked>), ApiError> {
-    let on_partial_failure = if asked.all_or_none { OnPartialFailure::RollBack } else { OnPartialFailure::Keep };
+    let on_partial_failure = asked.on_partial_failure.convert();
     let children = match (asked.count, asked.children) {
         (Some(count), children) if children.is_empty() => {
             // The service refuses a count that is too large, since it has the limit.

@@ -201,7 +201,7 @@ pub(crate) async fn compose(
 
 /// Get an image
 #[utoipa::path(get, path = "/v1/images/{reference}", operation_id = "getImage", tag = "images",
-    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
     responses(
         (status = 200, description = "The image.", body = wire::Image),
         (status = "default", response = ApiError),
@@ -219,7 +219,7 @@ pub(crate) async fn describe(
 /// Only available over the Unix socket `api.sock`.
 #[utoipa::path(post, path = "/v1/images/{reference}/export", operation_id = "exportImage", tag = "images",
     request_body = wire::ExportImage,
-    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
     responses(
         (status = 201, description = "The written archive.", body = wire::ExportedImage),
         (status = "default", response = ApiError),
@@ -253,7 +253,7 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
 /// header `X-Dormouse-Image` has the digest of the image, `X-Dormouse-Manifest` that of the manifest in the archive.
 /// The response is cut off if the rest cannot be read.
 #[utoipa::path(get, path = "/v1/images/{reference}/download", operation_id = "downloadImage", tag = "images",
-    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
     responses(
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
@@ -285,7 +285,7 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
 ///
 /// An image cannot be deleted while a living sandbox or a snapshot uses it.
 #[utoipa::path(delete, path = "/v1/images/{reference}", operation_id = "deleteImage", tag = "images",
-    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits")),
+    params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
     responses(
         (status = 204, description = "The image is deleted."),
         (status = "default", response = ApiError),

@@ -62,7 +62,7 @@ pub(crate) async fn list(
 ///
 /// The next request with this key is refused. Revoking a key that does not exist succeeds.
 #[utoipa::path(delete, path = "/v1/keys/{id}", operation_id = "deleteKey", tag = "keys",
-    params(("id" = String, Path, description = "ID of the key")),
+    params(("id" = String, Path, description = "ID of the key.")),
     responses(
         (status = 204, description = "The key is revoked."),
         (status = "default", response = ApiError),

@@ -69,7 +69,7 @@ pub(crate) async fn list(
 
 /// Get an operation
 #[utoipa::path(get, path = "/v1/operations/{id}", operation_id = "getOperation", tag = "operations",
-    params(("id" = String, Path, description = "ID of the operation")),
+    params(("id" = String, Path, description = "ID of the operation.")),
     responses(
         (status = 200, description = "The operation.", body = wire::Operation),
         (status = "default", response = ApiError),

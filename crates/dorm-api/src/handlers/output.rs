@@ -39,14 +39,14 @@ pub(crate) struct OutputQuery {
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", operation_id = "streamProcessOutput",
     tag = "processes",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
         OutputQuery,
-        ("Last-Event-ID" = Option<String>, Header, description = "ID of the last event received"),
+        ("Last-Event-ID" = Option<String>, Header, description = "ID of the last event received."),
     ),
     responses(
         (status = 200, description = "The output as server-sent events.",
-            content_type = "text/event-stream", body = wire::OutputChunk),
+            content_type = "text/event-stream", body = wire::OutputEvent),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn output(

@@ -15,8 +15,8 @@ use crate::state::Api;
 /// it.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "getPort", tag = "ports",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("port" = u16, Path, description = "Port number inside the sandbox"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("port" = u16, Path, description = "Port number inside the sandbox."),
     ),
     responses(
         (status = 200, description = "How to reach the port.", body = wire::Port),
@@ -35,8 +35,8 @@ pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Re
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/link", operation_id = "createPortLink", tag = "ports",
     request_body = wire::LinkRequest,
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("port" = u16, Path, description = "Port number inside the sandbox"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("port" = u16, Path, description = "Port number inside the sandbox."),
     ),
     responses(
         (status = 200, description = "The link.", body = wire::PortLink),

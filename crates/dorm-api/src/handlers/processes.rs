@@ -18,7 +18,7 @@ use dorm_service::Use;
 /// Start a background process
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes", operation_id = "startProcess", tag = "processes",
     request_body = wire::StartProcess,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The started process.", body = wire::ProcessStarted),
         (status = "default", response = ApiError),
@@ -48,7 +48,7 @@ pub(crate) struct ListQuery {
 /// Processes that were started through this API, oldest first: all running ones, and ended ones that are still
 /// remembered.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", operation_id = "listProcesses", tag = "processes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), ListQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), ListQuery),
     responses(
         (status = 200, description = "One page of processes.", body = wire::ProcessList),
         (status = "default", response = ApiError),
@@ -68,8 +68,8 @@ pub(crate) async fn list(
 /// Get a process
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}", operation_id = "getProcess", tag = "processes",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
     ),
     responses(
         (status = 200, description = "The process.", body = wire::Process),
@@ -95,8 +95,8 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
     tag = "processes",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
     ),
     responses(
         (status = 200, description = "The number of bytes written.", body = wire::StdinWritten),
@@ -128,8 +128,8 @@ pub(crate) async fn stdin(
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin/close", operation_id = "closeProcessStdin",
     tag = "processes",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
     ),
     responses(
         (status = 204, description = "The input is closed."),
@@ -146,8 +146,8 @@ pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Pr
     tag = "processes",
     request_body = wire::SignalRequest,
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
     ),
     responses(
         (status = 204, description = "The signal was sent."),
@@ -173,8 +173,8 @@ pub(crate) async fn signal(
     tag = "processes",
     request_body = wire::TerminalSize,
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
     ),
     responses(
         (status = 204, description = "The terminal has the new size."),
@@ -196,8 +196,8 @@ pub(crate) async fn resize(
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/wait", operation_id = "waitForProcess",
     tag = "processes",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("process" = u64, Path, description = "Handle of the process"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
     ),
     responses(
         (status = 200, description = "How the process ended.", body = wire::ExitStatus),

@@ -73,7 +73,7 @@ impl FromRequestParts<Api> for Upgrade {
 /// first, `lost` for output that is no longer kept, and `exit` or `error` last; the client sends `resize` and `eof`.
 /// The process continues if the client disconnects, and can be attached to again.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", operation_id = "openTerminal", tag = "processes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), PtyQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), PtyQuery),
     responses(
         (status = 101, description = "The connection is a WebSocket; the schema describes its text frames.",
             body = wire::TerminalMessage),

@@ -22,9 +22,9 @@ use crate::state::Api;
 /// runs, then `done` with what was pushed, or `error`.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/push", operation_id = "pushSnapshot", tag = "snapshots",
     request_body = wire::PushSnapshot,
-    params(("id" = String, Path, description = "ID of the snapshot")),
+    params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(
-        (status = 201, description = "What was pushed.", body = wire::PushedSnapshot),
+        (status = 201, description = "The pushed snapshot.", body = wire::PushedSnapshot),
         (status = 200, description = "Progress as server-sent events.",
             content_type = "text/event-stream", body = wire::ImportProgress),
         (status = "default", response = ApiError),

@@ -18,7 +18,7 @@ const REASON_MAX: usize = 200;
 /// limit on the length of a run, `max_run_secs`, still applies. A hold does not resume a suspended sandbox.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", operation_id = "createHold", tag = "sandboxes",
     request_body = wire::HoldRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The new or renewed hold.", body = wire::Hold),
         (status = "default", response = ApiError),
@@ -48,8 +48,8 @@ pub(crate) async fn hold(
 /// Releasing a hold that has expired succeeds.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/holds/{hold}", operation_id = "deleteHold", tag = "sandboxes",
     params(
-        ("id" = String, Path, description = "ID of a sandbox, or name of a living one"),
-        ("hold" = String, Path, description = "ID of the hold"),
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("hold" = String, Path, description = "ID of the hold."),
     ),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
@@ -68,7 +68,7 @@ pub(crate) async fn release(
 /// Also sets what happens if none of them can be restored. Fields that are left out do not change.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/retention", operation_id = "setRetention", tag = "sandboxes",
     request_body = wire::SetRetention,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new settings.", body = wire::Sandbox),
         (status = "default", response = ApiError),

@@ -17,7 +17,7 @@ use crate::extract::{ForRequest, Json, Sandbox, seconds};
 /// limited time. If the rewind fails, the sandbox keeps its previous state.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", operation_id = "rewindSandbox", tag = "sandboxes",
     request_body = wire::RewindRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Rewound),
         (status = "default", response = ApiError),
@@ -42,7 +42,7 @@ pub(crate) async fn rewind(
 /// Creates a sandbox from the newest snapshot of a terminated one, with its settings, variables, labels and name.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", operation_id = "restartSandbox", tag = "sandboxes",
     request_body = wire::RestartRequest,
-    params(("id" = String, Path, description = "ID of the terminated sandbox")),
+    params(("id" = String, Path, description = "ID of the terminated sandbox.")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Restarted),
         (status = "default", response = ApiError),
@@ -66,7 +66,7 @@ pub(crate) async fn restart(
 /// sandboxes continue unchanged.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", operation_id = "promoteSandbox", tag = "sandboxes",
     request_body = wire::PromoteRequest,
-    params(("id" = String, Path, description = "ID of the child, or its name")),
+    params(("id" = String, Path, description = "ID of the child, or its name.")),
     responses(
         (status = 200, description = "The parent, running with the child's state.", body = wire::Promoted),
         (status = "default", response = ApiError),

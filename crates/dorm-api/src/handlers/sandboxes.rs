@@ -149,7 +149,7 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
 ///
 /// Works in every state, including `terminated`.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}", operation_id = "getSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -162,7 +162,7 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
 ///
 /// Saves the memory, processes and files of a running sandbox. When this call responds, they are on disk and verified.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", operation_id = "suspendSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The suspended sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -175,7 +175,7 @@ pub(crate) async fn suspend(ForRequest(service): ForRequest, Sandbox(id): Sandbo
 ///
 /// The sandbox continues with the memory, processes and files it was suspended with.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/resume", operation_id = "resumeSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The running sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -189,7 +189,7 @@ pub(crate) async fn resume(ForRequest(service): ForRequest, Sandbox(id): Sandbox
 /// A suspended sandbox may be parked: its memory is still held for a faster resume. This call releases that memory and
 /// leaves the sleep image on disk. It has no effect on a sandbox that is not parked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", operation_id = "evictSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -203,7 +203,7 @@ pub(crate) async fn evict(ForRequest(service): ForRequest, Sandbox(id): Sandbox)
 /// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain. Terminating a terminated
 /// sandbox succeeds.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -216,7 +216,7 @@ pub(crate) async fn terminate(ForRequest(service): ForRequest, Sandbox(id): Sand
 ///
 /// The same as `POST /v1/sandboxes/{id}/terminate`.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -232,7 +232,7 @@ pub(crate) async fn delete(ForRequest(service): ForRequest, Sandbox(id): Sandbox
 /// longer `in_progress`.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
     request_body = wire::CheckpointRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The completed snapshot.", body = wire::Snapshot),
         (status = 202, description = "The snapshot in progress.", body = wire::Snapshot),
@@ -257,7 +257,7 @@ pub(crate) async fn checkpoint(
 /// is kept.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", operation_id = "cloneSandbox", tag = "sandboxes",
     request_body = wire::CloneRequest,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 201, description = "The new sandbox and the snapshot it was created from.", body = wire::Cloned),
         (status = "default", response = ApiError),
@@ -279,7 +279,7 @@ pub(crate) async fn clone(
 /// The new limits count from now, except `max_run_secs`, which counts from the start of the run.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/timeouts", operation_id = "setTimeouts", tag = "sandboxes",
     request_body = wire::SetTimeouts,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox with its new limits.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -297,7 +297,7 @@ pub(crate) async fn timeouts(
 ///
 /// Why the sandbox is in its state, what happens next and when, and what is kept on disk for it.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/why", operation_id = "explainSandbox", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The explanation.", body = wire::Why),
         (status = "default", response = ApiError),
@@ -308,9 +308,9 @@ pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<
 
 /// Get the resource usage of a sandbox
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
-        (status = 200, description = "What the sandbox uses on the host now.", body = wire::Usage),
+        (status = 200, description = "The resources of the host that the sandbox uses now.", body = wire::Usage),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {

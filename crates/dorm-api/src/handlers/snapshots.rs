@@ -75,7 +75,7 @@ async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
 
 /// Get a snapshot
 #[utoipa::path(get, path = "/v1/snapshots/{id}", operation_id = "getSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot")),
+    params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(
         (status = 200, description = "The snapshot.", body = wire::Snapshot),
         (status = "default", response = ApiError),
@@ -104,7 +104,7 @@ pub(crate) struct DeleteQuery {
 /// Sandboxes that were created from a memory snapshot are not affected. A snapshot is in use, and deleting it is an
 /// error, while a sandbox starts from it or depends on its filesystem layer.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", operation_id = "deleteSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot"), DeleteQuery),
+    params(("id" = String, Path, description = "ID of the snapshot."), DeleteQuery),
     responses(
         (status = 204, description = "The snapshot is deleted, or will be when it is no longer in use."),
         (status = "default", response = ApiError),

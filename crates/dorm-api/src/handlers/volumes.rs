@@ -103,7 +103,7 @@ pub(crate) async fn list(
 
 /// Get a volume
 #[utoipa::path(get, path = "/v1/volumes/{volume}", operation_id = "getVolume", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume")),
+    params(("volume" = String, Path, description = "Name or ID of the volume.")),
     responses(
         (status = 200, description = "The volume.", body = wire::Volume),
         (status = "default", response = ApiError),
@@ -119,7 +119,7 @@ pub(crate) async fn describe(
 ///
 /// A volume cannot be deleted while it is attached to a living sandbox.
 #[utoipa::path(delete, path = "/v1/volumes/{volume}", operation_id = "deleteVolume", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume")),
+    params(("volume" = String, Path, description = "Name or ID of the volume.")),
     responses(
         (status = 204, description = "The volume is deleted."),
         (status = "default", response = ApiError),
@@ -133,7 +133,7 @@ pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference)
 ///
 /// Follows symbolic links that stay on the volume.
 #[utoipa::path(get, path = "/v1/volumes/{volume}/files", operation_id = "readVolumeFile", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
+    params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),
     responses(
         (status = 200, description = "The contents of the file.",
             content_type = "application/octet-stream", body = wire::Binary),
@@ -163,7 +163,7 @@ pub(crate) async fn read(
 /// incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/volumes/{volume}/files", operation_id = "writeVolumeFile", tag = "volumes",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
-    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
+    params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),
     responses(
         (status = 204, description = "The file is written."),
         (status = "default", response = ApiError),
@@ -205,7 +205,7 @@ pub(crate) async fn write(
 
 /// List a directory on a volume
 #[utoipa::path(get, path = "/v1/volumes/{volume}/files/list", operation_id = "listVolumeFiles", tag = "volumes",
-    params(("volume" = String, Path, description = "Name or ID of the volume"), PathQuery),
+    params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),
     responses(
         (status = 200, description = "The entries of the directory.", body = wire::VolumeFiles),
         (status = "default", response = ApiError),
@@ -224,7 +224,7 @@ pub(crate) async fn files(
 /// A running sandbox gets the volume at once, any other sandbox at its next run.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/volumes", operation_id = "attachVolume", tag = "volumes",
     request_body = wire::AttachVolume,
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one")),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
@@ -241,7 +241,7 @@ pub(crate) async fn attach(
 ///
 /// A volume that programs in the sandbox are using stays attached, and the call returns an error.
 #[utoipa::path(delete, path = "/v1/sandboxes/{id}/volumes", operation_id = "detachVolume", tag = "volumes",
-    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one"), DetachQuery),
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), DetachQuery),
     responses(
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),

@@ -70,7 +70,7 @@ pub(crate) async fn list(
 /// Sends all events after a given one again.
 #[utoipa::path(post, path = "/v1/webhooks/{id}/replay", operation_id = "replayWebhook", tag = "webhooks",
     request_body = wire::ReplayWebhook,
-    params(("id" = String, Path, description = "ID of the webhook")),
+    params(("id" = String, Path, description = "ID of the webhook.")),
     responses(
         (status = 200, description = "The webhook.", body = wire::Webhook),
         (status = "default", response = ApiError),
@@ -88,7 +88,7 @@ pub(crate) async fn replay(
 ///
 /// Deleting a webhook that does not exist succeeds.
 #[utoipa::path(delete, path = "/v1/webhooks/{id}", operation_id = "deleteWebhook", tag = "webhooks",
-    params(("id" = String, Path, description = "ID of the webhook")),
+    params(("id" = String, Path, description = "ID of the webhook.")),
     responses(
         (status = 204, description = "The webhook is deleted."),
         (status = "default", response = ApiError),

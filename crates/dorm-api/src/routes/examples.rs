@@ -37,7 +37,7 @@ fn requests() -> Vec<(&'static str, Value)> {
             }),
         ),
         ("CheckpointRequest", json!({ "kind": "memory", "wait": true, "labels": { "step": "deps-installed" } })),
-        ("ForkRequest", json!({ "count": 8, "all_or_none": true, "volumes": "read_only" })),
+        ("ForkRequest", json!({ "count": 8, "on_partial_failure": "roll_back", "volumes": "read_only" })),
         ("ExecRequest", json!({ "argv": ["python3", "-c", "print(6 * 7)"], "cwd": "/work", "timeout_secs": 30.0 })),
         (
             "StartProcess",

@@ -1,3 +1,5 @@
+mod lint;
+
 use std::collections::BTreeSet;
 use std::path::Path;
 

@@ -128,7 +128,7 @@ async fn idle_connections_without_a_key_make_room_for_those_that_show_one() {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_are_told_so_and_the_owner_is_not_among_them() {
+async fn connections_beyond_the_limit_are_refused_with_a_reason_and_the_owner_is_not_among_them() {
     let limits = ConnectionLimits { total: 4, visitors: 2, unknown: 4, unknown_for: PATIENCE };
     let world = World::with_limits(limits).await;
     let mut held = Vec::new();

@@ -33,7 +33,7 @@ async fn events_are_read_in_pages() {
 }
 
 #[tokio::test]
-async fn events_are_followed_and_go_on_after_the_last_one_seen() {
+async fn events_are_followed_and_continue_after_the_last_one_seen() {
     let world = World::new().await;
     world.named("a").await;
     let mut follower = world.events("/v1/events").await;

@@ -39,7 +39,7 @@ async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
         (of("clone"), json!({}), Save),
         (of("clone"), json!({}), Restore),
         (of("fork"), json!({"children": [{}, {}]}), Save),
-        (of("fork"), json!({"children": [{}, {}], "all_or_none": true}), Restore),
+        (of("fork"), json!({"children": [{}, {}], "on_partial_failure": "roll_back"}), Restore),
         (of("rewind"), json!({"to": snapshot}), Save),
         (of("rewind"), json!({"to": snapshot}), Restore),
         (of("volumes"), json!({"volume": "data", "path": "/data"}), Mount),
@@ -57,7 +57,7 @@ async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
 }
 
 #[tokio::test]
-async fn everybody_who_waits_for_a_suspend_on_a_full_disk_is_told_507_and_that_it_goes_on() {
+async fn everybody_who_waits_for_a_suspend_on_a_full_disk_gets_507_and_the_sandbox_continues() {
     let world = World::new().await;
     world.named("web").await;
     world.host.faults().next(Operation::Save, Moment::Before, Fault::Hang);

@@ -140,7 +140,7 @@ async fn a_body_that_breaks_off_leaves_the_old_file() {
 }
 
 #[tokio::test]
-async fn changes_in_a_directory_are_told() {
+async fn changes_in_a_directory_are_reported() {
     let world = World::new().await;
     let id = world.sandbox().await;
     let files = format!("/v1/sandboxes/{id}/files");

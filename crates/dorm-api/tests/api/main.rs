@@ -17,5 +17,6 @@ mod processes;
 mod pty;
 mod refusals;
 mod sandboxes;
+mod schema;
 mod webhooks;
 mod world;

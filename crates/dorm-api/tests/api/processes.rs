@@ -121,7 +121,7 @@ async fn a_signal_ends_a_process() {
 }
 
 #[tokio::test]
-async fn an_output_goes_on_from_the_last_event_without_gap_or_repetition() {
+async fn an_output_continues_from_the_last_event_without_gap_or_repetition() {
     let world = World::new().await;
     let id = world.sandbox().await;
     let process = world.start(&id, json!({"argv": ["counter", "n"], "stdin": "pipe"})).await;
@@ -200,7 +200,7 @@ async fn a_reader_that_stands_still_holds_up_nobody_else() {
 }
 
 #[tokio::test]
-async fn a_command_goes_on_when_its_caller_leaves_and_its_limit_holds() {
+async fn a_command_continues_when_its_caller_leaves_and_its_limit_holds() {
     let world = World::new().await;
     let id = world.sandbox().await;
     let body = json!({"argv": ["sleep", "3600"], "timeout_secs": 0.5});

@@ -89,7 +89,7 @@ async fn every_event_comes_once_in_order_and_signed_however_often_it_is_refused_
 
 /// A webhook still gets its events after the store has failed, first for the list of webhooks, then
 /// for events.
-async fn goes_on_after_errors() {
+async fn continues_after_errors() {
     let world = World::new().await;
     let mut receiver = Receiver::new().await;
     let hook = world.post("/v1/webhooks", json!({"url": receiver.url})).await;
@@ -109,7 +109,7 @@ async fn goes_on_after_errors() {
 
 #[tokio::test]
 async fn a_store_that_fails_for_a_while_does_not_end_a_webhook() {
-    goes_on_after_errors().await;
+    continues_after_errors().await;
 }
 
 #[tokio::test]
@@ -134,7 +134,7 @@ async fn a_webhook_that_is_made_while_the_store_fails_is_sent_what_happens() {
 #[tokio::test]
 async fn a_planted_webhook_task_that_dies_is_found() {
     dorm_steps::planted::plant(dorm_steps::planted::Planted::WebhookTaskDead);
-    let told = tokio::time::timeout(std::time::Duration::from_secs(20), goes_on_after_errors()).await;
+    let told = tokio::time::timeout(std::time::Duration::from_secs(20), continues_after_errors()).await;
     assert!(told.is_err(), "the planted fault was not found");
 }
 
@@ -166,7 +166,7 @@ async fn a_webhook_may_want_some_kinds_only_and_from_the_beginning() {
 }
 
 #[tokio::test]
-async fn the_disk_and_the_figures_are_told() {
+async fn the_disk_and_the_figures_are_reported() {
     let world = World::new().await;
     world.named("web").await;
     world.post("/v1/sandboxes/web/suspend", Value::Null).await;

@@ -18,6 +18,8 @@ use tokio::net::{TcpListener, UnixListener};
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
+use crate::schema::Exchange;
+
 pub(crate) const KEY: &str = "a-key-of-the-tests";
 /// Much longer than any operation takes, even on a slow host.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
@@ -90,13 +92,18 @@ impl World {
         client.request(method.parse().unwrap(), format!("http://localhost{path}")).timeout(PATIENCE)
     }
 
-    /// Sends a request with a JSON body, or without a body for `null`; returns status and JSON.
+    /// Sends a request with a JSON body, or without a body for `null`; returns status and JSON, which
+    /// must be as the OpenAPI document describes them.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = self.request(method, path);
         if !body.is_null() {
             request = request.json(&body);
         }
-        read(request.send().await.unwrap()).await
+        let response = request.send().await.unwrap();
+        let media_type = response.headers().get("content-type").map_or("", |value| value.to_str().unwrap()).to_owned();
+        let (status, received) = read(response).await;
+        Exchange { method, path, sent: &body, status, media_type: &media_type, received: &received }.check();
+        (status, received)
     }
 
     /// Sends a request that must succeed.

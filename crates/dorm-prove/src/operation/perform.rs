@@ -45,7 +45,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::Clone => daemon.post(&format!("/sandboxes/{id}/clone"), json!({ "name": scene.label })).await,
         Operation::Fork => {
             let children = vec![json!({ "labels": labels }); CHILDREN];
-            let asked = json!({ "children": children, "all_or_none": true });
+            let asked = json!({ "children": children, "on_partial_failure": "roll_back" });
             daemon.post(&format!("/sandboxes/{id}/fork"), asked).await
         }
         Operation::RewindRunning | Operation::RewindSuspended => {

@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Diary, Operation, Scene, images, layers, merge, transfer, volumes};
+use super::{Operation, Scene, images, layers, merge, transfer, volumes};
+use crate::diary::Diary;
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::Step;
@@ -42,7 +43,8 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
         }
         Operation::Promote => {
             let Some(subject) = &scene.subject else { bail!("no sandbox whose place is taken") };
-            let asked = json!({ "children": [{ "labels": { "prove": scene.label } }], "all_or_none": true });
+            let asked =
+                json!({ "children": [{ "labels": { "prove": scene.label } }], "on_partial_failure": "roll_back" });
             let forked = world.daemon.post(&format!("/sandboxes/{}/fork", subject.id), asked).await?;
             let mut child = subject.of(&word(&forked["children"][0]["sandbox"], "id"));
             child.note(&world.daemon).await?;

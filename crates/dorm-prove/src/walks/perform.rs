@@ -189,7 +189,8 @@ impl Walk<'_> {
         let numbers: Vec<u32> = (0..count).map(|_| self.next()).collect();
         let children: Vec<Value> = numbers.iter().map(|number| self.asked(*number, true)).collect();
         let path = format!("/sandboxes/{}/fork", self.bodies[body].id);
-        let made = self.world.daemon.post(&path, json!({ "children": children, "all_or_none": true })).await?;
+        let made =
+            self.world.daemon.post(&path, json!({ "children": children, "on_partial_failure": "roll_back" })).await?;
         for (place, number) in numbers.into_iter().enumerate() {
             self.follow(body, number, &made["children"][place]["sandbox"])?;
         }

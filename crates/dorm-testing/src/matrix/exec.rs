@@ -25,7 +25,7 @@ pub(super) async fn a_command_ends_with_its_own_code(stage: &dyn Stage) -> Resul
     let (id, witness) = stage.begin().await?;
     let ended = stage.daemon().exec(&id, &["sh", "-c", "echo said; exit 7"]).await?;
     ensure!(ended == (7, "said\n".to_owned()), "{ended:?}");
-    ensure!(stage.processes(&id).await? == [witness.process], "other processes did not go on alone");
+    ensure!(stage.processes(&id).await? == [witness.process], "other processes did not continue alone");
     Ok(())
 }
 

@@ -8,7 +8,7 @@ use super::Stage;
 use super::volume::DATA;
 
 async fn children(stage: &dyn Stage, id: &str) -> Result<Vec<String>> {
-    let asked = json!({ "children": [{}, {}], "all_or_none": true });
+    let asked = json!({ "children": [{}, {}], "on_partial_failure": "roll_back" });
     let forked = stage.daemon().post(&format!("/sandboxes/{id}/fork"), asked).await?;
     let children = forked["children"].as_array().context("children")?;
     children.iter().map(|child| Ok(child["sandbox"]["id"].as_str().context("an id")?.to_owned())).collect()
@@ -47,7 +47,7 @@ pub(super) async fn children_have_its_processes(stage: &dyn Stage) -> Result<()>
 
 pub(super) async fn children_without_room_leave_nothing(stage: &dyn Stage) -> Result<()> {
     let (id, _) = stage.begin().await?;
-    let asked = json!({ "children": [{}, {}, {}, {}], "all_or_none": true });
+    let asked = json!({ "children": [{}, {}, {}, {}], "on_partial_failure": "roll_back" });
     let answer = stage.daemon().try_ask(Method::POST, &format!("/sandboxes/{id}/fork"), Some(asked)).await?;
     ensure!(answer.status == 507, "{} {}", answer.status, answer.body);
     let living = stage.daemon().get("/sandboxes?state=running").await?;

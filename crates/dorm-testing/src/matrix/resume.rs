@@ -6,7 +6,7 @@ use serde_json::json;
 use super::Stage;
 use super::volume::DATA;
 
-pub(super) async fn memory_goes_on(stage: &dyn Stage) -> Result<()> {
+pub(super) async fn memory_continues(stage: &dyn Stage) -> Result<()> {
     let (id, mut witness) = stage.begin().await?;
     stage.act(&id, "suspend").await?;
     stage.act(&id, "resume").await?;
@@ -25,7 +25,7 @@ pub(super) async fn files_are_as_they_were(stage: &dyn Stage) -> Result<()> {
     stage.has_note(&id, "second").await
 }
 
-pub(super) async fn the_same_processes_go_on(stage: &dyn Stage) -> Result<()> {
+pub(super) async fn the_same_processes_continue(stage: &dyn Stage) -> Result<()> {
     let (id, witness) = stage.begin().await?;
     let before = stage.is(&id, "running").await?["generation"].as_u64();
     stage.sleep(&id).await?;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::exit;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::shown;
 use crate::backup::{BackupError, Written};
 use crate::data::Data;
+use crate::exit;
 
 /// Options of `dorm backup`.
 #[derive(Debug, clap::Args)]
@@ -18,7 +18,7 @@ pub(crate) struct BackupOptions {
     #[arg(value_name = "FILE|DIRECTORY")]
     to: PathBuf,
     /// The data directory
-    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
+    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT)]
     data: PathBuf,
     /// Also copy the saved states that the records refer to: memory and files of suspended
     /// sandboxes and snapshots. Without this, a backup contains only the records and the key. No
@@ -37,7 +37,7 @@ pub(crate) struct RestoreOptions {
     #[arg(value_name = "FILE|DIRECTORY")]
     from: PathBuf,
     /// The data directory. No daemon may use it meanwhile
-    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
+    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT)]
     data: PathBuf,
     /// Replace the existing database, which is kept beside the new one. The records then end at the
     /// time of the backup; `dorm repair` finds saved states without a record

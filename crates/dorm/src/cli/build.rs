@@ -22,8 +22,9 @@ use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
 use super::signals::{Signals, ended_by};
-use super::{exit, pull, shown};
+use super::{pull, shown};
 use crate::client::Client;
+use crate::exit;
 
 /// The label of the snapshots and sandboxes of steps; its value is the hash of the step.
 const LABEL: &str = "dorm.build";

@@ -4,9 +4,10 @@
 use clap::CommandFactory as _;
 use clap_complete::{generate, shells};
 
+use super::Arguments;
 use super::output;
 use super::problem::Done;
-use super::{Arguments, exit};
+use crate::exit;
 
 /// Options of `dorm completions`.
 #[derive(Debug, clap::Args)]

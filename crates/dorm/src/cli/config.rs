@@ -2,8 +2,9 @@
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::cli::{exit, shown};
+use crate::cli::shown;
 use crate::configuration::{FILE, Setting};
+use crate::exit;
 use crate::serve::ServeOptions;
 
 /// Options of `dorm config`.

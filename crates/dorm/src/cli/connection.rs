@@ -25,7 +25,7 @@ pub(crate) struct Connection {
     #[arg(long, global = true, env = "DORM_SERVER", value_name = "URL", help_heading = "Daemon")]
     server: Option<String>,
     /// The daemon's data directory, for its address and key
-    #[arg(long, global = true, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA,
+    #[arg(long, global = true, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT,
         help_heading = "Daemon")]
     data: PathBuf,
 }

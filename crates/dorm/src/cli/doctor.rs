@@ -10,9 +10,9 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::exit;
 use super::output::{self, Format};
 use super::problem::Done;
+use crate::exit;
 use crate::guest_ids::{self, Look};
 
 /// Options of `dorm doctor`.
@@ -22,7 +22,7 @@ pub(crate) struct DoctorOptions {
     #[arg(short, long, value_enum, default_value_t, value_name = "FORMAT")]
     output: Format,
     /// The data directory that the daemon uses or will use
-    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
+    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT)]
     data: PathBuf,
     /// The first of the host ids that the daemon will use for guests. By default those of the data
     /// directory

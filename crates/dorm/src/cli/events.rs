@@ -5,8 +5,9 @@ use dorm_api_types as wire;
 use super::connection::Connection;
 use super::output::{self, Format, harmless};
 use super::problem::{Done, Problem};
-use super::{exit, shown};
+use super::shown;
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm events`.
 #[derive(Debug, clap::Args)]

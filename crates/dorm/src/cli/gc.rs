@@ -6,8 +6,9 @@ use dorm_api_types as wire;
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::Done;
-use super::{exit, shown};
+use super::shown;
 use crate::client::{Client, ClientError};
+use crate::exit;
 
 /// Options of `dorm gc`.
 #[derive(Debug, clap::Args)]

@@ -14,8 +14,9 @@ use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
 use super::sbx::cp::place::Place;
-use super::{exit, shown};
+use super::shown;
 use crate::client::Client;
+use crate::exit;
 
 const PIECE_BYTES: usize = 256 << 10;
 /// The mode of an exported image. Images contain no secrets, but who may read the file is decided

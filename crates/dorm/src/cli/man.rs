@@ -6,8 +6,9 @@ use clap::{Command, CommandFactory as _};
 use clap_mangen::Man;
 use clap_mangen::roff::{Roff, roman};
 
+use super::Arguments;
 use super::problem::{Done, Problem};
-use super::{Arguments, exit};
+use crate::exit;
 
 /// Options of `dorm man-pages`.
 #[derive(Debug, clap::Args)]

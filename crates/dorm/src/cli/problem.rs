@@ -2,10 +2,10 @@
 
 use std::error::Error;
 
-use super::exit;
 use super::output::harmless;
 use crate::client::ClientError;
 use crate::data::DataError;
+use crate::exit;
 
 /// The result of a verb: its exit code, or its failure.
 pub(crate) type Done = Result<u8, Problem>;

@@ -8,9 +8,9 @@ use dorm_prove::{Outcome, Report, Row, Setting, Silenced, Walked};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::exit;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
+use crate::exit;
 
 /// Options of `dorm prove`.
 #[derive(Debug, clap::Args)]
@@ -25,7 +25,7 @@ pub(crate) struct ProveOptions {
     #[arg(long, env = "DORM_IMAGES", value_name = "DIRECTORY")]
     images: Option<PathBuf>,
     /// The daemon's data directory, used only to find its images
-    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
+    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT)]
     data: PathBuf,
     /// Where to create a directory of its own; needs a few GiB of free space
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]

@@ -6,7 +6,8 @@ use std::path::Path;
 
 use clap::{Command, CommandFactory as _};
 
-use super::{Arguments, exit};
+use super::Arguments;
+use crate::exit;
 
 const HEAD: &str = "# The command line
 

@@ -4,17 +4,17 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 
-use super::exit;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use crate::data::Data;
+use crate::exit;
 use crate::repair::{Asked, Finding, Remedy, Report, repair};
 
 /// Options of `dorm repair`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct RepairOptions {
     /// The data directory. No daemon may use it meanwhile; running sandboxes keep running
-    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = super::DATA)]
+    #[arg(long, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT)]
     data: PathBuf,
     /// The directory of images. By default in the data directory
     #[arg(long, env = "DORM_IMAGES", value_name = "DIRECTORY")]

@@ -13,13 +13,13 @@ mod evict;
 mod exec;
 mod fork;
 mod hold;
-mod keep;
 mod ls;
 mod port;
 mod promote;
 mod remote;
 mod restart;
 mod resume;
+mod retention;
 mod rewind;
 mod run;
 mod screen;
@@ -39,8 +39,8 @@ pub(super) use command::our_input;
 use clap::Subcommand;
 
 use super::connection::Connection;
-use super::exit;
 use super::problem::Done;
+use crate::exit;
 
 /// Options of `dorm sbx`.
 #[derive(Debug, clap::Args)]
@@ -96,7 +96,7 @@ enum SbxVerb {
     /// Create several sandboxes that continue from the current state of one
     ///
     /// The exit code is 1 if a child could not be created; the others are kept, unless
-    /// --all-or-none is given.
+    /// --on-partial-failure is roll-back.
     Fork(fork::ForkOptions),
     /// Rewind a sandbox to a snapshot, under its own id and name
     ///
@@ -123,7 +123,7 @@ enum SbxVerb {
     /// Remove a hold
     Release(hold::ReleaseOptions),
     /// Change how many sleep images of a sandbox are kept, and what happens if none can be restored
-    Keep(keep::KeepOptions),
+    Retention(retention::RetentionOptions),
     /// Show or change the automatic snapshots of a sandbox and their retention policy
     ///
     /// They are taken while the sandbox runs and has been used since the last one. The policy never
@@ -162,7 +162,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Cp(options) => cp::run(&client, options).await,
         SbxVerb::Hold(options) => hold::hold(&client, options, format).await,
         SbxVerb::Release(options) => hold::release(&client, options, format).await,
-        SbxVerb::Keep(options) => keep::run(&client, options, format).await,
+        SbxVerb::Retention(options) => retention::run(&client, options, format).await,
         SbxVerb::Checkpoints(options) => checkpoints::run(&client, options, format).await,
         SbxVerb::Attach(options) => attach::attach(&client, options, format).await,
         SbxVerb::Detach(options) => attach::detach(&client, options, format).await,

@@ -2,8 +2,8 @@
 
 use tokio::signal::unix::{SignalKind, signal};
 
-use super::exit;
 use super::problem::Problem;
+use crate::exit;
 
 /// The signals that ask this process to end.
 pub(crate) struct Signals {

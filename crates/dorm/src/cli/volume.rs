@@ -8,7 +8,9 @@ use dorm_api_types as wire;
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::Done;
-use super::{exit, shown, values};
+use super::shown;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm volume`.
 #[derive(Debug, clap::Args)]

@@ -6,7 +6,8 @@ use dorm_api_types as wire;
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::Done;
-use super::{exit, shown};
+use super::shown;
+use crate::exit;
 
 /// Options of `dorm webhook`.
 #[derive(Debug, clap::Args)]

@@ -5,7 +5,8 @@ use dorm_api_types as wire;
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::Done;
-use super::{exit, shown};
+use super::shown;
+use crate::exit;
 
 /// Options of `dorm why`.
 #[derive(Debug, clap::Args)]
@@ -16,7 +17,7 @@ pub(crate) struct WhyOptions {
     id: String,
 }
 
-const TITLES: [&str; 4] = ["", "BASED ON", "WHAT", "AT"];
+const TITLES: [&str; 4] = ["", "BASED ON", "REASON", "AT"];
 
 /// Prints the explanation.
 pub(crate) async fn run(options: WhyOptions) -> Done {

@@ -317,7 +317,7 @@ async fn a_damaged_saved_state_is_never_made_a_record_of() {
 }
 
 #[tokio::test]
-async fn a_row_without_remedy_stays_until_it_is_to_be_quarantined() {
+async fn a_row_without_remedy_stays_until_its_quarantine_is_requested() {
     let place = Place::new().await;
     place.sql("INSERT INTO operations (id, is_open, document) VALUES ('operationaaaaaaaaaaa', 1, '{')").await;
     let report = place.repair(Asked::default()).await;

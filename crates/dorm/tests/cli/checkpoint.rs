@@ -64,7 +64,7 @@ async fn what_a_snapshot_fixes_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn a_clone_goes_on_beside_its_source() {
+async fn a_clone_continues_beside_its_source() {
     let world = World::new().await;
     let source = world.named("web").await;
     assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo both > /tmp/note"]).await.code, 0);

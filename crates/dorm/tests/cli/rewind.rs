@@ -14,7 +14,7 @@ async fn reads(world: &World, name: &str, text: &str) {
 }
 
 #[tokio::test]
-async fn a_sandbox_goes_back_and_says_what_has_become_of_the_present() {
+async fn a_sandbox_is_rewound_and_says_what_has_become_of_the_present() {
     let world = World::new().await;
     let id = world.named("web").await;
     written(&world, "web", "old").await;

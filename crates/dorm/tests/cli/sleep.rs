@@ -43,7 +43,7 @@ async fn one_that_is_over_cannot_be_woken() {
 }
 
 #[tokio::test]
-async fn memory_goes_on_where_it_was() {
+async fn memory_continues_where_it_was() {
     let world = World::new().await;
     world.named("web").await;
     assert_eq!(world.dorm(&["sbx", "exec", "web", "--", "sh", "-c", "echo kept > /tmp/note"]).await.code, 0);

@@ -34,7 +34,7 @@ fn cached(built: &Value) -> Vec<bool> {
 }
 
 #[tokio::test]
-async fn a_project_is_built_step_by_step_and_goes_on_from_what_changed() {
+async fn a_project_is_built_step_by_step_and_continues_from_what_changed() {
     let place = Place::with_images(&["tools"]);
     let daemon = place.daemon();
     let context = tempfile::tempdir().unwrap();

@@ -117,7 +117,7 @@ async fn an_open_deleted_file_on_a_volume_sleeps_with_its_sandbox_and_stays_shar
 }
 
 #[tokio::test]
-async fn a_deleted_file_on_a_volume_that_is_mapped_is_named_and_the_sandbox_goes_on() {
+async fn a_deleted_file_on_a_volume_that_is_mapped_is_named_and_the_sandbox_continues() {
     let place = Place::new();
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, web(daemon).await).await;

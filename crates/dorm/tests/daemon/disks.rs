@@ -257,7 +257,7 @@ async fn end_runs(place: &Place) {
         }
         Ok(dorm_testing::left_overs(directory).is_empty())
     };
-    until(PATIENCE, "nothing of the host goes on", is_over).await.unwrap();
+    until(PATIENCE, "nothing of the host continues", is_over).await.unwrap();
 }
 
 #[tokio::test]

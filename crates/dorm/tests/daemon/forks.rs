@@ -7,14 +7,14 @@ use serde_json::json;
 use crate::place::{Counter, Place};
 
 #[tokio::test]
-async fn four_forks_go_on_from_one_moment_each_as_somebody_else() {
+async fn four_forks_continue_from_one_moment_each_as_somebody_else() {
     let place = Place::new();
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
     counter.is_whole(daemon).await;
     let child = |number: u32| json!({ "name": format!("worker-{number}"), "env": { "NUMBER": number.to_string() } });
     let children: Vec<_> = (1..=4).map(child).collect();
-    let asked = json!({ "children": children, "all_or_none": true });
+    let asked = json!({ "children": children, "on_partial_failure": "roll_back" });
     let forked = daemon.post(&format!("/sandboxes/{}/fork", counter.id), asked).await.unwrap();
     let mut told = BTreeSet::new();
     for child in forked["children"].as_array().unwrap() {

@@ -45,7 +45,7 @@ async fn metric(daemon: &Daemon, name: &str) -> String {
 const LEFT_ALONE: &str = "no record names this run";
 
 #[tokio::test]
-async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_go_on_when_it_is_back() {
+async fn a_lost_or_empty_database_is_refused_beside_sandboxes_that_continue_when_it_is_back() {
     let mut place = Place::with(&["--warm-containers", "0"]);
     let mut running = Counter::create(place.daemon(), json!({ "name": "running", "image": "base" })).await;
     let mut parked = Counter::create(place.daemon(), json!({ "name": "parked", "image": "base" })).await;

@@ -104,7 +104,7 @@ fn a_proof_with_power_cuts_that_is_broken_off_leaves_nothing() {
 }
 
 #[test]
-fn damaged_images_and_full_disks_are_told_by_name_and_lose_nothing() {
+fn damaged_images_and_full_disks_are_reported_by_name_and_lose_nothing() {
     let place = place();
     let only = ["resume-image-damaged", "create-snapshot-damaged", "suspend-disk-full"];
     let (holds, report, said) = report(prove(place.path(), &only));

@@ -54,7 +54,7 @@ async fn sixty_four_forks_of_a_python_process_share_no_random_number_and_no_sess
     let daemon = place.daemon();
     let id = begin(daemon).await;
     visit(daemon, &id, LISTENS, "/watch").await;
-    let asked = json!({ "count": FORKS, "all_or_none": true });
+    let asked = json!({ "count": FORKS, "on_partial_failure": "roll_back" });
     let forked = daemon.post(&format!("/sandboxes/{id}/fork"), asked).await.unwrap();
     let children = forked["children"].as_array().unwrap().iter().map(|child| child["sandbox"]["id"].as_str().unwrap());
     let (mut listening, mut deaf) = (Vec::new(), Vec::new());
@@ -64,7 +64,7 @@ async fn sixty_four_forks_of_a_python_process_share_no_random_number_and_no_sess
     }
     assert_eq!(listening.len(), FORKS);
     let pids: BTreeSet<_> = listening.iter().map(|answer| answer["pid"].to_string()).collect();
-    assert_eq!(pids.len(), 1, "all go on as the one process");
+    assert_eq!(pids.len(), 1, "all continue as the one process");
     for kind in ["uuid", "urandom", "random", "openssl", "openssl_thread", "tls"] {
         let (different, all) = drawn(&listening, kind);
         assert_eq!(different.len(), all, "{kind}: some are the same");

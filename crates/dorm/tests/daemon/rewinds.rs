@@ -28,7 +28,7 @@ async fn holds(daemon: &Daemon, snapshot: &Value, counter: &Counter, visits: u64
 }
 
 #[tokio::test]
-async fn a_counter_and_a_file_are_the_old_ones_and_the_future_can_be_gone_on_with() {
+async fn a_counter_and_a_file_are_the_old_ones_and_the_future_can_be_resumed() {
     let place = Place::new();
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
@@ -74,7 +74,7 @@ async fn a_counter_and_a_file_are_the_old_ones_and_the_future_can_be_gone_on_wit
 }
 
 #[tokio::test]
-async fn a_rewind_goes_on_after_its_daemon_has_died() {
+async fn a_rewind_continues_after_its_daemon_has_died() {
     let mut place = Place::new();
     let mut counter = Counter::create(place.daemon(), json!({ "name": "web", "image": "base" })).await;
     let id = counter.id.clone();
@@ -91,7 +91,7 @@ async fn a_rewind_goes_on_after_its_daemon_has_died() {
 }
 
 #[tokio::test]
-async fn a_fork_takes_the_place_of_its_parent_and_an_ephemeral_one_is_taken_back() {
+async fn a_fork_takes_the_place_of_its_parent_and_an_ephemeral_one_is_rewound() {
     let place = Place::new();
     let daemon = place.daemon();
     let mut counter = Counter::create(daemon, json!({ "image": "base" })).await;

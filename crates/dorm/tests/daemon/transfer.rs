@@ -22,7 +22,7 @@ async fn imported(daemon: &Daemon, file: Vec<u8>) -> Value {
 }
 
 #[tokio::test]
-async fn memory_goes_on_and_files_are_all_there_on_another_daemon() {
+async fn memory_continues_and_files_are_all_there_on_another_daemon() {
     let (from, to) = (Place::new(), Place::new());
     let daemon = from.daemon();
     let script = "mkdir -p /data/deep && echo kept > /data/deep/note && ln /data/deep/note /data/hard && \

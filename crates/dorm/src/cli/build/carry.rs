@@ -182,7 +182,7 @@ async fn place(
         || names_directory(written)
         || client.stat(sandbox, target).await?.is_some_and(|stat| stat.kind == wire::FileKind::Directory);
     let target = target.trim_end_matches('/');
-    // Of two entries with the same target path, the later one wins.
+    // If two entries have the same target path, the later one wins.
     let mut wanted = BTreeMap::new();
     for found in &files.found {
         wanted.insert(inside(target, found, into)?, &found.kind);

@@ -6,7 +6,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command};
 use dorm_api_types as wire;
 use dorm_build::{Command as Program, Copy, Placed, Step};
 
-use crate::cli::values;
+use crate::values;
 
 /// Options of `dorm image build`.
 #[derive(Debug, clap::Args)]

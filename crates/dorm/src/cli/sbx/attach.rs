@@ -5,8 +5,8 @@ use dorm_api_types as wire;
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::cli::values;
 use crate::client::Client;
+use crate::values;
 
 /// Options of `dorm sbx attach`.
 #[derive(Debug, clap::Args)]

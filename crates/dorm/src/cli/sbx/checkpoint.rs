@@ -10,8 +10,10 @@ use super::{remote, transfer};
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::cli::{exit, shown, values};
+use crate::cli::shown;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx checkpoint`: a sandbox, or a subcommand for snapshots.
 #[derive(Debug, clap::Args)]

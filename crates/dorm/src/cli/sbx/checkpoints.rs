@@ -6,8 +6,10 @@ use dorm_lifecycle::RetentionPolicy;
 use super::checkpoint::CheckpointType;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::cli::{exit, shown, values};
+use crate::cli::shown;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx checkpoints`.
 #[derive(Debug, clap::Args)]

@@ -37,7 +37,7 @@ pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) 
     drop(progress);
     if format == Format::Json {
         output::json(&cloned)?;
-        return Ok(crate::cli::exit::OK);
+        return Ok(crate::exit::OK);
     }
     output::talk(&format!("cloned from snapshot {}, which is kept", cloned.snapshot.id));
     table::one(&cloned.sandbox, format)

@@ -15,9 +15,10 @@ use super::screen;
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
+use crate::cli::shown;
 use crate::cli::signals::{Signals, ended_by};
-use crate::cli::{exit, shown};
 use crate::client::{Client, CommandEvent, CommandEvents};
+use crate::exit;
 
 /// How many pieces of output wait for a slow reader before the command has to wait.
 const PIECES: usize = 1024;

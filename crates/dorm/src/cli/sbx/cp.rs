@@ -11,9 +11,9 @@ mod upload;
 use std::path::PathBuf;
 
 use super::super::output;
-use crate::cli::exit;
 use crate::cli::problem::{Done, Problem};
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm sbx cp`.
 #[derive(Debug, clap::Args)]

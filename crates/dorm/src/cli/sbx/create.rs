@@ -9,9 +9,10 @@ use super::{secrets, table};
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::cli::values::PortAccess;
-use crate::cli::{pull, values};
+use crate::cli::pull;
 use crate::client::Client;
+use crate::values;
+use crate::values::PortAccess;
 
 /// The image of a sandbox if none is given.
 const IMAGE: &str = "base";
@@ -26,11 +27,11 @@ pub(crate) struct CreateOptions {
     sandbox: NewSandbox,
     /// Suspend or terminate the sandbox when a time limit expires. By default, suspend a named
     /// sandbox and terminate an unnamed one
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "ACTION")]
     on_timeout: Option<OnTimeout>,
     /// If it cannot be suspended at its deadline: keep it running and retry, in the end every 10
     /// minutes, or terminate it after 11 failures in a row (about 17 minutes) [default: keep]
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "ACTION")]
     on_suspend_failure: Option<OnSuspendFailure>,
     /// Do not resume the suspended sandbox when traffic arrives for its ports
     #[arg(long)]
@@ -54,7 +55,7 @@ pub(super) struct SleepRetention {
     pub(super) keep_generations: Option<u32>,
     /// If no sleep image can be restored: fail and stay suspended, or boot fresh, without memory
     /// and files [default: fail]
-    #[arg(long, value_enum, value_name = "WHAT")]
+    #[arg(long, value_enum, value_name = "ACTION")]
     pub(super) on_unrestorable: Option<OnUnrestorable>,
 }
 

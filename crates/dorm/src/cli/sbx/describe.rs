@@ -5,8 +5,9 @@ use dorm_api_types as wire;
 use super::checkpoints;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::cli::{exit, shown};
+use crate::cli::shown;
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm sbx describe`.
 #[derive(Debug, clap::Args)]

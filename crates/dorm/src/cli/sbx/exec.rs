@@ -6,8 +6,8 @@ use super::checkpoint::CheckpointType;
 use super::command::{self, CommandOptions};
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::cli::values;
 use crate::client::Client;
+use crate::values;
 
 /// Options of `dorm sbx exec`.
 #[derive(Debug, clap::Args)]

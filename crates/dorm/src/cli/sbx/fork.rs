@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use dorm_api_types as wire;
 
 use super::secrets;
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::cli::shown;
-use crate::cli::values;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx fork`.
 #[derive(Debug, clap::Args)]
@@ -34,14 +34,29 @@ pub(crate) struct ForkOptions {
     /// file. They get no other secrets
     #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
     secret: Vec<secrets::Named>,
-    /// Roll back if one child cannot be created; by default the others are kept
-    #[arg(long)]
-    all_or_none: bool,
+    /// If one child cannot be created: keep the others, or roll back, which leaves none
+    #[arg(long, value_enum, value_name = "ACTION", default_value = "keep")]
+    on_partial_failure: OnPartialFailure,
     /// How to attach the source's volumes to the children: with the same access, read-only, or not
     /// at all. A volume that allows one writer and that the source can write to cannot be attached
     /// with the same access [default: same]
     #[arg(long, value_enum, value_name = "HOW")]
     volumes: Option<Volumes>,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum OnPartialFailure {
+    Keep,
+    RollBack,
+}
+
+impl From<OnPartialFailure> for wire::OnPartialFailure {
+    fn from(action: OnPartialFailure) -> Self {
+        match action {
+            OnPartialFailure::Keep => Self::Keep,
+            OnPartialFailure::RollBack => Self::RollBack,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -63,7 +78,8 @@ impl From<Volumes> for wire::FollowingVolumes {
 
 /// Forks a sandbox, which continues, and prints the children.
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
-    let ForkOptions { id, count, name, env, label, secret, all_or_none, volumes } = options;
+    let ForkOptions { id, count, name, env, label, secret, on_partial_failure, volumes } = options;
+    let on_partial_failure = on_partial_failure.into();
     let volumes = volumes.map(Into::into).unwrap_or_default();
     let secrets = secrets::following(secret)?;
     let (env, labels) = (env.into_iter().collect::<BTreeMap<_, _>>(), label.into_iter().collect::<BTreeMap<_, _>>());
@@ -76,7 +92,7 @@ pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -
     let children = (1..=count).map(child).collect();
     let names: Vec<_> = (1..=count).map(|number| child(number).name).collect();
     let progress = Progress::new(&format!("forking {id} into {count}"));
-    let forked = client.fork(&id, &wire::ForkRequest { count: None, children, all_or_none, volumes }).await?;
+    let forked = client.fork(&id, &wire::ForkRequest { count: None, children, on_partial_failure, volumes }).await?;
     drop(progress);
     let failed = forked.children.iter().filter(|child| child.error.is_some()).count();
     if failed > 0 {

@@ -5,8 +5,10 @@ use dorm_api_types as wire;
 use super::table;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::cli::{exit, shown, values};
+use crate::cli::shown;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx hold`.
 #[derive(Debug, clap::Args)]

@@ -3,8 +3,9 @@
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::cli::{quarantine, values};
+use crate::cli::quarantine;
 use crate::client::Client;
+use crate::values;
 
 /// Every state except `terminated`.
 const LIVING: [&str; 7] = ["pending", "running", "snapshotting", "suspending", "suspended", "resuming", "terminating"];

@@ -8,10 +8,10 @@ use tokio::net::{TcpListener, TcpStream};
 
 use dorm_api_types as wire;
 
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::client::Client;
+use crate::exit;
 
 /// The longest request head that is forwarded.
 const HEAD_BYTES_MAX: usize = 64 << 10;

@@ -4,11 +4,11 @@ use dorm_api_types as wire;
 
 use super::rewind::KeepOptions;
 use super::table;
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm sbx promote`.
 #[derive(Debug, clap::Args)]

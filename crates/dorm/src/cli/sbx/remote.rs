@@ -7,8 +7,10 @@ use super::checkpoint::table;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::cli::{exit, shown, values};
+use crate::cli::shown;
 use crate::client::{Client, Sse};
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx checkpoint push`.
 #[derive(Debug, clap::Args)]

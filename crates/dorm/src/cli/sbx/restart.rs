@@ -3,11 +3,11 @@
 use dorm_api_types as wire;
 
 use super::table;
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm sbx restart`.
 #[derive(Debug, clap::Args)]

@@ -3,12 +3,12 @@
 use dorm_api_types as wire;
 
 use super::table;
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
-use crate::cli::values;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 /// Options of `dorm sbx rewind`.
 #[derive(Debug, clap::Args)]

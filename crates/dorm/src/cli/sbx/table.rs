@@ -5,7 +5,8 @@ use jiff::Timestamp;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::cli::{exit, shown};
+use crate::cli::shown;
+use crate::exit;
 
 const TITLES: [&str; 9] = ["ID", "NAME", "STATE", "GENERATION", "EXPIRES IN", "AGE", "CPUS", "MEMORY", "IMAGE"];
 

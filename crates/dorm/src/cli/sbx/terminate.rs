@@ -1,11 +1,11 @@
 //! `dorm sbx terminate`.
 
 use super::table;
-use crate::cli::exit;
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm sbx terminate`.
 #[derive(Debug, clap::Args)]

@@ -9,8 +9,10 @@ use serde::Serialize;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
-use crate::cli::{exit, shown, values};
+use crate::cli::shown;
 use crate::client::{Client, ClientError};
+use crate::exit;
+use crate::values;
 
 /// Every state in which a sandbox uses resources.
 const RUNNING: [&str; 4] = ["running", "snapshotting", "suspending", "resuming"];

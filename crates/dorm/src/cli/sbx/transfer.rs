@@ -10,12 +10,12 @@ use tokio_util::io::ReaderStream;
 use super::checkpoint::table;
 use super::command;
 use super::cp::place::Place;
-use crate::cli::exit;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::cli::values;
 use crate::client::Client;
+use crate::exit;
+use crate::values;
 
 const PIECE_BYTES: usize = 256 << 10;
 /// The mode of a file that may contain anything that was in memory.

@@ -6,8 +6,9 @@ use serde::Serialize;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
-use crate::cli::{exit, shown};
+use crate::cli::shown;
 use crate::client::Client;
+use crate::exit;
 
 /// Options of `dorm sbx tree`.
 #[derive(Debug, clap::Args)]

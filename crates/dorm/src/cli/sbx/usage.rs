@@ -4,8 +4,9 @@ use dorm_api_types as wire;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::cli::{exit, shown};
+use crate::cli::shown;
 use crate::client::Client;
+use crate::exit;
 
 const TITLES: [&str; 9] =
     ["CPU TIME", "MEMORY", "DISK", "HOST PROCESSES", "DISK READ", "DISK WRITTEN", "SENT", "RECEIVED", "NETWORK LIMIT"];

@@ -10,8 +10,9 @@ use tokio_util::io::ReaderStream;
 
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
-use crate::cli::{exit, sbx};
+use crate::cli::sbx;
 use crate::client::Client;
+use crate::exit;
 
 const PIECE_BYTES: usize = 256 << 10;
 

@@ -40,7 +40,7 @@ fn what_dockerignore_names_is_not_there() {
     let (_home, context) = context(&[&files[..], &[(IGNORE, ignore)]].concat());
     assert_eq!(names(&context, &["."]), [IGNORE, "keep.key", "src", "src/z"]);
     let error = context.collect(&["a.key".into()]).unwrap_err();
-    assert_eq!(error.exit_code(), crate::cli::exit::NOT_FOUND);
+    assert_eq!(error.exit_code(), crate::exit::NOT_FOUND);
 }
 
 #[test]

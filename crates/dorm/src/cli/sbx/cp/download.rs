@@ -8,11 +8,11 @@ use futures_util::StreamExt as _;
 
 use super::place::Place;
 use super::{Skipped, join, name_of};
-use crate::cli::exit;
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::client::Client;
+use crate::exit;
 
 /// Copies the content of a file to standard output.
 pub(super) async fn to_stdout(client: &Client, sandbox: &str, path: &str) -> Done {

@@ -9,10 +9,10 @@ use tokio_util::io::ReaderStream;
 
 use super::super::command::our_input;
 use super::{Skipped, join};
-use crate::cli::exit;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::client::{Client, Wanted};
+use crate::exit;
 
 const PIECE_BYTES: usize = 256 << 10;
 

@@ -1,4 +1,4 @@
-//! `dorm sbx keep`.
+//! `dorm sbx retention`.
 
 use dorm_api_types as wire;
 
@@ -8,10 +8,10 @@ use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::client::Client;
 
-/// Options of `dorm sbx keep`.
+/// Options of `dorm sbx retention`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("kept").required(true).multiple(true).args(["keep_generations", "on_unrestorable"])))]
-pub(crate) struct KeepOptions {
+pub(crate) struct RetentionOptions {
     /// The sandbox's id or name
     id: String,
     #[command(flatten)]
@@ -19,7 +19,7 @@ pub(crate) struct KeepOptions {
 }
 
 /// Changes the settings that were given and keeps the others.
-pub(super) async fn run(client: &Client, options: KeepOptions, format: Format) -> Done {
+pub(super) async fn run(client: &Client, options: RetentionOptions, format: Format) -> Done {
     let SleepRetention { keep_generations, on_unrestorable } = options.retention;
     let asked = wire::SetRetention { keep_generations, on_unrestorable: on_unrestorable.map(Into::into) };
     table::one(&client.set_retention(&options.id, &asked).await?, format)

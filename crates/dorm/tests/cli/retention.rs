@@ -1,11 +1,11 @@
-//! `dorm sbx hold`, `release` and `keep`.
+//! `dorm sbx hold`, `release` and `retention`.
 
 use serde_json::json;
 
 use crate::world::World;
 
 #[tokio::test]
-async fn a_hold_is_shown_until_it_is_taken_back() {
+async fn a_hold_is_shown_until_it_is_released() {
     let world = World::new().await;
     world.named("web").await;
     let hold = ["sbx", "hold", "web", "--for", "30m", "--reason", "a build", "-o", "json"];
@@ -24,12 +24,12 @@ async fn a_hold_is_shown_until_it_is_taken_back() {
 }
 
 #[tokio::test]
-async fn what_is_kept_can_be_chosen_and_changed() {
+async fn the_retention_of_sleep_images_can_be_chosen_and_changed() {
     let world = World::new().await;
     let create = ["sbx", "create", "web", "--keep-generations", "3", "--on-unrestorable", "fresh", "-o", "json"];
     let made = world.json(&create).await;
     assert_eq!((&made["keep_generations"], &made["on_unrestorable"]), (&json!(3), &json!("fresh")));
-    let kept = world.json(&["sbx", "keep", "web", "--keep-generations", "2", "-o", "json"]).await;
+    let kept = world.json(&["sbx", "retention", "web", "--keep-generations", "2", "-o", "json"]).await;
     assert_eq!((&kept["keep_generations"], &kept["on_unrestorable"]), (&json!(2), &json!("fresh")));
     for _ in 0..4 {
         world.json(&["sbx", "suspend", "web", "-o", "json"]).await;
@@ -39,9 +39,9 @@ async fn what_is_kept_can_be_chosen_and_changed() {
     assert_eq!((&shown["restored"], &shown["restored_generation"]), (&json!("memory"), &json!(4)));
     let older: Vec<_> = shown["older_images"].as_array().unwrap().iter().map(|image| &image["generation"]).collect();
     assert_eq!(older, [&json!(3)]);
-    world.dorm(&["sbx", "keep", "web"]).await.failed(2, "--keep-generations");
+    world.dorm(&["sbx", "retention", "web"]).await.failed(2, "--keep-generations");
     world
-        .dorm(&["sbx", "keep", "web", "--keep-generations", "17"])
+        .dorm(&["sbx", "retention", "web", "--keep-generations", "17"])
         .await
         .failed(2, "invalid sandbox specification: keep_generations is 17: it must be between 1 and 16\n");
 }
