@@ -28,7 +28,7 @@ const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-repl
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
 
-/// What a retry of a POST does without an idempotency key.
+/// The effect of a retry of a POST without an idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Retry {
     /// It makes something once more. With a key, it returns what the first request made.
@@ -41,7 +41,7 @@ pub(crate) enum Retry {
     Acts,
 }
 
-/// What a retry of each POST does.
+/// The effect of a retry of each POST.
 pub(crate) const RETRIES: &[(&str, Retry)] = &[
     ("/v1/sandboxes", Retry::Makes),
     ("/v1/sandboxes/{id}/suspend", Retry::Repeats),
