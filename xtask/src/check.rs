@@ -12,8 +12,9 @@ use crate::{layers, setup, skips, tidy};
 
 /// Crates above ring 3 whose tests need neither gVisor nor another program.
 const EDGES: [&str; 4] = ["dorm-engine-fake", "dorm-store-sql", "dorm-api", "xtask"];
-/// Crates of rings 0 to 3 whose tests mount file systems or change owners of files.
-const PRIVILEGED: [&str; 4] = ["dorm-disk", "dorm-storage", "dorm-volume", "dorm-worker"];
+/// Crates of rings 0 to 3 whose tests create control groups, mount file systems or change owners of
+/// files.
+const PRIVILEGED: [&str; 5] = ["dorm-cgroup", "dorm-disk", "dorm-storage", "dorm-volume", "dorm-worker"];
 /// Tests of the other crates that need root: they import an image, whose files belong to guests'
 /// ids.
 const FOR_ROOT: &str = "(package(dorm-service) | package(dorm-api)) & kind(test) \

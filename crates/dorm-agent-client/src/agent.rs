@@ -61,7 +61,7 @@ impl Agent {
     }
 
     /// Makes the stream quiet: when this returns, no frame is partially sent, and neither side
-    /// sends anything until [`Agent::go_on`], [`Agent::resumed`] or a new connection. Calls made in
+    /// sends anything until [`Agent::unquiesce`], [`Agent::resumed`] or a new connection. Calls made in
     /// between wait.
     ///
     /// # Errors
@@ -75,7 +75,7 @@ impl Agent {
     ///
     /// # Errors
     /// [`AgentError::Closed`].
-    pub async fn go_on(&self) -> Result<(), AgentError> {
+    pub async fn unquiesce(&self) -> Result<(), AgentError> {
         let mut channel = Channel::open(&self.connection, &Request::Ping, Outgoing::Continue)?;
         self.done(&mut channel).await
     }

@@ -16,7 +16,7 @@ pub enum Failure {
         path: GuestPath,
     },
     /// The sandbox's own permissions forbid the access.
-    #[error("'{path}' in the sandbox may not be accessed so")]
+    #[error("permission denied on '{path}' in the sandbox")]
     Denied {
         /// The path.
         path: GuestPath,

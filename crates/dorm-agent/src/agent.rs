@@ -5,9 +5,10 @@ use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 
-use dorm_agent_proto::Variable;
+use dorm_agent_proto::{Failure, ProcessSpec, ProcessStarted, Variable};
 
 use crate::link::Link;
+use crate::lock::lock;
 use crate::mounts::Mounts;
 use crate::process::Processes;
 use crate::workers::Workers;
@@ -45,5 +46,11 @@ impl Agent {
             mounts: Mounts::default(),
             resuming: Mutex::new(()),
         })
+    }
+
+    /// Starts a process with the sandbox's variables.
+    pub(crate) fn start(&self, spec: ProcessSpec) -> Result<ProcessStarted, Failure> {
+        let variables = lock(&self.variables).clone();
+        self.processes.start(spec, &variables)
     }
 }

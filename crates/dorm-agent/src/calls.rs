@@ -5,9 +5,9 @@ use std::sync::Arc;
 use dorm_agent_proto::{Answer, Failure, Request};
 
 use crate::agent::Agent;
+use crate::call::Call;
 use crate::link::Gone;
-use crate::session::Call;
-use crate::{dial, exchange, files, identity, measure, mounts, users};
+use crate::{dial, exchange, files, identity, measure, users};
 
 /// Executes a request. Runs on a worker's thread.
 pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
@@ -37,7 +37,7 @@ pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::Metrics => answer(call, measure::metrics().map(Answer::Metrics)),
         Request::OomVictim => answer(call, Ok(Answer::OomVictim(measure::oom_victim()))),
         Request::Dial { port } => dial::dial(agent, call, port),
-        Request::Mount { mounts, busy } => done(call, mounts::set(agent, &mounts, busy)),
+        Request::Mount { mounts, busy } => done(call, agent.mounts.set(&mounts, busy)),
         Request::ExchangeDeleted => done(call, exchange::all(agent)),
         Request::Account { user } => answer(call, users::account(&user).map(Answer::Account)),
     };

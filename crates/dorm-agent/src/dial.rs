@@ -9,10 +9,10 @@ use dorm_agent_proto::frame::PAYLOAD_MAX;
 use dorm_agent_proto::{Answer, End, Failure};
 
 use crate::agent::Agent;
+use crate::call::Call;
 use crate::channel::Received;
 use crate::fault;
 use crate::link::Gone;
-use crate::session::Call;
 
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(10);
 

@@ -17,11 +17,11 @@ use dorm_agent_proto::{
 use rustix::time::{ClockId, Timespec, clock_settime};
 
 use crate::agent::Agent;
+use crate::call::Call;
 use crate::fault;
 use crate::link::Gone;
 use crate::listeners;
 use crate::lock::lock;
-use crate::session::Call;
 
 const DIRECTORY: &str = "run/dormouse";
 const LISTENERS: &str = "run/dormouse/on-resume.d";

@@ -66,7 +66,7 @@ impl Link {
         Ok(())
     }
 
-    /// Sends a last message, and then nothing until [`Link::go_on`].
+    /// Sends a last message, and then nothing until [`Link::unquiesce`].
     pub(crate) fn quiesce(&self, epoch: u64, kind: Kind, channel: u32, message: &[u8]) {
         let mut bytes = Vec::new();
         frame::encode(&mut bytes, kind, channel, message);
@@ -77,7 +77,7 @@ impl Link {
         }
     }
 
-    pub(crate) fn go_on(&self) {
+    pub(crate) fn unquiesce(&self) {
         lock(&self.state).flow = Flow::Open;
         self.changed.notify_all();
     }

@@ -16,7 +16,6 @@ use rustix::fs::StatVfsMountFlags;
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 
-use crate::agent::Agent;
 use crate::fault;
 use crate::lock::lock;
 
@@ -24,22 +23,25 @@ use crate::lock::lock;
 #[derive(Default)]
 pub(crate) struct Mounts(pub(crate) Mutex<BTreeMap<GuestPath, GuestMount>>);
 
-/// Mounts volumes at these paths and at no others. After a failure, mounts that were to be removed
-/// may be gone.
-pub(crate) fn set(agent: &Agent, wanted: &[GuestMount], busy: Busy) -> Result<(), Failure> {
-    let mut mounted = lock(&agent.mounts.0);
-    let goes: Vec<_> = mounted.values().filter(|there| !wanted.contains(there)).map(|one| one.path.clone()).collect();
-    for path in goes {
-        unmount(&path, busy)?;
-        mounted.remove(&path);
-    }
-    for mount in wanted {
-        if !mounted.contains_key(&mount.path) {
-            appear(mount)?;
-            mounted.insert(mount.path.clone(), mount.clone());
+impl Mounts {
+    /// Mounts volumes at these paths and at no others. After a failure, mounts that were to be removed
+    /// may be gone.
+    pub(crate) fn set(&self, wanted: &[GuestMount], busy: Busy) -> Result<(), Failure> {
+        let mut mounted = lock(&self.0);
+        let goes: Vec<_> =
+            mounted.values().filter(|there| !wanted.contains(there)).map(|one| one.path.clone()).collect();
+        for path in goes {
+            unmount(&path, busy)?;
+            mounted.remove(&path);
         }
+        for mount in wanted {
+            if !mounted.contains_key(&mount.path) {
+                appear(mount)?;
+                mounted.insert(mount.path.clone(), mount.clone());
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }
 
 fn appear(mount: &GuestMount) -> Result<(), Failure> {

@@ -29,12 +29,11 @@ use rustix::process::Pid;
 use self::input::Input;
 use self::outputs::{Outputs, Step};
 use self::pump::Pump;
-use crate::agent::Agent;
+use crate::call::Call;
 use crate::channel::{Channel, Received};
 use crate::fault;
 use crate::link::Gone;
 use crate::lock::{lock, wait_for};
-use crate::session::Call;
 
 const OUTPUT_KEPT_MAX: usize = 64 * 1024 * 1024;
 const ENDED_KEPT: usize = 256;
@@ -84,14 +83,6 @@ struct Table {
     ended: VecDeque<u64>,
 }
 
-impl Agent {
-    /// Starts a process with the sandbox's variables.
-    pub(crate) fn start(&self, spec: ProcessSpec) -> Result<ProcessStarted, Failure> {
-        let variables = lock(&self.variables).clone();
-        self.processes.start(spec, &variables)
-    }
-}
-
 impl Processes {
     pub(crate) fn start_threads() -> io::Result<Arc<Self>> {
         let processes = Arc::new(Self {
@@ -104,7 +95,12 @@ impl Processes {
         Ok(processes)
     }
 
-    fn start(&self, spec: ProcessSpec, variables: &[dorm_agent_proto::Variable]) -> Result<ProcessStarted, Failure> {
+    /// Starts a process with these variables and its own.
+    pub(crate) fn start(
+        &self,
+        spec: ProcessSpec,
+        variables: &[dorm_agent_proto::Variable],
+    ) -> Result<ProcessStarted, Failure> {
         let plan = spawn::plan(&spec, variables)?;
         let directory = plan.directory().clone();
         let _alone = lock(&self.births_and_deaths);

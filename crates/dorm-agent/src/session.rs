@@ -3,8 +3,8 @@
 //! This thread never waits for a call, only for the host and for the link.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, Mutex};
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind, Part};
 use dorm_agent_proto::{Answer, Failure, Hello, REQUEST_MAX, Request, Resync, VERSION};
@@ -12,6 +12,7 @@ use rustix::event::PollFlags;
 use rustix::io::Errno;
 
 use crate::agent::Agent;
+use crate::call::{Call, Table};
 use crate::calls;
 use crate::channel::Channel;
 use crate::link::wait_ready;
@@ -19,36 +20,6 @@ use crate::lock::lock;
 
 const READ_BYTES: usize = 64 * 1024;
 const PARTIAL_REQUESTS_MAX: usize = 64;
-
-/// The open calls.
-pub(crate) type Table = Arc<Mutex<HashMap<u32, Arc<Channel>>>>;
-
-/// A call and its entry in the table, which is removed when the last clone is dropped.
-#[derive(Clone)]
-pub(crate) struct Call(Arc<Placed>);
-
-struct Placed {
-    id: u32,
-    channel: Arc<Channel>,
-    table: Table,
-}
-
-impl std::ops::Deref for Call {
-    type Target = Arc<Channel>;
-
-    fn deref(&self) -> &Arc<Channel> {
-        &self.0.channel
-    }
-}
-
-impl Drop for Placed {
-    fn drop(&mut self) {
-        let mut table = lock(&self.table);
-        if table.get(&self.id).is_some_and(|channel| Arc::ptr_eq(channel, &self.channel)) {
-            table.remove(&self.id);
-        }
-    }
-}
 
 /// Serves hosts until standard input ends. In a sandbox it does not end: see [`ended`].
 pub(crate) fn run(agent: &Arc<Agent>) {
@@ -112,7 +83,7 @@ impl Session {
     fn take(&mut self, frame: Frame) {
         if self.quiet == Quiet::Yes {
             self.quiet = Quiet::No;
-            self.agent.link.go_on();
+            self.agent.link.unquiesce();
         }
         match frame.kind {
             Kind::Resync => self.resync(&frame),
@@ -175,8 +146,7 @@ impl Session {
                 self.quiet = Quiet::Yes;
             }
             other => {
-                lock(&self.table).insert(id, Arc::clone(&channel));
-                let call = Call(Arc::new(Placed { id, channel: Arc::clone(&channel), table: Arc::clone(&self.table) }));
+                let call = Call::place(&self.table, id, &channel);
                 let agent = Arc::clone(&self.agent);
                 if self.agent.workers.run(move || calls::serve(&agent, &call, other)).is_err() {
                     let _ = channel.answer(&Err(Failure::Busy));

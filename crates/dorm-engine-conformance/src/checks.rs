@@ -42,16 +42,16 @@ checks! {
         eight_runs_start_and_stop_at_once,
     }
     save {
-        capturing_keeps_the_source_paused,
+        saving_keeps_the_source_paused,
         a_save_tells_the_length_of_each_of_its_files,
         a_paused_run_can_be_saved_again,
         a_run_is_paused_without_being_saved_and_continues_exactly,
         a_failed_save_keeps_the_source,
-        going_on_continues_exactly,
-        going_on_after_parking_continues_exactly,
-        a_ticking_process_goes_on_without_a_gap,
+        resuming_continues_exactly,
+        resuming_after_parking_continues_exactly,
+        a_ticking_process_continues_without_a_gap,
         parking_twice_is_idempotent,
-        going_on_with_a_running_run_changes_nothing,
+        resuming_a_running_run_changes_nothing,
         a_parked_run_uses_no_cpu,
     }
     restore {
@@ -87,7 +87,7 @@ checks! {
     }
     found {
         a_reopened_engine_finds_runs_in_their_conditions,
-        runs_found_by_a_reopened_engine_go_on_exactly,
+        runs_found_by_a_reopened_engine_continue_exactly,
         a_sweep_removes_unknown_runs_only,
         closing_an_engine_leaves_its_runs_alone,
     }

@@ -118,9 +118,9 @@ impl Scenario {
         Image { directory, files: saved.files }
     }
 
-    pub(crate) async fn go_on(&self, guest: &Guest) {
-        self.engine().go_on(guest.run()).await.expect("go on");
-        guest.agent.go_on().await.expect("an agent that answers again");
+    pub(crate) async fn resume(&self, guest: &Guest) {
+        self.engine().resume(guest.run()).await.expect("resume");
+        guest.agent.unquiesce().await.expect("an agent that answers again");
     }
 
     /// Restores an image as the next run of the same sandbox.

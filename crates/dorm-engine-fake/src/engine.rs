@@ -220,7 +220,7 @@ impl Engine for FakeEngine {
         }
     }
 
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         let call = self.begin(Operation::GoOn, run).await?;
         call.need_whole(self.machine(run)?.go_on())?;
         call.end(()).await

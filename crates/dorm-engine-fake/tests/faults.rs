@@ -114,7 +114,7 @@ async fn a_save_on_a_full_disk_keeps_the_source_paused() {
     }
     host.faults().clear();
     engine.save(&spec(1).run, directory.path()).await.unwrap();
-    engine.go_on(&spec(1).run).await.unwrap();
+    engine.resume(&spec(1).run).await.unwrap();
 }
 
 #[tokio::test]

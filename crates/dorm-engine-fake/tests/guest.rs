@@ -215,6 +215,6 @@ async fn a_quiet_agent_speaks_again_when_spoken_to() {
     let (_engine, agent) = guest().await;
     agent.start(&command(&["yes"])).await.unwrap();
     agent.quiesce().await.unwrap();
-    agent.go_on().await.unwrap();
+    agent.unquiesce().await.unwrap();
     agent.ping().await.unwrap();
 }

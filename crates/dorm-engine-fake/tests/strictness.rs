@@ -38,13 +38,13 @@ enum Flaw {
 
 const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::StartsTwice, "starting_twice_is_refused_and_the_first_run_lives"),
-    (Flaw::SaveLetsGoOn, "capturing_keeps_the_source_paused"),
+    (Flaw::SaveLetsGoOn, "saving_keeps_the_source_paused"),
     (Flaw::SaveLetsGoOn, "a_paused_run_can_be_saved_again"),
     (Flaw::SaveReportsOtherLengths, "a_save_tells_the_length_of_each_of_its_files"),
     (Flaw::FailedSaveLetsGoOn, "a_failed_save_keeps_the_source"),
     (Flaw::ParkDoesNothing, "parking_twice_is_idempotent"),
-    (Flaw::GoOnBegetsAnother, "going_on_continues_exactly"),
-    (Flaw::GoOnBegetsAnother, "going_on_after_parking_continues_exactly"),
+    (Flaw::GoOnBegetsAnother, "resuming_continues_exactly"),
+    (Flaw::GoOnBegetsAnother, "resuming_after_parking_continues_exactly"),
     (Flaw::RestoreBootsAfresh, "a_restored_run_has_the_same_memory_files_and_processes"),
     (Flaw::RestoreBootsAfresh, "two_restores_of_one_image_diverge"),
     (Flaw::RestoreBootsAfresh, "five_saves_in_a_chain_lose_nothing"),
@@ -110,7 +110,7 @@ impl Engine for Flawed {
             Err(_) => Flaw::FailedSaveLetsGoOn,
         };
         if self.has(goes_on) {
-            self.engine.go_on(run).await?;
+            self.engine.resume(run).await?;
         }
         saved
     }
@@ -127,7 +127,7 @@ impl Engine for Flawed {
         if self.has(Flaw::ParkDoesNothing) { Ok(()) } else { self.engine.park(run).await }
     }
 
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         if self.has(Flaw::GoOnBegetsAnother) {
             let (image, rootfs) = image();
             let (layers, resources, egress, mounts) = Default::default();
@@ -135,7 +135,7 @@ impl Engine for Flawed {
                 .boot(&RunSpec { run: run.clone(), image, rootfs, layers, resources, egress, mounts, build: None })
                 .await;
         }
-        self.engine.go_on(run).await
+        self.engine.resume(run).await
     }
 
     async fn stop(&self, run: &RunId) -> Result<(), EngineError> {

@@ -13,24 +13,23 @@ use std::time::{Duration, Instant};
 use dorm_agent_client::Agent;
 use dorm_engine::{EngineError, RunSpec};
 use dorm_lifecycle::Egress;
+use dorm_memory_image::IMAGE_FILES;
 use tokio::sync::OwnedMutexGuard;
 
-use crate::cgroup::Limits;
-use crate::container::{Container, Order, in_place};
+use crate::blocking::in_place;
+use crate::container::{Container, Order};
 use crate::control::{ImageFiles, SOON};
-use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
+use crate::limits;
 use crate::memory_pressure::give_kernel_room;
 use crate::notes::{Duty, Note, Phase, Reach, root_key};
 use crate::run::{Run, Turn};
+use crate::shared::Shared;
 use crate::stream;
 use crate::warm_pool::{Progress, WarmContainer};
 
 /// How long the agent may take to answer for the first time.
 const HELLO_LIMIT: Duration = Duration::from_secs(120);
-
-/// The files of a memory image.
-pub(crate) const IMAGE_FILES: [&str; 3] = ["checkpoint.img", "pages_meta.img", "pages.img"];
 
 /// The initial content of a run.
 pub(crate) enum Origin {
@@ -191,7 +190,7 @@ impl Shared {
                 Egress::Public | Egress::Allow(_) => Reach::Networked,
             },
             disk_bytes: spec.resources.disk_bytes,
-            limits: Limits::for_guest(&spec.resources),
+            limits: limits::for_guest(&spec.resources),
             build: spec.build.clone().filter(|build| build != self.host.builds.newest()),
         }
     }

@@ -15,7 +15,7 @@ use std::path::{Path, PathBuf};
 
 use dorm_engine::EngineError;
 
-use crate::engine::NAME;
+use crate::error::NAME;
 use crate::probe::{Probe, probe};
 
 /// One build of `runsc`.

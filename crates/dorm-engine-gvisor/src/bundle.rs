@@ -12,6 +12,7 @@ use std::path::Path;
 
 use dorm_engine::{Lease, MOUNTS};
 use dorm_guest_ids::GuestIds;
+use dorm_memory_image::TMP_OPTIONS;
 use rustix::fs::{CWD, Mode, mkfifoat};
 use serde_json::{Value, json};
 
@@ -20,10 +21,6 @@ use crate::notes::Home;
 
 /// The path of the agent in the sandbox. Every image has an empty file at this path.
 const AGENT: &str = "/dorm-agent";
-
-/// The mount options of `/tmp`. A memory image repeats them, which distinguishes this mount from
-/// others.
-pub(crate) const TMP_OPTIONS: [&str; 2] = ["size=512m", "mode=1777"];
 
 /// The capabilities of the agent, and through it of root in the sandbox, towards the sandbox's own
 /// kernel. They have no effect on the host.

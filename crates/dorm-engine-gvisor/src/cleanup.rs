@@ -5,19 +5,23 @@
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::cgroup::{Cgroup, Device, unlimit_device};
-use crate::container::{Host, blocking, in_place};
-use crate::disk::Disk;
+use dorm_cgroup::{Cgroup, Device, unlimit_device};
+use dorm_disk::Disk;
+use dorm_engine::LeaseId;
+
+use crate::blocking::{blocking, in_place};
 use crate::error::GvisorError;
+use crate::host::Host;
+use crate::lock::lock;
 use crate::notes::{Home, LeaseNote, Note, Processes};
 use crate::process::{self, Identity};
 use crate::root;
-use crate::run::lock;
 use crate::slots;
 
 /// How long killed processes may take to exit.
@@ -131,6 +135,26 @@ impl Host {
             Some(lease) => Ok(self.network.release(lease.id).await?),
             None => Ok(()),
         }
+    }
+
+    /// Releases the leases that no note names. Called only for a container whose daemon died while
+    /// it requested a lease; no other engine uses this engine's network.
+    async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
+        let _nobody_asks = self.leasing.write().await;
+        let homes = in_place(|| Home::all(&self.containers))?;
+        if homes.iter().any(|home| in_place(|| home.read()).is_err() && self.has_processes(home)) {
+            tracing::warn!("cannot read the note of a live container; keeping network leases that no note names");
+            return Ok(());
+        }
+        let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
+        let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
+        for lease in self.network.leases().await? {
+            if !named.contains(&lease.id) {
+                tracing::info!(lease = lease.id.0, "releasing a network lease that no container has");
+                self.network.release(lease.id).await?;
+            }
+        }
+        Ok(())
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::lock::{self, LockError, Sharing};
 use dorm_engine::{
     BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
@@ -16,26 +17,26 @@ use dorm_engine::{
 };
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, RunCondition, RunId};
+use dorm_memory_image::FilesLimits;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+use crate::blocking::{blocking, in_place};
 use crate::boot::Origin;
 use crate::builds::Builds;
-use crate::cgroup::{Cgroup, IoLimits};
-use crate::container::{Host, blocking, in_place};
-use crate::error::GvisorError;
-use crate::files::{self, FilesLimits};
-use crate::notes::Phase;
+use crate::error::{GvisorError, NAME, chain, unusable};
+use crate::files;
+use crate::filling::keep_filled;
+use crate::host::Host;
 use crate::probe::Probe;
 use crate::process;
 use crate::root;
 use crate::run::Runs;
+use crate::shared::Shared;
 use crate::slots;
 use crate::stream;
-use crate::warm_pool::{self, WarmContainer, WarmPool};
-
-pub(crate) const NAME: &str = "gvisor";
+use crate::warm_pool::{WarmContainer, WarmPool};
 
 const NO_LIMIT: &str = "cannot limit the size of sandbox disks: load the kernel module loop and install e2fsprogs, or, if \
                         every guest is trusted, start the daemon with --allow-unlimited-disks";
@@ -75,7 +76,7 @@ pub struct Config {
     pub unlimited_disks: bool,
     /// Called at each step that changes the host; [`dorm_steps::pass`] does nothing.
     pub steps: AnySteps,
-    /// The program whose workers parse memory images, with the roles [`crate::READERS`]. If `None`,
+    /// The program whose workers parse memory images, with the roles [`dorm_memory_image::READERS`]. If `None`,
     /// this process parses them itself.
     pub reader: Option<Program>,
 }
@@ -99,27 +100,8 @@ pub struct GvisorEngine {
     shared: Arc<Shared>,
 }
 
-/// The state that the engine's parts share.
-pub(crate) struct Shared {
-    pub(crate) host: Host,
-    pub(crate) runs: Runs,
-    pub(crate) warm_pool: WarmPool,
-    reader: Option<Program>,
-    pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
-    files: FilesLimits,
-    /// The memory in MiB that is available for reading memory images.
-    reading: Semaphore,
-    capabilities: Capabilities,
-    /// Locked as long as the engine exists.
-    _lock: fs::File,
-}
-
-fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
-    EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
-}
-
 async fn can_limit_disks() -> Result<(), EngineError> {
-    let probed = tokio::task::spawn_blocking(crate::disk::Disk::probe).await;
+    let probed = tokio::task::spawn_blocking(dorm_disk::Disk::probe).await;
     let probed = probed.map_err(|source| unusable("this is a bug; please report it", source))?;
     probed.map_err(|source| unusable(NO_LIMIT, source))
 }
@@ -157,26 +139,14 @@ impl GvisorEngine {
         let Probe { build, released, cpu, .. } = found;
         fs::metadata(&agent)
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
-        // Guests' host IDs must be able to traverse to the roots and slots below; the rest is
-        // closed to them.
-        make_directory(&directory, 0o711)?;
-        let make = |name: &str| {
-            let path = directory.join(name);
-            make_directory(&path, 0o700).map(|()| path)
-        };
-        let (root, container_homes, blanks) = (make("runsc")?, make("containers")?, make("blanks")?);
-        root::make_directory(&root::directory(&container_homes), guest_ids)
-            .map_err(|source| unusable("make its directory writable", source))?;
-        let lock = lock_directory(&directory)?;
-        slots::prepare(&container_homes, guest_ids)
-            .map_err(|source| unusable("run it where mounting is allowed", source))?;
+        let Directories { root, containers, blanks, lock } = Directories::prepare(&directory, guest_ids)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
         let host = Host {
             builds,
             agent,
             network,
-            containers: container_homes,
+            containers,
             root,
             blanks,
             cgroup_prefix,
@@ -203,7 +173,7 @@ impl GvisorEngine {
         });
         shared.adopt().map_err(|source| unusable("see the cause", source))?;
         if warm_containers > 0 {
-            tokio::spawn(warm_pool::keep_filled(Arc::downgrade(&shared)));
+            tokio::spawn(keep_filled(Arc::downgrade(&shared)));
         }
         Ok(Arc::new(Self { shared }))
     }
@@ -222,6 +192,34 @@ impl GvisorEngine {
     {
         let done = tokio::spawn(work(self.shared.clone())).await;
         done.unwrap_or_else(|source| Err(unusable("this is a bug; please report it", source)))
+    }
+}
+
+/// The parts of the engine's own directory.
+struct Directories {
+    root: PathBuf,
+    containers: PathBuf,
+    blanks: PathBuf,
+    lock: fs::File,
+}
+
+impl Directories {
+    /// Creates what is missing, and locks the directory.
+    fn prepare(directory: &Path, guest_ids: GuestIds) -> Result<Self, EngineError> {
+        // Guests' host IDs must be able to traverse to the roots and slots below; the rest is
+        // closed to them.
+        make_directory(directory, 0o711)?;
+        let make = |name: &str| {
+            let path = directory.join(name);
+            make_directory(&path, 0o700).map(|()| path)
+        };
+        let (root, containers, blanks) = (make("runsc")?, make("containers")?, make("blanks")?);
+        root::make_directory(&root::directory(&containers), guest_ids)
+            .map_err(|source| unusable("make its directory writable", source))?;
+        let lock = lock_directory(directory)?;
+        slots::prepare(&containers, guest_ids)
+            .map_err(|source| unusable("run it where mounting is allowed", source))?;
+        Ok(Self { root, containers, blanks, lock })
     }
 }
 
@@ -260,33 +258,6 @@ impl Shared {
         permit.map_err(|source| unusable("this is a bug; please report it", source))
     }
 
-    /// [`Engine::stop`].
-    pub(crate) async fn stop(&self, id: &RunId) -> Result<(), EngineError> {
-        const OPERATION: &str = "stop";
-        let Ok(run) = self.runs.get(id) else { return Ok(()) };
-        run.begin_stopping();
-        run.cut(None);
-        if let Some(container) = run.container() {
-            // Does not wait for its turn, so that any operation on the container ends at once.
-            self.host
-                .end_processes(&container.home, Some(&container.processes))
-                .await
-                .map_err(|error| error.of(OPERATION, id))?;
-        }
-        let mut turn = run.turn().await;
-        if let Some(home) = turn.home() {
-            // A full disk must not prevent freeing space.
-            if let Err(error) = turn.set(Phase::Stopping) {
-                tracing::debug!(run = %id, error = %crate::error::chain(&error), "cannot record the end of a run");
-            }
-            self.host.reach("gvisor: end noted").map_err(|error| error.of(OPERATION, id))?;
-            self.host.destroy(&home).await.map_err(|error| error.of(OPERATION, id))?;
-            turn.forget();
-        }
-        self.runs.remove(&run);
-        Ok(())
-    }
-
     fn agent(&self, id: &RunId) -> Result<BoxStream, EngineError> {
         const OPERATION: &str = "reach the agent of";
         let run = self.runs.get(id)?;
@@ -300,7 +271,7 @@ impl Shared {
         let (control, container) = (container.control.clone(), container.home.id().to_owned());
         tokio::spawn(async move {
             if let Err(error) = control.rouse(&container, ROUSE).await {
-                tracing::debug!(container, error = %crate::error::chain(&error), "cannot send SIGCONT to an agent");
+                tracing::debug!(container, error = %chain(&error), "cannot send SIGCONT to an agent");
             }
         });
         Ok(Box::new(stream))
@@ -397,9 +368,9 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.park(&run).await }).await
     }
 
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         let run = run.clone();
-        self.to_its_end(|shared| async move { shared.go_on(&run).await }).await
+        self.to_its_end(|shared| async move { shared.resume(&run).await }).await
     }
 
     async fn stop(&self, run: &RunId) -> Result<(), EngineError> {
@@ -460,13 +431,13 @@ impl Engine for GvisorEngine {
     async fn close(&self) {
         for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
             if let Err(error) = self.shared.host.destroy(&container.home).await {
-                tracing::warn!(container = container.home.id(), error = %crate::error::chain(&error), "cannot remove a warm container");
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container");
             }
         }
         in_place(|| slots::release(&self.shared.host.containers));
         // If runs continue, their groups are below it and it stays.
         if let Err(error) = in_place(|| Cgroup::remove_parent(&self.shared.host.cgroup_prefix)) {
-            tracing::debug!(error = %crate::error::chain(&error), "cannot remove an empty control group");
+            tracing::debug!(error = %chain(&error), "cannot remove an empty control group");
         }
     }
 }

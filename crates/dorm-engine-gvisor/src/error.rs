@@ -5,13 +5,15 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_agent_client::AgentError;
+use dorm_cgroup::CgroupError;
+use dorm_disk::DiskError;
 use dorm_engine::{EngineError, NetworkError};
 use dorm_lifecycle::RunId;
+use dorm_memory_image::MemoryImageError;
 use thiserror::Error;
 
-use crate::cgroup::CgroupError;
-use crate::disk::DiskError;
-use crate::files::FilesError;
+/// The name of this engine.
+pub(crate) const NAME: &str = "gvisor";
 
 /// Why the host or a sandbox did not complete an operation.
 #[derive(Debug, Error)]
@@ -78,14 +80,14 @@ pub(crate) enum GvisorError {
     Files {
         image: PathBuf,
         #[source]
-        source: FilesError,
+        source: MemoryImageError,
     },
     /// The size of a memory image differs from the size that it records.
     #[error("the memory image in {} is incomplete", image.display())]
     Short {
         image: PathBuf,
         #[source]
-        source: FilesError,
+        source: MemoryImageError,
     },
     #[error("the agent in the sandbox does not answer")]
     Agent(#[from] AgentError),
@@ -126,6 +128,11 @@ impl GvisorError {
             _ => false,
         }
     }
+}
+
+/// Returns the error for a host, or a state of it, with which the engine cannot work.
+pub(crate) fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
+    EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
 }
 
 /// Returns an error and its causes in one line, for the log.

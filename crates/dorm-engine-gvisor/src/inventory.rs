@@ -9,20 +9,20 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_engine::{EngineError, ForeignRun, FoundRun, LeaseId};
+use dorm_cgroup::Cgroup;
+use dorm_engine::{EngineError, FoundRun};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::task::JoinSet;
 
-use crate::cgroup::Cgroup;
-use crate::container::{Container, Host, in_place, limit_io};
-use crate::control::Control;
-use crate::engine::Shared;
-use crate::error::{GvisorError, chain};
+use crate::blocking::in_place;
+use crate::container::{Container, limit_io};
+use crate::error::{GvisorError, NAME, chain};
+use crate::lock::lock;
 use crate::memory_pressure::adopt_memory_pressure;
-use crate::notes::{Home, Note, Phase, Processes};
-use crate::run::{Run, lock};
-use crate::said::Said;
-use crate::save::settle_within;
+use crate::notes::{Home, Note, Phase};
+use crate::pause::settle_within;
+use crate::run::Run;
+use crate::shared::Shared;
 
 /// How long a sandbox may take to report the state of its guest.
 const LOOK: Duration = Duration::from_secs(10);
@@ -87,7 +87,7 @@ impl Shared {
             }
         }
         self.sweep_containers(&known, &mut cleared).await.map_err(|source| EngineError::Unusable {
-            engine: crate::engine::NAME,
+            engine: NAME,
             hint: "cannot remove the remains of an earlier daemon; see the cause".to_owned(),
             source: Some(Box::new(source)),
         })?;
@@ -166,83 +166,5 @@ async fn condition(container: &Container, phase: Phase) -> RunCondition {
             Err(_) => RunCondition::Silent,
         },
         Phase::Beginning | Phase::Pausing | Phase::Resuming | Phase::Stopping => RunCondition::Broken,
-    }
-}
-
-impl Host {
-    /// Releases the leases that no note names. Called only for a container whose daemon died while
-    /// it requested a lease; no other engine uses this engine's network.
-    pub(crate) async fn release_unnamed_leases(&self) -> Result<(), GvisorError> {
-        let _nobody_asks = self.leasing.write().await;
-        let homes = in_place(|| Home::all(&self.containers))?;
-        if homes.iter().any(|home| in_place(|| home.read()).is_err() && self.has_processes(home)) {
-            tracing::warn!("cannot read the note of a live container; keeping network leases that no note names");
-            return Ok(());
-        }
-        let named = in_place(|| self.own_notes())?.into_iter().filter_map(|(_, note)| note.lease());
-        let named: HashSet<LeaseId> = named.map(|lease| lease.id).collect();
-        for lease in self.network.leases().await? {
-            if !named.contains(&lease.id) {
-                tracing::info!(lease = lease.id.0, "releasing a network lease that no container has");
-                self.network.release(lease.id).await?;
-            }
-        }
-        Ok(())
-    }
-
-    /// Returns the notes of this data directory.
-    fn own_notes(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
-        let mut noted = self.noted()?;
-        noted.retain(|(_, note)| note.foreign_owner(&self.owner).is_none());
-        Ok(noted)
-    }
-
-    /// Returns the live runs of other data directories that have notes here.
-    pub(crate) fn foreign_runs(&self) -> Result<Vec<ForeignRun>, GvisorError> {
-        let foreign = |(_, note): (Home, Note)| {
-            let owner = note.foreign_owner(&self.owner)?.to_owned();
-            note.is_alive(&self.boot).then(|| note.run()).flatten().map(|run| ForeignRun { run, owner })
-        };
-        Ok(self.noted()?.into_iter().filter_map(foreign).collect())
-    }
-
-    /// Returns all readable notes.
-    fn noted(&self) -> Result<Vec<(Home, Note)>, GvisorError> {
-        let mut noted = Vec::new();
-        for home in Home::all(&self.containers)? {
-            match home.read() {
-                Ok(Some(note)) => noted.push((home, note)),
-                Ok(None) => {}
-                Err(error) => {
-                    tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the note of a container");
-                }
-            }
-        }
-        Ok(noted)
-    }
-
-    /// Returns whether a container has processes, regardless of its note.
-    fn has_processes(&self, home: &Home) -> bool {
-        let group = Cgroup::find(&self.group_name(home)).ok().flatten();
-        // If a group cannot be read, it may have processes.
-        group.is_some_and(|group| group.pids().map_or(true, |pids| !pids.is_empty()))
-    }
-
-    /// Returns the container that `note` describes; `None` if its creation was not completed, or it
-    /// belongs to an earlier boot.
-    fn find_container(&self, home: &Home, note: &Note) -> Result<Option<Container>, GvisorError> {
-        let Some(processes) = note.processes.clone().filter(|_| note.boot == self.boot) else { return Ok(None) };
-        let Some(group) = Cgroup::find(&self.group_name(home))? else { return Ok(None) };
-        let processes = Processes { socket: self.socket_now(&processes.socket), ..processes };
-        let control = Control::new(processes.socket.clone());
-        let said = match Said::open(home) {
-            Ok(said) => Some(said),
-            Err(error) => {
-                tracing::warn!(container = home.id(), error = %chain(&error), "cannot read the standard error of a sandbox");
-                None
-            }
-        };
-        let (home, lease, steps) = (home.clone(), note.lease(), self.steps.clone());
-        Ok(Some(Container { home, processes, control, lease, group, said, io: self.io, steps }))
     }
 }

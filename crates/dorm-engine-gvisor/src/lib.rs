@@ -1,9 +1,11 @@
 //! The engine that runs sandboxes under gVisor (`runsc`), which needs no hardware virtualisation.
 //!
 //! ```text
-//! start, restore ─► boot ─► warm_pool (a container ready?) ─► container (else create one) ─► control (StartRoot, Restore)
-//! save, park, go_on ─► save ─► control, cgroup      stop ─► cleanup      sweep, inventory ─► inventory
-//! files of a memory image ─► files
+//! start, restore ─► boot ─► warm_pool (a container ready?) ─► creation (else create one) ─► control (StartRoot, Restore)
+//! save, park, resume ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
+//! files of a memory image ─► files ─► dorm-memory-image
+//!
+//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool ─► container
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -12,38 +14,43 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
+mod blocking;
 mod boot;
 mod builds;
 mod bundle;
-pub mod cgroup;
 mod cleanup;
-mod control;
-mod save;
-pub use dorm_disk as disk;
 mod container;
+mod control;
+mod creation;
 mod engine;
 mod error;
 mod files;
+mod filling;
+mod host;
 mod inventory;
+mod limits;
 mod links;
+mod lock;
 mod lost;
 mod memory_pressure;
+mod mounts;
 mod notes;
 mod notices;
+mod pause;
 mod probe;
 mod process;
 mod release;
 mod root;
 mod run;
 mod said;
+mod save;
+mod shared;
 mod slots;
+mod stop;
 mod stream;
 mod warm_pool;
 
 pub use engine::{Config, GvisorEngine};
-#[cfg(any(test, feature = "fuzzing"))]
-pub use files::fuzzing;
-pub use files::{FilesLimits, READERS};
 pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
 
@@ -57,5 +64,5 @@ pub fn read_files(
     image: &std::path::Path,
     sink: &mut dyn dorm_engine::FileSink,
 ) -> Result<dorm_engine::LeftOut, Box<dyn std::error::Error + Send + Sync>> {
-    Ok(files::read(image, FilesLimits::default(), sink)?)
+    Ok(files::read(image, dorm_memory_image::FilesLimits::default(), sink)?)
 }

@@ -6,8 +6,10 @@
 use std::fs;
 use std::path::PathBuf;
 
-use crate::container::{Container, blocking};
-use crate::disk::Disk;
+use dorm_disk::Disk;
+
+use crate::blocking::blocking;
+use crate::container::Container;
 use crate::error::GvisorError;
 use crate::run::Turn;
 

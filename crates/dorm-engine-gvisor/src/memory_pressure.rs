@@ -12,18 +12,19 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use dorm_cgroup::Cgroup;
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
 use tokio::sync::oneshot;
 
-use crate::cgroup::{MARGIN_BYTES, soft_threshold};
 use crate::container::Container;
 use crate::control::AGENT;
-use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
+use crate::limits::{MARGIN_BYTES, soft_threshold};
 use crate::notes::Phase;
+use crate::pause::resume;
 use crate::run::{Relieved, Run};
-use crate::save::resume;
+use crate::shared::Shared;
 
 /// The minimum by which the guest may exceed its limit until the victim is named.
 const ROOM_BYTES: u64 = 1 << 30;
@@ -161,7 +162,7 @@ async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relie
             return;
         }
         let is_over = tokio::time::Instant::now() > end;
-        let uses = container.group(crate::cgroup::Cgroup::usage).await.map(|usage| usage.memory_bytes);
+        let uses = container.group(Cgroup::usage).await.map(|usage| usage.memory_bytes);
         run.lower_kernel_room(*uses.as_ref().unwrap_or(&0));
         match uses {
             // The room of the kernel is not for the guest: it shrinks with the usage and does not

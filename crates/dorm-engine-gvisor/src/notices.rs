@@ -2,16 +2,18 @@
 
 use std::sync::{Arc, Weak};
 
+use dorm_cgroup::{Cgroup, Threshold};
 use dorm_engine::Notice;
 use tokio::sync::mpsc;
 
-use crate::cgroup::{Cgroup, Threshold, soft_threshold};
 use crate::container::Container;
-use crate::engine::Shared;
 use crate::error::{GvisorError, chain};
+use crate::limits::soft_threshold;
+use crate::lock::lock;
 use crate::notes::Phase;
-use crate::run::{Run, lock};
-use crate::save::{pause, resume};
+use crate::pause::{pause, resume};
+use crate::run::Run;
+use crate::shared::Shared;
 
 /// How many notices can wait for their receiver.
 const WAITING: usize = 1024;

@@ -9,11 +9,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
+use dorm_cgroup::{CgroupError, Support};
 use dorm_engine::EngineError;
 
-use crate::cgroup::{CgroupError, Support};
-use crate::engine::NAME;
-use crate::error::chain;
+use crate::error::{NAME, chain};
 use crate::release::released;
 
 /// The facts found. [`Probe::usable`] evaluates them.

@@ -3,15 +3,17 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunId;
 use tokio::sync::{OwnedMutexGuard, oneshot};
 
-use crate::container::{Container, in_place};
+use crate::blocking::in_place;
+use crate::container::Container;
 use crate::error::{GvisorError, chain};
+use crate::lock::lock;
 use crate::notes::{Duty, Home, Note, Phase};
 use crate::stream::Thread;
 
@@ -299,9 +301,4 @@ impl Runs {
             runs.remove(&run.id);
         }
     }
-}
-
-/// Locks `mutex`, even if it is poisoned: its content is only ever replaced as a whole.
-pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

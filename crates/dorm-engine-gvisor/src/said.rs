@@ -12,8 +12,8 @@ use tokio::net::unix::pipe::{self, Receiver};
 use tokio::task::AbortHandle;
 
 use crate::error::GvisorError;
+use crate::lock::lock;
 use crate::notes::Home;
-use crate::run::lock;
 
 /// How many bytes are kept.
 const KEPT_BYTES: usize = 4 << 10;
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn the_last_lines_are_told_of_somebody_who_is_gone() {
+    async fn the_last_lines_of_a_writer_that_is_gone_are_kept() {
         let (_directory, home) = home();
         let said = Said::open(&home).unwrap();
         assert_eq!(said.last_words(), "its standard error is empty");
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn no_more_than_the_end_of_a_flood_is_kept_and_the_flood_goes_on() {
+    async fn only_the_end_of_a_flood_is_kept_and_the_flood_continues() {
         let (_directory, home) = home();
         let said = Said::open(&home).unwrap();
         let mut writer = fifo(&home.said()).unwrap();

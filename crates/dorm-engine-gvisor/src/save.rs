@@ -1,31 +1,27 @@
 //! Operations on an existing run: save its memory, pause, park, resume.
-//!
-//! Pauses nest inside the sandbox, and resuming a guest that is not paused kills it. Therefore the
-//! intent is recorded before each call, and after a crash between the two the guest itself is asked
-//! for its state.
 
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
-use std::time::Duration;
 
+use dorm_cgroup::{Cgroup, IoLimits};
+use dorm_disk::Disk;
 use dorm_engine::{EngineError, Saved, SavedFile};
 use dorm_lifecycle::RunId;
+use dorm_memory_image::IMAGE_FILES;
 
-use crate::boot::IMAGE_FILES;
-use crate::cgroup::IoLimits;
-use crate::container::{Container, blocking, in_place};
-use crate::control::{ImageFiles, SOON};
-use crate::disk::Disk;
-use crate::engine::Shared;
+use crate::blocking::{blocking, in_place};
+use crate::container::Container;
+use crate::control::ImageFiles;
 use crate::error::GvisorError;
 use crate::files;
 use crate::lost;
 use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
-use crate::run::Turn;
+use crate::pause::{pause, resume, settle};
+use crate::shared::Shared;
 use crate::slots;
 
 impl Shared {
@@ -79,19 +75,18 @@ impl Shared {
         if phase != Phase::Paused {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
-        let frozen = container.group(crate::cgroup::Cgroup::freeze).await;
+        let frozen = container.group(Cgroup::freeze).await;
         frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
     }
 
-    /// [`dorm_engine::Engine::go_on`].
-    pub(crate) async fn go_on(&self, id: &RunId) -> Result<(), EngineError> {
+    /// [`dorm_engine::Engine::resume`].
+    pub(crate) async fn resume(&self, id: &RunId) -> Result<(), EngineError> {
         const OPERATION: &str = "resume";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
         run.set_short(false);
-        let is_parked =
-            container.group(crate::cgroup::Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
+        let is_parked = container.group(Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
         // A parked guest is only a cache of its sleep image, which is intact. A guest that was
         // merely paused has no other copy.
         if is_parked {
@@ -103,7 +98,8 @@ impl Shared {
 
 /// Writes the memory of the paused guest into `into`. On failure, leaves no file there.
 async fn write_image(container: &Container, into: &Path) -> Result<Vec<SavedFile>, GvisorError> {
-    if let Some(path) = slots::deleted(container).await? {
+    let (home, pid) = (container.home.clone(), container.processes.sandbox.pid());
+    if let Some(path) = blocking(move || slots::deleted(&home, pid)).await? {
         return Err(GvisorError::DeletedOnVolume(path));
     }
     let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into)?)))?;
@@ -132,7 +128,7 @@ fn room_in(directory: &Path) -> Result<u64, GvisorError> {
 /// Returns the maximum size of a memory image of the guest: its memory and the files it has
 /// written.
 async fn need(container: &Container) -> Result<u64, GvisorError> {
-    let memory = container.group(crate::cgroup::Cgroup::usage).await?;
+    let memory = container.group(Cgroup::usage).await?;
     let home = container.home.disk();
     let disk = blocking(move || {
         let Some(disk) = Disk::find(&home)? else { return Ok(0) };
@@ -140,59 +136,6 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
         Ok(if disk.is_limited() { usage.size_bytes.saturating_sub(usage.available_bytes) } else { 0 })
     });
     Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
-}
-
-/// Pauses the guest, unless it is paused.
-pub(crate) async fn pause(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
-    if settle(container, turn).await? == Phase::Paused {
-        // A parked guest must be thawed so that it can answer.
-        container.group(crate::cgroup::Cgroup::thaw).await?;
-        return container.reach("gvisor: thawed");
-    }
-    turn.set(Phase::Pausing)?;
-    container.reach("gvisor: pause noted")?;
-    container.control.pause().await?;
-    container.reach("gvisor: paused")?;
-    turn.set_if_possible(Phase::Paused);
-    Ok(())
-}
-
-/// Resumes the guest if it is paused.
-pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(), GvisorError> {
-    if settle(container, turn).await? != Phase::Paused {
-        return Ok(());
-    }
-    turn.set_if_possible(Phase::Resuming);
-    container.reach("gvisor: going on noted")?;
-    container.group(crate::cgroup::Cgroup::thaw).await?;
-    container.reach("gvisor: thawed")?;
-    container.limit_io(container.io).await;
-    container.control.resume().await?;
-    container.reach("gvisor: going on")?;
-    turn.set_if_possible(Phase::Running);
-    Ok(())
-}
-
-/// Determines whether the guest is paused after a call whose outcome is unknown.
-pub(crate) async fn settle(container: &Container, turn: &mut Turn) -> Result<Phase, GvisorError> {
-    settle_within(container, turn, SOON).await
-}
-
-/// Like [`settle`], but waits for the sandbox's answer for at most `limit`.
-pub(crate) async fn settle_within(
-    container: &Container,
-    turn: &mut Turn,
-    limit: Duration,
-) -> Result<Phase, GvisorError> {
-    match turn.phase() {
-        Phase::Pausing | Phase::Resuming => {}
-        known => return Ok(known),
-    }
-    // Only a paused guest is ever frozen, and it is thawed before it is resumed.
-    let is_frozen = container.group(crate::cgroup::Cgroup::is_frozen).await?;
-    let is_paused = is_frozen || container.control.is_paused(container.home.id(), limit).await?;
-    turn.set_if_possible(if is_paused { Phase::Paused } else { Phase::Running });
-    Ok(turn.phase())
 }
 
 /// Creates the three files of a memory image. Where the file system supports it, the pages are

@@ -22,19 +22,17 @@ use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
 
-use dorm_engine::{EngineError, MOUNTS, Mount};
+use dorm_engine::{MOUNTS, Mount};
 use dorm_guest_ids::GuestIds;
-use dorm_lifecycle::{ATTACHMENTS_MAX, Access, RunId};
+use dorm_lifecycle::{ATTACHMENTS_MAX, Access};
 use rustix::fs::{Mode, OFlags, ResolveFlags, StatVfsMountFlags};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, MountPropagationFlags};
 
-use crate::container::{Container, Host, blocking};
-use crate::engine::Shared;
-use crate::error::GvisorError;
+use crate::error::{GvisorError, chain};
+use crate::lock::lock;
 use crate::notes::Home;
 use crate::root;
-use crate::run::lock;
 
 /// Only one mount is created at a time, since there is one place to prepare it.
 static STAGE: Mutex<()> = Mutex::new(());
@@ -66,7 +64,7 @@ pub(crate) fn prepare(containers: &Path, ids: GuestIds) -> Result<(), GvisorErro
 pub(crate) fn release(containers: &Path) {
     let is_empty = fs::read_dir(containers).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty && let Err(error) = root::unmount(&directory(containers)) {
-        tracing::debug!(error = %crate::error::chain(&error), "cannot unmount the directory of container slots");
+        tracing::debug!(error = %chain(&error), "cannot unmount the directory of container slots");
     }
 }
 
@@ -187,48 +185,25 @@ fn is_there(slot: &Path, source: &OwnedFd, access: Access) -> Result<bool, Errno
     Ok((found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) && is_read_only == (access == Access::Read))
 }
 
-/// Returns a file on one of the container's volumes that its sandbox has open although it is
-/// deleted, by its path on that volume.
-pub(crate) async fn deleted(container: &Container) -> Result<Option<PathBuf>, GvisorError> {
-    let (slots, pid) = (container.home.slots(), container.processes.sandbox.pid());
-    blocking(move || {
-        let mounted = (0..ATTACHMENTS_MAX).map(|slot| slots.join(slot.to_string()));
-        let mounted = mounted.filter(|slot| root::is_mounted(slot).unwrap_or(false));
-        let devices: Vec<u64> = mounted.filter_map(|slot| Some(fs::metadata(slot).ok()?.dev())).collect();
-        if devices.is_empty() {
-            return Ok(None);
-        }
-        let directory = PathBuf::from(format!("/proc/{pid}/fd"));
-        let entries =
-            fs::read_dir(&directory).map_err(|source| GvisorError::file("read the metadata of", &directory, source))?;
-        // A file that is closed meanwhile does not count.
-        Ok(entries.flatten().find_map(|entry| {
-            let facts = fs::metadata(entry.path()).ok()?;
-            let is_deleted = facts.is_file() && facts.nlink() == 0 && devices.contains(&facts.dev());
-            let shown = is_deleted.then(|| fs::read_link(entry.path()).ok()).flatten()?;
-            let shown = shown.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
-            Some(PathBuf::from(shown))
-        }))
-    })
-    .await
-}
-
-impl Host {
-    /// Makes `mounts` the only mounts of a container.
-    pub(crate) async fn set_mounts(&self, home: &Home, mounts: &[Mount]) -> Result<(), GvisorError> {
-        let (home, mounts) = (home.clone(), mounts.to_vec());
-        blocking(move || set(&home, &mounts)).await?;
-        self.reach("gvisor: volumes mounted")
+/// Returns a file on one of the container's volumes that its sandbox, the process `pid`, has open
+/// although it is deleted, by its path on that volume.
+pub(crate) fn deleted(home: &Home, pid: i32) -> Result<Option<PathBuf>, GvisorError> {
+    let slots = home.slots();
+    let mounted = (0..ATTACHMENTS_MAX).map(|slot| slots.join(slot.to_string()));
+    let mounted = mounted.filter(|slot| root::is_mounted(slot).unwrap_or(false));
+    let devices: Vec<u64> = mounted.filter_map(|slot| Some(fs::metadata(slot).ok()?.dev())).collect();
+    if devices.is_empty() {
+        return Ok(None);
     }
-}
-
-impl Shared {
-    /// [`dorm_engine::Engine::mount`].
-    pub(crate) async fn mount(&self, id: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
-        const OPERATION: &str = "mount volumes in";
-        let run = self.runs.get(id)?;
-        let _turn = run.turn().await;
-        let container = run.living(OPERATION)?;
-        self.host.set_mounts(&container.home, mounts).await.map_err(|error| error.of(OPERATION, id))
-    }
+    let directory = PathBuf::from(format!("/proc/{pid}/fd"));
+    let entries =
+        fs::read_dir(&directory).map_err(|source| GvisorError::file("read the metadata of", &directory, source))?;
+    // A file that is closed meanwhile does not count.
+    Ok(entries.flatten().find_map(|entry| {
+        let facts = fs::metadata(entry.path()).ok()?;
+        let is_deleted = facts.is_file() && facts.nlink() == 0 && devices.contains(&facts.dev());
+        let shown = is_deleted.then(|| fs::read_link(entry.path()).ok()).flatten()?;
+        let shown = shown.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
+        Some(PathBuf::from(shown))
+    }))
 }

@@ -9,26 +9,21 @@
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, Weak};
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
+use dorm_cgroup::{Limits, Precedence};
 use dorm_lifecycle::{Digest, Resources};
 use tokio::sync::Notify;
 
-use crate::cgroup::{Cgroup, Limits, Precedence};
-use crate::container::{Container, Order, in_place};
-use crate::engine::Shared;
-use crate::error::{GvisorError, chain};
-use crate::notes::{Duty, Note, Reach};
-use crate::run::lock;
+use crate::container::{Container, Order};
+use crate::limits;
+use crate::lock::lock;
+use crate::notes::{Note, Reach};
 
 /// How many images have warm containers at the same time.
 const IMAGES: usize = 2;
 /// How many uses of images are remembered, to determine those used most.
 const REMEMBERED: usize = 16;
-/// How long to wait after a failure.
-const AFTER_FAILURE: Duration = Duration::from_secs(10);
-
 /// The pool, and the images it serves.
 #[derive(Debug)]
 pub(crate) struct WarmPool {
@@ -36,9 +31,9 @@ pub(crate) struct WarmPool {
     pool: Mutex<Pool>,
     /// How many containers are being created for waiting runs.
     busy: AtomicUsize,
-    wake: Arc<Notify>,
+    pub(crate) wake: Arc<Notify>,
     /// Held while a container is being created for the pool.
-    filling: tokio::sync::Mutex<()>,
+    pub(crate) filling: tokio::sync::Mutex<()>,
 }
 
 /// How far a warm container has progressed.
@@ -178,7 +173,8 @@ impl WarmPool {
         std::mem::take(&mut lock(&self.pool).ready)
     }
 
-    fn missing(&self) -> Option<(Order, Progress)> {
+    /// Returns a container that the pool lacks, and how far it has to progress.
+    pub(crate) fn missing(&self) -> Option<(Order, Progress)> {
         let pool = lock(&self.pool);
         if pool.is_closed || self.busy.load(Ordering::SeqCst) > 0 {
             return None;
@@ -195,7 +191,7 @@ impl WarmPool {
                         reach,
                         disk_bytes: resources.disk_bytes,
                         // Other containers have precedence.
-                        limits: Limits { precedence: Precedence::Last, ..Limits::for_guest(&resources) },
+                        limits: Limits { precedence: Precedence::Last, ..limits::for_guest(&resources) },
                         build: None,
                     };
                     return Some((order, progress));
@@ -207,7 +203,7 @@ impl WarmPool {
 
     /// Removes and returns the containers of images for which none are kept any more, or that have
     /// been deleted.
-    fn unwanted(&self) -> Vec<WarmContainer> {
+    pub(crate) fn unwanted(&self) -> Vec<WarmContainer> {
         let mut pool = lock(&self.pool);
         let Pool { ready, wanted, .. } = &mut *pool;
         wanted.retain(|(_, rootfs)| is_directory(rootfs));
@@ -217,7 +213,7 @@ impl WarmPool {
 
     /// Puts a container into the pool; returns it if the pool is closed.
     #[must_use]
-    fn put(&self, warm: WarmContainer) -> Option<WarmContainer> {
+    pub(crate) fn put(&self, warm: WarmContainer) -> Option<WarmContainer> {
         let mut pool = lock(&self.pool);
         if pool.is_closed {
             return Some(warm);
@@ -226,88 +222,14 @@ impl WarmPool {
         None
     }
 
-    fn is_closed(&self) -> bool {
+    pub(crate) fn is_closed(&self) -> bool {
         lock(&self.pool).is_closed
     }
 }
 
-/// Keeps the pool full as long as the engine exists.
-pub(crate) async fn keep_filled(engine: Weak<Shared>) {
-    loop {
-        let Some(shared) = engine.upgrade() else { return };
-        if shared.warm_pool.is_closed() {
-            return;
-        }
-        remove_unwanted(&shared).await;
-        let outcome = match shared.warm_pool.missing() {
-            // Its image may be deleted meanwhile; then the container is not needed.
-            Some((order, progress)) => {
-                let filled = fill_one(&shared, &order, progress).await;
-                if in_place(|| is_directory(&order.rootfs)) { filled } else { Ok(()) }
-            }
-            None => {
-                let wake = shared.warm_pool.wake.clone();
-                // Waiting must not keep the engine alive.
-                drop(shared);
-                wake.notified().await;
-                continue;
-            }
-        };
-        if let Err(error) = outcome {
-            tracing::warn!(error = %chain(&error), "cannot create a warm container; runs start more slowly");
-            drop(shared);
-            tokio::time::sleep(AFTER_FAILURE).await;
-        }
-    }
-}
-
-async fn remove_unwanted(shared: &Shared) {
-    // Closing the pool waits until they are removed.
-    let _filling = shared.warm_pool.filling.lock().await;
-    for WarmContainer { container, .. } in in_place(|| shared.warm_pool.unwanted()) {
-        if let Err(error) = shared.host.destroy(&container.home).await {
-            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container; the next sweep removes it");
-        }
-    }
-}
-
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
-fn is_directory(path: &std::path::Path) -> bool {
+pub(crate) fn is_directory(path: &std::path::Path) -> bool {
     path.is_dir()
-}
-
-async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Result<(), GvisorError> {
-    let _filling = shared.warm_pool.filling.lock().await;
-    // Closing the pool does not wait for what begins after it.
-    if shared.warm_pool.is_closed() {
-        return Ok(());
-    }
-    let (container, note) = shared.host.make(order, Duty::Warm).await?;
-    if let Err(error) = prepare(shared, &container, progress).await {
-        shared.host.destroy(&container.home).await?;
-        return Err(error);
-    }
-    shared.host.reach("gvisor: warm container ready")?;
-    if let Some(WarmContainer { container, .. }) = shared.warm_pool.put(WarmContainer { container, note, progress }) {
-        shared.host.destroy(&container.home).await?;
-    }
-    Ok(())
-}
-
-async fn prepare(shared: &Arc<Shared>, container: &Container, progress: Progress) -> Result<(), GvisorError> {
-    if progress == Progress::Booted {
-        let booted = async {
-            container.control.start(container.home.id()).await?;
-            shared.greet(container, 0).await
-        };
-        tokio::select! {
-            booted = booted => booted?,
-            () = container.processes.sandbox.ended() => {
-                return Err(container.died());
-            }
-        }
-    }
-    container.group(Cgroup::freeze).await
 }
 
 #[cfg(test)]

@@ -6,8 +6,8 @@
 //! engine must do.
 //!
 //! ```text
-//! start ─┐                         ┌─► go_on (the same run continues)
-//!        ├─► running ──► save ──┼─► park ──► go_on
+//! start ─┐                         ┌─► resume (the same run continues)
+//!        ├─► running ──► save ──┼─► park ──► resume
 //! restore┘               (paused)  └─► stop
 //! ```
 
@@ -213,7 +213,7 @@ pub trait Engine: Send + Sync + 'static {
     async fn restore(&self, spec: &RunSpec, image: &std::path::Path) -> Result<(), EngineError>;
 
     /// Pauses the run and writes its memory and changed files into the empty directory `into`. The
-    /// run is kept, paused, whether this succeeds or fails; only [`Engine::go_on`] lets it
+    /// run is kept, paused, whether this succeeds or fails; only [`Engine::resume`] lets it
     /// continue. A paused run can be saved. The lengths in the result are those that should have
     /// been written, from the engine's own account if it has one: the caller compares them with the
     /// files.
@@ -225,7 +225,7 @@ pub trait Engine: Send + Sync + 'static {
     /// the image cannot be understood or the sink fails.
     async fn read_files(&self, image: &std::path::Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError>;
 
-    /// Pauses the run and writes nothing; only [`Engine::go_on`] lets it continue. Pausing a paused
+    /// Pauses the run and writes nothing; only [`Engine::resume`] lets it continue. Pausing a paused
     /// run has no effect.
     async fn pause(&self, run: &RunId) -> Result<(), EngineError>;
 
@@ -234,7 +234,7 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Lets a paused or parked run continue exactly where it stopped. On a running run it has no
     /// effect.
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError>;
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError>;
 
     /// Ends the run and releases all its resources: processes, mounts, control groups, namespaces,
     /// files. Stopping a run that does not exist is a success.

@@ -98,9 +98,9 @@ impl Engine for SteppedEngine {
         self.around(["engine: about to park", "engine: parked"], run, self.inner.park(run)).await
     }
 
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
-        let names = ["engine: about to let go on", "engine: let go on"];
-        self.around(names, run, self.inner.go_on(run)).await
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
+        let names = ["engine: about to resume", "engine: resumed"];
+        self.around(names, run, self.inner.resume(run)).await
     }
 
     async fn stop(&self, run: &RunId) -> Result<(), EngineError> {

@@ -31,7 +31,7 @@ pub(crate) struct KeyedRequest {
     pub(crate) id: RequestId,
     pub(crate) project: ProjectId,
     pub(crate) fingerprint: [u8; 32],
-    /// What an earlier request with the key has made.
+    /// The object that an earlier request with the key has made.
     pub(crate) earlier: Option<Made>,
     pub(crate) _turn: OwnedMutexGuard<()>,
 }

@@ -71,7 +71,7 @@ impl Service {
         Self { request: None, ..self.clone() }
     }
 
-    /// What an earlier request with the same idempotency key has made.
+    /// Returns the object that an earlier request with the same idempotency key has made.
     pub(crate) fn earlier(&self) -> Option<&Made> {
         self.request.as_ref()?.earlier.as_ref()
     }

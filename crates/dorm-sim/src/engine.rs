@@ -106,8 +106,8 @@ impl Engine for WatchedEngine {
         self.heard(self.inner.park(run).await).await
     }
 
-    async fn go_on(&self, run: &RunId) -> Result<(), EngineError> {
-        self.heard(self.inner.go_on(run).await).await?;
+    async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
+        self.heard(self.inner.resume(run).await).await?;
         self.is_alone(run);
         Ok(())
     }

@@ -14,20 +14,20 @@ pub struct RequestRecord {
     pub project: ProjectId,
     /// The SHA-256 of its method, path, query and body. A retry must have the same.
     pub fingerprint: [u8; 32],
-    /// What it has made.
+    /// The object that it has made.
     pub made: Made,
     /// When that was recorded.
     pub at: Timestamp,
 }
 
-/// What a request has made, or the operation that makes it.
+/// An object that a request has made, or the operation that makes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Made {
     /// A sandbox.
     Sandbox(SandboxId),
     /// A snapshot.
     Snapshot(SnapshotId),
-    /// What an operation on several sandboxes, or a rewind, makes.
+    /// The result of an operation on several sandboxes, or of a rewind.
     Operation(OperationId),
     /// A hold of a sandbox.
     Hold(HoldId),

@@ -1,7 +1,7 @@
 //! Options of `dorm serve` that limit which resources of the host the daemon and its guests use.
 
-use dorm_engine_gvisor::FilesLimits;
-use dorm_engine_gvisor::cgroup::IoLimits;
+use dorm_cgroup::IoLimits;
+use dorm_memory_image::FilesLimits;
 use dorm_service::Limiting;
 
 /// Limits on the use of host resources.

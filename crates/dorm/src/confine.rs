@@ -22,7 +22,7 @@ pub(crate) mod syscalls;
 use std::io;
 
 use anyhow::Context as _;
-use dorm_engine_gvisor::cgroup::OwnGroup;
+use dorm_cgroup::OwnGroup;
 use rustix::process::{DumpableBehavior, Resource, Rlimit};
 use thiserror::Error;
 

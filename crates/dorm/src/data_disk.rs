@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use dorm_engine_gvisor::disk::{self, DiskError, Reserve};
+use dorm_disk::{self as disk, DiskError, Reserve};
 use dorm_service::{DataDisk, HeldBack};
 
 /// The names of the reserve files in the data directory.

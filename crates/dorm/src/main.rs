@@ -31,7 +31,7 @@ use std::process::ExitCode;
 fn main() -> ExitCode {
     // A worker parses untrusted data: it starts before anything exists that it could reach.
     if std::env::args_os().nth(1).is_some_and(|verb| verb == dorm_worker::NAME) {
-        return dorm_worker::run(std::env::args_os().skip(2), &[dorm_storage::READERS, dorm_engine_gvisor::READERS]);
+        return dorm_worker::run(std::env::args_os().skip(2), &[dorm_storage::READERS, dorm_memory_image::READERS]);
     }
     let arguments = cli::Arguments::of_process();
     if arguments.writes_data() {

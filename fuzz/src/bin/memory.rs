@@ -2,4 +2,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|data: &[u8]| dorm_engine_gvisor::fuzzing::image(data));
+fuzz_target!(|data: &[u8]| dorm_memory_image::fuzzing::image(data));

@@ -169,7 +169,7 @@ impl Drop for Held {
             thread.set_registers(&before.registers).ok();
         }
         for thread in &self.threads {
-            thread.go_on(self.process);
+            thread.release(self.process);
         }
     }
 }
@@ -301,7 +301,7 @@ impl Thread {
     }
 
     /// Releases the thread, and sends it the signals it has missed.
-    fn go_on(&self, process: Pid) {
+    fn release(&self, process: Pid) {
         ptrace(libc::PTRACE_DETACH, self.id, 0, 0).ok();
         for signal in &self.signals {
             // SAFETY: numbers only.

@@ -3,14 +3,14 @@
 /// The result of an interrupted call that must be restarted, in the kernel's own numbers.
 const AGAIN: std::ops::RangeInclusive<i64> = -514..=-512;
 /// The same, if it is restarted by another call.
-const GO_ON: i64 = -516;
+const RESTART_BLOCK: i64 = -516;
 
 /// The registers of one thread.
 pub(super) type Registers = libc::user_regs_struct;
 
 #[cfg(target_arch = "x86_64")]
 mod arch {
-    use super::{AGAIN, GO_ON, Registers};
+    use super::{AGAIN, RESTART_BLOCK, Registers};
 
     /// `syscall`.
     pub(in super::super) const CALL: &[u8] = &[0x0f, 0x05];
@@ -24,8 +24,8 @@ mod arch {
     /// cannot be determined.
     pub(in super::super) fn before_call(mut registers: Registers) -> Option<Registers> {
         let answer = registers.rax as i64;
-        if registers.orig_rax as i64 >= 0 && (AGAIN.contains(&answer) || answer == GO_ON) {
-            registers.rax = if answer == GO_ON { libc::SYS_restart_syscall as u64 } else { registers.orig_rax };
+        if registers.orig_rax as i64 >= 0 && (AGAIN.contains(&answer) || answer == RESTART_BLOCK) {
+            registers.rax = if answer == RESTART_BLOCK { libc::SYS_restart_syscall as u64 } else { registers.orig_rax };
             registers.rip -= CALL.len() as u64;
         }
         // The kernel must not restart a call.
@@ -50,7 +50,7 @@ mod arch {
 
 #[cfg(target_arch = "aarch64")]
 mod arch {
-    use super::{AGAIN, GO_ON, Registers};
+    use super::{AGAIN, RESTART_BLOCK, Registers};
 
     /// `svc #0`.
     pub(in super::super) const CALL: &[u8] = &[0x01, 0x00, 0x00, 0xd4];
@@ -64,7 +64,7 @@ mod arch {
     /// overwritten.
     pub(in super::super) fn before_call(registers: Registers) -> Option<Registers> {
         let answer = registers.regs[0] as i64;
-        (!AGAIN.contains(&answer) && answer != GO_ON).then_some(registers)
+        (!AGAIN.contains(&answer) && answer != RESTART_BLOCK).then_some(registers)
     }
 
     /// Returns the registers for making a call.
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_thread_that_was_in_no_call_goes_on_where_it_was() {
+    fn a_thread_that_was_in_no_call_continues_where_it_was() {
         for registers in [stopped(-1, -512), stopped(-1, 7), stopped(libc::SYS_read, 7)] {
             let before = before_call(registers).unwrap();
             assert_eq!((before.rip, before.rax), (1000, registers.rax));

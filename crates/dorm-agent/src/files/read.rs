@@ -10,9 +10,9 @@ use dorm_agent_proto::{Answer, End, Entry, Event, Failure, FileStat, GuestPath, 
 use rustix::fs::OFlags;
 
 use super::stat::describe;
+use crate::call::Call;
 use crate::fault;
 use crate::link::Gone;
-use crate::session::Call;
 use crate::users::Users;
 
 /// Sends the file's description, then its bytes.

@@ -12,9 +12,9 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 
 use super::read::entries;
+use crate::call::Call;
 use crate::fault;
 use crate::link::Gone;
-use crate::session::Call;
 
 const BUFFER: usize = 16 * 1024;
 

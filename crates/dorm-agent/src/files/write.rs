@@ -14,9 +14,9 @@ use rustix::io::Errno;
 
 use super::make::make_missing;
 use super::stat::stat;
+use crate::call::Call;
 use crate::channel::Received;
 use crate::link::Gone;
-use crate::session::Call;
 use crate::{fault, users};
 
 const MODE: u32 = 0o644;

@@ -90,7 +90,7 @@ async fn nobody_at_the_other_end_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_quiet_stream_carries_nothing_until_it_goes_on_and_then_everything() {
+async fn a_quiet_stream_carries_nothing_until_it_is_unquiesced_and_then_everything() {
     let sandbox = Sandbox::new().await;
     let process = sandbox.start(&shell("while :; do echo tick; sleep 0.001; done")).await;
     let mut output = within(sandbox.agent.output(process, Offsets::BEGINNING)).await.unwrap();
@@ -107,7 +107,7 @@ async fn a_quiet_stream_carries_nothing_until_it_goes_on_and_then_everything() {
     let peeked = rustix::net::recv(&waiting, &mut byte, rustix::net::RecvFlags::PEEK);
     assert_eq!(peeked.map(|(_, length)| length), Err(rustix::io::Errno::AGAIN));
     assert!(!asked.is_finished());
-    within(sandbox.agent.go_on()).await.unwrap();
+    within(sandbox.agent.unquiesce()).await.unwrap();
     within(asked).await.unwrap().unwrap();
     read_until(&mut output, "tick").await;
 

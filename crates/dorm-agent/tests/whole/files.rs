@@ -59,7 +59,7 @@ async fn a_large_file_goes_both_ways_while_others_are_answered() {
 }
 
 #[tokio::test]
-async fn a_reader_that_stands_still_blocks_nobody_else_and_can_go_on() {
+async fn a_reader_that_stalls_blocks_no_other_and_can_continue() {
     let sandbox = Sandbox::new().await;
     let contents = pattern(3 << 20);
     fs::write(sandbox.host_path("file"), &contents).unwrap();

@@ -19,7 +19,7 @@ async fn a_hundred_megabytes_that_nobody_reads_neither_block_the_process_nor_fil
 }
 
 #[tokio::test]
-async fn a_reader_can_go_on_where_it_left_off() {
+async fn a_reader_can_continue_where_it_left_off() {
     let sandbox = Sandbox::new().await;
     let process = sandbox.start(&shell("printf 0123456789; printf abc >&2")).await;
     within(sandbox.agent.wait(process)).await.unwrap();

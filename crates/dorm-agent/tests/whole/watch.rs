@@ -16,7 +16,7 @@ async fn expect(events: &mut WatchStream, kind: WatchEventKind, path: &GuestPath
 }
 
 #[tokio::test]
-async fn changes_of_a_directory_are_told_in_order() {
+async fn changes_of_a_directory_are_reported_in_order() {
     let sandbox = Sandbox::new().await;
     let mut events = within(sandbox.agent.watch(&sandbox.path(""), Scope::Here)).await.unwrap();
     fs::write(sandbox.host_path("file"), "x").unwrap();

@@ -22,7 +22,7 @@ impl Stack {
     }
 
     /// Adds the files of a memory image as the topmost layer.
-    async fn lay(&mut self, scenario: &Scenario, image: &Image, of: &Guest) {
+    async fn add(&mut self, scenario: &Scenario, image: &Image, of: &Guest) {
         let id = SavedStateId::from_random([u8::try_from(self.layers.len()).expect("few") + 1; 20]);
         let saved_state = self.take(scenario, image, of, &id).await;
         self.layers.insert(0, Layer { id, directory: saved_state.root() });
@@ -67,9 +67,9 @@ pub(super) async fn files_of_an_image_are_there_in_a_run_that_boots_on_them(scen
     source.agent.make_directory(&guest_path("/home/deep/er"), Parents::Create, None).await.expect("make it again");
     let image = scenario.save(&source).await;
     let mut stack = Stack::new(scenario);
-    stack.lay(scenario, &image, &source).await;
+    stack.add(scenario, &image, &source).await;
     assert_eq!(scenario.condition(source.run()).await, Some(RunCondition::Paused), "the source has not moved");
-    scenario.go_on(&source).await;
+    scenario.resume(&source).await;
     assert_eq!(source.ask(&mut counter).await, "kept 1");
     source.write("/root/note", "of the source").await;
     let child = scenario.start_as(stack.spec(scenario)).await;
@@ -95,7 +95,7 @@ pub(super) async fn layers_lie_on_each_other(scenario: &Scenario) {
             guest.agent.remove(&guest_path("/root/one"), RemoveScope::Single).await.expect("remove");
         }
         let image = scenario.save(&guest).await;
-        stack.lay(scenario, &image, &guest).await;
+        stack.add(scenario, &image, &guest).await;
         scenario.stop(guest).await;
         guest = scenario.start_as(stack.spec(scenario)).await;
         assert_eq!(guest.read("/root/last").await.expect("a file"), name);
@@ -110,7 +110,7 @@ pub(super) async fn a_run_on_layers_is_saved_and_restored_like_any_other(scenari
     source.write("/root/note", "below").await;
     let image = scenario.save(&source).await;
     let mut stack = Stack::new(scenario);
-    stack.lay(scenario, &image, &source).await;
+    stack.add(scenario, &image, &source).await;
     scenario.stop(source).await;
     let guest = scenario.start_as(stack.spec(scenario)).await;
     let mut counter = scenario.counting(&guest, "kept").await;

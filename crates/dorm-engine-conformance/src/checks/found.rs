@@ -26,7 +26,7 @@ pub(super) async fn a_reopened_engine_finds_runs_in_their_conditions(scenario: &
     }
 }
 
-pub(super) async fn runs_found_by_a_reopened_engine_go_on_exactly(scenario: &Scenario) {
+pub(super) async fn runs_found_by_a_reopened_engine_continue_exactly(scenario: &Scenario) {
     let (running, paused, parked) = (scenario.start().await, scenario.start().await, scenario.start().await);
     let mut counters = Vec::new();
     for guest in [&running, &paused, &parked] {
@@ -41,7 +41,7 @@ pub(super) async fn runs_found_by_a_reopened_engine_go_on_exactly(scenario: &Sce
     drop((running.agent, paused.agent, parked.agent));
     scenario.subject.reopen().await;
     for (spec, mut counter) in specs.into_iter().zip(counters) {
-        scenario.engine().go_on(&spec.run).await.expect("go on");
+        scenario.engine().resume(&spec.run).await.expect("resume");
         let guest = scenario.attach(spec).await;
         assert_eq!(guest.ask(&mut counter).await, "kept 2");
         // New operations work too, not only the processes that were running.

@@ -81,16 +81,16 @@ pub(super) async fn a_run_short_of_memory_can_be_saved_and_is_held(scenario: &Sc
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     let allocating = guest.answering(&scenario.subject.programs().allocating, &[]).await;
     memory_is_high(guest.run(), &mut notices).await;
-    scenario.engine().relieve_memory_pressure(guest.run(), None).await.expect("let the agent go on");
+    scenario.engine().relieve_memory_pressure(guest.run(), None).await.expect("let the agent run");
     assert_eq!(guest.agent.oom_victim().await, Some(allocating.pid));
     let image = scenario.save(&guest).await;
     let mut in_child = counter;
     scenario.engine().relieve_memory_pressure(guest.run(), None).await.expect("leave it as it is");
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
-    scenario.engine().go_on(guest.run()).await.expect("go on");
+    scenario.engine().resume(guest.run()).await.expect("resume");
     // The guest may be paused again before its agent has answered.
     let (answered, ()) =
-        tokio::join!(guest.agent.go_on(), dies_for_its_memory(scenario, &guest, &mut notices, &allocating));
+        tokio::join!(guest.agent.unquiesce(), dies_for_its_memory(scenario, &guest, &mut notices, &allocating));
     answered.expect("an agent that answers again");
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
     scenario.stop(guest).await;

@@ -37,7 +37,7 @@ pub(super) async fn a_port_is_reached_from_outside(scenario: &Scenario) {
     // The port still answers after a pause of the guest, and so does the same port of a restored
     // run.
     let image = scenario.save(&guest).await;
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     answers(engine.connect(guest.run(), 8080).await.expect("connect")).await;
     let restored = scenario.restore(&image, &guest).await;
     answers(engine.connect(restored.run(), 8080).await.expect("connect")).await;

@@ -54,7 +54,7 @@ pub(super) async fn restoring_only_reads_the_image(scenario: &Scenario) {
     restored.write("/root/note", &"changed ".repeat(100_000)).await;
     assert_eq!(restored.ask(&mut counter).await, "kept 2");
     scenario.save(&restored).await;
-    scenario.go_on(&restored).await;
+    scenario.resume(&restored).await;
     scenario.stop(restored).await;
     assert!(image.contents() == before, "the image in {} was changed", image.directory.display());
 }
@@ -83,7 +83,7 @@ pub(super) async fn an_open_deleted_file_survives(scenario: &Scenario) {
     let image = scenario.save(&source).await;
     let restored = scenario.restore(&image, &source).await;
     assert_eq!(restored.ask(&mut holding.clone()).await, "line 2");
-    scenario.go_on(&source).await;
+    scenario.resume(&source).await;
     assert_eq!(source.ask(&mut holding).await, "line 2");
 }
 
@@ -94,7 +94,7 @@ pub(super) async fn restoring_over_a_run_that_exists_is_refused(scenario: &Scena
     let image = scenario.save(&source).await;
     let again = scenario.engine().restore(&source.spec, &image.directory).await;
     assert!(matches!(&again, Err(EngineError::Exists(run)) if run == source.run()), "{again:?}");
-    scenario.go_on(&source).await;
+    scenario.resume(&source).await;
     assert_eq!(source.ask(&mut counter).await, "kept 2");
 }
 

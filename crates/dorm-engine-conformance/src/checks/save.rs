@@ -17,21 +17,21 @@ async fn witness(scenario: &Scenario) -> (Guest, Answering) {
     (guest, ticking)
 }
 
-pub(super) async fn capturing_keeps_the_source_paused(scenario: &Scenario) {
+pub(super) async fn saving_keeps_the_source_paused(scenario: &Scenario) {
     let (witness, mut clock) = witness(scenario).await;
     let guest = scenario.start().await;
     let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     scenario.save(&guest).await;
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
-    let asked = guest.agent.go_on();
+    let asked = guest.agent.unquiesce();
     tokio::select! {
         biased;
         answer = asked => panic!("a paused guest answers: {answer:?}"),
         () = witness.ticks(&mut clock, WHILE) => {}
     }
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
@@ -43,7 +43,7 @@ pub(super) async fn a_save_tells_the_length_of_each_of_its_files(scenario: &Scen
         told.sort();
         let found: Vec<_> = image.contents().into_iter().map(|(path, content)| (path, content.len() as u64)).collect();
         assert_eq!(told, found);
-        scenario.go_on(&guest).await;
+        scenario.resume(&guest).await;
         guest.write("/root/more", &"more".repeat(10_000)).await;
     }
 }
@@ -59,7 +59,7 @@ pub(super) async fn a_paused_run_can_be_saved_again(scenario: &Scenario) {
     let second = Image { directory, files: saved.files };
     let restored = scenario.restore(&second, &guest).await;
     assert_eq!(restored.ask(&mut counter.clone()).await, "kept 2");
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
@@ -72,13 +72,13 @@ pub(super) async fn a_run_is_paused_without_being_saved_and_continues_exactly(sc
         scenario.engine().pause(guest.run()).await.expect("pause");
         assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
     }
-    let asked = guest.agent.go_on();
+    let asked = guest.agent.unquiesce();
     tokio::select! {
         biased;
         answer = asked => panic!("a paused guest answers: {answer:?}"),
         () = witness.ticks(&mut clock, WHILE) => {}
     }
-    scenario.engine().go_on(guest.run()).await.expect("go on");
+    scenario.engine().resume(guest.run()).await.expect("resume");
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
@@ -90,25 +90,25 @@ pub(super) async fn a_failed_save_keeps_the_source(scenario: &Scenario) {
     let missing = scenario.directory().join("not-there");
     assert!(scenario.engine().save(guest.run(), &missing).await.is_err());
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
     scenario.save(&guest).await;
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 3");
 }
 
-pub(super) async fn going_on_continues_exactly(scenario: &Scenario) {
+pub(super) async fn resuming_continues_exactly(scenario: &Scenario) {
     let guest = scenario.start().await;
     let mut counter = scenario.counting(&guest, "kept").await;
     for round in 0..3 {
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 1));
         scenario.save(&guest).await;
-        scenario.go_on(&guest).await;
+        scenario.resume(&guest).await;
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 2));
     }
 }
 
-pub(super) async fn going_on_after_parking_continues_exactly(scenario: &Scenario) {
+pub(super) async fn resuming_after_parking_continues_exactly(scenario: &Scenario) {
     let guest = scenario.start().await;
     let mut counter = scenario.counting(&guest, "kept").await;
     for round in 0..3 {
@@ -116,13 +116,13 @@ pub(super) async fn going_on_after_parking_continues_exactly(scenario: &Scenario
         scenario.save(&guest).await;
         scenario.engine().park(guest.run()).await.expect("park");
         assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Parked));
-        scenario.go_on(&guest).await;
+        scenario.resume(&guest).await;
         assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Running));
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", 2 * round + 2));
     }
 }
 
-pub(super) async fn a_ticking_process_goes_on_without_a_gap(scenario: &Scenario) {
+pub(super) async fn a_ticking_process_continues_without_a_gap(scenario: &Scenario) {
     let (witness, mut clock) = witness(scenario).await;
     let guest = scenario.start().await;
     let mut ticking = scenario.ticking(&guest).await;
@@ -131,7 +131,7 @@ pub(super) async fn a_ticking_process_goes_on_without_a_gap(scenario: &Scenario)
     witness.ticks(&mut clock, WHILE).await;
     scenario.engine().park(guest.run()).await.expect("park");
     witness.ticks(&mut clock, WHILE).await;
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     ticks_from_two(&guest, &mut ticking).await;
     let restored = scenario.restore(&image, &guest).await;
     ticks_from_two(&restored, &mut { began }).await;
@@ -152,16 +152,16 @@ pub(super) async fn parking_twice_is_idempotent(scenario: &Scenario) {
         scenario.engine().park(guest.run()).await.expect("park");
         assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Parked));
     }
-    scenario.go_on(&guest).await;
+    scenario.resume(&guest).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
-pub(super) async fn going_on_with_a_running_run_changes_nothing(scenario: &Scenario) {
+pub(super) async fn resuming_a_running_run_changes_nothing(scenario: &Scenario) {
     let guest = scenario.start().await;
     let mut counter = scenario.counting(&guest, "kept").await;
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     for _ in 0..2 {
-        scenario.engine().go_on(guest.run()).await.expect("go on");
+        scenario.engine().resume(guest.run()).await.expect("resume");
         assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Running));
     }
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
@@ -180,5 +180,5 @@ pub(super) async fn a_parked_run_uses_no_cpu(scenario: &Scenario) {
     // meanwhile.
     assert!(used <= 5_000, "a parked run used {used} µs of CPU");
     // The caller of a frozen guest must not wait long either.
-    timeout(Duration::from_secs(120), scenario.go_on(&guest)).await.expect("a parked run goes on");
+    timeout(Duration::from_secs(120), scenario.resume(&guest)).await.expect("a parked run resumes");
 }

@@ -44,7 +44,7 @@ pub(super) async fn unknown_runs_are_named_as_such(scenario: &Scenario) {
     let answers = [
         ("save", engine.save(&unknown, &directory).await.err()),
         ("park", engine.park(&unknown).await.err()),
-        ("go_on", engine.go_on(&unknown).await.err()),
+        ("resume", engine.resume(&unknown).await.err()),
         ("agent", engine.agent(&unknown).await.err()),
         ("connect", engine.connect(&unknown, 80).await.err()),
         ("usage", engine.usage(&unknown).await.err()),
@@ -117,7 +117,7 @@ pub(super) async fn a_save_dropped_anywhere_keeps_the_source(scenario: &Scenario
         dropped_after(polls, scenario.engine().save(guest.run(), &directory)).await;
         let condition = scenario.condition(guest.run()).await;
         assert!(matches!(condition, Some(RunCondition::Running | RunCondition::Paused)), "{condition:?}");
-        scenario.go_on(&guest).await;
+        scenario.resume(&guest).await;
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", round + 1));
     }
 }

@@ -5,10 +5,10 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use dorm_cgroup::Cgroup;
 use dorm_engine::Engine;
 use dorm_engine_conformance::{Programs, Subject};
 use dorm_engine_gvisor::GvisorEngine;
-use dorm_engine_gvisor::cgroup::Cgroup;
 use dorm_lifecycle::{Digest, RunId};
 use tokio::sync::RwLock;
 

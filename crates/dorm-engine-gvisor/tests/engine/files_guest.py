@@ -73,7 +73,7 @@ def change():
         file.write(b"z" * 100_000)
         file.truncate(5001)
         file.truncate(9000)
-    # What is no file.
+    # Everything that is no file.
     os.symlink("new", "/root/symlink")
     os.symlink("/" + "x" * 300, "/root/symlink-long")
     os.mkfifo("/root/fifo", 0o640)

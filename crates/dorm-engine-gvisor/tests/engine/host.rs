@@ -10,9 +10,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, Identity, ProcessSpec};
+use dorm_cgroup::Cgroup;
+use dorm_disk::Disk;
 use dorm_engine::{Engine, EngineError, Lease, Network, RunSpec};
-use dorm_engine_gvisor::cgroup::Cgroup;
-use dorm_engine_gvisor::disk::Disk;
 use dorm_engine_gvisor::{Config, GvisorEngine, probe};
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, Egress, Resources, RunId, SandboxId};
@@ -81,8 +81,8 @@ impl Place {
             warm_containers: containers,
             cgroup_prefix: self.prefix.clone(),
             guest_ids: GuestIds::DEFAULT,
-            files: dorm_engine_gvisor::FilesLimits::default(),
-            io: dorm_engine_gvisor::cgroup::IoLimits::default(),
+            files: dorm_memory_image::FilesLimits::default(),
+            io: dorm_cgroup::IoLimits::default(),
             unlimited_disks: false,
             owner: self.owner.clone(),
             steps: dorm_steps::pass(),

@@ -36,7 +36,7 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
     let found: Vec<_> = engine.inventory().await.unwrap().into_iter().map(|one| (one.run, one.condition)).collect();
     assert_eq!(found, expected);
     for spec in [&running, &paused, &parked] {
-        engine.go_on(&spec.run).await.unwrap();
+        engine.resume(&spec.run).await.unwrap();
         let agent = agent_of(&engine, &spec.run).await;
         assert_eq!(agent.generation_at_connect(), 33);
         assert_eq!(shell(&agent, "true").await, 0);
@@ -86,7 +86,7 @@ async fn a_run_whose_pause_was_the_last_thing_noted_is_asked_what_it_does() {
     }
     let engine = place.open(0).await;
     assert_eq!(engine.inventory().await.unwrap()[0].condition, RunCondition::Running);
-    engine.go_on(&spec.run).await.unwrap();
+    engine.resume(&spec.run).await.unwrap();
     assert_eq!(shell(&agent_of(&engine, &spec.run).await, "true").await, 0);
     engine.stop(&spec.run).await.unwrap();
     assert_eq!(place.left(), [""; 0]);
@@ -120,7 +120,7 @@ async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
             assert_eq!(found.condition, expected);
         }
         for spec in [&running, &paused] {
-            engine.go_on(&spec.run).await.unwrap();
+            engine.resume(&spec.run).await.unwrap();
             assert_eq!(shell(&agent_of(&engine, &spec.run).await, "true").await, 0);
             engine.stop(&spec.run).await.unwrap();
         }
@@ -150,8 +150,8 @@ async fn a_sandbox_that_is_killed_is_told_of_once_and_can_be_stopped() {
 }
 
 fn sandbox_pids(place: &Place) -> Vec<rustix::process::Pid> {
-    let name = &dorm_engine_gvisor::cgroup::Cgroup::list(place.prefix()).unwrap()[0];
-    let group = dorm_engine_gvisor::cgroup::Cgroup::find(name).unwrap().unwrap();
+    let name = &dorm_cgroup::Cgroup::list(place.prefix()).unwrap()[0];
+    let group = dorm_cgroup::Cgroup::find(name).unwrap().unwrap();
     let pids = group.pids().unwrap();
     pids.into_iter().filter_map(|pid| rustix::process::Pid::from_raw(pid as i32)).collect()
 }

@@ -19,7 +19,7 @@ fn next(spec: &RunSpec) -> RunSpec {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_saved_run_goes_on_with_its_memory_and_files() {
+async fn a_saved_run_continues_with_its_memory_and_files() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;
     let spec = place.spec();
@@ -41,7 +41,7 @@ async fn a_saved_run_goes_on_with_its_memory_and_files() {
         assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Parked));
     }
     for _ in 0..2 {
-        engine.go_on(&spec.run).await.unwrap();
+        engine.resume(&spec.run).await.unwrap();
         assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Running));
     }
     let agent = agent_of(&engine, &spec.run).await;
@@ -68,7 +68,7 @@ async fn an_image_is_restored_any_number_of_times_beside_its_source() {
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
     engine.save(&spec.run, &image).await.unwrap();
-    engine.go_on(&spec.run).await.unwrap();
+    engine.resume(&spec.run).await.unwrap();
     let mut last = spec.clone();
     for _ in 0..2 {
         last = next(&last);
@@ -119,7 +119,7 @@ async fn only_a_paused_run_is_parked() {
     let spec = place.spec();
     engine.start(&spec).await.unwrap();
     assert!(matches!(engine.park(&spec.run).await, Err(EngineError::Condition { .. })));
-    engine.go_on(&spec.run).await.unwrap();
+    engine.resume(&spec.run).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
     assert_eq!(shell(&agent, "true").await, 0);
     engine.stop(&spec.run).await.unwrap();
@@ -161,20 +161,16 @@ async fn a_save_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     assert_eq!(shell(&agent, "dd if=/dev/urandom of=/root/much bs=1M count=32").await, 0);
     agent.quiesce().await.unwrap();
     let small = place.path().join("small");
-    let disk = dorm_engine_gvisor::disk::Disk::create(
-        &small,
-        dorm_guest_ids::GuestIds::DEFAULT,
-        16 << 20,
-        &place.path().join("blanks"),
-    )
-    .unwrap();
+    let disk =
+        dorm_disk::Disk::create(&small, dorm_guest_ids::GuestIds::DEFAULT, 16 << 20, &place.path().join("blanks"))
+            .unwrap();
     let full = engine.save(&spec.run, &disk.path()).await;
     disk.remove().unwrap();
     assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
     assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Paused));
     let image = place.image_directory("room");
     engine.save(&spec.run, &image).await.unwrap();
-    engine.go_on(&spec.run).await.unwrap();
+    engine.resume(&spec.run).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
     assert_eq!(agent.generation_at_connect(), 9);
     assert_eq!(shell(&agent, "test -s /root/much").await, 0);

@@ -43,7 +43,7 @@ impl Actor {
             return;
         }
         let run = self.record.sandbox.run_id();
-        match tokio::time::timeout(effects::UNDO, self.shared.engine.go_on(&run)).await {
+        match tokio::time::timeout(effects::UNDO, self.shared.engine.resume(&run)).await {
             Ok(Ok(())) => {
                 self.shared.paused_for_disk.leave(&sandbox);
                 self.note(EventKind::DiskResumed, Initiator::Host, None).await;

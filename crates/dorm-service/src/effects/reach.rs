@@ -33,7 +33,7 @@ impl From<ServiceError> for Unreached {
 pub(crate) async fn reach(task: &Task, run: &RunId, patience: Duration) -> Result<Agent, Unreached> {
     release(task, run, patience).await?;
     if let Some(agent) = task.agent.as_ref().filter(|agent| !agent.is_closed()) {
-        match tokio::time::timeout(patience, agent.go_on()).await {
+        match tokio::time::timeout(patience, agent.unquiesce()).await {
             Ok(Ok(())) => return Ok(agent.clone()),
             Ok(Err(_)) => {}
             Err(_) => return Err(Unreached::Silent(late("its agent", patience))),
@@ -49,7 +49,7 @@ pub(crate) async fn reach(task: &Task, run: &RunId, patience: Duration) -> Resul
 
 /// Makes the engine let `run` continue.
 pub(super) async fn release(task: &Task, run: &RunId, patience: Duration) -> Result<(), Unreached> {
-    match tokio::time::timeout(patience, task.shared.engine.go_on(run)).await {
+    match tokio::time::timeout(patience, task.shared.engine.resume(run)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(ServiceError::from(error).into()),
         Err(_) => Err(Unreached::Silent(late("its engine", patience))),

@@ -151,7 +151,7 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         // Its agent has to answer once more. If this fails, the next check of the disk pauses it
         // again.
         progress.held = true;
-        shared.engine.go_on(run).await.map_err(|error| progress.met(error))?;
+        shared.engine.resume(run).await.map_err(|error| progress.met(error))?;
     }
     make_ready(task, run, progress).await?;
     let began = Instant::now();
@@ -359,7 +359,7 @@ async fn reached(task: &Task, run: &RunId, progress: Progress) -> Result<Option<
     match (silent, agent) {
         (Some(silent), _) => Err(Unreached::Silent(silent)),
         (None, None) => Ok(None),
-        (None, Some(agent)) => match tokio::time::timeout(task.patience(), agent.go_on()).await {
+        (None, Some(agent)) => match tokio::time::timeout(task.patience(), agent.unquiesce()).await {
             Ok(Ok(())) => Ok(Some(agent)),
             Ok(Err(error)) => Err(Unreached::Silent(reason(&error))),
             Err(_) => Err(Unreached::Silent(late("its agent", task.patience()))),

@@ -157,7 +157,7 @@ async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Failure> {
         let mounts = task.shared.mounts(&task.sandbox).await?;
         task.shared.engine.mount(run, &mounts).await?;
     }
-    task.shared.engine.go_on(run).await?;
+    task.shared.engine.resume(run).await?;
     Ok(introduce(task, run, Memory::Kept).await?)
 }
 

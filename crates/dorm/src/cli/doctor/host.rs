@@ -3,8 +3,8 @@
 use std::fs::OpenOptions;
 use std::path::Path;
 
+use dorm_cgroup::Version;
 use dorm_engine_gvisor::Probe;
-use dorm_engine_gvisor::cgroup::Version;
 
 use super::Check;
 

@@ -1,0 +1,42 @@
+//! Reads the changes a guest made to its files out of a memory image of gVisor, without running any
+//! guest code.
+//!
+//! ```text
+//! checkpoint.img ─► unframe ─► graph (wire) ─► tree ─► walk ─► sink
+//! pages_meta.img ─► graph (wire) ─► pages ──────────────┘
+//! pages.img ────────────────────────────────────────────┘  contents, piece by piece
+//! ```
+//!
+//! The image itself names its types and fields; `graph` knows no others, and `tree` knows the names
+//! that matter. The image was written by a process that its guest may have taken over: anything
+//! unexpected is an error, every value is checked against the lengths of the files, and no path
+//! leaves the root. This crate does not know how an image is written, what the entries are used for,
+//! nor which run an image is of. Every call blocks.
+
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
+
+mod budget;
+mod error;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod graph;
+mod pages;
+mod read;
+#[cfg(test)]
+mod sample;
+mod told;
+mod tree;
+mod unframe;
+mod walk;
+mod whole;
+mod wire;
+
+#[cfg(test)]
+mod tests;
+
+pub use budget::FilesLimits;
+pub use error::MemoryImageError;
+pub use read::{IMAGE_FILES, OpenFile, read};
+pub use told::{READERS, read_by};
+pub use tree::TMP_OPTIONS;
+pub use whole::written;
