@@ -26,6 +26,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-cgroup", 1, &[]),
     ("dorm-disk", 1, &[]),
     ("dorm-engine", 1, &[]),
+    ("dorm-ports", 1, &[]),
     ("dorm-store", 1, &[]),
     ("dorm-worker", 1, &[]),
     ("dorm-storage", 2, &[]),

@@ -13,7 +13,6 @@
 
 use crate::ids::{OperationId, SnapshotId};
 use crate::rewind::Rewind;
-use crate::sandbox::State;
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
@@ -40,35 +39,4 @@ pub enum BackgroundWork {
     PrepareRewind(Rewind),
     /// Makes a snapshot from the sleep image. Only for a suspended sandbox.
     Snapshot(SnapshotId),
-}
-
-impl State {
-    /// Returns the background operation in progress.
-    pub fn background(&self) -> Option<&Background> {
-        match self {
-            Self::Running { background, .. } | Self::Suspended { background, .. } => background.as_deref(),
-            Self::Pending { .. }
-            | Self::Snapshotting { .. }
-            | Self::Suspending { .. }
-            | Self::Resuming { .. }
-            | Self::Terminating { .. }
-            | Self::Terminated { .. } => None,
-        }
-    }
-
-    /// Returns the same state with this background operation; a state that cannot have one is
-    /// unchanged.
-    pub(crate) fn with_background(&self, now: Option<Background>) -> Self {
-        let mut state = self.clone();
-        match &mut state {
-            Self::Running { background, .. } | Self::Suspended { background, .. } => *background = now.map(Box::new),
-            Self::Pending { .. }
-            | Self::Snapshotting { .. }
-            | Self::Suspending { .. }
-            | Self::Resuming { .. }
-            | Self::Terminating { .. }
-            | Self::Terminated { .. } => {}
-        }
-        state
-    }
 }

@@ -11,8 +11,8 @@ use std::time::Duration;
 
 use thiserror::Error;
 
-use crate::sandbox::{Sandbox, SnapshotKind, State};
-use crate::spec::SpecError;
+use crate::saved::SnapshotKind;
+use crate::spec_error::SpecError;
 use crate::time::Timestamp;
 
 /// The shortest interval between two snapshots.
@@ -21,7 +21,7 @@ const LEAST: Duration = Duration::from_secs(10);
 const MOST: Duration = Duration::from_secs(365 * 86_400);
 /// The maximum count of one rule, and the maximum number of rules.
 const COUNT_MAX: u32 = 1000;
-const RUNGS_MAX: usize = 8;
+const RULES_MAX: usize = 8;
 
 /// The policy for snapshots that are taken automatically while a sandbox runs and is used.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -57,17 +57,6 @@ pub struct Taken {
     /// When the last attempt that completed started; `None` if there was none, or if it is not
     /// known whether the sandbox was used since.
     pub complete: Option<Timestamp>,
-}
-
-impl Sandbox {
-    /// Returns when the policy takes the next snapshot: one interval after the last attempt, or
-    /// else after the run started. `None` if the sandbox is not running or has no policy.
-    pub fn checkpoint_due(&self, taken: Taken, now: Timestamp) -> Option<Timestamp> {
-        let State::Running { since, .. } = &self.state else { return None };
-        // An attempt in the future was made before the clock was set back.
-        let tried = taken.tried.filter(|tried| *tried <= now);
-        Some(tried.unwrap_or(*since).after(self.spec.checkpoints.as_ref()?.every))
-    }
 }
 
 impl Taken {
@@ -112,7 +101,7 @@ pub enum RetentionPolicyError {
     #[error("'{0}' gives the number of newest snapshots a second time")]
     Twice(String),
     /// There are too many rules.
-    #[error("{0} rules are too many: the maximum is {RUNGS_MAX}")]
+    #[error("{0} rules are too many: the maximum is {RULES_MAX}")]
     Steps(usize),
 }
 
@@ -186,7 +175,7 @@ impl FromStr for RetentionPolicy {
             }
         }
         match policy.rules.len() {
-            steps if steps > RUNGS_MAX => Err(RetentionPolicyError::Steps(steps)),
+            steps if steps > RULES_MAX => Err(RetentionPolicyError::Steps(steps)),
             _ => Ok(policy),
         }
     }

@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::sandbox::Cause;
+use crate::state::Cause;
 
 /// A refusal. Nothing was changed.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]

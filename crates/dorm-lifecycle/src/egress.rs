@@ -138,7 +138,7 @@ mod tests {
     }
 
     #[test]
-    fn networks_and_names_are_told_apart() {
+    fn networks_and_names_are_distinguished() {
         assert_eq!(
             "198.51.100.7/24".parse(),
             Ok(EgressRule::Network { address: [198, 51, 100, 7].into(), prefix: 24 })

@@ -3,8 +3,9 @@
 use thiserror::Error;
 
 use crate::background::BackgroundWork;
-use crate::sandbox::{Sandbox, State};
-use crate::spec::SpecError;
+use crate::sandbox::Sandbox;
+use crate::spec_error::SpecError;
+use crate::state::State;
 use crate::volume::{AttachmentError, check_attachments};
 
 /// A violated invariant.

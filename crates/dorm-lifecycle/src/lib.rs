@@ -19,11 +19,16 @@ mod egress;
 mod event;
 mod ids;
 mod invariants;
+mod lease;
 mod reach;
 mod recovery;
+mod resources;
 mod rewind;
 mod sandbox;
+mod saved;
 mod spec;
+mod spec_error;
+mod state;
 mod step;
 mod time;
 mod volume;
@@ -41,21 +46,22 @@ pub use ids::{
     SnapshotId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
+pub use lease::{Lease, LeaseRefused, all_leases, grant, has_leases, leases};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
+pub use resources::Resources;
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
-pub use sandbox::{
-    Cause, Deadline, DeadlineKind, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State,
-    StateName,
-};
+pub use sandbox::{Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox};
+pub use saved::{SleepImage, SnapshotKind};
 pub use spec::{
-    OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, Resources, SandboxSpec, SleepRetention, SpecError,
-    Timeouts, Variables,
+    OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, SandboxSpec, SleepRetention, Timeouts, Variables,
 };
+pub use spec_error::SpecError;
+pub use state::{Cause, FirstProgram, State, StateName};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};
 pub use time::Timestamp;
 pub use volume::{
-    ATTACHMENTS_MAX, Access, Attachment, AttachmentError, Lease, LeaseRefused, MountPath, PlaceError, SubPath, Writers,
-    all_leases, check_attachments, free_slot, grant, has_leases, leases,
+    ATTACHMENTS_MAX, Access, Attachment, AttachmentError, MountPath, PlaceError, SubPath, Writers, check_attachments,
+    free_slot,
 };
 pub use why::{Facts, PastEvent, Reason, Why, why};

@@ -22,7 +22,8 @@ pub use living::{prefer_run, preferred_run};
 
 use crate::background::{Background, BackgroundWork};
 use crate::ids::RunId;
-use crate::sandbox::{Sandbox, State};
+use crate::sandbox::Sandbox;
+use crate::state::State;
 use crate::step::{Effect, Observation, rewind_effect};
 
 /// The action that recovers one sandbox.
@@ -49,7 +50,7 @@ pub enum Recovery {
         effect: Effect,
     },
     /// Let the run continue, then report the observation.
-    GoOn {
+    Continue {
         /// The run.
         run: RunId,
         /// The observation.
@@ -95,7 +96,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         },
         State::Snapshotting { .. } => match condition {
             Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
-                Recovery::GoOn { run: own, report: Observation::SnapshotFailed(STOPPED.to_owned()) }
+                Recovery::Continue { run: own, report: Observation::SnapshotFailed(STOPPED.to_owned()) }
             }
             Some(RunCondition::Broken) | None => {
                 Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }
@@ -103,7 +104,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         },
         State::Suspending { .. } => match condition {
             Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
-                Recovery::GoOn { run: own, report: Observation::SaveFailed(STOPPED.to_owned()) }
+                Recovery::Continue { run: own, report: Observation::SaveFailed(STOPPED.to_owned()) }
             }
             Some(RunCondition::Broken) | None => {
                 Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }

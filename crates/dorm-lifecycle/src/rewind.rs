@@ -12,8 +12,8 @@
 use std::time::Duration;
 
 use crate::ids::{SavedStateId, SnapshotId};
-use crate::sandbox::SleepImage;
-use crate::spec::Resources;
+use crate::resources::Resources;
+use crate::saved::SleepImage;
 
 /// A rewind of a sandbox to a snapshot, in place.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
@@ -76,5 +76,5 @@ pub struct Abandoned {
     /// Its content, whose ownership passes to the snapshot.
     pub image: SleepImage,
     /// The snapshot that the sandbox was rewound to.
-    pub for_the_sake_of: SnapshotId,
+    pub rewound_to: SnapshotId,
 }

@@ -1,12 +1,13 @@
-//! A sandbox and its states. A state holds exactly the data that has a meaning in it.
+//! A sandbox: everything that is known about it, and what follows from that.
 
-use std::fmt;
-
-use crate::background::{Background, BackgroundWork};
-use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
+use crate::background::BackgroundWork;
+use crate::checkpoints::Taken;
+use crate::ids::{HoldId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::reach::{SuspendFailures, Unreachable};
-use crate::rewind::{Rewind, Rewinding, Rewound};
+use crate::rewind::Rewound;
+use crate::saved::SleepImage;
 use crate::spec::{OnTimeout, SandboxSpec};
+use crate::state::State;
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
@@ -49,41 +50,6 @@ impl Origin {
             Self::Filesystem { source, .. } | Self::Snapshot { source, .. } => Some(source),
         }
     }
-}
-
-/// The content of a snapshot.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum SnapshotKind {
-    /// Files: a sandbox that starts from it boots. The default.
-    #[default]
-    Filesystem,
-    /// Files, memory and processes: a sandbox that starts from it continues where the snapshot was
-    /// taken.
-    Memory,
-}
-
-impl SnapshotKind {
-    /// Returns the word for it in records, answers and documents.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Filesystem => "filesystem",
-            Self::Memory => "memory",
-        }
-    }
-}
-
-/// The private saved state that a suspended sandbox wakes from.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub struct SleepImage {
-    /// Its saved state on disk.
-    pub saved_state: SavedStateId,
-    /// The generation that was saved; 0 if it belonged to another sandbox, to whose snapshot this
-    /// one was rewound.
-    pub generation: u64,
-    /// When the guest was paused for it.
-    pub taken: Timestamp,
-    /// Its size in bytes.
-    pub bytes: u64,
 }
 
 /// The part of its earlier state with which the present run of a sandbox started.
@@ -143,261 +109,6 @@ pub struct Deadline {
     pub kind: DeadlineKind,
     /// The hold that postponed it to this time.
     pub held: Option<HoldId>,
-}
-
-/// Why a sandbox is terminated.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum Cause {
-    /// On request.
-    Requested,
-    /// A time limit passed.
-    Timeout,
-    /// A failure left no state to return to.
-    Failed {
-        /// The failure, in one sentence.
-        reason: String,
-    },
-}
-
-impl fmt::Display for Cause {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Requested => f.write_str("requested"),
-            Self::Timeout => f.write_str("timeout"),
-            Self::Failed { reason } => write!(f, "failed: {reason}"),
-        }
-    }
-}
-
-/// The program that a first run starts besides its agent.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum FirstProgram {
-    /// Nothing. The default.
-    #[default]
-    None,
-    /// The image's program. The sandbox counts as running when the program is ready, and is
-    /// terminated if it fails.
-    OfImage,
-}
-
-/// The state of a sandbox. Every transitional state names its one operation and that operation's
-/// deadline.
-#[derive(Clone, PartialEq, Eq, Hash, Debug)]
-pub enum State {
-    /// Its first run is starting.
-    Pending {
-        /// The operation in progress.
-        operation: OperationId,
-        /// When the operation is abandoned.
-        deadline: Timestamp,
-        /// The program to start before the sandbox counts as running.
-        program: FirstProgram,
-    },
-    /// It is running.
-    Running {
-        /// When it started running in this generation.
-        since: Timestamp,
-        /// The image it falls back to if the run is lost.
-        image: Option<SleepImage>,
-        /// The operation in progress while it runs.
-        background: Option<Box<Background>>,
-    },
-    /// It is paused while a snapshot of it is taken, and continues afterwards.
-    Snapshotting {
-        /// The operation in progress.
-        operation: OperationId,
-        /// When the operation is abandoned.
-        deadline: Timestamp,
-        /// The snapshot.
-        snapshot: SnapshotId,
-        /// When it started running.
-        since: Timestamp,
-        /// The image it falls back to if the run is lost.
-        image: Option<SleepImage>,
-    },
-    /// Its memory and files are being saved; nothing has been released yet.
-    Suspending {
-        /// The operation in progress.
-        operation: OperationId,
-        /// When the operation is abandoned.
-        deadline: Timestamp,
-        /// When it started running.
-        since: Timestamp,
-        /// The image it falls back to if the run is lost.
-        image: Option<SleepImage>,
-        /// The rewind that follows as soon as it is saved.
-        rewind: Option<Box<Rewind>>,
-    },
-    /// It is saved on disk and uses no CPU.
-    Suspended {
-        /// The image it wakes from.
-        image: SleepImage,
-        /// The operation in progress while it stays suspended.
-        background: Option<Box<Background>>,
-    },
-    /// It is being restored from its image, or rewound to a snapshot.
-    Resuming {
-        /// The operation in progress.
-        operation: OperationId,
-        /// When the operation is abandoned.
-        deadline: Timestamp,
-        /// The image it wakes from; in a rewind, the image it returns to on failure.
-        image: SleepImage,
-        /// The rewind, if this is one.
-        rewind: Option<Box<Rewinding>>,
-    },
-    /// Its resources are being released.
-    Terminating {
-        /// The operation in progress.
-        operation: OperationId,
-        /// When the operation is reported as late; it is never abandoned.
-        deadline: Timestamp,
-        /// The cause.
-        cause: Cause,
-        /// Whether it holds no leases of its volumes, as one that was suspended: terminating it
-        /// takes none.
-        unleased: bool,
-    },
-    /// It is terminated, which is final.
-    Terminated {
-        /// The cause.
-        cause: Cause,
-        /// When it was terminated.
-        at: Timestamp,
-    },
-}
-
-/// The name of a [`State`], without its data.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub enum StateName {
-    /// [`State::Pending`]
-    Pending,
-    /// [`State::Running`]
-    Running,
-    /// [`State::Snapshotting`]
-    Snapshotting,
-    /// [`State::Suspending`]
-    Suspending,
-    /// [`State::Suspended`]
-    Suspended,
-    /// [`State::Resuming`]
-    Resuming,
-    /// [`State::Terminating`]
-    Terminating,
-    /// [`State::Terminated`]
-    Terminated,
-}
-
-impl StateName {
-    /// Every state, in the order of the lifecycle.
-    pub const ALL: [Self; 8] = [
-        Self::Pending,
-        Self::Running,
-        Self::Snapshotting,
-        Self::Suspending,
-        Self::Suspended,
-        Self::Resuming,
-        Self::Terminating,
-        Self::Terminated,
-    ];
-
-    /// Returns the word for it in records, answers and documents.
-    pub const fn as_str(self) -> &'static str {
-        match self {
-            Self::Pending => "pending",
-            Self::Running => "running",
-            Self::Snapshotting => "snapshotting",
-            Self::Suspending => "suspending",
-            Self::Suspended => "suspended",
-            Self::Resuming => "resuming",
-            Self::Terminating => "terminating",
-            Self::Terminated => "terminated",
-        }
-    }
-
-    /// Returns whether the state has an operation of its own in progress.
-    pub const fn is_transitional(self) -> bool {
-        match self {
-            Self::Pending | Self::Snapshotting | Self::Suspending | Self::Resuming | Self::Terminating => true,
-            Self::Running | Self::Suspended | Self::Terminated => false,
-        }
-    }
-}
-
-impl fmt::Display for StateName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.as_str())
-    }
-}
-
-impl State {
-    /// Returns whether the record says that a run of it is active: if that run ends now, everything
-    /// since its image is lost.
-    pub const fn has_run(&self) -> bool {
-        match self {
-            Self::Running { .. } | Self::Snapshotting { .. } | Self::Suspending { .. } => true,
-            Self::Pending { .. }
-            | Self::Suspended { .. }
-            | Self::Resuming { .. }
-            | Self::Terminating { .. }
-            | Self::Terminated { .. } => false,
-        }
-    }
-
-    /// Returns the name of the state.
-    pub const fn name(&self) -> StateName {
-        match self {
-            Self::Pending { .. } => StateName::Pending,
-            Self::Running { .. } => StateName::Running,
-            Self::Snapshotting { .. } => StateName::Snapshotting,
-            Self::Suspending { .. } => StateName::Suspending,
-            Self::Suspended { .. } => StateName::Suspended,
-            Self::Resuming { .. } => StateName::Resuming,
-            Self::Terminating { .. } => StateName::Terminating,
-            Self::Terminated { .. } => StateName::Terminated,
-        }
-    }
-
-    /// Returns the operation in progress, including one in the background.
-    pub fn operation(&self) -> Option<&OperationId> {
-        match self {
-            Self::Pending { operation, .. }
-            | Self::Snapshotting { operation, .. }
-            | Self::Suspending { operation, .. }
-            | Self::Resuming { operation, .. }
-            | Self::Terminating { operation, .. } => Some(operation),
-            Self::Running { background, .. } | Self::Suspended { background, .. } => {
-                background.as_ref().map(|background| &background.operation)
-            }
-            Self::Terminated { .. } => None,
-        }
-    }
-
-    /// Returns the rewind in progress.
-    pub fn rewind(&self) -> Option<&Rewind> {
-        match self {
-            Self::Suspending { rewind, .. } => rewind.as_deref(),
-            Self::Resuming { rewind, .. } => rewind.as_deref().map(|rewinding| &rewinding.rewind),
-            Self::Running { background, .. } | Self::Suspended { background, .. } => match &background.as_ref()?.work {
-                BackgroundWork::PrepareRewind(rewind) => Some(rewind),
-                BackgroundWork::Attach { .. } | BackgroundWork::Snapshot(_) => None,
-            },
-            Self::Pending { .. } | Self::Snapshotting { .. } | Self::Terminating { .. } | Self::Terminated { .. } => {
-                None
-            }
-        }
-    }
-
-    /// Returns the image that is kept for it.
-    pub const fn image(&self) -> Option<&SleepImage> {
-        match self {
-            Self::Running { image, .. } | Self::Snapshotting { image, .. } | Self::Suspending { image, .. } => {
-                image.as_ref()
-            }
-            Self::Suspended { image, .. } | Self::Resuming { image, .. } => Some(image),
-            Self::Pending { .. } | Self::Terminating { .. } | Self::Terminated { .. } => None,
-        }
-    }
 }
 
 /// Everything that the lifecycle knows about one sandbox.
@@ -515,6 +226,15 @@ impl Sandbox {
             deadline.at = deadline.at.max(failed.next);
         }
         Some(deadline)
+    }
+
+    /// Returns when the policy takes the next snapshot: one interval after the last attempt, or
+    /// else after the run started. `None` if the sandbox is not running or has no policy.
+    pub fn checkpoint_due(&self, taken: Taken, now: Timestamp) -> Option<Timestamp> {
+        let State::Running { since, .. } = &self.state else { return None };
+        // An attempt in the future was made before the clock was set back.
+        let tried = taken.tried.filter(|tried| *tried <= now);
+        Some(tried.unwrap_or(*since).after(self.spec.checkpoints.as_ref()?.every))
     }
 
     /// Returns the same sandbox with every timestamp replaced.

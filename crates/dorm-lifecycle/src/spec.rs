@@ -4,93 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
-use thiserror::Error;
-
 use crate::checkpoints::Checkpoints;
-use crate::egress::{Egress, EgressRuleError};
+use crate::egress::Egress;
 use crate::ids::{Digest, Name, SavedStateId};
-use crate::volume::{Attachment, AttachmentError, check_attachments};
-
-/// CPU, memory, disk and process limits of one sandbox.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub struct Resources {
-    /// CPU time per second of wall time, in thousandths of one CPU. Default 1000.
-    pub cpu_millis: u32,
-    /// Guest memory in bytes. Default 512 MiB.
-    pub memory_bytes: u64,
-    /// Bytes that the sandbox may write to its root file system. Default 4 GiB.
-    pub disk_bytes: u64,
-    /// Processes and threads inside. Default 512.
-    pub processes: u32,
-}
-
-impl Default for Resources {
-    fn default() -> Self {
-        Self { cpu_millis: 1000, memory_bytes: 512 << 20, disk_bytes: 4 << 30, processes: 512 }
-    }
-}
-
-impl Resources {
-    /// Rejects values that no host can provide or no sandbox can run with. Valid are CPU 50 to
-    /// 256,000 thousandths, memory 64 MiB to 4 TiB, disk 64 MiB to 64 TiB, processes 16 to 65,536.
-    ///
-    /// # Errors
-    ///
-    /// [`SpecError::Resource`] names the first value that is out of range.
-    pub fn check(&self) -> Result<(), SpecError> {
-        let rows = [
-            ("cpu_millis", u64::from(self.cpu_millis), 50, 256_000),
-            ("memory_bytes", self.memory_bytes, 64 << 20, 4 << 40),
-            ("disk_bytes", self.disk_bytes, 64 << 20, 64 << 40),
-            ("processes", u64::from(self.processes), 16, 65_536),
-        ];
-        for (what, asked, least, most) in rows {
-            if !(least..=most).contains(&asked) {
-                return Err(SpecError::Resource { what, asked, least, most });
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Why requested properties are invalid.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-pub enum SpecError {
-    /// A value is out of range.
-    #[error("{what} is {asked}: it must be between {least} and {most}")]
-    Resource {
-        /// The field.
-        what: &'static str,
-        /// The requested value.
-        asked: u64,
-        /// The smallest valid value.
-        least: u64,
-        /// The largest valid value.
-        most: u64,
-    },
-    /// `on_timeout` is `suspend`, but the sandbox is not suspendable.
-    #[error(
-        "a sandbox that is not suspendable cannot be suspended on timeout: give it a name, or set on_timeout \
-         to terminate"
-    )]
-    SuspendWithoutName,
-    /// A timeout of zero.
-    #[error("{0} is zero: omit it for no limit")]
-    ZeroTimeout(&'static str),
-    /// The name of an environment variable is empty or contains `=` or NUL, or its value contains
-    /// NUL.
-    #[error(
-        "'{0}' is not a valid environment variable: its name must not be empty or contain '=' or NUL, and \
-         its value must not contain NUL"
-    )]
-    Variable(String),
-    /// An entry of the egress list is neither a network nor a host name.
-    #[error(transparent)]
-    Egress(#[from] EgressRuleError),
-    /// The attached volumes conflict.
-    #[error(transparent)]
-    Attachments(#[from] AttachmentError),
-}
+use crate::resources::Resources;
+use crate::spec_error::SpecError;
+use crate::volume::{Attachment, check_attachments};
 
 /// The callers that may reach the ports of a sandbox through the gateway.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
@@ -342,7 +261,7 @@ mod tests {
         assert_eq!(asked.check(), Err(SpecError::Variable("A=B".into())));
         let mut asked = spec(None);
         asked.egress = Egress::Allow(vec!["10.0.0.0/8".into(), "example".into()]);
-        assert_eq!(asked.check(), Err(SpecError::Egress(EgressRuleError("example".into()))));
+        assert_eq!(asked.check(), Err(SpecError::Egress(crate::egress::EgressRuleError("example".into()))));
     }
 
     #[test]

@@ -17,11 +17,16 @@ use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
+use crate::lease::has_leases;
+use crate::resources::Resources;
 use crate::rewind::{Abandoned, Rewind};
-use crate::sandbox::{Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, State};
-use crate::spec::{Resources, SandboxSpec, SleepRetention, SpecError, Timeouts};
+use crate::sandbox::{Hold, Origin, Restored, Sandbox};
+use crate::saved::SleepImage;
+use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
+use crate::spec_error::SpecError;
+use crate::state::{Cause, FirstProgram, State};
 use crate::time::Timestamp;
-use crate::volume::{Attachment, has_leases};
+use crate::volume::Attachment;
 
 /// The input of a decision besides the sandbox and the command or observation.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -376,5 +381,3 @@ fn terminating(sandbox: &Sandbox, cause: Cause, context: &Context) -> Step {
 
 #[cfg(test)]
 mod properties;
-#[cfg(test)]
-mod relation;

@@ -7,10 +7,10 @@ use crate::background::{Background, BackgroundWork};
 use crate::checkpoints::{Checkpoints, RetentionPolicy};
 use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
-use crate::sandbox::{
-    Cause, FirstProgram, Hold, Origin, Restored, Sandbox, SleepImage, SnapshotKind, State, StateName,
-};
+use crate::sandbox::{Hold, Origin, Restored, Sandbox};
+use crate::saved::{SleepImage, SnapshotKind};
 use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts};
+use crate::state::{Cause, FirstProgram, State, StateName};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
 use crate::volume::{Access, Attachment, SubPath};
@@ -278,3 +278,6 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(Observation::Stopped, "stopped"),
     ]
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,8 +7,10 @@ use crate::background::BackgroundWork;
 use crate::event::{EventKind, Initiator};
 use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
-use crate::sandbox::{Cause, FirstProgram, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Restored, Sandbox};
+use crate::saved::SleepImage;
 use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
+use crate::state::{Cause, FirstProgram, State};
 use crate::time::Timestamp;
 
 /// The facts about a sandbox beyond its record.
@@ -103,7 +105,7 @@ pub fn why(sandbox: &Sandbox, facts: &Facts) -> Why {
             }
             why.because.extend(awake(sandbox, facts));
             let ends = if sandbox.state.background().is_some() { Vec::new() } else { ends(sandbox) };
-            why.next.extend(goes_on(facts).into_iter().chain(ends));
+            why.next.extend(continuation(facts).into_iter().chain(ends));
         }
         State::Suspended { .. } => why.next = wakes(sandbox, facts),
         State::Terminated { cause, at } => why.because.insert(0, Reason::new("event", over(cause)).at(*at)),
@@ -327,7 +329,7 @@ fn waits_for_disk(facts: &Facts) -> Option<Reason> {
     })
 }
 
-fn goes_on(facts: &Facts) -> Option<Reason> {
+fn continuation(facts: &Facts) -> Option<Reason> {
     let bytes = facts.waits_for_disk?;
     Some(Reason::new("disk", format!("it continues when {bytes} bytes of the host's disk are free")))
 }

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime};
 
-use dorm_service::RegistryError;
+use dorm_ports::RegistryError;
 use dorm_steps::AnySteps;
 use dorm_storage::{BlobDigest, Descriptor, Meter, Room, StorageError};
 use reqwest::header::CONTENT_RANGE;
@@ -325,7 +325,7 @@ impl Fetching<'_> {
 
     fn charge(&mut self, bytes: usize) -> Result<(), RegistryError> {
         let charged: Result<(), StorageError> = in_place(|| self.meter.charge_bytes(bytes as u64));
-        charged.map_err(|source| RegistryError::Storage { name: self.client.whom.name.clone(), source })
+        charged.map_err(|source| RegistryError::Storage { name: self.client.whom.name.clone(), source: source.into() })
     }
 
     /// Returns whether a response continues at the present position.

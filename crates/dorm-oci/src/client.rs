@@ -4,7 +4,7 @@ mod upload;
 
 use std::sync::Mutex;
 
-use dorm_service::{Deed, RegistryError, Transport};
+use dorm_ports::{RegistryError, RegistryOperation, Transport};
 use dorm_storage::{BlobDigest, DOCUMENT_BYTES_MAX};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
@@ -39,14 +39,14 @@ impl<'a> RegistryClient<'a> {
         reference: &Reference,
         transport: Transport,
         credentials: Credentials,
-        deed: fn(Box<str>) -> Deed,
+        operation: fn(Box<str>) -> RegistryOperation,
     ) -> Self {
         let plain = reference.is_loopback() || transport == Transport::Insecure;
         let scheme = if plain { "http" } else { "https" };
         let base = format!("{scheme}://{}/v2/{}", reference.host(), reference.repository);
         Self {
             config,
-            whom: Whom { registry: reference.registry.clone(), name: deed(reference.to_string().into()) },
+            whom: Whom { registry: reference.registry.clone(), name: operation(reference.to_string().into()) },
             hops: clients.of(reference, &base),
             base,
             credentials,

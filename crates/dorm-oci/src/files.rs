@@ -3,7 +3,7 @@
 //! by the next one.
 
 use bytes::Bytes;
-use dorm_service::{FileContent, PullProgress, Pushed, RegistryError};
+use dorm_ports::{FileContent, PullProgress, Pushed, RegistryError};
 use dorm_storage::{BlobDigest, Progress, Stage};
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};

@@ -31,7 +31,7 @@ mod tests;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dorm_service::Destinations;
+use dorm_ports::Destinations;
 use dorm_steps::AnySteps;
 use dorm_storage::Storage;
 

@@ -6,7 +6,10 @@ use std::sync::atomic::{AtomicI64, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dorm_service::{Deed, FileContent, Pull, PullProgress, Pushed, Registry, RegistryError, Transport};
+use dorm_lifecycle::Digest;
+use dorm_ports::{
+    FileContent, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec, Transport,
+};
 use dorm_storage::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Image, ImageSource, Manifest, Progress, Stage,
     Storage, StorageError, choose, host_architecture,
@@ -71,13 +74,13 @@ impl OciRegistry {
         &self,
         reference: &Reference,
         transport: Transport,
-        deed: fn(Box<str>) -> Deed,
+        operation: fn(Box<str>) -> RegistryOperation,
     ) -> RegistryClient<'_> {
         let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
         // A credential helper of Docker is a program, and may be slow.
         let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
         let credentials = found.unwrap_or(credentials::Credentials::None);
-        RegistryClient::new(&self.config, &self.clients, reference, transport, credentials, deed)
+        RegistryClient::new(&self.config, &self.clients, reference, transport, credentials, operation)
     }
 
     /// Follows indexes to the manifest of the image for `architecture`.
@@ -140,8 +143,12 @@ impl OciRegistry {
         let here: u64 = layers.iter().map(|layer| self.blobs.here(layer)).sum();
         let need_bytes = total.saturating_sub(here);
         let name = || client.whom.name.clone();
-        let free_bytes =
-            self.storage.0.free_bytes().await.map_err(|source| RegistryError::Storage { name: name(), source })?;
+        let free_bytes = self
+            .storage
+            .0
+            .free_bytes()
+            .await
+            .map_err(|source| RegistryError::Storage { name: name(), source: source.into() })?;
         if need_bytes > free_bytes {
             return Err(RegistryError::NoRoom { name: name(), need_bytes, free_bytes });
         }
@@ -199,13 +206,14 @@ impl Registry for OciRegistry {
         Reference::names_registry(reference)
     }
 
-    async fn pull(&self, asked: &Pull, tag: &str, progress: PullProgress) -> Result<Image, RegistryError> {
+    async fn pull(&self, asked: &RemoteSpec, tag: &str, progress: PullProgress) -> Result<Digest, RegistryError> {
         let reference = Reference::parse(&asked.reference)?;
-        let client = self.client(&reference, asked.transport, Deed::Pull).await;
+        let client = self.client(&reference, asked.transport, RegistryOperation::Pull).await;
         let _using = self.blobs.use_them();
         let architecture = asked.architecture.as_deref().unwrap_or_else(|| host_architecture());
         let wanted = self.documents(&client, &reference, architecture).await?;
-        let storage_error = |source| RegistryError::Storage { name: client.whom.name.clone(), source };
+        let storage_error =
+            |source: StorageError| RegistryError::Storage { name: client.whom.name.clone(), source: source.into() };
         let mut missing = Vec::new();
         for (layer, diff_id) in &wanted.layers {
             if !self.storage.0.has_layer(diff_id).await.map_err(storage_error)? {
@@ -224,29 +232,29 @@ impl Registry for OciRegistry {
         if imported.is_ok() || imported.as_ref().is_err_and(refused) {
             self.blobs.spend(wanted.blobs);
         }
-        imported.map_err(storage_error)
+        imported.map(|image| image.digest).map_err(storage_error)
     }
 
     async fn push_file(
         &self,
-        to: &Pull,
+        to: &RemoteSpec,
         content: FileContent,
         bytes: u64,
         progress: PullProgress,
     ) -> Result<Pushed, RegistryError> {
         let reference = Reference::parse(&to.reference)?;
-        let client = self.client(&reference, to.transport, Deed::Push).await;
+        let client = self.client(&reference, to.transport, RegistryOperation::Push).await;
         files::push(&client, &reference, content, bytes, &progress).await
     }
 
     async fn fetch_file(
         &self,
-        from: &Pull,
+        from: &RemoteSpec,
         to: &mpsc::Sender<io::Result<Bytes>>,
         progress: PullProgress,
     ) -> Result<(), RegistryError> {
         let reference = Reference::parse(&from.reference)?;
-        let client = self.client(&reference, from.transport, Deed::Pull).await;
+        let client = self.client(&reference, from.transport, RegistryOperation::Pull).await;
         files::fetch(&client, &reference, to, &progress).await
     }
 }

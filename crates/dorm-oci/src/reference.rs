@@ -3,7 +3,7 @@
 use std::fmt;
 use std::net::IpAddr;
 
-use dorm_service::RegistryError;
+use dorm_ports::RegistryError;
 use dorm_storage::BlobDigest;
 
 const DOCKER: &str = "docker.io";

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dorm_service::{Deed, RegistryError};
+use dorm_ports::{RegistryError, RegistryOperation};
 use reqwest::header::{HeaderMap, RETRY_AFTER};
 use reqwest::{Response, StatusCode};
 
@@ -20,7 +20,7 @@ pub(crate) enum Failed {
 #[derive(Clone, Debug)]
 pub(crate) struct Whom {
     pub(crate) registry: String,
-    pub(crate) name: Deed,
+    pub(crate) name: RegistryOperation,
 }
 
 impl Whom {

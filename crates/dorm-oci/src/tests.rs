@@ -6,8 +6,8 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dorm_service::{Pull, Registry as _, RegistryError, Transport};
-use dorm_storage::{Image, Stage, Storage};
+use dorm_ports::{Registry as _, RegistryError, RemoteSpec, Transport};
+use dorm_storage::{Image, Stage, Storage, StorageError};
 use tempfile::TempDir;
 
 use self::registry::{Fault, Login, Server};
@@ -34,9 +34,11 @@ impl World {
 
     async fn pull_for(&self, version: &str, architecture: Option<&str>) -> Result<Image, RegistryError> {
         let reference = format!("{}/app{version}", self.server.address);
-        let asked = Pull { reference, architecture: architecture.map(str::to_owned), transport: Transport::Secure };
+        let asked =
+            RemoteSpec { reference, architecture: architecture.map(str::to_owned), transport: Transport::Secure };
         let name = self.registry.whole_name(&asked.reference).unwrap();
-        self.registry.pull(&asked, &name, Arc::new(|_| {})).await
+        let digest = self.registry.pull(&asked, &name, Arc::new(|_| {})).await?;
+        Ok(self.storage.image(&digest).await.unwrap())
     }
 
     /// Returns the files that are kept for a pull.
@@ -82,9 +84,10 @@ async fn an_image_is_pulled_with_its_settings_and_nothing_but_the_image_stays() 
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
     let reference = format!("{}/app:1", world.server.address);
-    let asked = Pull { reference: reference.clone(), architecture: None, transport: Transport::Secure };
+    let asked = RemoteSpec { reference: reference.clone(), architecture: None, transport: Transport::Secure };
     let report = move |progress| tell.lock().unwrap().push(progress);
-    let image = world.registry.pull(&asked, &reference, Arc::new(report)).await.unwrap();
+    let digest = world.registry.pull(&asked, &reference, Arc::new(report)).await.unwrap();
+    let image = world.storage.image(&digest).await.unwrap();
     assert_eq!((text(&image, "one"), text(&image, "two")), (registry::content("one"), registry::content("two")));
     assert_eq!(image.tags, std::slice::from_ref(&reference));
     assert_eq!(image.source.reference, Some(reference));
@@ -238,6 +241,7 @@ async fn a_pull_stops_before_it_takes_the_reserve_of_the_disk() {
     world.registry = open(world.home.path(), &world.storage);
     let error = world.pull(":1").await.unwrap_err();
     let RegistryError::Storage { source, .. } = &error else { panic!("{error}") };
+    let source: &StorageError = source.downcast_ref().unwrap();
     assert!(source.is_no_room() && source.to_string().contains("nearly full"), "{source}");
     assert!(world.is_clean());
 }
@@ -299,7 +303,7 @@ async fn what_is_not_there_and_who_does_not_answer_are_told_apart() {
     world.server.fault("/manifests/", Fault::Status(403, None));
     assert!(matches!(world.pull(":1").await.unwrap_err(), RegistryError::Unauthorized { .. }));
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let asked = Pull { reference: format!("{free}/app"), architecture: None, transport: Transport::Secure };
+    let asked = RemoteSpec { reference: format!("{free}/app"), architecture: None, transport: Transport::Secure };
     let error = world.registry.pull(&asked, "x", Arc::new(|_| {})).await.unwrap_err();
     assert!(matches!(error, RegistryError::Unreachable { .. }), "{error}");
 }
@@ -394,7 +398,7 @@ async fn a_redirect_within_a_registry_or_to_an_allowed_network_is_followed() {
     let other = Server::start().await;
     world.server.image("2", &["two"]);
     other.image("2", &["two"]);
-    let loopback = dorm_service::Destinations::public_and(["127.0.0.0/8".parse().unwrap()]);
+    let loopback = dorm_ports::Destinations::public_and(["127.0.0.0/8".parse().unwrap()]);
     let config = Config { destinations: loopback, ..Config::new(world.home.path().join("pulls")) };
     world.registry = crate::open(config, world.storage.clone()).unwrap();
     world.server.fault("/blobs/", Fault::None);

@@ -5,8 +5,7 @@ use std::sync::atomic::{AtomicI64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use dorm_lifecycle::Timestamp;
-
-use crate::clock::Clock;
+use dorm_ports::Clock;
 
 /// A kind of use of a sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]

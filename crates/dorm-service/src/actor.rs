@@ -10,84 +10,34 @@ mod conflict;
 mod data_disk;
 mod reach;
 pub(crate) mod record;
+pub(crate) mod revival;
 pub(crate) mod rewind;
 mod unrecorded;
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
     BackgroundWork, Command, Denied, Effect, EventKind, Initiator, Input, Observation, Outcome, RunId, Sandbox,
-    SavedStateId, SnapshotId, SnapshotKind, State, Step, step,
+    SavedStateId, SnapshotKind, State, Step, step,
 };
-use dorm_store::{Made, Maker, OperationRecord, Removal, SandboxRecord, SnapshotRecord};
+use dorm_store::{Made, OperationRecord, SandboxRecord, SnapshotRecord};
 use futures_util::future::BoxFuture;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError, chain};
 use crate::keyed::KeyedRequest;
-use crate::ops::attach::AttachmentChange;
-use crate::shared::{ActorHandle, Shared, chain};
+use crate::messages::{Message, Reply};
+use crate::shared::{ActorHandle, Shared};
 use crate::view::{Residence, SandboxView};
-
-pub(crate) use rewind::RewindAsked;
 
 use conflict::{ATTEMPTS, Belongs, is_conflict};
 use record::Recorded;
-
-pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
-pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
-
-/// A message to an actor.
-pub(crate) enum Message {
-    /// A command of a caller; the reply comes when the command has taken effect or failed.
-    Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
-    /// A message that is only for this revision of the record. Otherwise it is dropped, and the
-    /// current revision is sent.
-    AtRevision { revision: u64, message: Box<Message>, changed: oneshot::Sender<u64> },
-    /// A request for a snapshot.
-    Snapshot { asked: SnapshotAsked, reply: Reply<SnapshotRecord> },
-    /// A request to rewind to a snapshot.
-    Rewind { asked: Box<RewindAsked>, reply: Reply<SandboxView> },
-    /// A request to change the attachments.
-    Attachments { change: AttachmentChange, by: Initiator, reply: Reply<SandboxView> },
-    /// A request for the connection to the agent.
-    Use { what: Use, reply: Reply<(Agent, InUse)> },
-    /// The agent that a caller was lent does not answer.
-    Unanswered { silent: Agent, what: Use, reply: Reply<(Agent, InUse)> },
-    /// Release the sandbox's memory, if it is parked.
-    Evict { reply: Option<Reply<SandboxView>> },
-    /// A run ended unexpectedly.
-    RunEnded { run: RunId, reason: String },
-    /// A run has reached its soft memory limit and is paused.
-    MemoryHigh { run: RunId },
-    /// The host's disk is nearly full.
-    DiskLow,
-    /// There is room on the host's disk again.
-    DiskRoom,
-    /// A deadline may have passed.
-    Due,
-}
-
-/// A request for a snapshot.
-pub(crate) struct SnapshotAsked {
-    pub(crate) id: SnapshotId,
-    pub(crate) kind: SnapshotKind,
-    pub(crate) labels: BTreeMap<String, String>,
-    pub(crate) removal: Removal,
-    pub(crate) made_by: Maker,
-    pub(crate) by: Initiator,
-    /// The request with an idempotency key that asks for it.
-    pub(crate) request: Option<Arc<KeyedRequest>>,
-    /// Notified when the record says that the snapshot is being taken.
-    pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
-}
 
 /// The open records of the operation that a sandbox is in.
 #[derive(Default)]
@@ -106,7 +56,7 @@ pub(crate) enum First {
     /// Reconnect to a live run, then report the result of its background operation.
     AdoptThen(RunId, Observation),
     /// Let a run continue, then report.
-    GoOn(RunId, Observation),
+    Continue(RunId, Observation),
     /// Report an observation.
     Report(Observation),
     /// Wait.
@@ -281,9 +231,9 @@ impl Actor {
                     self.observe(Seen::of(report)).await;
                 }
             }
-            First::GoOn(run, report) => {
+            First::Continue(run, report) => {
                 let task = self.task();
-                let seen = self.meanwhile(effects::go_on_after_restart(&task, &run, report)).await;
+                let seen = self.meanwhile(effects::continue_after_restart(&task, &run, report)).await;
                 self.observe(seen).await;
             }
         }

@@ -5,152 +5,12 @@
 //! Suspend and terminate never do, because they release resources. Before a request is refused for
 //! lack of memory, the memory of parked sandboxes is released.
 
-use std::collections::BTreeMap;
-use std::fmt::Debug;
-use std::sync::{Mutex, PoisonError};
-
-use dorm_lifecycle::{Resources, Sandbox, SandboxId, State};
+use dorm_lifecycle::SandboxId;
 use tokio::sync::MutexGuard;
 
-use crate::actor::Message;
 use crate::error::ServiceError;
-use crate::shared::Shared;
-
-/// Limits on the use of the host. Each one is optional.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Budgets {
-    /// The largest sum of the memory limits of all running sandboxes, in bytes. `None` for no
-    /// limit.
-    pub memory_bytes: Option<u64>,
-    /// Host memory that must stay available, in bytes. Default 0.
-    pub memory_reserve_bytes: u64,
-    /// The largest sum of the CPU limits of all running sandboxes, in thousandths of a CPU. `None`
-    /// for no limit.
-    pub cpu_millis: Option<u64>,
-    /// The largest number of sandboxes that are not terminated. `None` for no limit.
-    pub sandboxes: Option<u64>,
-    /// The largest total size of sleep images and snapshots, in bytes. `None` for no limit.
-    pub disk_bytes: Option<u64>,
-    /// Space on the disk that must stay free, in bytes. Default 0.
-    pub disk_reserve_bytes: u64,
-    /// The largest sum of the disks of all running sandboxes and of all volumes, in bytes. `None`
-    /// for no limit.
-    pub disks_bytes: Option<u64>,
-    /// Sandboxes are paused when fewer bytes are free on the disk; they continue at twice as many.
-    /// Default 0.
-    pub disk_floor_bytes: u64,
-}
-
-/// Facts that only the host knows.
-pub trait HostFacts: Debug + Send + Sync + 'static {
-    /// Returns the memory that can be used without swapping, in bytes; `None` if unknown.
-    fn available_memory(&self) -> Option<u64>;
-}
-
-/// The host this runs on.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct ThisHost;
-
-impl HostFacts for ThisHost {
-    #[allow(clippy::disallowed_methods, reason = "the kernel answers from memory, no disk is asked")]
-    fn available_memory(&self) -> Option<u64> {
-        let text = std::fs::read_to_string("/proc/meminfo").ok()?;
-        let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-        let kib: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
-        Some(kib << 10)
-    }
-}
-
-/// The resource limits of a running sandbox.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Share {
-    pub(crate) memory_bytes: u64,
-    pub(crate) cpu_millis: u64,
-    pub(crate) disk_bytes: u64,
-}
-
-impl Share {
-    pub(crate) fn of(resources: &Resources) -> Self {
-        Self {
-            memory_bytes: resources.memory_bytes,
-            cpu_millis: resources.cpu_millis.into(),
-            disk_bytes: resources.disk_bytes,
-        }
-    }
-
-    /// Returns the share of a recorded sandbox, including that of a rewind in progress.
-    pub(crate) fn of_sandbox(sandbox: &Sandbox) -> Self {
-        let then = sandbox.state.rewind().map_or_else(Self::default, |rewind| Self::of(&rewind.resources));
-        Self::of(&sandbox.spec.resources).max(then)
-    }
-
-    pub(crate) fn times(self, count: u64) -> Self {
-        self.each(Self { memory_bytes: count, cpu_millis: count, disk_bytes: count }, u64::saturating_mul)
-    }
-
-    pub(crate) fn plus(self, other: Self) -> Self {
-        self.each(other, u64::saturating_add)
-    }
-
-    pub(crate) fn minus(self, other: Self) -> Self {
-        self.each(other, u64::saturating_sub)
-    }
-
-    pub(crate) fn max(self, other: Self) -> Self {
-        self.each(other, u64::max)
-    }
-
-    fn each(self, other: Self, with: impl Fn(u64, u64) -> u64) -> Self {
-        Self {
-            memory_bytes: with(self.memory_bytes, other.memory_bytes),
-            cpu_millis: with(self.cpu_millis, other.cpu_millis),
-            disk_bytes: with(self.disk_bytes, other.disk_bytes),
-        }
-    }
-}
-
-/// The shares of the running sandboxes.
-#[derive(Default)]
-pub(crate) struct Ledger {
-    committed: Mutex<BTreeMap<SandboxId, Share>>,
-    /// Held from a check until its result is recorded, so that two requests do not get the same
-    /// room.
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl Ledger {
-    /// Records the share of a recorded sandbox.
-    pub(crate) fn note(&self, sandbox: &Sandbox) {
-        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        match &sandbox.state {
-            State::Pending { .. }
-            | State::Running { .. }
-            | State::Snapshotting { .. }
-            | State::Suspending { .. }
-            | State::Resuming { .. }
-            | State::Terminating { .. } => {
-                committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
-            }
-            // It already holds the room that it needs after the rewind.
-            State::Suspended { .. } if sandbox.state.rewind().is_some() => {
-                committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
-            }
-            State::Suspended { .. } | State::Terminated { .. } => {
-                committed.remove(&sandbox.id);
-            }
-        }
-    }
-
-    /// Records the share of a sandbox that is about to run.
-    pub(crate) fn reserve(&self, sandbox: &SandboxId, share: Share) {
-        self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(sandbox.clone(), share);
-    }
-
-    pub(crate) fn committed(&self) -> Share {
-        let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        committed.values().fold(Share::default(), |sum, share| sum.plus(*share))
-    }
-}
+use crate::messages::Message;
+use crate::shared::{Share, Shared};
 
 /// Admission for a run, held until the run is recorded or given up.
 pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
@@ -272,14 +132,4 @@ impl Shared {
 fn refused(what: &'static str, reason: String) -> ServiceError {
     metrics::counter!("dorm_refused_total", "operation" => what).increment(1);
     ServiceError::NotAdmitted { what, reason }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn this_host_knows_its_memory() {
-        assert!(ThisHost.available_memory().is_some_and(|bytes| bytes > 1 << 20));
-    }
 }

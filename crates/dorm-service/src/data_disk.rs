@@ -15,62 +15,15 @@
 //! A pause is not a state and is not recorded: a restarted daemon lets all sandboxes continue and
 //! checks again.
 
-use std::collections::BTreeSet;
-use std::fmt::Debug;
-use std::io;
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::SandboxId;
+use dorm_ports::{DataDisk, HeldBack};
 
-use crate::actor::Message;
 use crate::error::ServiceError;
-use crate::shared::Shared;
-
-/// Space that is held back on the disk by files, for one purpose each.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum HeldBack {
-    /// For operations that free space.
-    Freeing,
-    /// For writes of guests that were accepted before the guests were paused.
-    Accepted,
-}
-
-/// The disk of the data directory. All calls block.
-pub trait DataDisk: Debug + Send + Sync + 'static {
-    /// Returns how many bytes can still be written to it.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the host cannot tell.
-    fn free_bytes(&self) -> io::Result<u64>;
-
-    /// Keeps the total of data that sandboxes and volumes have accepted but not yet written below
-    /// `bytes`, or as low as the host can; `None` lifts the bound.
-    fn bound_unwritten(&self, bytes: Option<u64>);
-
-    /// Returns how many bytes the host may have accepted but not yet written without a bound.
-    fn unwritten_max(&self) -> u64;
-
-    /// Returns how many bytes suffice for one operation that frees space.
-    fn part_bytes(&self) -> u64;
-
-    /// Releases space held back for `what` to the next writer: one such part for operations that
-    /// free space, all of it for accepted writes.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the host refuses.
-    fn release(&self, what: HeldBack) -> io::Result<()>;
-
-    /// Holds all that space back again if `keep_free` bytes remain free afterwards.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the host refuses.
-    fn replenish(&self, keep_free: u64) -> io::Result<()>;
-}
+use crate::messages::Message;
+use crate::shared::{Shared, blocking};
 
 /// The highest rate at which a disk can fill, in bytes per second.
 const FILL: u64 = 4 << 30;
@@ -81,79 +34,21 @@ const REPEAT: Duration = Duration::from_millis(200);
 /// How often the bound is applied to new devices.
 const BOUND: Duration = Duration::from_secs(1);
 
-/// The sandboxes that are paused for lack of disk space.
-#[derive(Debug, Default)]
-pub(crate) struct PausedForDisk {
-    sandboxes: Mutex<BTreeSet<SandboxId>>,
-    free: AtomicU64,
-}
-
-impl PausedForDisk {
-    pub(crate) fn holds(&self, sandbox: &SandboxId) -> bool {
-        self.lock().contains(sandbox)
-    }
-
-    pub(crate) fn count(&self) -> usize {
-        self.lock().len()
-    }
-
-    pub(crate) fn enter(&self, sandbox: &SandboxId) {
-        self.lock().insert(sandbox.clone());
-    }
-
-    /// Returns whether it was paused.
-    pub(crate) fn leave(&self, sandbox: &SandboxId) -> bool {
-        self.lock().remove(sandbox)
-    }
-
-    /// Returns the number of free bytes at the last check.
-    pub(crate) fn free_bytes(&self) -> u64 {
-        self.free.load(Ordering::Relaxed)
-    }
-
-    fn all(&self) -> Vec<SandboxId> {
-        self.lock().iter().cloned().collect()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, BTreeSet<SandboxId>> {
-        self.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Shared {
     /// Refuses requests that need the agent of a sandbox that is paused for lack of disk space.
     pub(crate) fn refuse_paused(&self, sandbox: &SandboxId) -> Result<(), ServiceError> {
         if !self.paused_for_disk.holds(sandbox) {
             return Ok(());
         }
-        let goes_on_bytes = self.goes_on_bytes();
+        let continues_at_bytes = self.continues_at_bytes();
         let free_bytes = self.paused_for_disk.free_bytes();
-        Err(ServiceError::PausedForDisk { sandbox: sandbox.clone(), free_bytes, goes_on_bytes })
+        Err(ServiceError::PausedForDisk { sandbox: sandbox.clone(), free_bytes, continues_at_bytes })
     }
 
     /// Returns the number of free bytes at which paused sandboxes continue.
-    pub(crate) fn goes_on_bytes(&self) -> u64 {
+    pub(crate) fn continues_at_bytes(&self) -> u64 {
         self.settings.budgets.disk_floor_bytes.saturating_mul(2)
     }
-
-    /// Before an operation that frees space: on a full disk, gives it the space of the reserve. If
-    /// this fails, the operation's own writes report it.
-    pub(crate) async fn make_room_to_free(&self) {
-        let Some(disk) = self.settings.data_disk.clone() else { return };
-        let released = blocking(move || {
-            if disk.free_bytes()? >= disk.part_bytes() {
-                return Ok(());
-            }
-            disk.release(HeldBack::Freeing)
-        });
-        if let Err(error) = released.await {
-            tracing::warn!(%error, "the disk is full, and the space held back for freeing cannot be used");
-        }
-    }
-}
-
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
-    tokio::task::spawn_blocking(work).await.unwrap_or_else(|error| Err(io::Error::other(error)))
 }
 
 /// The state of the watch.
@@ -188,10 +83,10 @@ impl Watch {
     /// Acts on `free` bytes; returns the delay until the next check.
     async fn look(&mut self, shared: &Arc<Shared>, disk: &Arc<dyn DataDisk>, free: u64) -> Duration {
         let floor = shared.settings.budgets.disk_floor_bytes;
-        shared.paused_for_disk.free.store(free, Ordering::Relaxed);
+        shared.paused_for_disk.set_free_bytes(free);
         self.bound(disk, free, floor).await;
         let was_low = self.is_low;
-        self.is_low = free < floor || (self.is_low && free < shared.goes_on_bytes());
+        self.is_low = free < floor || (self.is_low && free < shared.continues_at_bytes());
         match (was_low, self.is_low) {
             (false, true) => {
                 tracing::warn!(free, floor, "the disk of the data directory is nearly full: sandboxes are paused");

@@ -32,15 +32,14 @@ use dorm_lifecycle::{Effect, FirstProgram, Observation, Origin, RunId, Sandbox, 
 use dorm_store::Code;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::ServiceError;
-use crate::failure::Failure;
-use crate::shared::{Shared, chain};
+use crate::error::{Failure, ServiceError, chain};
+use crate::shared::Shared;
 use crate::volumes;
 
 pub(crate) use reach::{Unreached, connect, is_over, late, reach};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use save::give_up_image;
-pub(crate) use save::{files_of_image, go_on_after_restart, park};
+pub(crate) use save::{continue_after_restart, files_of_image, park};
 pub(crate) use wake::verify;
 
 /// How long an engine may take to stop or park a run.

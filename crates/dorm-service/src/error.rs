@@ -8,14 +8,20 @@ use dorm_engine::EngineError;
 use dorm_lifecycle::{
     ApiKeyId, Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
 };
+use dorm_ports::RegistryError;
 use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
 
-use crate::failure::Failure;
-use crate::registry::RegistryError;
-use crate::secrets::SealError;
-use crate::volumes::VolumeProblem;
+use crate::secrets_key::SealError;
+
+mod failure;
+mod registry;
+mod volume;
+
+pub use failure::Failure;
+pub(crate) use failure::{STOPPED, stopped};
+pub use volume::VolumeProblem;
 
 /// The reason why a request failed.
 #[derive(Debug, Error)]
@@ -241,7 +247,7 @@ pub enum ServiceError {
     /// An idempotency key came with two different requests.
     #[error("this idempotency key was used for another request")]
     KeyReused,
-    /// An object that the first request with an idempotency key made was deleted since.
+    /// The object that the first request with an idempotency key made was deleted since.
     #[error("the first request with this idempotency key made {kind} {id}, which no longer exists")]
     MadeIsGone {
         /// The kind of object.
@@ -278,7 +284,7 @@ pub enum ServiceError {
     /// The sandbox is paused because the host's disk is nearly full.
     #[error(
         "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it continues when \
-         {goes_on_bytes} are"
+         {continues_at_bytes} are"
     )]
     PausedForDisk {
         /// The sandbox.
@@ -286,7 +292,7 @@ pub enum ServiceError {
         /// The number of free bytes at the last check.
         free_bytes: u64,
         /// The number of free bytes at which it continues.
-        goes_on_bytes: u64,
+        continues_at_bytes: u64,
     },
     /// The sandbox is being resumed, and traffic does not wait any longer for it.
     #[error("sandbox {0} is still waking up")]
@@ -418,7 +424,7 @@ impl ServiceError {
             Self::Storage(error) => storage_code(error),
             Self::Volume(problem) => problem.code(),
             Self::ImageSetting { .. } | Self::NothingToStart(_) | Self::NoProgram(_) => Code::InvalidArgument,
-            Self::Registry(error) => error.code(),
+            Self::Registry(error) => registry::code(error),
             Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
             Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
             Self::Store(StoreError::Unreadable { .. }) => Code::Unreadable,
@@ -502,7 +508,7 @@ impl ServiceError {
             Self::ImageSetting { .. } => "set another value for it",
             Self::NoProgram(_) => "create the sandbox without `start`, and run a command in it",
             Self::NothingToStart(_) => "give the command to run",
-            Self::Registry(error) => error.next_step(),
+            Self::Registry(error) => registry::next_step(error),
             Self::TooManyKeys => "revoke unused keys",
             Self::RevisionChanged { .. } => "get the sandbox, decide again, and send its new revision",
             Self::KeyReused => "use a new idempotency key for each request, and the same key only to retry it",
@@ -540,7 +546,7 @@ impl ServiceError {
 
     /// Returns the message with its causes.
     pub fn message(&self) -> String {
-        crate::shared::chain(self)
+        chain(self)
     }
 }
 
@@ -624,4 +630,16 @@ pub(crate) fn storage_code(error: &StorageError) -> Code {
         | StorageError::Worker { .. }
         | StorageError::Interrupted(_) => Code::Failed,
     }
+}
+
+/// Returns an error and its causes in one line.
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut cause = error.source();
+    while let Some(next) = cause {
+        text.push_str(": ");
+        text.push_str(&next.to_string());
+        cause = next.source();
+    }
+    text
 }

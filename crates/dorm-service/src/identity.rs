@@ -1,28 +1,7 @@
-//! Identifiers and randomness.
-
-use std::fmt::Debug;
+//! Identifiers.
 
 use dorm_lifecycle::{HoldId, OperationId, SandboxId, SavedStateId, SnapshotId, VolumeId, WebhookId};
-
-/// A source of random bytes. No two results may ever be equal.
-pub trait Randomness: Send + Sync + Debug + 'static {
-    /// Fills `bytes`.
-    fn fill(&self, bytes: &mut [u8]);
-}
-
-/// The kernel's generator.
-#[derive(Clone, Copy, Default, Debug)]
-pub struct SystemRandomness;
-
-impl Randomness for SystemRandomness {
-    fn fill(&self, bytes: &mut [u8]) {
-        // The kernel's generator does not fail once the system is up; if it did, no id could be
-        // trusted.
-        if getrandom::fill(bytes).is_err() {
-            std::process::abort();
-        }
-    }
-}
+use dorm_ports::Randomness;
 
 /// Makes identifiers.
 pub(crate) struct Ids<'a>(pub(crate) &'a dyn Randomness);

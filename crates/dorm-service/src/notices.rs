@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use dorm_engine::Notice;
 
-use crate::actor::Message;
+use crate::messages::Message;
 use crate::ops::runs;
 use crate::shared::Shared;
 

@@ -39,8 +39,8 @@ mod why;
 
 use dorm_lifecycle::{Command, Initiator, SandboxId};
 
-use crate::actor::Message;
 use crate::error::ServiceError;
+use crate::messages::Message;
 use crate::shared::Service;
 use crate::view::SandboxView;
 

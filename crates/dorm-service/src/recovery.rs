@@ -5,55 +5,23 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use dorm_engine::{EngineError, FoundRun};
-use dorm_lifecycle::{
-    Effect, Initiator, Recovery, RunCondition, RunId, SandboxId, SnapshotId, SnapshotKind, State, recover,
-};
+use dorm_lifecycle::{Initiator, RunCondition, RunId, SandboxId, SnapshotId};
 use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
 
-use tokio_util::sync::CancellationToken;
-
+use crate::actor::revival::{left_open, revive};
 use crate::actor::{Actor, First, Open, Seat};
-use crate::checkpointing;
-use crate::data_disk;
-use crate::effects::{self, Task};
-use crate::error::ServiceError;
-use crate::failure::stopped;
-use crate::notices;
+use crate::error::{ServiceError, stopped};
 use crate::ops::runs::Belonging;
-use crate::quarantine::Unreadable;
-use crate::references;
-use crate::removals;
-use crate::retention;
-use crate::shared::{Parts, Service, Shared, chain};
-use crate::soundness;
-use crate::timekeeping;
+use crate::report::RecoveryReport;
+use crate::shared::{Parts, Service, Shared, Unreadable};
+use crate::{checkpointing, data_disk, notices, references, removals, retention, soundness, timekeeping};
 
 mod living;
 
 /// How long an engine may take to list the runs on the host, or to remove unknown remains.
 const LOOK: Duration = Duration::from_secs(300);
-
-/// The findings and actions of a start, for people.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct RecoveryReport {
-    /// The number of sandboxes on record that are not terminated.
-    pub sandboxes: usize,
-    /// The number of runs that continued without the daemon.
-    pub runs: usize,
-    /// One line for everything that was removed, rolled back or started over.
-    pub lines: Vec<String>,
-}
-
-impl RecoveryReport {
-    /// Reports work that failed and does not prevent the start.
-    fn postponed(&mut self, what: &str, error: &(dyn std::error::Error + 'static)) {
-        let reason = chain(error);
-        tracing::warn!(reason, "{what} failed; retrying at the next start");
-        self.lines.push(format!("{what} failed and is retried at the next start: {reason}"));
-    }
-}
 
 impl Service {
     /// Opens the service: recovers what an earlier daemon left, and starts to drive every sandbox
@@ -304,121 +272,6 @@ async fn finish_deletion(
     }
     report.lines.extend(doomed.iter().map(|snapshot| format!("snapshot {snapshot}: its deletion was finished")));
     crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
-}
-
-/// Returns what is still open of the operation that the sandbox is in, which its actor ends: its
-/// record names the files that the operation wrote, and the snapshot in progress has failed with
-/// it.
-async fn left_open(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Result<Open, ServiceError> {
-    let Some(id) = record.sandbox.state.operation() else { return Ok(Open::default()) };
-    let operation = shared.store.open_operations().await?.into_iter().find(|open| open.id == *id);
-    let written = operation.as_ref().and_then(|operation| operation.saved_state.clone());
-    let snapshot = match written {
-        Some(saved_state) => {
-            let made = SnapshotFilter { saved_state: Some(saved_state), ..SnapshotFilter::default() };
-            let mut made = shared.store.find_snapshots(&made).await?.into_iter();
-            made.find(|snapshot| snapshot.status == SnapshotStatus::InProgress)
-        }
-        None => None,
-    };
-    Ok(Open { operation, snapshot })
-}
-
-async fn revive(
-    shared: &std::sync::Arc<Shared>,
-    record: SandboxRecord,
-    found: &[(RunId, RunCondition)],
-    (open, seat): (Open, Seat),
-    report: &mut RecoveryReport,
-) {
-    let id = record.sandbox.id.clone();
-    let first = match recover(&record.sandbox, found) {
-        Recovery::Nothing => First::Nothing,
-        Recovery::Adopt(run) => First::Adopt(run),
-        Recovery::AdoptThen { run, report: observation } => {
-            report.lines.push(format!("sandbox {id}: its operation was abandoned; the sandbox continues"));
-            First::AdoptThen(run, observation)
-        }
-        Recovery::GoOn { run, report: observation } => {
-            report.lines.push(format!("sandbox {id}: its operation was rolled back; the sandbox continues"));
-            First::GoOn(run, observation)
-        }
-        Recovery::Redo { stop, effect } => {
-            report.lines.push(format!("sandbox {id}: its operation starts over"));
-            end_all(shared, &record, &stop).await;
-            if let Effect::Wake { parked, .. } = &effect
-                && found.iter().any(|(run, _)| run == parked && !stop.contains(run))
-            {
-                park(shared, &record, parked).await;
-            }
-            First::Effect(effect, None)
-        }
-        Recovery::Report { stop, report: observation } => {
-            report.lines.push(match &record.sandbox.state {
-                State::Suspended { .. } => {
-                    format!("sandbox {id}: its operation was abandoned; the sandbox stays suspended")
-                }
-                _ => format!("sandbox {id}: its run was lost"),
-            });
-            end_all(shared, &record, &stop).await;
-            First::Report(observation)
-        }
-        Recovery::Stop(stop) => {
-            end_all(shared, &record, &stop).await;
-            First::Nothing
-        }
-    };
-    let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
-    if let (Some(run), First::Nothing | First::Report(_)) = (&parked, &first)
-        && found
-            .iter()
-            .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))
-    {
-        park(shared, &record, run).await;
-    }
-    Actor::spawn_in(seat, shared, record, Initiator::Recovery, first, open);
-}
-
-/// Continues with a sandbox whose record is not the one that its actor worked on, as daemon startup
-/// would.
-pub(crate) async fn take_up(
-    shared: &std::sync::Arc<Shared>,
-    record: SandboxRecord,
-    found: &[(RunId, RunCondition)],
-    seat: Seat,
-) {
-    let mut report = RecoveryReport::default();
-    // Without it, the operation is closed at the next start.
-    let open = left_open(shared, &record).await.unwrap_or_default();
-    revive(shared, record, found, (open, seat), &mut report).await;
-    for line in report.lines {
-        tracing::warn!("{line}");
-    }
-}
-
-/// Records that a run is paused, and makes sure that it uses no CPU. A run that cannot be parked is
-/// ended.
-async fn park(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, run: &RunId) {
-    if let Some(memory) = effects::park(&task(shared, record), run).await {
-        shared.parking.enter(&record.sandbox.id, shared.now(), memory);
-    }
-}
-
-async fn end_all(shared: &std::sync::Arc<Shared>, record: &SandboxRecord, runs: &[RunId]) {
-    for run in runs {
-        effects::end(&task(shared, record), run).await;
-    }
-}
-
-fn task(shared: &std::sync::Arc<Shared>, record: &SandboxRecord) -> Task {
-    Task {
-        shared: shared.clone(),
-        sandbox: record.sandbox.clone(),
-        agent: None,
-        saved_state: None,
-        kind: SnapshotKind::Memory,
-        unwanted: CancellationToken::new(),
-    }
 }
 
 /// Waits for an engine. An engine that does not answer at all prevents the daemon from starting,

@@ -17,43 +17,16 @@ use std::sync::Arc;
 use dorm_lifecycle::Digest;
 use dorm_storage::StorageError;
 use dorm_store::SnapshotFilter;
-use tokio::sync::{Notify, OwnedRwLockReadGuard, OwnedRwLockWriteGuard, RwLock};
 
-use crate::error::ServiceError;
-use crate::shared::{Shared, chain};
-
-/// The references of this data directory.
-#[derive(Default)]
-pub(crate) struct References {
-    /// Held for reading from creating a reference until its record is committed, and for writing
-    /// while references are dropped.
-    turn: Arc<RwLock<()>>,
-    news: Notify,
-}
-
-/// While it is held, no reference is dropped.
-pub(crate) struct Referring {
-    _turn: OwnedRwLockReadGuard<()>,
-}
-
-impl References {
-    /// Reports that a record was deleted that may have been the last on its image.
-    pub(crate) fn poke(&self) {
-        self.news.notify_one();
-    }
-
-    /// Returns a guard; while it is held, no record can be added to an image without records.
-    async fn alone(&self) -> OwnedRwLockWriteGuard<()> {
-        self.turn.clone().write_owned().await
-    }
-}
+use crate::error::{ServiceError, chain};
+use crate::shared::{Referring, Shared};
 
 impl Shared {
     /// Creates a reference to an existing image on which a record will be based.
     pub(crate) async fn refer(&self, image: &Digest) -> Result<Referring, StorageError> {
-        let turn = self.references.turn.clone().read_owned().await;
+        let referring = self.references.referring().await;
         self.storage.refer_to_image(image).await?;
-        Ok(Referring { _turn: turn })
+        Ok(referring)
     }
 
     /// Called before anything is served: creates references to every image that a record is based

@@ -9,7 +9,8 @@ use std::time::Duration;
 use dorm_lifecycle::Timestamp;
 use dorm_store::{Prune, Pruned, StoreError};
 
-use crate::shared::{Service, Shared, chain};
+use crate::error::chain;
+use crate::shared::{Retention, Service, Shared};
 
 /// The interval between two searches for old records.
 const ROUND: Duration = Duration::from_secs(3600);
@@ -24,23 +25,6 @@ const FOR_WEBHOOKS: u32 = 3;
 
 /// The time for which a retry of a request with an idempotency key is recognised.
 const REQUESTS_KEPT: Duration = Duration::from_secs(86_400);
-
-/// How long records are kept. `None` means forever.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Retention {
-    /// Terminated sandboxes and ended operations, counted from their end. A sandbox is kept while
-    /// there is a record of a snapshot or another sandbox that was made from it.
-    pub terminated: Option<Duration>,
-    /// Events. Those that a webhook has not received are kept three times as long.
-    pub events: Option<Duration>,
-}
-
-impl Default for Retention {
-    fn default() -> Self {
-        let month = Some(Duration::from_secs(30 * 86_400));
-        Self { terminated: month, events: month }
-    }
-}
 
 /// Removes old records until the service stops.
 pub(crate) async fn keep_pruning(service: Service) {

@@ -1,28 +1,25 @@
 //! Secrets of sandboxes made from another sandbox: they get the secrets that the request names, and
 //! no others; and how secrets are recorded.
 
-mod key;
-
 use std::collections::BTreeMap;
 use std::fmt;
 
 use dorm_lifecycle::{Sandbox, SandboxId, SandboxSpec, Variables};
 
-pub use key::{LostSecrets, SealError, SecretsKey};
-
 use crate::error::ServiceError;
+use crate::secrets_key::{LostSecrets, SealError};
 use crate::shared::Shared;
 
 /// A secret that is named for a clone or a child.
 #[derive(Clone, PartialEq, Eq)]
-pub enum SecretAsked {
+pub enum SecretSpec {
     /// Keep the value of the source.
     Kept,
     /// Use this value.
     Value(String),
 }
 
-impl fmt::Debug for SecretAsked {
+impl fmt::Debug for SecretSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Kept => "Kept",
@@ -32,7 +29,7 @@ impl fmt::Debug for SecretAsked {
 }
 
 /// Secrets by name, as requested for a clone or a child.
-pub type SecretsAsked = BTreeMap<String, SecretAsked>;
+pub type SecretSpecs = BTreeMap<String, SecretSpec>;
 
 /// Why secrets of a source cannot be passed on.
 pub(crate) enum NotFollowing {
@@ -57,12 +54,12 @@ impl Shared {
     pub(crate) fn following_secrets(
         &self,
         source: &SandboxSpec,
-        asked: &SecretsAsked,
+        asked: &SecretSpecs,
     ) -> Result<Variables, NotFollowing> {
-        let value = |name: &String, asked: &SecretAsked| match (asked, source.secrets.0.get(name)) {
-            (SecretAsked::Value(value), _) => Ok(value.clone()),
-            (SecretAsked::Kept, None) => Err(NotFollowing::None(name.clone())),
-            (SecretAsked::Kept, Some(recorded)) => {
+        let value = |name: &String, asked: &SecretSpec| match (asked, source.secrets.0.get(name)) {
+            (SecretSpec::Value(value), _) => Ok(value.clone()),
+            (SecretSpec::Kept, None) => Err(NotFollowing::None(name.clone())),
+            (SecretSpec::Kept, Some(recorded)) => {
                 self.open_secret(name, recorded).map_err(|error| NotFollowing::Lost(name.clone(), error))
             }
         };

@@ -18,10 +18,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_lifecycle::Timestamp;
+use dorm_ports::Clock;
 use dorm_store::{ClockNote, ClockPeriod};
 use tokio::sync::Notify;
-
-use crate::clock::Clock;
 
 /// If the difference between the two clocks grows by this much at once, it is not drift: the wall
 /// clock was adjusted.
@@ -152,7 +151,7 @@ impl ServiceClock {
     }
 
     /// Reports that the state could not be stored.
-    pub(crate) fn is_to_be_noted_again(&self) {
+    pub(crate) fn note_again(&self) {
         self.state().is_unnoted = true;
     }
 

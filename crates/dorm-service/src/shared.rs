@@ -5,120 +5,54 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{
-    Context, Digest, Initiator, Limits, PortAccess, ProjectId, RequestId, RunId, Sandbox, SandboxId, State, Timestamp,
-};
+use dorm_lifecycle::{Context, Digest, Initiator, ProjectId, RequestId, RunId, Sandbox, SandboxId, Timestamp};
+use dorm_ports::Clock as _;
 use dorm_storage::Storage;
-use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
+use dorm_store::{OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
 use tokio::sync::{oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
-use crate::actor::{Mailbox, Message};
-use crate::admission::{Budgets, HostFacts, Ledger, ThisHost};
-use crate::checkpointing::Checkpointing;
-use crate::clock::Clock;
-use crate::data_disk::{DataDisk, PausedForDisk};
-use crate::destinations::Destinations;
 use crate::error::ServiceError;
-use crate::identity::{Ids, Randomness, SystemRandomness};
+use crate::identity::Ids;
 use crate::keyed::{KeyedLocks, KeyedRequest};
 use crate::living::Living;
-use crate::ops::keys::ApiKeys;
-use crate::ops::ports::{PortLinks, PortSecret};
-use crate::ops::runs::LeftAlone;
-use crate::parking::{ParkLimits, Parking};
-use crate::quarantine::Quarantined;
-use crate::references::References;
-use crate::registry::Registry;
-use crate::removals::Removals;
-use crate::retention::Retention;
-use crate::secrets::SecretsKey;
+use crate::messages::{Mailbox, Message};
+use crate::parking::Parking;
 use crate::service_clock::ServiceClock;
-use crate::soundness::Soundness;
 use crate::timers::Timers;
 
-/// The parts of a service.
-pub struct Parts {
-    /// The store of records.
-    pub store: Arc<dyn Store>,
-    /// The engine that runs sandboxes.
-    pub engine: Arc<dyn Engine>,
-    /// The storage of images and saved states.
-    pub storage: Storage,
-    /// The files of volumes.
-    pub volumes: Volumes,
-    /// The clock.
-    pub clock: Arc<dyn Clock>,
-    /// The settings.
-    pub settings: Settings,
-}
+mod api_keys;
+mod checkpointing;
+mod commit;
+mod ledger;
+mod left_alone;
+mod outcome;
+mod paused_for_disk;
+mod port_links;
+mod quarantined;
+mod references;
+mod removals;
+mod settings;
+mod shown;
+mod soundness;
+mod tasks;
 
-/// Settings of the service.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// The project that the sandboxes belong to.
-    pub project: ProjectId,
-    /// The time limits of operations.
-    pub limits: Limits,
-    /// The limits on parked sandboxes.
-    pub park: ParkLimits,
-    /// The limits on the use of the host.
-    pub budgets: Budgets,
-    /// How long an agent may take to answer before its run counts as unreachable. Default 30 s.
-    pub agent: Duration,
-    /// How long a run may be unreachable before it is ended. Default: no limit.
-    pub max_unreachable: Option<Duration>,
-    /// How long traffic waits for a sandbox to wake; the wake itself continues. Default 60 s.
-    pub wake: Duration,
-    /// The source of facts about the host.
-    pub host: Arc<dyn HostFacts>,
-    /// The source of identifiers and entropy. Default: the system.
-    pub randomness: Arc<dyn Randomness>,
-    /// How long old records are kept.
-    pub retention: Retention,
-    /// The addresses that webhooks may be sent to. Default: public ones.
-    pub webhooks: Destinations,
-    /// The registry to pull missing images from. Default: none.
-    pub registry: Option<Arc<dyn Registry>>,
-    /// The disk of the data directory, which is watched. Default: none is watched.
-    pub data_disk: Option<Arc<dyn DataDisk>>,
-    /// The rate at which everything on the disk is read in the background, at most once a day.
-    /// Default: it is not read.
-    pub scrub_bytes_per_second: Option<u64>,
-    /// The default for who may reach the ports of a sandbox. Default: everyone who knows its id.
-    pub port_access: PortAccess,
-    /// The secret that tokens of private ports are derived from. Default: a new one at each start.
-    pub port_secret: Option<PortSecret>,
-    /// The key that encrypts recorded secrets. Default: none.
-    pub secrets_key: Option<SecretsKey>,
-}
-
-impl Default for Settings {
-    fn default() -> Self {
-        Self {
-            project: ProjectId::local(),
-            limits: Limits::default(),
-            park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
-            budgets: Budgets::default(),
-            agent: Duration::from_secs(30),
-            max_unreachable: None,
-            wake: Duration::from_secs(60),
-            host: Arc::new(ThisHost),
-            randomness: Arc::new(SystemRandomness),
-            retention: Retention::default(),
-            webhooks: Destinations::default(),
-            registry: None,
-            data_disk: None,
-            scrub_bytes_per_second: None,
-            port_access: PortAccess::default(),
-            port_secret: None,
-            secrets_key: None,
-        }
-    }
-}
+pub(crate) use api_keys::ApiKeys;
+pub(crate) use checkpointing::Checkpointing;
+pub(crate) use commit::blocking;
+pub(crate) use ledger::{Ledger, Share};
+pub(crate) use left_alone::LeftAlone;
+pub(crate) use paused_for_disk::PausedForDisk;
+pub use port_links::PortSecret;
+pub(crate) use port_links::{Link, PortLinks};
+pub(crate) use quarantined::{Quarantined, Unreadable};
+pub(crate) use references::{References, Referring};
+pub(crate) use removals::{Removals, Using};
+pub use settings::{Budgets, Parts, Retention, Settings};
+pub(crate) use soundness::{Soundness, needs};
 
 /// A handle to the service; cheap to clone.
 #[derive(Clone)]
@@ -328,48 +262,6 @@ impl Shared {
             let _ = handle.mailbox.send(message());
         }
     }
-
-    /// Commits a change, notifies followers of events, and deletes the saved states that the change
-    /// discards.
-    pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
-        let discard = change.discard.clone();
-        if frees(&change) {
-            self.make_room_to_free().await;
-        }
-        let events = self.commit_known(change).await?;
-        if let Some(last) = events.last() {
-            self.news.send_if_modified(|newest| {
-                let newer = last.number > *newest;
-                *newest = (*newest).max(last.number);
-                newer
-            });
-        }
-        if !discard.is_empty() {
-            let shared = self.clone();
-            self.spawn(async move { shared.discard(discard).await });
-        }
-        Ok(events)
-    }
-
-    /// Deletes saved states that a record marks for deletion, then the record of that.
-    pub(crate) async fn discard(&self, saved_states: Vec<dorm_lifecycle::SavedStateId>) {
-        let unreadable = self.quarantined.last();
-        for saved_state in saved_states {
-            if unreadable.mention(&saved_state) {
-                tracing::warn!(%saved_state, "a discarded saved state is kept: a record that cannot be read names it");
-                continue;
-            }
-            if let Err(error) = self.storage.remove(&saved_state).await {
-                tracing::error!(%saved_state, error = %chain(&error), "cannot delete a discarded saved state; retrying at the next start");
-                continue;
-            }
-            let change = Change { discarded: vec![saved_state.clone()], ..Change::default() };
-            self.make_room_to_free().await;
-            if let Err(error) = self.commit_known(change).await {
-                tracing::error!(%saved_state, error = %chain(&error), "cannot record the deletion of a saved state; retrying at the next start");
-            }
-        }
-    }
 }
 
 impl Service {
@@ -422,27 +314,4 @@ impl Service {
             (Err(_), Err(_)) => Err(ServiceError::Stopping),
         }
     }
-}
-
-/// Returns whether a change frees space on the disk, so that it may use the reserve.
-fn frees(change: &Change) -> bool {
-    let is_ending =
-        |record: &SandboxRecord| matches!(record.sandbox.state, State::Terminating { .. } | State::Terminated { .. });
-    let is_deletion = |operation: &OperationRecord| operation.kind == OperationKind::DeleteSnapshot;
-    change.sandboxes.iter().any(is_ending)
-        || change.operations.iter().any(is_deletion)
-        || !(change.discard.is_empty() && change.discarded.is_empty() && change.forgotten.is_empty())
-        || !change.removed_volumes.is_empty()
-}
-
-/// Returns an error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

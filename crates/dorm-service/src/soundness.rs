@@ -5,17 +5,16 @@
 //! Damaged data is not used: it is named in events, `why`, `dorm doctor`, metrics, and the errors
 //! of requests that need it. It is repaired by importing or pulling the same data again.
 
-use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Digest, EventKind, Initiator, Sandbox, SavedStateId};
+use dorm_lifecycle::{Digest, EventKind, Initiator, SavedStateId};
 use dorm_storage::{Checked, Damage, DamagedFile, Image, Pace, SavedState, StorageError, Stored};
 use dorm_store::{Change, NewEvent, SandboxRecord};
 use tokio::time::Instant;
 
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::{Service, Shared, needs};
 
 /// The delay of the first background read after the start: what is needed at once is read first.
 const AT_FIRST: Duration = Duration::from_secs(60);
@@ -23,40 +22,6 @@ const AT_FIRST: Duration = Duration::from_secs(60);
 const EVERY: Duration = Duration::from_secs(86_400);
 /// How long the storage is left alone after a read failed.
 const AFTER_FAILURE: Duration = Duration::from_secs(60);
-
-/// The things that were found damaged, and have not been found sound or gone since.
-#[derive(Debug, Default)]
-pub(crate) struct Soundness(Mutex<BTreeMap<Stored, Damage>>);
-
-impl Soundness {
-    fn known(&self) -> MutexGuard<'_, BTreeMap<Stored, Damage>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Returns the number of damaged things, by kind.
-    pub(crate) fn counts(&self) -> BTreeMap<&'static str, usize> {
-        let mut counts = BTreeMap::from([("image", 0), ("image_layer", 0), ("saved_state", 0)]);
-        for stored in self.known().keys() {
-            *counts.entry(stored.kind()).or_default() += 1;
-        }
-        counts
-    }
-
-    /// Returns the damage to the data of this sandbox, as text for people.
-    pub(crate) fn of(&self, sandbox: &Sandbox) -> Vec<String> {
-        self.known().values().filter(|damage| needs(sandbox, &damage.stored)).map(Damage::sentence).collect()
-    }
-}
-
-/// Returns whether a sandbox uses something, or would be restored from it.
-fn needs(sandbox: &Sandbox, stored: &Stored) -> bool {
-    match stored {
-        Stored::Image(digest) => sandbox.spec.image == *digest,
-        Stored::SavedState(id) => sandbox.saved_states().chain(sandbox.layers()).any(|held| held == id),
-        // The images made of the layer have its files by hard links of their own.
-        Stored::ImageLayer(_) => false,
-    }
-}
 
 impl Shared {
     /// Returns the image and the layers on it, each of which has been read to its last byte since

@@ -6,17 +6,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Sandbox, Timestamp, Why};
-use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationRecord, Removal, SnapshotRecord, StoreError,
-    VolumeRecord, WebhookRecord,
-};
+use dorm_lifecycle::Timestamp;
+use dorm_ports::Clock as _;
+use dorm_store::{Change, ClockNote, EventFilter, StoreError};
 
-use crate::clock::Clock as _;
-use crate::error::ServiceError;
-use crate::recovery::RecoveryReport;
+use crate::error::{ServiceError, chain};
+use crate::report::RecoveryReport;
 use crate::service_clock::{HOLD, ServiceClock};
-use crate::shared::{Parts, Shared, chain};
+use crate::shared::{Parts, Shared};
 
 /// The interval between two reads of the wall clock while nothing happens.
 const LOOK: Duration = Duration::from_secs(5);
@@ -74,62 +71,9 @@ async fn note(shared: &Arc<Shared>) -> bool {
     match shared.commit(change).await {
         Ok(_) => true,
         Err(error) => {
-            shared.clock.is_to_be_noted_again();
+            shared.clock.note_again();
             tracing::warn!(error = %chain(&error), "cannot store the state of the clocks; retrying");
             false
         }
-    }
-}
-
-impl Shared {
-    /// Returns a sandbox with the times that the wall clock showed, or will show.
-    pub(crate) fn shown(&self, sandbox: &Sandbox) -> Sandbox {
-        sandbox.with_moments(|moment| self.clock.shown(moment))
-    }
-
-    pub(crate) fn shown_snapshot(&self, mut snapshot: SnapshotRecord) -> SnapshotRecord {
-        snapshot.created = self.clock.shown(snapshot.created);
-        if let Removal::At(at) = &mut snapshot.removal {
-            *at = self.clock.shown(*at);
-        }
-        snapshot
-    }
-
-    pub(crate) fn shown_operation(&self, mut operation: OperationRecord) -> OperationRecord {
-        operation.began = self.clock.shown(operation.began);
-        operation.deadline = self.clock.shown(operation.deadline);
-        if let Some((at, _)) = &mut operation.ended {
-            *at = self.clock.shown(*at);
-        }
-        operation
-    }
-
-    pub(crate) fn shown_event(&self, mut record: EventRecord) -> EventRecord {
-        record.event.at = self.clock.shown(record.event.at);
-        record
-    }
-
-    pub(crate) fn shown_volume(&self, mut volume: VolumeRecord) -> VolumeRecord {
-        volume.created = self.clock.shown(volume.created);
-        volume
-    }
-
-    pub(crate) fn shown_webhook(&self, mut webhook: WebhookRecord) -> WebhookRecord {
-        webhook.created = self.clock.shown(webhook.created);
-        webhook
-    }
-
-    pub(crate) fn shown_key(&self, mut key: ApiKeyRecord) -> ApiKeyRecord {
-        key.created = self.clock.shown(key.created);
-        key.expires = key.expires.map(|expires| self.clock.shown(expires));
-        key
-    }
-
-    pub(crate) fn shown_why(&self, mut why: Why) -> Why {
-        let reasons = [&mut why.because, &mut why.next, &mut why.on_disk].into_iter().flatten();
-        for reason in reasons.chain(&mut why.refused) {
-            reason.at = reason.at.map(|at| self.clock.shown(at));
-        }
-        why
     }
 }

@@ -17,12 +17,8 @@ use dorm_lifecycle::{
 use dorm_store::{StoreError, VolumeRecord, VolumeStatus};
 use tokio::sync::OwnedMutexGuard;
 
-use crate::error::ServiceError;
-use crate::shared::{Shared, chain};
-
-mod error;
-
-pub use error::VolumeProblem;
+use crate::error::{ServiceError, VolumeProblem, chain};
+use crate::shared::Shared;
 
 /// The delays before a volume that is still in use is checked again.
 const BUSY: [Duration; 3] = [Duration::from_millis(100), Duration::from_secs(1), Duration::from_secs(10)];

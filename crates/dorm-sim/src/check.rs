@@ -93,7 +93,7 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
     if let Some((run, condition)) = runs.pop_first() {
         return Ok(Err(format!("run {run} ({condition:?}) belongs to nobody")));
     }
-    for (is_done, children) in world.model.forks_of_all_or_none() {
+    for (is_done, children) in world.model.forks_that_roll_back() {
         for child in children {
             let record = world.model.record(&child);
             let is_living = record.as_ref().is_some_and(|record| record.sandbox.state.name() != StateName::Terminated);
@@ -101,7 +101,7 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
                 return Ok(Err(format!("a fork is done, and there is no record of its child {child}")));
             }
             if !is_done && is_living {
-                return Ok(Err(format!("a fork of all or none has failed, and its child {child} lives")));
+                return Ok(Err(format!("a fork that rolls back has failed, and its child {child} lives")));
             }
         }
     }
@@ -168,7 +168,7 @@ async fn records_agree(world: &World) -> Result<()> {
     if !store.open_operations().await.context("read the operations")?.is_empty() {
         trace.wrong("the store holds an open operation");
     }
-    if !store.to_discard().await.context("read what is to be discarded")?.is_empty() {
+    if !store.to_discard().await.context("read what must be discarded")?.is_empty() {
         trace.wrong("the store holds a saved state to discard");
     }
     for record in model.records() {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts};
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
-use dorm_store::Together;
+use dorm_store::OnPartialFailure;
 
 use crate::model::Misfortune;
 use crate::random::Random;
@@ -28,7 +28,7 @@ pub(crate) enum Action {
         program: FirstProgram,
     },
     Clone(SandboxId, Option<u64>),
-    Fork(SandboxId, Vec<Option<u64>>, Together),
+    Fork(SandboxId, Vec<Option<u64>>, OnPartialFailure),
     Suspend(SandboxId),
     Resume(SandboxId),
     Checkpoint(SandboxId, SnapshotKind),
@@ -182,11 +182,12 @@ impl Client {
     }
 
     fn choose_fork(&mut self, id: SandboxId) -> Action {
-        let together = if self.random.chance(50) { Together::AllOrNone } else { Together::Each };
+        let on_partial_failure =
+            if self.random.chance(50) { OnPartialFailure::RollBack } else { OnPartialFailure::Keep };
         let count = 1 + self.random.below(4);
         let first = self.random.below(6);
         let names = (0..count).map(|number| self.random.chance(30).then_some((first + number) % 6)).collect();
-        Action::Fork(id, names, together)
+        Action::Fork(id, names, on_partial_failure)
     }
 
     fn choose_timeouts(&mut self) -> Timeouts {

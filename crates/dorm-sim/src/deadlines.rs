@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result, ensure};
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{EventKind, Resources, Timeouts, Timestamp};
-use dorm_service::{CreateFrom, CreateSandbox, Parts, Service, Settings, SystemClock};
+use dorm_ports::SystemClock;
+use dorm_service::{CreateFrom, CreateSpec, Parts, Service, Settings};
 use dorm_storage::Storage;
 use dorm_store::EventFilter;
 use dorm_store_sql::SqlStore;
@@ -55,11 +56,11 @@ async fn create(service: &Service, count: u32) -> Result<()> {
     for number in 0..count {
         // The first deadline comes when the last sandbox exists, or soon after.
         let total = 30.0 + MINUTE / f64::from(count) * f64::from(number) - began.elapsed().as_secs_f64();
-        let asked = CreateSandbox {
+        let asked = CreateSpec {
             name: (number % 2 == 0).then(|| format!("s{number}").parse()).transpose()?,
             timeouts: Timeouts { total: Some(Duration::from_secs_f64(total.max(1.0))), ..Timeouts::default() },
             resources: Some(Resources { memory_bytes: 64 << 20, ..Resources::default() }),
-            ..CreateSandbox::new(CreateFrom::Image("base".to_owned()))
+            ..CreateSpec::new(CreateFrom::Image("base".to_owned()))
         };
         service.create(asked).await?;
     }

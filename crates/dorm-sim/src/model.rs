@@ -14,7 +14,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, VolumeId, Writers};
-use dorm_store::{EventRecord, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord, Together};
+use dorm_store::{EventRecord, OnPartialFailure, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord};
 
 use crate::trace::Trace;
 
@@ -48,7 +48,7 @@ struct State {
     layers: BTreeMap<SavedStateId, Memory>,
     operations: BTreeMap<String, OperationRecord>,
     /// Children of forks that roll back on partial failure: the service itself may end them.
-    all_or_none: BTreeSet<SandboxId>,
+    rolled_back_together: BTreeSet<SandboxId>,
     discard: Vec<SavedStateId>,
     /// The writers that each volume allows.
     volumes: BTreeMap<VolumeId, Writers>,
@@ -74,7 +74,7 @@ struct Known {
     /// Counts the moments after which earlier answers about its memory need no longer hold.
     epoch: u64,
     terminate_asked: bool,
-    is_of_all_or_none: bool,
+    is_rolled_back_with_fork: bool,
     /// A promotion of it is done or in progress: the service itself ends it.
     is_promoted: bool,
     busy: bool,
@@ -172,10 +172,10 @@ impl Model {
     }
 
     /// Ended forks that roll back on partial failure: whether each was done, and its children.
-    pub(crate) fn forks_of_all_or_none(&self) -> Vec<(bool, Vec<SandboxId>)> {
+    pub(crate) fn forks_that_roll_back(&self) -> Vec<(bool, Vec<SandboxId>)> {
         let state = self.lock();
         let over = state.operations.values().filter_map(|operation| {
-            let plan = operation.fork.as_ref().filter(|plan| plan.together == Together::AllOrNone)?;
+            let plan = operation.fork.as_ref().filter(|plan| plan.on_partial_failure == OnPartialFailure::RollBack)?;
             let (_, result) = operation.ended.as_ref()?;
             Some((*result == OperationResult::Done, plan.children.clone()))
         });

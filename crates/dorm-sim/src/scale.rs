@@ -16,7 +16,8 @@ use dorm_lifecycle::{
     Cause, EventKind, Initiator, MountPath, OperationId, Origin, ProjectId, Restored, Sandbox, SandboxId, SandboxSpec,
     SavedStateId, SleepImage, SnapshotKind, State, Timestamp,
 };
-use dorm_service::{AttachVolume, Clock as _, CreateFrom, CreateSandbox, Parts, Service, Settings, SystemClock};
+use dorm_ports::{Clock as _, SystemClock};
+use dorm_service::{AttachmentSpec, CreateFrom, CreateSpec, Parts, Service, Settings};
 use dorm_storage::Storage;
 use dorm_store::{NewEvent, OperationKind, OperationRecord, OperationResult, SandboxFilter};
 use dorm_store_sql::SqlStore;
@@ -125,12 +126,12 @@ async fn close(Opened(service, store): Opened) -> Result<()> {
 async fn round(Opened(service, _): &Opened, times: &mut Times) -> Result<()> {
     let mut took = |name, began| times.entry(name).or_default().push(millis(began));
     let began = Instant::now();
-    let id = service.create(CreateSandbox::new(CreateFrom::Image("base".to_owned()))).await?.sandbox.id;
+    let id = service.create(CreateSpec::new(CreateFrom::Image("base".to_owned()))).await?.sandbox.id;
     took("create", began);
 
     service.create_volume("bench".parse()?, 16 << 20, dorm_lifecycle::Writers::One).await?;
     let at: MountPath = "/mnt/bench".parse()?;
-    let volume = AttachVolume::new("bench", at.clone());
+    let volume = AttachmentSpec::new("bench", at.clone());
     let began = Instant::now();
     service.attach(&id, volume).await?;
     took("lease a volume", began);

@@ -8,10 +8,8 @@ use anyhow::{Context as _, Result, bail};
 use dorm_engine::SteppedEngine;
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{Limits, Timestamp};
-use dorm_service::{
-    HostFacts, Limiting, ParkLimits, Parts, Randomness, RecoveryReport, Service, ServiceError, Settings, TokioClock,
-    Volumes,
-};
+use dorm_ports::{HostFacts, Randomness, TokioClock};
+use dorm_service::{Limiting, ParkLimits, Parts, RecoveryReport, Service, ServiceError, Settings, Volumes};
 use dorm_steps::AnySteps;
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;

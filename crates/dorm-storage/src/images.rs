@@ -56,6 +56,7 @@ use std::path::{Path, PathBuf};
 
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, Timestamp};
+use dorm_ports::Progress;
 use serde::{Deserialize, Serialize};
 
 use crate::disk;
@@ -64,7 +65,6 @@ use crate::room::Room;
 use crate::steps::{Step, Steps};
 
 pub use export::ExportedImage;
-pub use import::{Progress, Stage};
 pub use limits::ImportLimits;
 pub use reader::READERS;
 pub(crate) use reader::Reader;

@@ -47,13 +47,14 @@ mod stored;
 
 pub use damage::{DAMAGED, Damage, damage_in};
 pub use dorm_guest_ids::GuestIds;
+pub use dorm_ports::{Progress, Stage};
 pub use error::StorageError;
 pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, Foreign, Image, ImageConfig, ImageSource, ImportLimits, Owner, Progress, READERS, Spool, Stage,
-    closed_to_guests, numbered_user,
+    ExportedImage, Foreign, Image, ImageConfig, ImageSource, ImportLimits, Owner, READERS, Spool, closed_to_guests,
+    numbered_user,
 };
 pub use pace::Pace;
 pub use room::{Meter, Room};

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::{Digest, SavedStateId};
+use dorm_ports::Progress;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
 
@@ -16,7 +17,7 @@ use crate::damage::{self, Damage};
 use crate::error::{StorageError, failed};
 use crate::images::documents::BlobDigest;
 use crate::images::{
-    ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Progress, Reader, Spool,
+    ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Reader, Spool,
 };
 use crate::pace::{self, Pace};
 use crate::room::Room;

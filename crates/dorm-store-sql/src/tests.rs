@@ -82,7 +82,7 @@ async fn a_reader_cannot_write() {
 }
 
 #[tokio::test]
-async fn a_full_store_fails_a_change_wholly_and_goes_on_when_there_is_room() {
+async fn a_full_store_fails_a_change_wholly_and_works_again_when_there_is_room() {
     let directory = tempfile::tempdir().unwrap();
     let store = open(directory.path()).await;
     store.commit(change(1, "before".to_owned())).await.unwrap();

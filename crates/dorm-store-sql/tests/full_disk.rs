@@ -87,7 +87,7 @@ fn fills_its_disk_when_the_other_test_starts_it() {
         fs::remove_file(&ballast[0]).unwrap();
         let full_at = committed;
         fill(&store, &mut committed).await;
-        assert!(committed > full_at, "it goes on when there is room");
+        assert!(committed > full_at, "it works again when there is room");
         holds_exactly(&store, committed).await;
         fs::remove_file(&ballast[1]).unwrap();
         drop(store);

@@ -113,7 +113,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             a_snapshot_is_rewritten_and_forgotten,
             forgetting_comes_after_writing_and_is_idempotent,
             snapshots_come_in_the_order_they_were_asked_for,
-            a_saved_state_is_to_be_discarded_until_it_has_been,
+            a_saved_state_stays_marked_until_it_is_discarded,
         }
         webhooks {
             a_webhook_is_rewritten_and_removed,
@@ -130,7 +130,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             a_sandbox_something_came_from_stays,
             only_operations_that_ended_long_ago_are_removed,
             a_batch_is_not_exceeded,
-            the_oldest_events_are_removed_and_numbers_go_on,
+            the_oldest_events_are_removed_and_numbers_continue,
             the_event_of_a_snapshot_is_found,
             snapshots_are_found_by_what_they_are_about,
             pages_of_snapshots_cover_everything_once,

@@ -31,8 +31,8 @@ pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
 pub use query::{OperationFilter, Prune, Pruned, SnapshotFilter};
 pub use record::{
-    Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult,
-    PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, Together, WebhookRecord,
+    Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationKind, OperationRecord,
+    OperationResult, PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, WebhookRecord,
 };
 pub use request::{Made, RequestRecord};
 pub use stepped::SteppedStore;

@@ -145,7 +145,7 @@ pub struct ForkPlan {
     /// The children.
     pub children: Vec<SandboxId>,
     /// How a partial failure is handled.
-    pub together: Together,
+    pub on_partial_failure: OnPartialFailure,
 }
 
 /// The plan of a promotion, recorded before it begins.
@@ -159,11 +159,11 @@ pub struct PromotePlan {
 
 /// How a fork handles the other children when one of them cannot be created.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub enum Together {
+pub enum OnPartialFailure {
     /// Roll back: no child stays.
-    AllOrNone,
+    RollBack,
     /// Keep: the other children stay.
-    Each,
+    Keep,
 }
 
 /// The status of a snapshot.

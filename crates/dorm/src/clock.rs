@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::Timestamp;
-use dorm_service::{Clock, SystemClock};
+use dorm_ports::{Clock, SystemClock};
 
 /// Returns the clock of the daemon.
 pub(crate) fn clock(shift: Option<&PathBuf>) -> Arc<dyn Clock> {

@@ -5,7 +5,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use dorm_disk::{self as disk, DiskError, Reserve};
-use dorm_service::{DataDisk, HeldBack};
+use dorm_ports::{DataDisk, HeldBack};
 
 /// The names of the reserve files in the data directory.
 const RESERVE: &str = "reserve";

@@ -325,7 +325,7 @@ async fn open(
         .limited(budgets.disk_reserve_bytes, image_limits(options))
         .read_by(Program::this(worker(guest_ids)))
         .owned_by(owner)?;
-    let destinations = dorm_service::Destinations::public_and(options.allow_network.iter().copied());
+    let destinations = dorm_ports::Destinations::public_and(options.allow_network.iter().copied());
     let pulls = dorm_oci::Config {
         steps: steps.clone(),
         destinations: destinations.clone(),

@@ -1,7 +1,8 @@
 //! Images.
 
 use dorm_api_types as wire;
-use dorm_service::{PullPolicy, Transport};
+use dorm_ports::Transport;
+use dorm_service::PullPolicy;
 use dorm_storage as storage;
 
 use super::Of;

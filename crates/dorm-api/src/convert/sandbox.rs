@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
-use dorm_service::{CreateFrom, SandboxView, SecretAsked};
-use dorm_store::Together;
+use dorm_service::{CreateFrom, SandboxView, SecretSpec};
+use dorm_store::OnPartialFailure;
 
 use super::{Convert, Of, checkpoints, time};
 use crate::error::ApiError;
@@ -18,11 +18,11 @@ pub(crate) fn create(
     asked: wire::CreateSandbox,
     from: CreateFrom,
     base: life::Resources,
-) -> Result<dorm_service::CreateSandbox, ApiError> {
+) -> Result<dorm_service::CreateSpec, ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?;
-    let defaults = dorm_service::CreateSandbox::new(from);
-    Ok(dorm_service::CreateSandbox {
+    let defaults = dorm_service::CreateSpec::new(from);
+    Ok(dorm_service::CreateSpec {
         program: if asked.start { life::FirstProgram::OfImage } else { life::FirstProgram::None },
         name,
         resources: asked.resources.map(|asked| resources(asked, base)),
@@ -47,8 +47,8 @@ pub(crate) fn create(
 }
 
 /// The secrets of a request for a clone or a child.
-pub(crate) fn secrets(asked: BTreeMap<String, wire::NamedSecret>) -> dorm_service::SecretsAsked {
-    let one = |secret: wire::NamedSecret| secret.0.map_or(SecretAsked::Kept, |secret| SecretAsked::Value(secret.0));
+pub(crate) fn secrets(asked: BTreeMap<String, wire::NamedSecret>) -> dorm_service::SecretSpecs {
+    let one = |secret: wire::NamedSecret| secret.0.map_or(SecretSpec::Kept, |secret| SecretSpec::Value(secret.0));
     asked.into_iter().map(|(name, secret)| (name, one(secret))).collect()
 }
 
@@ -141,11 +141,11 @@ impl Of<life::OnTimeout> for wire::OnTimeout {
     }
 }
 
-impl Of<wire::OnPartialFailure> for Together {
+impl Of<wire::OnPartialFailure> for OnPartialFailure {
     fn of(action: wire::OnPartialFailure) -> Self {
         match action {
-            wire::OnPartialFailure::Keep => Self::Each,
-            wire::OnPartialFailure::RollBack => Self::AllOrNone,
+            wire::OnPartialFailure::Keep => Self::Keep,
+            wire::OnPartialFailure::RollBack => Self::RollBack,
         }
     }
 }

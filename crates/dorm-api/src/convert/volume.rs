@@ -9,12 +9,12 @@ use super::{Of, time};
 use crate::error::ApiError;
 
 /// A volume to attach.
-pub(crate) fn attach(asked: wire::AttachVolume) -> Result<dorm_service::AttachVolume, ApiError> {
+pub(crate) fn attach(asked: wire::AttachVolume) -> Result<dorm_service::AttachmentSpec, ApiError> {
     let wrong = |error: life::PlaceError| ApiError::invalid(error.to_string(), "");
     let path = asked.path.parse().map_err(wrong)?;
     let subpath = asked.subpath.unwrap_or_default().parse().map_err(wrong)?;
     let access = if asked.read_only { life::Access::Read } else { life::Access::Write };
-    let mut attach = dorm_service::AttachVolume::new(asked.volume, path);
+    let mut attach = dorm_service::AttachmentSpec::new(asked.volume, path);
     (attach.access, attach.subpath) = (access, subpath);
     Ok(attach)
 }

@@ -3,7 +3,7 @@
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
-use dorm_service::{ForkAsked, ForkChild};
+use dorm_service::{ForkChildSpec, ForkSpec};
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
@@ -29,12 +29,12 @@ pub(crate) async fn fork(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::ForkRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Forked>), ApiError> {
-    let together = asked.on_partial_failure.convert();
+    let on_partial_failure = asked.on_partial_failure.convert();
     let children = match (asked.count, asked.children) {
         (Some(count), children) if children.is_empty() => {
             // The service refuses a count that is too large, since it has the limit.
             let count = usize::try_from(count).unwrap_or(usize::MAX).min(dorm_service::FORK_MAX + 1);
-            vec![ForkChild::default(); count]
+            vec![ForkChildSpec::default(); count]
         }
         (None, children) => children.into_iter().map(child).collect::<Result<_, _>>()?,
         (Some(_), _) => {
@@ -42,7 +42,7 @@ pub(crate) async fn fork(
             return Err(ApiError::invalid(message, "leave one out"));
         }
     };
-    let made = service.fork(&id, ForkAsked { children, together, volumes: asked.volumes.convert() }).await?;
+    let made = service.fork(&id, ForkSpec { children, on_partial_failure, volumes: asked.volumes.convert() }).await?;
     let children = made.into_iter().map(|made| match made {
         Ok(view) => wire::ForkedChild { sandbox: Some(view.convert()), error: None },
         Err(error) => wire::ForkedChild { sandbox: None, error: Some(ApiError::from(error).into_body()) },
@@ -50,8 +50,8 @@ pub(crate) async fn fork(
     Ok((StatusCode::CREATED, axum::Json(wire::Forked { children: children.collect() })))
 }
 
-fn child(asked: wire::ForkChild) -> Result<ForkChild, ApiError> {
+fn child(asked: wire::ForkChild) -> Result<ForkChildSpec, ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    Ok(ForkChild { name, variables: asked.env, labels: asked.labels, secrets: convert::secrets(asked.secrets) })
+    Ok(ForkChildSpec { name, variables: asked.env, labels: asked.labels, secrets: convert::secrets(asked.secrets) })
 }

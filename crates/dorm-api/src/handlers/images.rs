@@ -144,7 +144,7 @@ pub(crate) async fn pull(
     let service = api.service.clone();
     let wire::PullImage { reference, architecture, tag, insecure, pull } = asked;
     let transport = convert::transport(insecure);
-    let asked = dorm_service::Pull { reference, architecture, transport };
+    let asked = dorm_ports::RemoteSpec { reference, architecture, transport };
     follow::<wire::Image, _>(events, move |report| async move {
         let image = match (pull, tag) {
             (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await?,

@@ -3,7 +3,8 @@
 use axum::extract::State;
 use axum::response::Response;
 use dorm_api_types as wire;
-use dorm_service::{ImportSettings, Pull};
+use dorm_ports::RemoteSpec;
+use dorm_service::ImportSpec;
 
 use super::progress::follow;
 use super::snapshots::Snapshot;
@@ -68,7 +69,7 @@ pub(crate) async fn pull(
     Json(asked): Json<wire::PullSnapshot>,
 ) -> Result<Response, ApiError> {
     let expires = asked.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
-    let settings = ImportSettings { labels: asked.labels, expires };
+    let settings = ImportSpec { labels: asked.labels, expires };
     let from = named(asked.reference, asked.insecure);
     follow(
         events,
@@ -77,6 +78,6 @@ pub(crate) async fn pull(
     .await
 }
 
-fn named(reference: String, insecure: bool) -> Pull {
-    Pull { reference, architecture: None, transport: convert::transport(insecure) }
+fn named(reference: String, insecure: bool) -> RemoteSpec {
+    RemoteSpec { reference, architecture: None, transport: convert::transport(insecure) }
 }

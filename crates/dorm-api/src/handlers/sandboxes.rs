@@ -4,7 +4,8 @@ use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, Initiator};
-use dorm_service::{CreateFrom, Pull, PullPolicy, SnapshotSettings, Transport};
+use dorm_ports::{RemoteSpec, Transport};
+use dorm_service::{CheckpointSpec, CreateFrom, PullPolicy};
 use dorm_store::SandboxFilter;
 use utoipa::IntoParams;
 
@@ -40,7 +41,7 @@ pub(crate) async fn create(
     let (from, base) = match (&asked.image, &asked.snapshot) {
         (Some(image), None) => {
             let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
-            let wanted = Pull { reference: image.clone(), architecture: None, transport: Transport::Secure };
+            let wanted = RemoteSpec { reference: image.clone(), architecture: None, transport: Transport::Secure };
             let found = service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
                 let message = format!("the image '{image}' has no command to start");
@@ -243,7 +244,7 @@ pub(crate) async fn checkpoint(
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
-    let settings = SnapshotSettings { kind: asked.kind.convert(), labels: asked.labels, expires };
+    let settings = CheckpointSpec { kind: asked.kind.convert(), labels: asked.labels, expires };
     match asked.wait {
         true => Ok((StatusCode::CREATED, axum::Json(service.checkpoint_as(&id, settings).await?.convert()))),
         false => Ok((StatusCode::ACCEPTED, axum::Json(service.begin_checkpoint(&id, settings).await?.convert()))),

@@ -8,7 +8,7 @@ use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_api_types as wire;
-use dorm_service::ImportSettings;
+use dorm_service::ImportSpec;
 use futures_util::TryStreamExt as _;
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -76,7 +76,7 @@ pub(crate) async fn import(
     };
     let expires = query.expires_secs.map(|value| extract::seconds("expires_secs", value)).transpose()?;
     let body = body.into_data_stream().map_err(io::Error::other);
-    let snapshot = service.import_snapshot(body, ImportSettings { labels, expires }).await?;
+    let snapshot = service.import_snapshot(body, ImportSpec { labels, expires }).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::Snapshot::of(snapshot))).into_response())
 }
 

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use dorm_api::{ConnectionLimits, Doors, Keys, serve_with_grace};
 use dorm_engine_fake::FakeHost;
-use dorm_service::{Parts, Service, Settings, SystemClock};
+use dorm_ports::SystemClock;
+use dorm_service::{Parts, Service, Settings};
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
 use futures_util::StreamExt;
@@ -159,7 +160,7 @@ impl World {
 /// Settings that permit webhooks to receivers in this process.
 fn local() -> Settings {
     let loopback = ["127.0.0.0/8".parse().unwrap()];
-    Settings { webhooks: dorm_service::Destinations::public_and(loopback), ..Settings::default() }
+    Settings { webhooks: dorm_ports::Destinations::public_and(loopback), ..Settings::default() }
 }
 
 pub(crate) async fn read(response: Response) -> (u16, Value) {

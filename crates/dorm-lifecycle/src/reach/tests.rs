@@ -2,8 +2,9 @@
 
 use super::*;
 use crate::event::{EventKind, Initiator};
-use crate::sandbox::{Cause, Sandbox, State, StateName};
+use crate::sandbox::Sandbox;
 use crate::spec::{OnSuspendFailure, Timeouts};
+use crate::state::{Cause, State, StateName};
 use crate::step::{Command, Context, Input, Observation, Outcome, Step, step};
 use crate::table::{context, image, now, sandboxes};
 use crate::why::{Facts, PastEvent, why};
@@ -33,7 +34,7 @@ fn the_time_between_two_attempts_doubles_up_to_ten_minutes() {
 }
 
 #[test]
-fn equal_failures_are_told_at_powers_of_two_and_other_ones_at_once() {
+fn equal_failures_are_reported_at_powers_of_two_and_other_ones_at_once() {
     let told = |reasons: &[&str]| failures(reasons).into_iter().map(|(_, told)| told).collect::<Vec<_>>();
     let equal = ["3 bytes are missing", "4 bytes are missing", "5 bytes are missing", "5 bytes are missing"];
     assert_eq!(told(&equal), [true, true, false, true]);

@@ -7,7 +7,9 @@
 use super::RunCondition;
 use crate::event::EventKind;
 use crate::ids::{RunId, SavedStateId};
-use crate::sandbox::{Sandbox, SleepImage, State};
+use crate::sandbox::Sandbox;
+use crate::saved::SleepImage;
+use crate::state::State;
 use crate::step::Step;
 use crate::time::Timestamp;
 

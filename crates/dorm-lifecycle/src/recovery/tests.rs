@@ -17,7 +17,7 @@ fn found(sandbox: &Sandbox, condition: Option<RunCondition>) -> Vec<(RunId, RunC
 }
 
 #[test]
-fn a_run_that_can_go_on_is_never_stopped_while_its_guest_is_the_newest() {
+fn a_run_that_can_continue_is_never_stopped_while_its_guest_is_the_newest() {
     for (_, sandbox) in sandboxes(true) {
         for condition in CONDITIONS {
             let newest =
@@ -26,7 +26,7 @@ fn a_run_that_can_go_on_is_never_stopped_while_its_guest_is_the_newest() {
             let plan = recover(&sandbox, &found(&sandbox, condition));
             if newest && alive {
                 assert!(
-                    matches!(plan, Recovery::Adopt(_) | Recovery::AdoptThen { .. } | Recovery::GoOn { .. }),
+                    matches!(plan, Recovery::Adopt(_) | Recovery::AdoptThen { .. } | Recovery::Continue { .. }),
                     "{sandbox:?} {plan:?}"
                 );
             }
@@ -91,7 +91,7 @@ fn an_interrupted_rewind_is_undone_until_the_present_is_saved_and_done_again_aft
     for (name, sandbox) in sandboxes(false) {
         let plan = recover(&sandbox, &found(&sandbox, Some(RunCondition::Paused)));
         match &sandbox.state {
-            State::Suspending { .. } => assert!(matches!(plan, Recovery::GoOn { .. }), "{name}: {plan:?}"),
+            State::Suspending { .. } => assert!(matches!(plan, Recovery::Continue { .. }), "{name}: {plan:?}"),
             State::Resuming { .. } => match plan {
                 Recovery::Redo { stop, effect: Effect::Rewind { parked, .. } } => {
                     assert_eq!((stop, parked), (vec![sandbox.run_id()], sandbox.run_id()), "never two runs of one");

@@ -7,7 +7,8 @@ use crate::background::{Background, BackgroundWork};
 use crate::event::EventKind;
 use crate::ids::SnapshotId;
 use crate::rewind::Rewind;
-use crate::sandbox::{Sandbox, State};
+use crate::sandbox::Sandbox;
+use crate::state::State;
 use crate::volume::Attachment;
 
 fn begun(sandbox: &Sandbox, work: BackgroundWork, limit: Duration, context: &Context) -> Step {

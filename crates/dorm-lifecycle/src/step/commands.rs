@@ -6,8 +6,10 @@ use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
-use crate::sandbox::{Cause, Hold, Sandbox, SleepImage, State};
+use crate::sandbox::{Hold, Sandbox};
+use crate::saved::SleepImage;
 use crate::spec::{OnSuspendFailure, OnTimeout, SleepRetention, Timeouts};
+use crate::state::{Cause, State};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 

@@ -4,7 +4,9 @@
 use std::time::Duration;
 
 use crate::rewind::Rewind;
-use crate::sandbox::{FirstProgram, Sandbox, SleepImage};
+use crate::sandbox::Sandbox;
+use crate::saved::SleepImage;
+use crate::state::FirstProgram;
 
 /// The time limit of each kind of operation, independent of its size, and the throughput assumed
 /// for the bytes it writes or reads.
@@ -108,7 +110,7 @@ fn sum<'a>(images: impl Iterator<Item = &'a SleepImage>) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sandbox::State;
+    use crate::state::State;
     use crate::step::{Command, Context, Input, create, step};
     use crate::table::{context, image};
     use crate::{OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId};

@@ -5,7 +5,9 @@ use super::{Context, Observation, Outcome, Step, background, rewind};
 use crate::event::EventKind;
 use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::Rewind;
-use crate::sandbox::{Cause, Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Restored, Sandbox};
+use crate::saved::SleepImage;
+use crate::state::{Cause, State};
 use crate::time::Timestamp;
 
 pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Context) -> Step {
@@ -13,9 +15,9 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::Started => started(sandbox, context),
         Observation::StartFailed(reason) => start_failed(sandbox, reason, context),
         Observation::Saved(image) => saved(sandbox, image, context),
-        Observation::SaveFailed(reason) => goes_on(sandbox, Over::Save(reason), context),
-        Observation::SnapshotTaken => goes_on(sandbox, Over::Snapshot(Ok(())), context),
-        Observation::SnapshotFailed(reason) => goes_on(sandbox, Over::Snapshot(Err(reason)), context),
+        Observation::SaveFailed(reason) => continues(sandbox, Over::Save(reason), context),
+        Observation::SnapshotTaken => continues(sandbox, Over::Snapshot(Ok(())), context),
+        Observation::SnapshotFailed(reason) => continues(sandbox, Over::Snapshot(Err(reason)), context),
         Observation::Attached => background::attached(sandbox),
         Observation::AttachFailed(reason) => background::not_attached(sandbox, reason),
         Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
@@ -109,7 +111,7 @@ fn unquiesced(done: &str, silent: &Unreachable) -> String {
     format!("it was {done} without being quiesced, because its agent does not answer: {}", silent.reason)
 }
 
-fn goes_on(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
+fn continues(sandbox: &Sandbox, over: Over<'_>, context: &Context) -> Step {
     let running = |since: &Timestamp, image: &Option<SleepImage>| {
         Step::to(sandbox, State::Running { since: *since, image: image.clone(), background: None })
     };

@@ -5,12 +5,15 @@ use proptest::prelude::*;
 use super::{Command, Context, Input, Observation, Outcome, create, step};
 use crate::event::EventKind;
 use crate::invariants::check;
+use crate::lease::leases;
 use crate::rewind::{Rewind, Rewound};
-use crate::sandbox::{Cause, DeadlineKind, Hold, Origin, Restored, Sandbox, SleepImage, State, StateName};
+use crate::sandbox::{DeadlineKind, Hold, Origin, Restored, Sandbox};
+use crate::saved::SleepImage;
 use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
+use crate::state::{Cause, State, StateName};
 use crate::table::{context, image, inputs, rewind};
 use crate::time::Timestamp;
-use crate::volume::{Access, Attachment, SubPath, leases};
+use crate::volume::{Access, Attachment, SubPath};
 use crate::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, VolumeId};
 
 fn fresh(named: bool) -> Sandbox {
@@ -221,7 +224,7 @@ fn a_rewind_keeps_the_present_until_the_past_runs() {
     for named in [true, false] {
         let running = seen(&fresh(named), Observation::Started).next;
         let preparing = given(&running, Command::Rewind(Box::new(rewind())), 1_000_000);
-        assert_eq!((preparing.state.name(), preparing.saved_states().count()), (StateName::Running, 1), "it goes on");
+        assert_eq!((preparing.state.name(), preparing.saved_states().count()), (StateName::Running, 1), "it continues");
         let suspending = seen(&preparing, Observation::RewindPrepared).next;
         assert!(check(&suspending).is_ok(), "also one that may not be suspended");
         let present = SleepImage { generation: 1, saved_state: SavedStateId::from_random([9; 20]), ..image() };
@@ -249,8 +252,8 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
     let not_prepared = seen(&preparing, Observation::RewindNotPrepared("full".into()));
     assert_eq!((&not_prepared.next.state, &not_prepared.effect), (&running.state, &None));
     let suspending = seen(&preparing, Observation::RewindPrepared).next;
-    let goes_on = seen(&suspending, Observation::SaveFailed("full".into())).next;
-    assert_eq!(goes_on.state, running.state);
+    let continued = seen(&suspending, Observation::SaveFailed("full".into())).next;
+    assert_eq!(continued.state, running.state);
     let resuming = seen(&suspending, Observation::Saved(present.clone())).next;
     let failed = seen(&resuming, Observation::WakeFailed("damaged".into()));
     assert!(matches!(&failed.effect, Some(super::Effect::Wake { image, .. }) if *image == present), "it wakes again");

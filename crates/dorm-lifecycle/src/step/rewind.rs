@@ -7,7 +7,9 @@ use crate::denied::Denied;
 use crate::event::EventKind;
 use crate::ids::{OperationId, RunId};
 use crate::rewind::{Abandoned, Rewind, RewindFrom, Rewinding, Rewound};
-use crate::sandbox::{Restored, Sandbox, SleepImage, State};
+use crate::sandbox::{Restored, Sandbox};
+use crate::saved::SleepImage;
+use crate::state::State;
 
 /// The saved state of a memory snapshot is copied for the sandbox first.
 pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Result<Step, Denied> {
@@ -46,7 +48,7 @@ pub(super) fn leave_present(sandbox: &Sandbox, wanted: &Rewind, context: &Contex
         }
         State::Suspended { image, background: _ } => {
             let rewinding = Rewinding { rewind: wanted.clone(), from: RewindFrom::Suspended };
-            Some(goes_back(sandbox, &context.operation, image, rewinding, context))
+            Some(restores_target(sandbox, &context.operation, image, rewinding, context))
         }
         State::Pending { .. }
         | State::Snapshotting { .. }
@@ -66,10 +68,10 @@ pub(super) fn saved(
     context: &Context,
 ) -> Step {
     let rewinding = Rewinding { rewind: rewind.clone(), from: RewindFrom::Running };
-    goes_back(sandbox, operation, image, rewinding, context)
+    restores_target(sandbox, operation, image, rewinding, context)
 }
 
-fn goes_back(
+fn restores_target(
     sandbox: &Sandbox,
     operation: &OperationId,
     image: &SleepImage,
@@ -124,11 +126,8 @@ pub(super) fn arrived(
     step.next.spec.resources = rewind.resources;
     step.next.spec.layer.clone_from(&rewind.layer);
     step.next.older.clear();
-    step.abandoned = rewind.future.clone().map(|future| Abandoned {
-        future,
-        image: present.clone(),
-        for_the_sake_of: rewind.to.clone(),
-    });
+    step.abandoned =
+        rewind.future.clone().map(|future| Abandoned { future, image: present.clone(), rewound_to: rewind.to.clone() });
     step
 }
 

@@ -2,8 +2,9 @@ use std::time::Duration;
 
 use super::*;
 use crate::ids::HoldId;
-use crate::sandbox::{Hold, StateName};
+use crate::sandbox::Hold;
 use crate::spec::Timeouts;
+use crate::state::StateName;
 use crate::table::{now, sandboxes};
 
 fn facts(events: &[(EventKind, Initiator, &str)]) -> Facts {

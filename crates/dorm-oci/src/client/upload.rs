@@ -1,7 +1,7 @@
 //! Uploads of blobs and manifests.
 
 use bytes::Bytes;
-use dorm_service::RegistryError;
+use dorm_ports::RegistryError;
 use dorm_storage::BlobDigest;
 use reqwest::header::{CONTENT_TYPE, LOCATION};
 use reqwest::{Method, Response, Url};

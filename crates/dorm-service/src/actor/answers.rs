@@ -4,8 +4,7 @@ use dorm_lifecycle::{Observation, State, StateName};
 use dorm_store::Code;
 
 use super::{Actor, Waiting};
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError};
 
 impl Actor {
     /// Replies to all callers that waited for the operation that has ended, with the failure if

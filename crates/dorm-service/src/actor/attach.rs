@@ -6,11 +6,10 @@ use dorm_lifecycle::{
     check_attachments, free_slot,
 };
 
-use super::{Actor, Message, Reply, Waiting};
-use crate::error::ServiceError;
-use crate::ops::attach::AttachmentChange;
+use super::{Actor, Waiting};
+use crate::error::{ServiceError, VolumeProblem};
+use crate::messages::{AttachmentChange, Message, Reply};
 use crate::view::SandboxView;
-use crate::volumes::VolumeProblem;
 
 impl Actor {
     pub(super) async fn change_attachments(

@@ -9,10 +9,9 @@
 use dorm_lifecycle::{RunCondition, RunId};
 use dorm_store::StoreError;
 
-use super::{Actor, Seat, Waiting};
-use crate::error::ServiceError;
-use crate::recovery;
-use crate::shared::{Shared, chain};
+use super::{Actor, Seat, Waiting, revival};
+use crate::error::{ServiceError, chain};
+use crate::shared::Shared;
 
 /// How many times a command is decided at most.
 pub(super) const ATTEMPTS: usize = 3;
@@ -77,7 +76,7 @@ impl Actor {
         for message in later {
             shared.tell(&record.sandbox.id, message);
         }
-        recovery::take_up(&shared, record, &found, Seat { inbox, activity }).await;
+        revival::take_up(&shared, record, &found, Seat { inbox, activity }).await;
     }
 }
 

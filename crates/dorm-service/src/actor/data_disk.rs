@@ -19,8 +19,8 @@ impl Actor {
         self.shared.paused_for_disk.enter(&sandbox);
         match tokio::time::timeout(effects::UNDO, self.shared.engine.pause(&run)).await {
             Ok(Ok(())) => {
-                let (free, goes_on) = (self.shared.paused_for_disk.free_bytes(), self.shared.goes_on_bytes());
-                let detail = format!("{free} bytes of the host's disk are free; it continues when {goes_on} are");
+                let (free, continues_at) = (self.shared.paused_for_disk.free_bytes(), self.shared.continues_at_bytes());
+                let detail = format!("{free} bytes of the host's disk are free; it continues when {continues_at} are");
                 self.note(EventKind::DiskPaused, Initiator::Host, Some(detail)).await;
             }
             Ok(Err(error)) => {

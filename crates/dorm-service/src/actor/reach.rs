@@ -10,12 +10,12 @@ use dorm_lifecycle::{Initiator, Observation, State};
 use dorm_store::Change;
 use futures_util::future::BoxFuture;
 
+use super::Actor;
 use super::record::Measured;
-use super::{Actor, Message, Reply};
 use crate::activity::{InUse, Use};
 use crate::effects::{self, Reason, Seen, Unreached};
-use crate::error::ServiceError;
-use crate::shared::chain;
+use crate::error::{ServiceError, chain};
+use crate::messages::{Message, Reply};
 
 /// The delay between the first and the second attempt; it doubles with each further attempt.
 const FIRST_WAIT: Duration = Duration::from_secs(1);

@@ -16,13 +16,13 @@ use dorm_store::{
 use super::answers;
 use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
-use super::{Actor, Message, Reply, SnapshotAsked, Waiting};
+use super::{Actor, Waiting};
 use crate::backoff::Backoff;
 use crate::effects::Written;
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError, chain};
 use crate::keyed::KeyedRequest;
-use crate::shared::{Shared, chain};
+use crate::messages::{Message, Reply, SnapshotSpec};
+use crate::shared::Shared;
 
 /// The delays before recording an observation is retried after a failure, first and longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(10));
@@ -61,7 +61,7 @@ impl Actor {
         &mut self,
         made: Step,
         by: Initiator,
-        asked: Option<&SnapshotAsked>,
+        asked: Option<&SnapshotSpec>,
         request: Option<RequestRecord>,
     ) -> Result<(), ServiceError> {
         let discard = discarded(&self.record.sandbox, &made.next);
@@ -256,7 +256,7 @@ impl Actor {
         }
     }
 
-    pub(super) async fn take_snapshot(&mut self, mut asked: SnapshotAsked, reply: Reply<SnapshotRecord>) {
+    pub(super) async fn take_snapshot(&mut self, mut asked: SnapshotSpec, reply: Reply<SnapshotRecord>) {
         let command = dorm_lifecycle::Command::Snapshot(asked.id.clone());
         let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
@@ -303,7 +303,7 @@ impl Actor {
     }
 }
 
-impl SnapshotAsked {
+impl SnapshotSpec {
     /// Returns a request for a snapshot by a user.
     pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
         let (made_by, by) = (Maker::Request, Initiator::User);
@@ -392,7 +392,7 @@ pub(crate) fn first_operation(sandbox: &Sandbox, by: Initiator) -> Option<Operat
 fn snapshot_record(
     shared: &Shared,
     sandbox: &Sandbox,
-    asked: &SnapshotAsked,
+    asked: &SnapshotSpec,
     saved_state: &SavedStateId,
 ) -> SnapshotRecord {
     SnapshotRecord {

@@ -1,31 +1,18 @@
 //! Rewinds: the request to the lifecycle, and the record of the state that a rewind abandons.
 
-use std::sync::Arc;
-
 use dorm_lifecycle::{
-    Abandoned, Command, Future, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
+    Abandoned, Command, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
 };
 use dorm_store::{Code, Made, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
-use super::{Actor, Message, Reply, Waiting};
-use crate::error::ServiceError;
-use crate::failure::Failure;
-use crate::keyed::KeyedRequest;
+use super::{Actor, Waiting};
+use crate::error::{Failure, ServiceError};
+use crate::messages::{Message, Reply, RewindSpec};
 use crate::shared::Shared;
 use crate::view::SandboxView;
 
-/// A request to rewind.
-pub(crate) struct RewindAsked {
-    /// The snapshot, complete and verified to its last byte just before.
-    pub(crate) to: SnapshotRecord,
-    /// The snapshot to make of the present state; `None` to discard that state.
-    pub(crate) future: Option<Future>,
-    /// The request with an idempotency key that asks for it.
-    pub(crate) request: Option<Arc<KeyedRequest>>,
-}
-
 impl Actor {
-    pub(super) async fn rewind(&mut self, asked: Box<RewindAsked>, reply: Reply<SandboxView>) {
+    pub(super) async fn rewind(&mut self, asked: Box<RewindSpec>, reply: Reply<SandboxView>) {
         let rewind = self.planned(&asked);
         let made = match self.ask(Input::Command(Command::Rewind(Box::new(rewind)))) {
             Ok(made) if made.outcome == Outcome::Wait => {
@@ -56,8 +43,8 @@ impl Actor {
         }
     }
 
-    fn planned(&self, asked: &RewindAsked) -> Rewind {
-        let RewindAsked { to, future, request: _ } = asked;
+    fn planned(&self, asked: &RewindSpec) -> Rewind {
+        let RewindSpec { to, future, request: _ } = asked;
         let own = to.source == self.record.sandbox.id;
         let copy = || SleepImage {
             saved_state: self.shared.ids().saved_state(),
@@ -87,7 +74,7 @@ impl Actor {
 
 /// Returns the record of the snapshot that keeps the state that a rewind abandons.
 pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Abandoned) -> SnapshotRecord {
-    let Abandoned { future, image, for_the_sake_of } = abandoned;
+    let Abandoned { future, image, rewound_to } = abandoned;
     let now = shared.now();
     SnapshotRecord {
         id: future.snapshot.clone(),
@@ -103,7 +90,7 @@ pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Aband
         created: now,
         bytes: image.bytes,
         shares_data: false,
-        labels: [("rewound".to_owned(), for_the_sake_of.to_string())].into(),
+        labels: [("rewound".to_owned(), rewound_to.to_string())].into(),
         removal: future.keep.map_or(Removal::Asked, |keep| Removal::At(now.after(keep))),
         made_by: Maker::Request,
         status: SnapshotStatus::Completed,

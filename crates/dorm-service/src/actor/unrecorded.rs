@@ -8,8 +8,7 @@ use dorm_lifecycle::Observation;
 
 use super::Actor;
 use crate::effects;
-use crate::error::ServiceError;
-use crate::shared::chain;
+use crate::error::{ServiceError, chain};
 
 impl Actor {
     /// Returns the observation to record in place of `observation`, which was not recorded because
@@ -34,7 +33,7 @@ impl Actor {
         Some(match observation {
             Observation::Saved(_) => {
                 let (task, run) = (self.task(), self.record.sandbox.run_id());
-                let seen = effects::go_on_after_restart(&task, &run, Observation::SaveFailed(reason)).await;
+                let seen = effects::continue_after_restart(&task, &run, Observation::SaveFailed(reason)).await;
                 self.agent = seen.agent;
                 self.remember_silence(seen.silent);
                 seen.observation

@@ -12,9 +12,7 @@ use dorm_store::Code;
 
 use super::save::unrecorded;
 use super::{OPERATION_LIMIT, Seen, Task, UNDO, Written, connect, files_of_image, mount_all, mount_inside, too_late};
-use crate::error::ServiceError;
-use crate::failure::Failure;
-use crate::shared::chain;
+use crate::error::{Failure, ServiceError, chain};
 
 /// Gives a live run the volumes in `after` and no others. Volumes to be removed must not be in use,
 /// so they are unmounted inside first; on any failure, the run gets those in `before` again.

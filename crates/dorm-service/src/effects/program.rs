@@ -7,9 +7,8 @@ use dorm_storage::ImageConfig;
 use futures_util::StreamExt as _;
 
 use super::{Task, reach};
-use crate::error::ServiceError;
-use crate::failure::Failure;
-use crate::ops::settings;
+use crate::error::{Failure, ServiceError};
+use crate::image_settings;
 
 /// How long one ready command may take.
 const READY_ANSWER: Duration = Duration::from_secs(60);
@@ -23,7 +22,7 @@ const SAID: usize = 1000;
 pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Failure> {
     let work = async {
         let config = task.shared.image_config(&task.sandbox.spec.image).await;
-        let spec = settings::start_spec(&config)?;
+        let spec = image_settings::start_spec(&config)?;
         let spec = spec.ok_or_else(|| ServiceError::NothingToStart(task.sandbox.id.clone()))?;
         let started = tokio::time::timeout(task.patience(), agent.start(&spec)).await;
         started.map_err(|_| reach::silent(task.patience()))??;
@@ -36,7 +35,7 @@ pub(super) async fn start(task: &Task, agent: &Agent) -> Result<(), Failure> {
 /// Waits until the image's program is ready, if the image has a ready command.
 pub(crate) async fn until_ready(agent: &Agent, config: &ImageConfig, within: Duration) -> Result<(), ServiceError> {
     let Some(line) = &config.ready else { return Ok(()) };
-    let question = settings::ready_spec(config, line)?;
+    let question = image_settings::ready_spec(config, line)?;
     let mut said = Vec::new();
     let asked = async {
         loop {

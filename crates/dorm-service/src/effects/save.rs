@@ -17,7 +17,7 @@ use super::{
     OPERATION_LIMIT, Quiesced, Reason, Seen, Task, UNDO, Unreached, connect, end, late, reach, reason, within,
     within_limit,
 };
-use crate::failure::Failure;
+use crate::error::Failure;
 
 /// How long the agent may take to finish what is in progress before the guest is saved regardless.
 const QUIESCE: Duration = Duration::from_secs(10);
@@ -413,6 +413,6 @@ pub(crate) async fn give_up_image(task: &Task, saved_state: &SavedStateId, why: 
 }
 
 /// After a daemon restart: lets a paused guest continue, then reports.
-pub(crate) async fn go_on_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
+pub(crate) async fn continue_after_restart(task: &Task, run: &RunId, report: Observation) -> Seen {
     release(task, run, Progress { held: true, ..Progress::default() }, report).await
 }

@@ -13,8 +13,7 @@ use dorm_store::Code;
 use super::{
     Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, within, within_limit,
 };
-use crate::error::ServiceError;
-use crate::failure::Failure;
+use crate::error::{Failure, ServiceError};
 use crate::shared::Shared;
 
 /// The variable that tells every process the id of its sandbox.

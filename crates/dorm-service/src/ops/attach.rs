@@ -4,14 +4,14 @@ use dorm_lifecycle::{
     Access, Attachment, AttachmentError, Initiator, MountPath, SandboxId, SpecError, SubPath, free_slot,
 };
 
-use crate::actor::Message;
 use crate::error::ServiceError;
+use crate::messages::{AttachmentChange, Message};
 use crate::shared::Service;
 use crate::view::SandboxView;
 
 /// A request to attach a volume.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct AttachVolume {
+pub struct AttachmentSpec {
     /// The name or id of the volume.
     pub volume: String,
     /// The mount point.
@@ -24,7 +24,7 @@ pub struct AttachVolume {
     pub(crate) slot: Option<u8>,
 }
 
-impl AttachVolume {
+impl AttachmentSpec {
     /// Returns a request for the whole volume, for writing.
     pub fn new(volume: impl Into<String>, path: MountPath) -> Self {
         Self { volume: volume.into(), path, access: Access::Write, subpath: SubPath::default(), slot: None }
@@ -50,13 +50,6 @@ pub enum FollowingVolumes {
     None,
 }
 
-/// A change of the attachments of a sandbox.
-#[derive(Clone, Debug)]
-pub(crate) enum AttachmentChange {
-    Attach(Attachment),
-    Detach(MountPath),
-}
-
 impl Service {
     /// Attaches a volume to a sandbox: at once if it is running, otherwise from its next run on.
     ///
@@ -64,9 +57,9 @@ impl Service {
     ///
     /// `Volume` if there is no such volume, or if it allows one writer and another sandbox writes
     /// to it; `Spec` if the mount point is taken. Nothing has changed then.
-    pub async fn attach(&self, id: &SandboxId, asked: AttachVolume) -> Result<SandboxView, ServiceError> {
+    pub async fn attach(&self, id: &SandboxId, asked: AttachmentSpec) -> Result<SandboxView, ServiceError> {
         let volume = self.volume_record(&asked.volume).await?.id;
-        let AttachVolume { path, access, subpath, .. } = asked;
+        let AttachmentSpec { path, access, subpath, .. } = asked;
         let attachment = Attachment { volume, path, access, subpath, slot: 0 };
         self.change_attachments(id, AttachmentChange::Attach(attachment)).await
     }
@@ -87,10 +80,10 @@ impl Service {
     }
 
     /// Returns the requested attachments, each with a container slot of its own.
-    pub(super) async fn attachments(&self, asked: Vec<AttachVolume>) -> Result<Vec<Attachment>, ServiceError> {
+    pub(super) async fn attachments(&self, asked: Vec<AttachmentSpec>) -> Result<Vec<Attachment>, ServiceError> {
         let mut made: Vec<Attachment> = Vec::new();
         let (fixed, free): (Vec<_>, Vec<_>) = asked.into_iter().partition(|one| one.slot.is_some());
-        for AttachVolume { volume, path, access, subpath, slot } in fixed.into_iter().chain(free) {
+        for AttachmentSpec { volume, path, access, subpath, slot } in fixed.into_iter().chain(free) {
             let volume = self.volume_record(&volume).await?.id;
             let slot = slot.or_else(|| free_slot(&made));
             let slot = slot.ok_or_else(|| SpecError::from(AttachmentError::TooMany(made.len() + 1)))?;
@@ -101,13 +94,13 @@ impl Service {
 }
 
 /// Returns the attachments of a sandbox that is made from another.
-pub(super) fn following(attachments: &[Attachment], how: FollowingVolumes) -> Vec<AttachVolume> {
+pub(super) fn following(attachments: &[Attachment], how: FollowingVolumes) -> Vec<AttachmentSpec> {
     match how {
         FollowingVolumes::None => Vec::new(),
-        FollowingVolumes::Same => attachments.iter().map(AttachVolume::like).collect(),
+        FollowingVolumes::Same => attachments.iter().map(AttachmentSpec::like).collect(),
         FollowingVolumes::ReadOnly => attachments
             .iter()
-            .map(|attachment| AttachVolume { access: Access::Read, ..AttachVolume::like(attachment) })
+            .map(|attachment| AttachmentSpec { access: Access::Read, ..AttachmentSpec::like(attachment) })
             .collect(),
     }
 }

@@ -13,20 +13,19 @@ use dorm_store::{
 use tokio::sync::oneshot;
 
 use super::attach::{FollowingVolumes, following};
-use super::create::CreateSandbox;
-use crate::actor::{Message, SnapshotAsked};
+use super::create::CreateSpec;
 use crate::error::ServiceError;
-use crate::removals::Using;
-use crate::secrets::SecretsAsked;
-use crate::shared::{Service, Shared};
+use crate::messages::{Message, SnapshotSpec};
+use crate::secrets::SecretSpecs;
+use crate::shared::{Service, Shared, Using};
 use crate::view::SandboxView;
 
 /// The delay before a failed deletion is retried.
 const AGAIN: Duration = Duration::from_secs(60);
 
-/// Settings of a new snapshot.
+/// The requested properties of a new snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct SnapshotSettings {
+pub struct CheckpointSpec {
     /// Its kind: the files alone, or the memory too.
     pub kind: SnapshotKind,
     /// Labels: arbitrary text of the user, by key.
@@ -63,7 +62,7 @@ impl Service {
     /// `Denied` for a terminated sandbox; `OperationFailed` if the snapshot could not be taken: the
     /// source continues, and the snapshot's record contains the reason.
     pub async fn checkpoint(&self, id: &SandboxId, kind: SnapshotKind) -> Result<SnapshotRecord, ServiceError> {
-        self.checkpoint_as(id, SnapshotSettings { kind, ..SnapshotSettings::default() }).await
+        self.checkpoint_as(id, CheckpointSpec { kind, ..CheckpointSpec::default() }).await
     }
 
     /// Like [`Service::checkpoint`], with labels and an expiry.
@@ -74,7 +73,7 @@ impl Service {
     pub async fn checkpoint_as(
         &self,
         id: &SandboxId,
-        settings: SnapshotSettings,
+        settings: CheckpointSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.taken_earlier(earlier).await;
@@ -93,14 +92,14 @@ impl Service {
     pub async fn begin_checkpoint(
         &self,
         id: &SandboxId,
-        settings: SnapshotSettings,
+        settings: CheckpointSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.begun_earlier(earlier).await;
         }
         self.shared.admit_write("take a snapshot", 0).await?;
         let (tell, begun) = oneshot::channel();
-        let asked = SnapshotAsked { begun: Some(tell), ..self.asked(settings) };
+        let asked = SnapshotSpec { begun: Some(tell), ..self.asked(settings) };
         let (service, id) = (self.clone(), id.clone());
         let work = self.shared.spawn(async move { service.snapshot_as(&id, asked).await });
         match begun.await {
@@ -110,17 +109,17 @@ impl Service {
         }
     }
 
-    pub(super) fn asked(&self, settings: SnapshotSettings) -> SnapshotAsked {
-        let SnapshotSettings { kind, labels, expires } = settings;
+    pub(super) fn asked(&self, settings: CheckpointSpec) -> SnapshotSpec {
+        let CheckpointSpec { kind, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
         let request = self.request.clone();
-        SnapshotAsked { labels, request, ..SnapshotAsked::new(self.shared.ids().snapshot(), kind, removal) }
+        SnapshotSpec { labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal) }
     }
 
     pub(super) async fn snapshot_as(
         &self,
         id: &SandboxId,
-        asked: SnapshotAsked,
+        asked: SnapshotSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
         let (snapshot, removal) = (asked.id.clone(), asked.removal);
         let taken = self.ask(id, |reply| Message::Snapshot { asked, reply }).await;
@@ -150,7 +149,7 @@ impl Service {
     ///
     /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken is kept.
     pub async fn clone_sandbox(&self, id: &SandboxId, name: Option<Name>) -> Result<Checkpointed, ServiceError> {
-        self.clone_with(id, name, &SecretsAsked::new(), FollowingVolumes::Same).await
+        self.clone_with(id, name, &SecretSpecs::new(), FollowingVolumes::Same).await
     }
 
     /// Like [`Service::clone_sandbox`], with the named secrets and no others, and with the volumes
@@ -164,7 +163,7 @@ impl Service {
         &self,
         id: &SandboxId,
         name: Option<Name>,
-        secrets: &SecretsAsked,
+        secrets: &SecretSpecs,
         volumes: FollowingVolumes,
     ) -> Result<Checkpointed, ServiceError> {
         if let Some(Made::Sandbox(earlier)) = self.earlier() {
@@ -181,7 +180,7 @@ impl Service {
         let attachments = following(&source.attachments, volumes);
         self.shared.could_lease(&self.attachments(attachments.clone()).await?).await?;
         let snapshot = self.checkpoint(id, SnapshotKind::Memory).await?;
-        let asked = CreateSandbox { name, secrets, attachments, ..CreateSandbox::like(&source, snapshot.id.clone()) };
+        let asked = CreateSpec { name, secrets, attachments, ..CreateSpec::like(&source, snapshot.id.clone()) };
         let clone = self.create(asked).await?;
         Ok(Checkpointed { snapshot, clone })
     }

@@ -4,11 +4,11 @@
 use dorm_lifecycle::{Checkpoints, Command, Initiator, SandboxId, SnapshotId, SnapshotKind, Timestamp};
 use dorm_store::{Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
-use super::checkpoint::SnapshotSettings;
+use super::checkpoint::CheckpointSpec;
 use crate::activity::Use;
-use crate::actor::SnapshotAsked;
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain};
+use crate::messages::SnapshotSpec;
+use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
@@ -49,8 +49,8 @@ impl Service {
         let shared = &self.shared;
         shared.checkpointing.begun(id, shared.now());
         shared.admit_write("take a snapshot", 0).await?;
-        let settings = SnapshotSettings { kind, ..SnapshotSettings::default() };
-        let asked = SnapshotAsked { made_by: Maker::Policy, by, ..self.asked(settings) };
+        let settings = CheckpointSpec { kind, ..CheckpointSpec::default() };
+        let asked = SnapshotSpec { made_by: Maker::Policy, by, ..self.asked(settings) };
         let taken = self.snapshot_as(id, asked).await;
         if let Ok(snapshot) = &taken {
             shared.checkpointing.complete(snapshot);

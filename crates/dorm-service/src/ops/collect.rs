@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use dorm_lifecycle::SavedStateId;
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
-use super::images;
+use super::{images, runs};
 use crate::error::ServiceError;
 use crate::shared::Service;
 
@@ -125,7 +125,7 @@ impl Service {
                 why,
             });
         }
-        items.extend(shared.left_alone.items());
+        items.extend(runs::items(&shared.left_alone));
         items.sort();
         Ok(items)
     }

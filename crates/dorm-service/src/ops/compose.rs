@@ -8,12 +8,12 @@ use dorm_agent_client::{GuestPath, ProcessStatus, User};
 use dorm_lifecycle::{Initiator, OnTimeout, SandboxId, SnapshotKind, Timeouts};
 use dorm_storage::{Image, ImageConfig, Progress, Stage};
 
-use super::create::{CreateFrom, CreateSandbox};
-use super::settings::fits_host;
+use super::create::{CreateFrom, CreateSpec};
 use crate::activity::Use;
 use crate::effects;
-use crate::error::{ServiceError, host_part};
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain, host_part};
+use crate::image_settings::fits_host;
+use crate::shared::Service;
 
 /// The time limit of a trial sandbox; one whose daemon has died is ended by the next daemon.
 const TRIAL_OVER: Duration = Duration::from_secs(1800);
@@ -126,12 +126,12 @@ impl Service {
 
     /// Suspends and resumes a sandbox of an image.
     async fn try_image(&self, image: &Image) -> Result<(), ServiceError> {
-        let asked = CreateSandbox {
+        let asked = CreateSpec {
             suspendable: Some(true),
             on_timeout: Some(OnTimeout::Terminate),
             timeouts: Timeouts { max_run: Some(TRIAL_OVER), ..Timeouts::default() },
             labels: [(TRIAL_LABEL.to_owned(), image.digest.to_string())].into(),
-            ..CreateSandbox::new(CreateFrom::Image(image.digest.to_string()))
+            ..CreateSpec::new(CreateFrom::Image(image.digest.to_string()))
         };
         let id = self.create(asked).await?.sandbox.id;
         let tried = self.sleep_and_wake(&id, &image.config).await;

@@ -10,12 +10,12 @@ use dorm_lifecycle::{
 use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
-use super::attach::{AttachVolume, FollowingVolumes, following};
-use super::settings::fits_host;
-use crate::actor::{Actor, First, Open, Seat, record::first_operation};
-use crate::admission::Share;
+use super::attach::{AttachmentSpec, FollowingVolumes, following};
+use crate::actor::record::first_operation;
+use crate::actor::{Actor, First, Open, Seat};
 use crate::error::{ServiceError, host_part};
-use crate::shared::Service;
+use crate::image_settings::fits_host;
+use crate::shared::{Service, Share};
 use crate::view::SandboxView;
 
 /// The image or snapshot that a new sandbox starts from.
@@ -30,7 +30,7 @@ pub enum CreateFrom {
 
 /// The properties of a sandbox to create. Omitted ones take their defaults.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct CreateSandbox {
+pub struct CreateSpec {
     /// The image or snapshot it starts from.
     pub from: CreateFrom,
     /// The program to start before the sandbox counts as created. Default: none.
@@ -62,12 +62,12 @@ pub struct CreateSandbox {
     /// The policy for automatic snapshots.
     pub checkpoints: Option<Checkpoints>,
     /// The volumes that are attached to it.
-    pub attachments: Vec<AttachVolume>,
+    pub attachments: Vec<AttachmentSpec>,
     /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
 }
 
-impl CreateSandbox {
+impl CreateSpec {
     /// Returns an ephemeral sandbox with every default.
     pub fn new(from: CreateFrom) -> Self {
         Self {
@@ -120,7 +120,7 @@ impl Service {
     /// `Spec`, `NameTaken`, `NoProgram`, no such image or snapshot: nothing is recorded then.
     /// `OperationFailed` if its run or its program could not be started: its record contains the
     /// reason, and nothing else is left.
-    pub async fn create(&self, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
+    pub async fn create(&self, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
         if let Some(created) = self.created_by_first_request().await? {
             return Ok(created);
         }
@@ -131,7 +131,7 @@ impl Service {
     }
 
     /// Like [`Service::create`], with an id that is on record already.
-    pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSandbox) -> Result<SandboxView, ServiceError> {
+    pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
         // Until the sandbox is recorded, the snapshot it starts from is kept.
         let staying = match asked.from {
@@ -199,7 +199,7 @@ impl Service {
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }
 
-    async fn source(&self, asked: &CreateSandbox) -> Result<Source, ServiceError> {
+    async fn source(&self, asked: &CreateSpec) -> Result<Source, ServiceError> {
         match &asked.from {
             CreateFrom::Image(reference) => {
                 let image = self.shared.storage.resolve(reference).await?;
@@ -254,7 +254,7 @@ fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<S
     }
 }
 
-fn spec(asked: CreateSandbox, image: Digest, layer: Option<SavedStateId>, resources: Resources) -> SandboxSpec {
+fn spec(asked: CreateSpec, image: Digest, layer: Option<SavedStateId>, resources: Resources) -> SandboxSpec {
     let defaults = SandboxSpec::new(image, asked.name);
     SandboxSpec {
         layer,

@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use dorm_lifecycle::{Command, Input, Name, Outcome, Sandbox, SandboxId, State, StateName, step};
+use dorm_lifecycle::{Command, Input, Name, Outcome, SandboxId, StateName, step};
 use dorm_store::{SandboxFilter, SandboxRecord};
 
 use crate::error::ServiceError;
-use crate::shared::{Service, Shared};
+use crate::shared::Service;
 use crate::view::{Residence, SandboxView};
 
 /// Returns the records that match a filter, as a store would list them.
@@ -16,32 +16,6 @@ fn listed(records: &BTreeMap<SandboxId, SandboxRecord>, filter: &SandboxFilter) 
     let found = records.range((from, Bound::Unbounded)).map(|(_, record)| record);
     let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
     found.filter(|record| filter.matches(record)).take(limit).cloned().collect()
-}
-
-impl Shared {
-    pub(crate) fn residence(&self, sandbox: &Sandbox) -> Residence {
-        match &sandbox.state {
-            State::Running { .. }
-            | State::Snapshotting { .. }
-            | State::Suspending { .. }
-            | State::Resuming { .. }
-            | State::Terminating { .. } => Residence::Running,
-            State::Suspended { .. } if self.parking.holds(&sandbox.id) => Residence::Parked,
-            State::Suspended { .. } => Residence::Evicted,
-            State::Pending { .. } | State::Terminated { .. } => Residence::None,
-        }
-    }
-
-    pub(crate) fn view(&self, record: &SandboxRecord) -> SandboxView {
-        let SandboxRecord { mut sandbox, revision } = record.clone();
-        if let Some(handle) = self.actor(&sandbox.id) {
-            sandbox.last_active = sandbox.last_active.max(handle.activity.last());
-        }
-        let expires = sandbox.expires().map(|expires| self.clock.shown(expires));
-        let paused_for_disk = self.paused_for_disk.holds(&sandbox.id);
-        let residence = self.residence(&sandbox);
-        SandboxView { residence, revision, expires, paused_for_disk, sandbox: self.shown(&sandbox) }
-    }
 }
 
 impl Service {

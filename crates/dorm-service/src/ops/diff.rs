@@ -4,10 +4,9 @@ use dorm_lifecycle::{Digest, SandboxId, SandboxSpec, SavedStateId, SnapshotId, S
 use dorm_storage::{Differing, Listed, Lister};
 use dorm_store::{Removal, SnapshotRecord};
 
-use crate::actor::SnapshotAsked;
 use crate::error::{ServiceError, host_part};
-use crate::removals::Using;
-use crate::shared::Service;
+use crate::messages::SnapshotSpec;
+use crate::shared::{Service, Using};
 
 /// One side of a comparison.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -78,7 +77,7 @@ impl Service {
         }
         let passing = self.shared.ids().snapshot();
         let _using = Using::of(&self.shared, &passing);
-        let asked = SnapshotAsked::new(passing, SnapshotKind::Filesystem, Removal::WhenFree);
+        let asked = SnapshotSpec::new(passing, SnapshotKind::Filesystem, Removal::WhenFree);
         let taken = self.snapshot_as(id, asked).await?;
         self.files_in(taken).await
     }

@@ -19,8 +19,8 @@ use dorm_lifecycle::SandboxId;
 use futures_util::Stream;
 
 use crate::activity::{InUse, Use};
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::Service;
 
 /// A running command: its output as a stream, until [`Output::Exited`]. The sandbox counts as in
 /// use until this is dropped.

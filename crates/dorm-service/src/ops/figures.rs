@@ -5,9 +5,8 @@ use std::collections::BTreeMap;
 use dorm_lifecycle::StateName;
 use dorm_store::RowKind;
 
-use crate::admission::Budgets;
 use crate::error::ServiceError;
-use crate::shared::Service;
+use crate::shared::{Budgets, Service};
 
 /// The present figures.
 #[derive(Clone, PartialEq, Eq, Debug)]

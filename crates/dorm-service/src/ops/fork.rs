@@ -17,22 +17,19 @@ use dorm_lifecycle::{
     Command, EventKind, Initiator, Name, OperationId, SandboxId, SandboxSpec, SavedStateId, SnapshotKind,
 };
 use dorm_store::{
-    Change, FailureRecord, ForkPlan, Made, NewEvent, OperationKind, OperationRecord, OperationResult, Removal,
-    StoreError, Together,
+    Change, FailureRecord, ForkPlan, Made, NewEvent, OnPartialFailure, OperationKind, OperationRecord, OperationResult,
+    Removal, StoreError,
 };
 use futures_util::StreamExt as _;
 
 use super::attach::{FollowingVolumes, following};
-use super::create::CreateSandbox;
-use crate::actor::SnapshotAsked;
-use crate::admission::Share;
+use super::create::CreateSpec;
 use crate::backoff::Backoff;
 use crate::effects;
-use crate::error::ServiceError;
-use crate::failure::stopped;
-use crate::removals::Using;
-use crate::secrets::SecretsAsked;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain, stopped};
+use crate::messages::SnapshotSpec;
+use crate::secrets::SecretSpecs;
+use crate::shared::{Service, Share, Shared, Using};
 use crate::view::SandboxView;
 
 /// The maximum number of children of one fork.
@@ -45,7 +42,7 @@ const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_
 
 /// A child that a fork creates.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ForkChild {
+pub struct ForkChildSpec {
     /// Its name; without one, it is ephemeral.
     pub name: Option<Name>,
     /// Variables for its processes, which override those of the source.
@@ -53,16 +50,16 @@ pub struct ForkChild {
     /// Labels, which override those of the source.
     pub labels: BTreeMap<String, String>,
     /// The secrets it gets, and no others.
-    pub secrets: SecretsAsked,
+    pub secrets: SecretSpecs,
 }
 
 /// A request to fork.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct ForkAsked {
+pub struct ForkSpec {
     /// The children to create, 1 to [`FORK_MAX`].
-    pub children: Vec<ForkChild>,
+    pub children: Vec<ForkChildSpec>,
     /// Whether the other children are kept if one cannot be created.
-    pub together: Together,
+    pub on_partial_failure: OnPartialFailure,
     /// How the source's volumes are attached to the children.
     pub volumes: FollowingVolumes,
 }
@@ -71,19 +68,19 @@ impl Service {
     /// Creates several sandboxes that continue where `id` is now, with its settings, memory and
     /// processes but not its secrets, each with an identity of its own. A running source continues
     /// in the same run; a suspended one does not wake. The results are in the order of the
-    /// children. With [`Together::AllOrNone`] either all children exist afterwards or no child
+    /// children. With [`OnPartialFailure::RollBack`] either all children exist afterwards or no child
     /// does.
     ///
     /// # Errors
     ///
     /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`];
-    /// `ForkFailed` if a child could not be created with [`Together::AllOrNone`], and none is left;
+    /// `ForkFailed` if a child could not be created with [`OnPartialFailure::RollBack`], and none is left;
     /// `ForkNotRecorded` if the daemon stopped before the end of such a fork could be recorded, so
     /// that the next start terminates its children.
     pub async fn fork(
         &self,
         id: &SandboxId,
-        asked: ForkAsked,
+        asked: ForkSpec,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         if let Some(Made::Operation(earlier)) = self.earlier() {
             return self.forked_earlier(earlier).await;
@@ -96,7 +93,7 @@ impl Service {
         let plan = ForkPlan {
             snapshot: self.shared.ids().snapshot(),
             children: asked.children.iter().map(|_| self.shared.ids().sandbox()).collect(),
-            together: asked.together,
+            on_partial_failure: asked.on_partial_failure,
         };
         let (service, id) = (self.clone(), id.clone());
         // The caller may go away at any time; a recorded operation is finished.
@@ -123,14 +120,16 @@ impl Service {
             children.push(made);
         }
         match failure {
-            Some(failure) if plan.together == Together::AllOrNone || children.iter().all(Result::is_err) => {
+            Some(failure)
+                if plan.on_partial_failure == OnPartialFailure::RollBack || children.iter().all(Result::is_err) =>
+            {
                 Err(ServiceError::FailedEarlier(failure))
             }
             Some(_) | None => Ok(children),
         }
     }
 
-    async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkAsked) -> Result<(), ServiceError> {
+    async fn can_be_made(&self, id: &SandboxId, source: &SandboxSpec, asked: &ForkSpec) -> Result<(), ServiceError> {
         let bad = |what: String| ServiceError::BadFork { sandbox: id.clone(), what };
         if asked.children.is_empty() || asked.children.len() > FORK_MAX {
             return Err(bad(format!("it can have 1 to {FORK_MAX} children, not {}", asked.children.len())));
@@ -158,7 +157,7 @@ impl Service {
         id: &SandboxId,
         source: &SandboxSpec,
         plan: ForkPlan,
-        asked: ForkAsked,
+        asked: ForkSpec,
     ) -> Result<Vec<Result<SandboxView, ServiceError>>, ServiceError> {
         let shared = &self.shared;
         let limits = &shared.settings.limits;
@@ -176,7 +175,7 @@ impl Service {
         let _using = Using::of(shared, &plan.snapshot);
         let requests = self.made(Made::Operation(operation.id.clone()));
         shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
-        let snapshot = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let snapshot = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
             Err(error) => Err(error),
@@ -204,7 +203,7 @@ impl Service {
                 OperationResult::Failed(FailureRecord::new(first.code(), reason))
             }
         };
-        if plan.together == Together::AllOrNone && failed > 0 {
+        if plan.on_partial_failure == OnPartialFailure::RollBack && failed > 0 {
             if self.end_children(&plan, Initiator::Host).await == Recorded::NotYet
                 || close(shared, operation, result, None).await == Recorded::NotYet
             {
@@ -227,10 +226,12 @@ impl Service {
             took: Some(shared.now().since(operation.began)),
             bytes: None,
         };
-        match (close(shared, operation, result, Some(event)).await, plan.together) {
-            (Recorded::NotYet, Together::AllOrNone) => Err(ServiceError::ForkNotRecorded { sandbox: id.clone() }),
+        match (close(shared, operation, result, Some(event)).await, plan.on_partial_failure) {
+            (Recorded::NotYet, OnPartialFailure::RollBack) => {
+                Err(ServiceError::ForkNotRecorded { sandbox: id.clone() })
+            }
             // The next start closes the operation and keeps the children.
-            (Recorded::NotYet, Together::Each) | (Recorded::Yes, _) => Ok(made),
+            (Recorded::NotYet, OnPartialFailure::Keep) | (Recorded::Yes, _) => Ok(made),
         }
     }
 
@@ -266,10 +267,10 @@ impl Service {
         &self,
         source: &SandboxSpec,
         plan: &ForkPlan,
-        asked: ForkChild,
+        asked: ForkChildSpec,
         volumes: FollowingVolumes,
-    ) -> CreateSandbox {
-        let mut child = CreateSandbox { name: asked.name, ..CreateSandbox::like(source, plan.snapshot.clone()) };
+    ) -> CreateSpec {
+        let mut child = CreateSpec { name: asked.name, ..CreateSpec::like(source, plan.snapshot.clone()) };
         child.secrets = self.shared.following_secrets(source, &asked.secrets).unwrap_or_default();
         child.attachments = following(&source.attachments, volumes);
         child.variables.extend(asked.variables);
@@ -280,7 +281,7 @@ impl Service {
     /// Ends a fork during which a daemon died.
     pub(crate) async fn end_fork(&self, operation: OperationRecord) {
         let Some(plan) = operation.fork.clone() else { return };
-        if plan.together == Together::AllOrNone
+        if plan.on_partial_failure == OnPartialFailure::RollBack
             && self.end_children(&plan, Initiator::Recovery).await == Recorded::NotYet
         {
             return;

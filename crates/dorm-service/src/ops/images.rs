@@ -6,8 +6,8 @@ use dorm_lifecycle::Digest;
 use dorm_storage::{Image, Progress, Stored};
 use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotRecord};
 
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::Service;
 
 impl Service {
     /// Imports an image and prepares it, so that the first sandbox of it starts fast.

@@ -4,13 +4,12 @@
 //! Only hashes are kept, in the store and in memory. A key has 256 random bits, so a plain hash
 //! reveals nothing about it.
 
-use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dorm_lifecycle::ApiKeyId;
-use dorm_store::{ApiKeyRecord, Change, KeyScope, Made, Store, StoreError};
+use dorm_store::{ApiKeyRecord, Change, KeyScope, Made};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
 
@@ -31,31 +30,6 @@ pub struct ApiKeySpec {
     pub scope: KeyScope,
     /// How long it is valid; `None` for no limit.
     pub lifetime: Option<Duration>,
-}
-
-/// The valid keys, as in the store.
-#[derive(Default)]
-pub(crate) struct ApiKeys {
-    known: RwLock<Arc<Vec<ApiKeyRecord>>>,
-    /// Held from deciding about keys until that is recorded.
-    turn: tokio::sync::Mutex<()>,
-}
-
-impl ApiKeys {
-    /// Reads the keys. A key with an unreadable record permits nothing.
-    pub(crate) async fn load(&self, store: &dyn Store) -> Result<(), StoreError> {
-        let keys = store.api_keys().await?;
-        self.set(keys);
-        Ok(())
-    }
-
-    fn known(&self) -> Arc<Vec<ApiKeyRecord>> {
-        self.known.read().unwrap_or_else(PoisonError::into_inner).clone()
-    }
-
-    fn set(&self, keys: Vec<ApiKeyRecord>) {
-        *self.known.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(keys);
-    }
 }
 
 impl Service {

@@ -11,8 +11,8 @@ use dorm_store::{
     Change, Code, FailureRecord, OperationKind, OperationRecord, OperationResult, SnapshotRecord, SnapshotStatus,
 };
 
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::Service;
 
 /// More layers than this are merged in the background.
 const MANY: usize = 8;

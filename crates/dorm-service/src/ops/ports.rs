@@ -5,9 +5,7 @@
 //! stay valid across suspends and restarts, differ between a sandbox and its forks, and are in no
 //! snapshot. Links are kept in memory, for one minute.
 
-use std::collections::HashMap;
-use std::fmt;
-use std::sync::{Mutex, PoisonError};
+use std::sync::PoisonError;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -18,7 +16,7 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::ServiceError;
-use crate::shared::Service;
+use crate::shared::{Link, Service};
 
 /// How long a link to a port is valid. It can be opened once.
 pub const LINK_LIFETIME: Duration = Duration::from_secs(60);
@@ -26,26 +24,6 @@ pub const LINK_LIFETIME: Duration = Duration::from_secs(60);
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 /// The maximum number of unopened links; beyond it, the oldest is dropped.
 const LINKS_MAX: usize = 4096;
-
-/// The secret that tokens and cookies are derived from. `Debug` does not print it.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub struct PortSecret(pub [u8; 32]);
-
-impl fmt::Debug for PortSecret {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("PortSecret(..)")
-    }
-}
-
-/// The unopened links, by their random text.
-#[derive(Default)]
-pub(crate) struct PortLinks(Mutex<HashMap<String, Link>>);
-
-struct Link {
-    sandbox: SandboxId,
-    port: u16,
-    until: Timestamp,
-}
 
 impl Service {
     /// Returns who may reach the ports of a sandbox.

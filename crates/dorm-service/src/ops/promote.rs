@@ -13,11 +13,9 @@ use dorm_store::{Change, Made, NewEvent, OperationKind, OperationRecord, Operati
 
 use super::fork::{Recorded, close};
 use super::rewind::{KeepFuture, RewoundSandbox};
-use crate::actor::SnapshotAsked;
-use crate::error::ServiceError;
-use crate::failure::stopped;
-use crate::removals::Using;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain, stopped};
+use crate::messages::SnapshotSpec;
+use crate::shared::{Service, Using};
 use crate::view::SandboxView;
 
 /// A sandbox that was replaced by a child of it.
@@ -109,7 +107,7 @@ impl Service {
         let requests = self.made(Made::Operation(operation.id.clone()));
         shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
         let part = self.of_part();
-        let asked = SnapshotAsked::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let asked = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let rewound = match self.snapshot_as(&child, asked).await {
             Ok(_) => part.rewind_now(&parent, &plan.snapshot, keep).await,
             Err(error) => Err(error),
@@ -155,7 +153,7 @@ impl Service {
     pub(crate) async fn end_promotion(&self, operation: OperationRecord) {
         let Some(plan) = operation.promote.clone() else { return };
         let id = operation.id.clone();
-        let ended = match self.was_taken_back(&operation, &plan.snapshot).await {
+        let ended = match self.was_rewound(&operation, &plan.snapshot).await {
             Ok(true) => Ok(self.finish_promotion(operation, &plan, Initiator::Recovery).await),
             Ok(false) => {
                 let result = OperationResult::Failed(stopped());
@@ -174,7 +172,7 @@ impl Service {
 
     /// Returns whether the sandbox of `operation` has been rewound to `snapshot`. Waits while the
     /// rewind is in progress.
-    async fn was_taken_back(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
+    async fn was_rewound(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
         let Some(parent) = &operation.sandbox else { return Ok(false) };
         let mut news = self.news();
         loop {

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
+use dorm_ports::{PullProgress, RemoteSpec};
 use dorm_storage::{Image, Progress, Stage, StorageError, Stored};
 
 use crate::error::ServiceError;
-use crate::registry::{Pull, PullProgress};
 use crate::shared::Service;
 
 /// When a registry is asked for an image.
@@ -27,10 +27,10 @@ impl Service {
     /// # Errors
     ///
     /// [`StorageError::NoImage`] if it is not on this host and no registry may be asked; any
-    /// [`RegistryError`](crate::RegistryError).
+    /// [`RegistryError`](dorm_ports::RegistryError).
     pub async fn find_image(
         &self,
-        asked: Pull,
+        asked: RemoteSpec,
         policy: PullPolicy,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Image, ServiceError> {
@@ -59,11 +59,11 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Any [`RegistryError`](crate::RegistryError); nothing is left of an incomplete import, and
+    /// Any [`RegistryError`](dorm_ports::RegistryError); nothing is left of an incomplete import, and
     /// parts that were fetched and verified are used by the next pull.
     pub async fn pull_image(
         &self,
-        asked: Pull,
+        asked: RemoteSpec,
         tag: Option<&str>,
         policy: PullPolicy,
         progress: impl Fn(Progress) + Send + Sync + 'static,
@@ -84,7 +84,8 @@ impl Service {
                 Some(image) => image,
                 None => {
                     service.shared.admit_write("pull an image", 0).await?;
-                    let image = registry.pull(&asked, &name, progress).await?;
+                    let digest = registry.pull(&asked, &name, progress).await?;
+                    let image = service.shared.storage.image(&digest).await?;
                     service.shared.is_sound(&Stored::Image(image.digest.clone())).await;
                     service.prepare(&image.digest);
                     image
@@ -108,7 +109,7 @@ impl Service {
 
     /// Returns the image of that name on this host, unless it has another architecture than
     /// requested.
-    async fn image_here(&self, asked: &Pull) -> Result<Option<Image>, ServiceError> {
+    async fn image_here(&self, asked: &RemoteSpec) -> Result<Option<Image>, ServiceError> {
         let mut names = vec![asked.reference.clone()];
         if let Some(registry) = &self.shared.settings.registry
             && let Ok(whole) = registry.whole_name(&asked.reference)

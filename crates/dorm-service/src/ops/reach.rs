@@ -7,8 +7,8 @@ use dorm_engine::{BoxStream, EngineError};
 use dorm_lifecycle::{Initiator, SandboxId, StateName};
 
 use crate::activity::{InUse, Use};
-use crate::actor::Message;
 use crate::error::ServiceError;
+use crate::messages::Message;
 use crate::shared::Service;
 
 /// How many times one connection may wake a sandbox that is suspended again before it is used.

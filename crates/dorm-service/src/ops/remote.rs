@@ -3,15 +3,15 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::SnapshotId;
+use dorm_ports::{PullProgress, Pushed, Registry, RegistryError, RemoteSpec};
 use dorm_storage::Progress;
 use dorm_store::SnapshotRecord;
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 
-use super::transfer::ImportSettings;
+use super::transfer::ImportSpec;
 use crate::error::ServiceError;
-use crate::registry::{Pull, PullProgress, Pushed, Registry, RegistryError};
 use crate::shared::Service;
 
 /// How many parts are buffered for the slower side.
@@ -26,7 +26,7 @@ impl Service {
     pub async fn push_snapshot(
         &self,
         id: &SnapshotId,
-        to: Pull,
+        to: RemoteSpec,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Pushed, ServiceError> {
         let registry = self.registry_for(&to)?;
@@ -46,8 +46,8 @@ impl Service {
     /// Any [`RegistryError`]; those of [`Service::import_snapshot`]. Nothing of it is left then.
     pub async fn pull_snapshot(
         &self,
-        from: Pull,
-        settings: ImportSettings,
+        from: RemoteSpec,
+        settings: ImportSpec,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<SnapshotRecord, ServiceError> {
         let registry = self.registry_for(&from)?;
@@ -67,7 +67,7 @@ impl Service {
         }
     }
 
-    pub(super) fn registry_for(&self, asked: &Pull) -> Result<Arc<dyn Registry>, ServiceError> {
+    pub(super) fn registry_for(&self, asked: &RemoteSpec) -> Result<Arc<dyn Registry>, ServiceError> {
         let registry = self.shared.settings.registry.clone();
         Ok(registry.ok_or_else(|| RegistryError::NoRegistries(asked.reference.clone()))?)
     }

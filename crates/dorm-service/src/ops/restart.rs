@@ -3,7 +3,7 @@
 use dorm_lifecycle::{Name, Sandbox, SandboxId, SnapshotId, State};
 use dorm_store::{Made, Maker, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
-use super::create::CreateSandbox;
+use super::create::CreateSpec;
 use crate::error::ServiceError;
 use crate::shared::Service;
 use crate::view::SandboxView;
@@ -51,11 +51,11 @@ impl Service {
         let name = name.or_else(|| sandbox.spec.name.clone());
         // A sandbox that gets its first name is suspendable like any named sandbox.
         let same_kind = name.is_some() == sandbox.spec.name.is_some();
-        let asked = CreateSandbox {
+        let asked = CreateSpec {
             name,
             on_timeout: same_kind.then_some(sandbox.spec.on_timeout),
             suspendable: same_kind.then_some(sandbox.spec.suspendable),
-            ..CreateSandbox::like(&sandbox.spec, snapshot.clone())
+            ..CreateSpec::like(&sandbox.spec, snapshot.clone())
         };
         Ok(Restarted { snapshot, sandbox: self.create(asked).await? })
     }

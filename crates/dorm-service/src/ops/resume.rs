@@ -2,9 +2,8 @@
 
 use dorm_lifecycle::{Command, Initiator, SandboxId, State};
 
-use crate::admission::Share;
 use crate::error::ServiceError;
-use crate::shared::Service;
+use crate::shared::{Service, Share};
 use crate::view::SandboxView;
 
 impl Service {

@@ -6,11 +6,10 @@ use std::time::Duration;
 use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Made, SnapshotRecord};
 
-use crate::actor::{Message, RewindAsked};
-use crate::admission::Share;
 use crate::effects;
 use crate::error::ServiceError;
-use crate::shared::Service;
+use crate::messages::{Message, RewindSpec};
+use crate::shared::{Service, Share};
 use crate::view::SandboxView;
 
 /// Whether, and how long, the state that a rewind abandons is kept.
@@ -116,7 +115,7 @@ impl Service {
             }),
         };
         let kept = future.as_ref().map(|future| future.snapshot.clone());
-        let asked = Box::new(RewindAsked { to: snapshot.clone(), future, request: self.request.clone() });
+        let asked = Box::new(RewindSpec { to: snapshot.clone(), future, request: self.request.clone() });
         let answer = match self.ask(id, |reply| Message::Rewind { asked, reply }).await {
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
             other => other,

@@ -4,16 +4,14 @@
 //! A database may be older than the runs, or be lost. The lack of a record is no reason to end a
 //! run: it is reported, and ended when a user requests that.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::collections::BTreeSet;
 
-use dorm_engine::ForeignRun;
 use dorm_lifecycle::{RunId, SandboxId};
 use dorm_store::StoreError;
 
 use super::collect::{CollectorItem, CollectorItemKind, Verdict};
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared, chain};
+use crate::error::{ServiceError, chain};
+use crate::shared::{LeftAlone, Service, Shared};
 
 /// The relation of a run on the host to the records.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -26,61 +24,22 @@ pub(crate) enum Belonging {
     Unrecorded,
 }
 
-/// The runs that are left alone.
-#[derive(Debug, Default)]
-pub(crate) struct LeftAlone(Mutex<BTreeMap<RunId, Option<String>>>);
-
-impl LeftAlone {
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<RunId, Option<String>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Adds a run of this data directory.
-    pub(crate) fn note(&self, run: RunId) {
-        self.lock().insert(run, None);
-    }
-
-    /// Adds a run of another data directory.
-    pub(crate) fn note_foreign(&self, ForeignRun { run, owner }: ForeignRun) {
-        self.lock().insert(run, Some(owner));
-    }
-
-    /// Returns the runs of this data directory.
-    fn own(&self) -> Vec<RunId> {
-        self.lock().iter().filter(|(_, owner)| owner.is_none()).map(|(run, _)| run.clone()).collect()
-    }
-
-    pub(crate) fn is_own(&self, run: &RunId) -> bool {
-        self.lock().get(run).is_some_and(Option::is_none)
-    }
-
-    fn forget(&self, run: &RunId) {
-        self.lock().remove(run);
-    }
-
-    /// Returns how many runs belong to this data directory, and to others.
-    pub(crate) fn count(&self) -> (usize, usize) {
-        let all = self.lock();
-        let own = all.values().filter(|owner| owner.is_none()).count();
-        (own, all.len() - own)
-    }
-
-    pub(super) fn items(&self) -> Vec<CollectorItem> {
-        let item = |(run, owner): (&RunId, &Option<String>)| {
-            let why = match owner {
-                None => "no record names its sandbox: it is left alone until `dorm gc --runs`".to_owned(),
-                Some(owner) => format!("it belongs to the data directory {owner}: it is left alone"),
-            };
-            CollectorItem {
-                kind: CollectorItemKind::Run,
-                id: run.to_string(),
-                bytes: 0,
-                verdict: Verdict::Unknown,
-                why: vec![why],
-            }
+/// Returns the runs that are left alone, as things on the disk.
+pub(super) fn items(left_alone: &LeftAlone) -> Vec<CollectorItem> {
+    let item = |(run, owner): (&RunId, &Option<String>)| {
+        let why = match owner {
+            None => "no record names its sandbox: it is left alone until `dorm gc --runs`".to_owned(),
+            Some(owner) => format!("it belongs to the data directory {owner}: it is left alone"),
         };
-        self.lock().iter().map(item).collect()
-    }
+        CollectorItem {
+            kind: CollectorItemKind::Run,
+            id: run.to_string(),
+            bytes: 0,
+            verdict: Verdict::Unknown,
+            why: vec![why],
+        }
+    };
+    left_alone.all().iter().map(item).collect()
 }
 
 impl Shared {

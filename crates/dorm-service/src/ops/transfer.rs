@@ -24,9 +24,8 @@ use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
 use tokio_util::sync::CancellationToken;
 
-use crate::error::{ServiceError, host_part};
-use crate::references::Referring;
-use crate::shared::{Service, chain};
+use crate::error::{ServiceError, chain, host_part};
+use crate::shared::{Referring, Service};
 
 /// How many pieces are buffered for the slower side.
 const PIECES: usize = 8;
@@ -50,9 +49,9 @@ pub struct ExportFile<S> {
     pub content: S,
 }
 
-/// Settings of an imported snapshot.
+/// The requested properties of an imported snapshot.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub struct ImportSettings {
+pub struct ImportSpec {
     /// Labels, in addition to those in the file and overriding them.
     pub labels: BTreeMap<String, String>,
     /// How long it is kept before it is deleted automatically; by default until it is deleted
@@ -103,7 +102,7 @@ impl Service {
     pub async fn import_snapshot(
         &self,
         from: impl Stream<Item = io::Result<Bytes>> + Send,
-        settings: ImportSettings,
+        settings: ImportSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.taken_earlier(earlier).await;
@@ -126,7 +125,7 @@ impl Service {
         Ok(self.shared.shown_snapshot(done.unwrap_or(Err(ServiceError::Stopping))?))
     }
 
-    async fn take_in(&self, from: ArrivingBytes, settings: ImportSettings) -> Result<SnapshotRecord, ServiceError> {
+    async fn take_in(&self, from: ArrivingBytes, settings: ImportSpec) -> Result<SnapshotRecord, ServiceError> {
         let shared = &self.shared;
         let incoming = shared.storage.open_export(from).await?;
         let about = incoming.about().clone();
@@ -186,7 +185,7 @@ impl Service {
         &self,
         about: &Exported,
         imported: &Imported,
-        settings: ImportSettings,
+        settings: ImportSpec,
     ) -> (SnapshotRecord, Option<SnapshotRecord>) {
         let shared = &self.shared;
         let now = shared.now();

@@ -5,9 +5,9 @@ use dorm_lifecycle::{Name, VolumeId, Writers};
 use dorm_store::{Change, Made, RowKind, VolumeRecord, VolumeStatus};
 use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
 
-use crate::error::ServiceError;
-use crate::shared::{Service, chain};
-use crate::volumes::{VolumeProblem, VolumeUse, holder};
+use crate::error::{ServiceError, VolumeProblem, chain};
+use crate::shared::Service;
+use crate::volumes::{VolumeUse, holder};
 
 /// The smallest and the largest size of a volume, in bytes.
 const SIZES: (u64, u64) = (16 << 20, 64 << 40);

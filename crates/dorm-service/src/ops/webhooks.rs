@@ -1,10 +1,10 @@
 //! Webhooks: the receivers of events. Sending them is the task of the API: see `dorm-api`.
 
 use dorm_lifecycle::{EventKind, WebhookId};
+use dorm_ports::Destinations;
 use dorm_store::{Change, EventFilter, Made, WebhookRecord};
 use tokio::sync::watch;
 
-use crate::destinations::Destinations;
 use crate::error::ServiceError;
 use crate::shared::Service;
 

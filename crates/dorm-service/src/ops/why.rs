@@ -47,7 +47,7 @@ impl Service {
             last_use: activity.and_then(|activity| activity.last_use()).map(|what| what.as_str()),
             events: events.collect(),
             snapshots: snapshots.collect(),
-            waits_for_disk: shared.paused_for_disk.holds(id).then(|| shared.goes_on_bytes()),
+            waits_for_disk: shared.paused_for_disk.holds(id).then(|| shared.continues_at_bytes()),
             max_unreachable: shared.settings.max_unreachable,
             damaged: shared.soundness.of(&sandbox),
         };

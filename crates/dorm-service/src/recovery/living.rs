@@ -8,8 +8,9 @@ use dorm_lifecycle::{Initiator, RunCondition, RunId, Sandbox, SavedStateId, pref
 use dorm_storage::StorageError;
 use dorm_store::{Change, Code, FailureRecord, NewEvent, OperationResult, SandboxRecord};
 
-use super::{RecoveryReport, end_all};
+use crate::actor::revival::end_all;
 use crate::error::ServiceError;
+use crate::report::RecoveryReport;
 use crate::shared::Shared;
 
 /// Returns the record of a sandbox, and the run that its actor adopts if that differs from the

@@ -1,5 +1,6 @@
+use dorm_ports::TokioClock;
+
 use super::*;
-use crate::clock::TokioClock;
 
 const YEAR: i64 = 365 * 86_400_000;
 const HOUR: i64 = 3_600_000;

@@ -9,7 +9,7 @@ use std::time::Duration;
 use dorm_agent_client::{GuestString, ProcessSpec};
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Limits, RunId, SandboxId, SnapshotKind, StateName, Timeouts, Writers};
-use dorm_service::{AttachVolume, Code, KeepFuture, Parts, Residence, Service, ServiceError, Use};
+use dorm_service::{AttachmentSpec, Code, KeepFuture, Parts, Residence, Service, ServiceError, Use};
 use dorm_steps::{Steps, Stopped};
 use dorm_storage::Storage;
 use dorm_store::{OperationKind, SnapshotStatus, Store as _};
@@ -34,8 +34,8 @@ fn limits() -> Limits {
     }
 }
 
-fn data() -> AttachVolume {
-    AttachVolume::new("data", "/data".parse().unwrap())
+fn data() -> AttachmentSpec {
+    AttachmentSpec::new("data", "/data".parse().unwrap())
 }
 
 /// Creates a volume, and a running sandbox to which it is not attached.
@@ -388,7 +388,7 @@ async fn a_daemon_that_dies_while_a_rewind_is_prepared_or_an_image_is_copied_has
 }
 
 #[tokio::test]
-async fn a_suspended_sandbox_has_its_volumes_from_the_moment_at_which_it_is_to_be_taken_back() {
+async fn a_suspended_sandbox_has_its_volumes_as_soon_as_a_rewind_of_it_is_requested() {
     let world = World::new().await;
     let (service, gate) = gated(&world).await;
     let (id, _) = apart(&service).await;

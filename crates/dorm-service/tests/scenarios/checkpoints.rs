@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Checkpoints, EventKind, Initiator, RetentionPolicy, SandboxId, SnapshotKind, StateName};
-use dorm_service::{Budgets, Clock as _, Code, CreateFrom, CreateSandbox, Service, Use};
+use dorm_ports::Clock as _;
+use dorm_service::{Budgets, Code, CreateFrom, CreateSpec, Service, Use};
 use dorm_store::{EventFilter, Maker, SnapshotRecord, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, create, eventually, named, state};
@@ -20,8 +21,8 @@ fn policy(every: u64, keep: &str) -> Checkpoints {
     }
 }
 
-fn with(name: &str, policy: Checkpoints) -> CreateSandbox {
-    CreateSandbox { checkpoints: Some(policy), ..named(name) }
+fn with(name: &str, policy: Checkpoints) -> CreateSpec {
+    CreateSpec { checkpoints: Some(policy), ..named(name) }
 }
 
 async fn pass(seconds: u64) {
@@ -83,7 +84,7 @@ async fn what_is_in_one_is_what_the_policy_says() {
     settles(&world, &id, 1).await;
     let snapshot = taken(&world, &id).await.remove(0);
     assert_eq!(snapshot.kind, SnapshotKind::Memory);
-    let child = create(&service, CreateSandbox::new(CreateFrom::Snapshot(snapshot.id))).await;
+    let child = create(&service, CreateSpec::new(CreateFrom::Snapshot(snapshot.id))).await;
     assert_eq!(counter.ask(&service, &child).await.unwrap(), "x 2");
     world.is_sound().await;
 }
@@ -116,7 +117,7 @@ async fn one_that_is_idle_or_suspended_costs_nothing() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_daemon_that_is_started_goes_on_in_the_rhythm() {
+async fn a_restarted_daemon_continues_the_schedule() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, with("web", policy(10 * MINUTE, "100"))).await;
@@ -201,7 +202,7 @@ async fn one_that_is_needed_goes_when_it_is_free() {
     pass(MINUTE).await;
     settles(&world, &id, 1).await;
     let first = taken(&world, &id).await.remove(0);
-    let child = create(&service, CreateSandbox::new(CreateFrom::Snapshot(first.id.clone()))).await;
+    let child = create(&service, CreateSpec::new(CreateFrom::Snapshot(first.id.clone()))).await;
     for _ in 0..3 {
         touch(&service, &id).await;
         pass(MINUTE + 1).await;

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use dorm_lifecycle::{Checkpoints, SnapshotKind, StateName, Timeouts};
-use dorm_service::{Clock as _, CreateSandbox, KeepFuture, Retention, Service, SnapshotSettings, Use};
+use dorm_ports::Clock as _;
+use dorm_service::{CheckpointSpec, CreateSpec, KeepFuture, Retention, Service, Use};
 use dorm_store::{EventFilter, SandboxFilter, SandboxRecord, Store};
 
 use crate::world::{World, base, create, eventually, named, state};
@@ -18,9 +19,9 @@ async fn pass(seconds: u64) {
     tokio::time::sleep(Duration::from_secs(seconds)).await;
 }
 
-fn expiring(days: u64) -> SnapshotSettings {
+fn expiring(days: u64) -> CheckpointSpec {
     let expires = Some(Duration::from_secs(days * DAY));
-    SnapshotSettings { kind: SnapshotKind::Memory, expires, ..SnapshotSettings::default() }
+    CheckpointSpec { kind: SnapshotKind::Memory, expires, ..CheckpointSpec::default() }
 }
 
 async fn snapshots(world: &World) -> usize {
@@ -119,7 +120,7 @@ async fn a_clock_that_is_set_rewrites_no_record() {
     let world = World::new().await;
     let service = world.daemon().await;
     for number in 0..5 {
-        create(&service, CreateSandbox { timeouts: idle(9000), ..named(&format!("web{number}")) }).await;
+        create(&service, CreateSpec { timeouts: idle(9000), ..named(&format!("web{number}")) }).await;
     }
     let revisions = async || -> Vec<u64> {
         let records = world.store.sandboxes(&SandboxFilter::default()).await.unwrap();
@@ -146,7 +147,7 @@ async fn what_a_policy_took_is_thinned_by_its_age_and_not_by_the_wall_clock() {
         kind: SnapshotKind::Filesystem,
         keep: "1,24x1h".parse().unwrap(),
     };
-    let id = create(&service, CreateSandbox { checkpoints: Some(policy), ..named("web") }).await;
+    let id = create(&service, CreateSpec { checkpoints: Some(policy), ..named("web") }).await;
     let in_use = service.agent(&id, Use::Exec).await.unwrap();
     pass(10 * 3600 + 600).await;
     let taken = snapshots(&world).await;
@@ -164,7 +165,7 @@ async fn what_a_policy_took_is_thinned_by_its_age_and_not_by_the_wall_clock() {
 async fn callers_are_shown_the_wall_clock() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let before = create(&service, CreateSandbox { timeouts: idle(1000), ..named("before") }).await;
+    let before = create(&service, CreateSpec { timeouts: idle(1000), ..named("before") }).await;
     let created = service.describe(&before).await.unwrap().sandbox.created;
     world.clock.set_by(YEAR);
     pass(10).await;
@@ -195,7 +196,7 @@ async fn old_records_are_removed_and_what_is_needed_stays() {
     let parent = create(&service, named("parent")).await;
     let snapshot = service.checkpoint(&parent, SnapshotKind::Memory).await.unwrap();
     let of_parent = dorm_service::CreateFrom::Snapshot(snapshot.id.clone());
-    let child = create(&service, CreateSandbox { ..CreateSandbox::new(of_parent) }).await;
+    let child = create(&service, CreateSpec { ..CreateSpec::new(of_parent) }).await;
     service.checkpoint(&kept, SnapshotKind::Memory).await.unwrap();
     for id in [&plain, &kept, &parent] {
         service.terminate(id).await.unwrap();

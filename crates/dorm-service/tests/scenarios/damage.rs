@@ -9,7 +9,7 @@ use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{
     EventKind, Initiator, OnUnrestorable, Restored, SandboxId, SavedStateId, SleepRetention, SnapshotKind, StateName,
 };
-use dorm_service::{Code, CreateSandbox, Service, ServiceError, Use};
+use dorm_service::{Code, CreateSpec, Service, ServiceError, Use};
 
 use crate::world::{Counter, World, create, named, read, state, write};
 
@@ -48,7 +48,7 @@ fn damage(world: &World, saved_state: &SavedStateId, damage: Damage) -> (PathBuf
 /// Returns a sandbox that is only on disk after `sleeps` sleeps, with a counter that advances by
 /// one before each.
 async fn slept(service: &Service, retention: SleepRetention, sleeps: u64) -> (SandboxId, Counter) {
-    let id = create(service, CreateSandbox { retention, ..named("web") }).await;
+    let id = create(service, CreateSpec { retention, ..named("web") }).await;
     let mut counter = Counter::start(service, &id, "x").await;
     for sleep in 1..=sleeps {
         service.resume(&id, Initiator::User).await.unwrap();

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, RunCondition, SandboxId, SnapshotKind, StateName, Writers};
-use dorm_service::{Budgets, Code, CreateSandbox, DataDisk, HeldBack, Service, Use};
+use dorm_ports::{DataDisk, HeldBack};
+use dorm_service::{Budgets, Code, CreateSpec, Service, Use};
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
@@ -94,7 +95,7 @@ fn condition(world: &World, id: &SandboxId) -> Option<RunCondition> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn sandboxes_are_paused_below_the_floor_and_go_on_by_themselves_with_room_again() {
+async fn sandboxes_are_paused_below_the_floor_and_continue_automatically_with_room_again() {
     let (world, disk) = tight().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
@@ -118,7 +119,7 @@ async fn sandboxes_are_paused_below_the_floor_and_go_on_by_themselves_with_room_
     tokio::time::sleep(Duration::from_secs(60)).await;
     assert!(is_paused(&service, &id).await);
     disk.set(200 * MIB);
-    eventually("it goes on", || async { !is_paused(&service, &id).await }).await;
+    eventually("it continues", || async { !is_paused(&service, &id).await }).await;
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "kept 2");
     eventually("and says so", || async { world.events(&id).await.contains(&EventKind::DiskResumed) }).await;
     world.is_sound().await;
@@ -161,12 +162,12 @@ async fn a_sandbox_that_could_not_be_saved_on_a_full_disk_is_paused_again() {
     service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
     eventually("and again", || async { condition(&world, &id) == Some(RunCondition::Paused) }).await;
     disk.set(1024 * MIB);
-    eventually("it goes on", || async { condition(&world, &id) == Some(RunCondition::Running) }).await;
+    eventually("it continues", || async { condition(&world, &id) == Some(RunCondition::Running) }).await;
     world.is_sound().await;
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_restarted_daemon_pauses_and_lets_go_on_what_an_earlier_one_has_paused() {
+async fn a_restarted_daemon_pauses_and_continues_what_an_earlier_one_has_paused() {
     let (world, disk) = tight().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
@@ -178,7 +179,7 @@ async fn a_restarted_daemon_pauses_and_lets_go_on_what_an_earlier_one_has_paused
     service.stop().await;
     disk.set(1024 * MIB);
     let service = world.daemon().await;
-    eventually("it goes on", || async { condition(&world, &id) == Some(RunCondition::Running) }).await;
+    eventually("it continues", || async { condition(&world, &id) == Some(RunCondition::Running) }).await;
     assert!(!is_paused(&service, &id).await);
     world.is_sound().await;
 }
@@ -243,7 +244,7 @@ async fn no_more_disks_are_promised_than_the_budget_allows() {
     let mut world = World::new().await;
     world.settings.budgets = Budgets { disks_bytes: Some(1000 * MIB), ..Budgets::default() };
     let service = world.daemon().await;
-    let sized = |name: &str, mib: u64| CreateSandbox {
+    let sized = |name: &str, mib: u64| CreateSpec {
         resources: Some(Resources { disk_bytes: mib * MIB, ..Resources::default() }),
         ..named(name)
     };

@@ -159,7 +159,7 @@ async fn a_short_write_is_not_taken_for_a_sleep() {
     let failed = service.suspend(&id).await.unwrap_err().message();
     assert!(failed.contains("were written into it; nothing was discarded"), "{failed}");
     assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
-    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "it goes on where it stood");
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "it continues where it was");
     world.is_sound().await;
     service.suspend(&id).await.unwrap();
     service.evict(&id).await.unwrap();

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_agent_client::ProcessStatus;
 use dorm_lifecycle::{EventKind, FirstProgram, SandboxId, State, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, SandboxView, Service, ServiceError, Use};
+use dorm_service::{Code, CreateFrom, CreateSpec, SandboxView, Service, ServiceError, Use};
 use dorm_storage::ImageConfig;
 use dorm_store::{EventFilter, SandboxFilter, Store as _};
 use tokio::task::JoinHandle;
@@ -28,8 +28,8 @@ async fn world(command: &[&str], ready: Option<&str>) -> World {
     world
 }
 
-fn app() -> CreateSandbox {
-    CreateSandbox { program: FirstProgram::OfImage, ..CreateSandbox::new(CreateFrom::Image("app".into())) }
+fn app() -> CreateSpec {
+    CreateSpec { program: FirstProgram::OfImage, ..CreateSpec::new(CreateFrom::Image("app".into())) }
 }
 
 fn creating(service: &Service) -> JoinHandle<Result<SandboxView, ServiceError>> {

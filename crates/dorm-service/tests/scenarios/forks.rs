@@ -6,20 +6,24 @@ use std::time::Duration;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, SandboxId, SnapshotKind, StateName, Variables};
 use dorm_service::{
-    Code, CreateFrom, CreateSandbox, FORK_MAX, ForkAsked, ForkChild, Residence, SecretAsked, SecretsAsked, Service,
-    SnapshotSettings,
+    CheckpointSpec, Code, CreateFrom, CreateSpec, FORK_MAX, ForkChildSpec, ForkSpec, Residence, SecretSpec,
+    SecretSpecs, Service,
 };
-use dorm_store::{SandboxFilter, SnapshotStatus, Store as _, Together};
+use dorm_store::{OnPartialFailure, SandboxFilter, SnapshotStatus, Store as _};
 use futures_util::StreamExt as _;
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
-fn children(count: usize, together: Together) -> ForkAsked {
-    ForkAsked { children: vec![ForkChild::default(); count], together, volumes: dorm_service::FollowingVolumes::Same }
+fn children(count: usize, on_partial_failure: OnPartialFailure) -> ForkSpec {
+    ForkSpec {
+        children: vec![ForkChildSpec::default(); count],
+        on_partial_failure,
+        volumes: dorm_service::FollowingVolumes::Same,
+    }
 }
 
-fn worker(name: &str) -> ForkChild {
-    ForkChild { name: Some(name.parse().unwrap()), ..ForkChild::default() }
+fn worker(name: &str) -> ForkChildSpec {
+    ForkChildSpec { name: Some(name.parse().unwrap()), ..ForkChildSpec::default() }
 }
 
 async fn no_snapshot_is_left(service: &Service) {
@@ -33,7 +37,7 @@ async fn living(world: &World) -> Vec<SandboxId> {
 }
 
 #[tokio::test]
-async fn children_go_on_from_one_moment_and_diverge() {
+async fn children_continue_from_one_moment_and_diverge() {
     let world = World::new().await;
     let service = world.daemon().await;
     let mut asked = named("web");
@@ -45,9 +49,9 @@ async fn children_go_on_from_one_moment_and_diverge() {
     let mut own = worker("second");
     own.variables = BTreeMap::from([("COLOUR".to_owned(), "blue".to_owned())]);
     own.labels = BTreeMap::from([("role".to_owned(), "b".to_owned())]);
-    let asked = ForkAsked {
-        children: vec![worker("first"), own, ForkChild::default()],
-        together: Together::Each,
+    let asked = ForkSpec {
+        children: vec![worker("first"), own, ForkChildSpec::default()],
+        on_partial_failure: OnPartialFailure::Keep,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     let made: Vec<_> = service.fork(&id, asked).await.unwrap().into_iter().map(Result::unwrap).collect();
@@ -58,7 +62,7 @@ async fn children_go_on_from_one_moment_and_diverge() {
         assert_eq!(of_child.ask(&service, &view.sandbox.id).await.unwrap(), "x 2");
         assert_eq!(of_child.ask(&service, &view.sandbox.id).await.unwrap(), "x 3");
     }
-    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2", "the source goes on");
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2", "the source continues");
     let second = &made[1].sandbox.spec;
     let variable = |name: &str| second.variables.0.get(name).map(String::as_str);
     assert_eq!((variable("COLOUR"), variable("SIZE")), (Some("blue"), Some("1")));
@@ -77,14 +81,21 @@ async fn secrets_follow_only_when_they_are_named() {
     asked.variables.insert("TOKEN".to_owned(), "none".to_owned());
     asked.secrets = Variables(secrets.into());
     let id = create(&service, asked).await;
-    let child = |secrets: &[(&str, SecretAsked)]| ForkChild {
+    let child = |secrets: &[(&str, SecretSpec)]| ForkChildSpec {
         secrets: secrets.iter().map(|(name, asked)| ((*name).to_owned(), asked.clone())).collect(),
-        ..ForkChild::default()
+        ..ForkChildSpec::default()
     };
-    let other = child(&[("KEY", SecretAsked::Value("hunter4".to_owned()))]);
-    let children = vec![child(&[]), child(&[("TOKEN", SecretAsked::Kept)]), other];
+    let other = child(&[("KEY", SecretSpec::Value("hunter4".to_owned()))]);
+    let children = vec![child(&[]), child(&[("TOKEN", SecretSpec::Kept)]), other];
     let made = service
-        .fork(&id, ForkAsked { children, together: Together::AllOrNone, volumes: dorm_service::FollowingVolumes::Same })
+        .fork(
+            &id,
+            ForkSpec {
+                children,
+                on_partial_failure: OnPartialFailure::RollBack,
+                volumes: dorm_service::FollowingVolumes::Same,
+            },
+        )
         .await
         .unwrap();
     let mut told = vec![printed(&service, &id).await];
@@ -94,16 +105,20 @@ async fn secrets_follow_only_when_they_are_named() {
     assert_eq!(told, ["hunter2 hunter3", "none", "hunter2", "none hunter4"]);
     let clone = service.clone_sandbox(&id, None).await.unwrap().clone.sandbox.id;
     assert_eq!(printed(&service, &clone).await, "none");
-    let kept = SecretsAsked::from([("KEY".to_owned(), SecretAsked::Kept)]);
+    let kept = SecretSpecs::from([("KEY".to_owned(), SecretSpec::Kept)]);
     let clone =
         service.clone_with(&id, None, &kept, dorm_service::FollowingVolumes::Same).await.unwrap().clone.sandbox.id;
     assert_eq!(printed(&service, &clone).await, "none hunter3");
 
-    let missing = vec![child(&[("OTHER", SecretAsked::Kept)])];
+    let missing = vec![child(&[("OTHER", SecretSpec::Kept)])];
     let refused = service
         .fork(
             &id,
-            ForkAsked { children: missing, together: Together::Each, volumes: dorm_service::FollowingVolumes::Same },
+            ForkSpec {
+                children: missing,
+                on_partial_failure: OnPartialFailure::Keep,
+                volumes: dorm_service::FollowingVolumes::Same,
+            },
         )
         .await
         .unwrap_err();
@@ -142,7 +157,7 @@ async fn a_suspended_source_does_not_wake_for_a_fork() {
     counter.ask(&service, &id).await.unwrap();
     service.suspend(&id).await.unwrap();
     service.evict(&id).await.unwrap();
-    let made = service.fork(&id, children(2, Together::AllOrNone)).await.unwrap();
+    let made = service.fork(&id, children(2, OnPartialFailure::RollBack)).await.unwrap();
     for child in made {
         let mut of_child = counter;
         assert_eq!(of_child.ask(&service, &child.unwrap().sandbox.id).await.unwrap(), "x 2");
@@ -156,19 +171,19 @@ async fn a_suspended_source_does_not_wake_for_a_fork() {
 }
 
 #[tokio::test]
-async fn when_one_of_all_or_none_fails_none_is_left() {
+async fn when_one_child_of_a_fork_that_rolls_back_fails_none_is_left() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
-    let failed = service.fork(&id, children(5, Together::AllOrNone)).await.unwrap_err();
+    let failed = service.fork(&id, children(5, OnPartialFailure::RollBack)).await.unwrap_err();
     assert_eq!(failed.code(), Code::Failed);
     assert!(failed.message().contains("1 of 5 children could not be created"), "{}", failed.message());
     assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
-    let made = service.fork(&id, children(5, Together::Each)).await.unwrap();
+    let made = service.fork(&id, children(5, OnPartialFailure::Keep)).await.unwrap();
     assert_eq!(made.iter().filter(|child| child.is_ok()).count(), 4, "the others stay");
     assert_eq!(living(&world).await.len(), 5);
     no_snapshot_is_left(&service).await;
@@ -181,32 +196,32 @@ async fn a_fork_that_cannot_be_made_changes_nothing() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     for count in [0, FORK_MAX + 1] {
-        let refused = service.fork(&id, children(count, Together::Each)).await.unwrap_err();
+        let refused = service.fork(&id, children(count, OnPartialFailure::Keep)).await.unwrap_err();
         assert_eq!(refused.code(), Code::InvalidArgument, "{refused}");
     }
-    let twice = ForkAsked {
+    let twice = ForkSpec {
         children: vec![worker("a"), worker("a")],
-        together: Together::Each,
+        on_partial_failure: OnPartialFailure::Keep,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     assert_eq!(service.fork(&id, twice).await.unwrap_err().code(), Code::InvalidArgument);
-    let taken = ForkAsked {
+    let taken = ForkSpec {
         children: vec![worker("b"), worker("web")],
-        together: Together::Each,
+        on_partial_failure: OnPartialFailure::Keep,
         volumes: dorm_service::FollowingVolumes::Same,
     };
     assert_eq!(service.fork(&id, taken).await.unwrap_err().code(), Code::Conflict);
     world.host.faults().next(Operation::Save, Moment::Before, Fault::Fail);
-    assert_eq!(service.fork(&id, children(2, Together::Each)).await.unwrap_err().code(), Code::Failed);
+    assert_eq!(service.fork(&id, children(2, OnPartialFailure::Keep)).await.unwrap_err().code(), Code::Failed);
     assert_eq!(living(&world).await, std::slice::from_ref(&id));
     no_snapshot_is_left(&service).await;
     world.is_sound().await;
     service.terminate(&id).await.unwrap();
-    assert_eq!(service.fork(&id, children(2, Together::Each)).await.unwrap_err().code(), Code::Gone);
+    assert_eq!(service.fork(&id, children(2, OnPartialFailure::Keep)).await.unwrap_err().code(), Code::Gone);
 }
 
 #[tokio::test]
-async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none() {
+async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_children_or_no_child() {
     for (call, nth) in [(Operation::Save, 1), (Operation::Restore, 1), (Operation::Restore, 11)] {
         let world = World::new().await;
         // A runtime of its own, so that the daemon can be killed with all its tasks.
@@ -220,7 +235,7 @@ async fn a_daemon_that_dies_in_the_middle_of_a_fork_of_twenty_leaves_all_or_none
             counter.ask(&service, &id).await.unwrap();
             faults.plan(call, nth, Moment::After, Fault::Hang);
             let _ = tell.send((id.clone(), counter));
-            drop(service.fork(&id, children(20, Together::AllOrNone)).await);
+            drop(service.fork(&id, children(20, OnPartialFailure::RollBack)).await);
         });
         let (id, mut counter) = told.await.unwrap();
         eventually("it hangs", || async { world.host.faults().struck(call) == 1 }).await;
@@ -245,7 +260,7 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
-    let settings = SnapshotSettings {
+    let settings = CheckpointSpec {
         kind: SnapshotKind::Memory,
         labels: BTreeMap::from([("why".to_owned(), "test".to_owned())]),
         expires: Some(Duration::from_secs(3600)),
@@ -265,13 +280,13 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     world.host.faults().next(Operation::Restore, Moment::Before, Fault::Hang);
     let starting = {
         let (service, snapshot) = (service.clone(), kept.id.clone());
-        tokio::spawn(async move { service.create(CreateSandbox::new(CreateFrom::Snapshot(snapshot))).await })
+        tokio::spawn(async move { service.create(CreateSpec::new(CreateFrom::Snapshot(snapshot))).await })
     };
     eventually("one is starting", || async { world.host.faults().struck(Operation::Restore) == 1 }).await;
     let refused = service.delete_snapshot(&kept.id).await.unwrap_err();
     assert_eq!(refused.code(), Code::Conflict);
     service.delete_snapshot_when_free(&kept.id).await.unwrap();
-    let late = service.create(CreateSandbox::new(CreateFrom::Snapshot(kept.id.clone()))).await.unwrap_err();
+    let late = service.create(CreateSpec::new(CreateFrom::Snapshot(kept.id.clone()))).await.unwrap_err();
     assert_eq!(late.code(), Code::Conflict, "nothing starts from it any more");
     world.host.faults().release();
     starting.await.unwrap().unwrap();

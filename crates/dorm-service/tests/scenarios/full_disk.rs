@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, SandboxId, StateName};
-use dorm_service::{Code, ForkAsked, ForkChild, Parts, Service};
+use dorm_service::{Code, ForkChildSpec, ForkSpec, Parts, Service};
 use dorm_steps::{Steps, Stopped};
-use dorm_store::{OperationKind, SandboxFilter, SteppedStore, Store, Together};
+use dorm_store::{OnPartialFailure, OperationKind, SandboxFilter, SteppedStore, Store};
 use futures_util::FutureExt as _;
 
 use crate::world::{World, create, eventually, named};
@@ -58,8 +58,12 @@ fn all_made(world: &World, count: usize) -> impl Fn() -> bool + Send + Sync + 's
     }
 }
 
-fn children(count: usize, together: Together) -> ForkAsked {
-    ForkAsked { children: vec![ForkChild::default(); count], together, volumes: dorm_service::FollowingVolumes::Same }
+fn children(count: usize, on_partial_failure: OnPartialFailure) -> ForkSpec {
+    ForkSpec {
+        children: vec![ForkChildSpec::default(); count],
+        on_partial_failure,
+        volumes: dorm_service::FollowingVolumes::Same,
+    }
 }
 
 async fn living(world: &World) -> Vec<SandboxId> {
@@ -70,11 +74,11 @@ async fn living(world: &World) -> Vec<SandboxId> {
 
 #[tokio::test(start_paused = true)]
 async fn a_fork_is_answered_when_its_end_is_on_record_however_long_that_takes() {
-    for together in [Together::AllOrNone, Together::Each] {
+    for on_partial_failure in [OnPartialFailure::RollBack, OnPartialFailure::Keep] {
         let world = World::new().await;
         let (service, steps) = daemon(&world, 5, all_made(&world, 4)).await;
         let id = create(&service, named("web")).await;
-        let made = service.fork(&id, children(3, together)).await.unwrap();
+        let made = service.fork(&id, children(3, on_partial_failure)).await.unwrap();
         assert!(made.iter().all(Result::is_ok));
         assert_eq!(steps.left.load(Ordering::SeqCst), 0, "every one was refused");
         let forked = world.events(&id).await.into_iter().filter(|kind| *kind == EventKind::Forked).count();
@@ -95,7 +99,7 @@ async fn children_of_a_fork_that_was_given_up_are_ended_however_long_that_takes(
     let (service, steps) = daemon(&world, 9, move || faults.struck(Operation::Restore) == 1).await;
     let id = create(&service, named("web")).await;
     world.host.faults().plan(Operation::Restore, 3, Moment::Before, Fault::Fail);
-    let failed = service.fork(&id, children(3, Together::AllOrNone)).await.unwrap_err();
+    let failed = service.fork(&id, children(3, OnPartialFailure::RollBack)).await.unwrap_err();
     assert!(failed.message().contains("children could not be created, so none is kept"), "{}", failed.message());
     assert_eq!(steps.left.load(Ordering::SeqCst), 0, "every one was refused");
     assert_eq!(living(&world).await, [id]);
@@ -105,23 +109,23 @@ async fn children_of_a_fork_that_was_given_up_are_ended_however_long_that_takes(
 
 #[tokio::test(start_paused = true)]
 async fn a_daemon_that_is_stopped_before_the_end_of_a_fork_is_on_record_says_what_becomes_of_the_children() {
-    for (together, left) in [(Together::AllOrNone, 1), (Together::Each, 4)] {
+    for (on_partial_failure, left) in [(OnPartialFailure::RollBack, 1), (OnPartialFailure::Keep, 4)] {
         let world = World::new().await;
         let (service, steps) = daemon(&world, usize::MAX, all_made(&world, 4)).await;
         let id = create(&service, named("web")).await;
         let forking = {
             let (service, id) = (service.clone(), id.clone());
-            tokio::spawn(async move { service.fork(&id, children(3, together)).await })
+            tokio::spawn(async move { service.fork(&id, children(3, on_partial_failure)).await })
         };
         eventually("it was refused twice", || async { steps.left.load(Ordering::SeqCst) < usize::MAX - 1 }).await;
         service.stop().await;
-        match (forking.await.unwrap(), together) {
-            (Ok(made), Together::Each) => assert!(made.iter().all(Result::is_ok)),
-            (Err(error), Together::AllOrNone) => {
+        match (forking.await.unwrap(), on_partial_failure) {
+            (Ok(made), OnPartialFailure::Keep) => assert!(made.iter().all(Result::is_ok)),
+            (Err(error), OnPartialFailure::RollBack) => {
                 assert_eq!(error.code(), Code::Unavailable);
                 assert!(error.message().contains("the next start terminates the children"), "{}", error.message());
             }
-            (answer, _) => panic!("{together:?}: {answer:?}"),
+            (answer, _) => panic!("{on_partial_failure:?}: {answer:?}"),
         }
         let service = world.daemon().await;
         eventually("the fork is closed", || async { world.store.open_operations().await.unwrap().is_empty() }).await;

@@ -3,10 +3,10 @@
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{RequestId, SandboxId, SnapshotKind, StateName, Writers};
 use dorm_service::{
-    ApiKeySpec, Code, CreateFrom, CreateSandbox, FollowingVolumes, ForkAsked, ForkChild, KeepFuture, SecretsAsked,
-    Service, ServiceError, SnapshotSettings,
+    ApiKeySpec, CheckpointSpec, Code, CreateFrom, CreateSpec, FollowingVolumes, ForkChildSpec, ForkSpec, KeepFuture,
+    SecretSpecs, Service, ServiceError,
 };
-use dorm_store::{KeyScope, SandboxFilter, Store as _, Together};
+use dorm_store::{KeyScope, OnPartialFailure, SandboxFilter, Store as _};
 
 use crate::world::{World, base, create, eventually, named, state};
 
@@ -24,9 +24,9 @@ async fn sandboxes(world: &World) -> Vec<SandboxId> {
     all.into_iter().map(|record| record.sandbox.id).collect()
 }
 
-fn two_children() -> ForkAsked {
-    let children = vec![ForkChild::default(); 2];
-    ForkAsked { children, together: Together::Each, volumes: FollowingVolumes::Same }
+fn two_children() -> ForkSpec {
+    let children = vec![ForkChildSpec::default(); 2];
+    ForkSpec { children, on_partial_failure: OnPartialFailure::Keep, volumes: FollowingVolumes::Same }
 }
 
 #[tokio::test]
@@ -41,9 +41,9 @@ async fn a_retry_of_each_request_returns_the_first_result_and_makes_nothing() {
         };
         let created = made(1).await.create(named("one")).await.unwrap().sandbox.id;
         let snapshot = made(2).await.checkpoint(&source, SnapshotKind::Memory).await.unwrap();
-        let begun = made(3).await.begin_checkpoint(&source, SnapshotSettings::default()).await.unwrap().id;
+        let begun = made(3).await.begin_checkpoint(&source, CheckpointSpec::default()).await.unwrap().id;
         let cloned = made(4).await;
-        let cloned = cloned.clone_with(&source, None, &SecretsAsked::new(), FollowingVolumes::Same).await.unwrap();
+        let cloned = cloned.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
         let forked = made(5).await.fork(&source, two_children()).await.unwrap();
         let forked: Vec<_> = forked.into_iter().map(|child| child.unwrap().sandbox.id).collect();
         let rewound = made(6).await.rewind(&source, &snapshot.id, KeepFuture::UntilDeleted).await.unwrap();
@@ -93,7 +93,7 @@ async fn a_key_is_for_one_request_only() {
 async fn a_refused_request_leaves_its_key_free() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let missing = CreateSandbox::new(CreateFrom::Image("missing".into()));
+    let missing = CreateSpec::new(CreateFrom::Image("missing".into()));
     let refused = keyed(&service, 1).await.create(missing).await.unwrap_err();
     assert_eq!(refused.code(), Code::NotFound);
     assert!(!keyed(&service, 1).await.is_retry());
@@ -162,7 +162,7 @@ async fn a_retry_of_a_failed_request_returns_the_failure() {
     assert_eq!((again.code(), sandboxes(&world).await.len()), (failed.code(), 1));
     let source = create(&service, named("web")).await;
     world.host.faults().next(Operation::Save, Moment::Before, Fault::Fail);
-    let fork = ForkAsked { together: Together::AllOrNone, ..two_children() };
+    let fork = ForkSpec { on_partial_failure: OnPartialFailure::RollBack, ..two_children() };
     keyed(&service, 2).await.fork(&source, fork.clone()).await.unwrap_err();
     let again = keyed(&service, 2).await.fork(&source, fork).await.unwrap_err();
     assert!(matches!(again, ServiceError::FailedEarlier(_)), "{again}");
@@ -207,10 +207,10 @@ async fn a_clone_that_was_interrupted_uses_the_snapshot_it_had_taken() {
     let snapshot = first.checkpoint(&source, SnapshotKind::Memory).await.unwrap().id;
     drop(first);
     let retry = keyed(&service, 1).await;
-    let made = retry.clone_with(&source, None, &SecretsAsked::new(), FollowingVolumes::Same).await.unwrap();
+    let made = retry.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
     assert_eq!(made.snapshot.id, snapshot);
     drop(retry);
     let retry = keyed(&service, 1).await;
-    let again = retry.clone_with(&source, None, &SecretsAsked::new(), FollowingVolumes::Same).await.unwrap();
+    let again = retry.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
     assert_eq!((again.clone.sandbox.id, again.snapshot.id), (made.clone.sandbox.id, snapshot));
 }

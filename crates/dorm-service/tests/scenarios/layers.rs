@@ -2,7 +2,7 @@
 
 use dorm_agent_client::{GuestPath, Parents, RemoveScope};
 use dorm_lifecycle::{Initiator, Resources, Restored, SandboxId, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, KeepFuture, Moment, Service, ServiceError, Use};
+use dorm_service::{Code, CreateFrom, CreateSpec, KeepFuture, Moment, Service, ServiceError, Use};
 use dorm_storage::{Difference, Differing};
 use dorm_store::{Change, FailureRecord, SnapshotRecord, SnapshotStatus, Store as _};
 
@@ -14,9 +14,9 @@ async fn files(service: &Service, id: &SandboxId) -> SnapshotRecord {
     snapshot
 }
 
-fn from(snapshot: &SnapshotRecord, name: &str) -> CreateSandbox {
+fn from(snapshot: &SnapshotRecord, name: &str) -> CreateSpec {
     let name = Some(name.parse().unwrap());
-    CreateSandbox { name, ..CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone())) }
+    CreateSpec { name, ..CreateSpec::new(CreateFrom::Snapshot(snapshot.id.clone())) }
 }
 
 fn path(text: &str) -> GuestPath {
@@ -48,7 +48,7 @@ async fn files_go_along_and_memory_does_not() {
         agent.make_directory(&path("/home/new/deep"), Parents::Create, None).await.unwrap();
     }
     let snapshot = files(&service, &id).await;
-    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "its processes go on");
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "its processes continue");
     put(&service, &id, "/note", "two").await;
     service.terminate(&id).await.unwrap();
     let child = create(&service, from(&snapshot, "child")).await;
@@ -164,16 +164,16 @@ async fn limits_may_change_and_a_disk_only_grows() {
     let snapshot = files(&service, &id).await;
     let least = snapshot.resources.disk_bytes;
     let smaller = Resources { disk_bytes: least - 1, ..snapshot.resources };
-    let asked = CreateSandbox { resources: Some(smaller), ..from(&snapshot, "small") };
+    let asked = CreateSpec { resources: Some(smaller), ..from(&snapshot, "small") };
     let refused = service.create(asked).await.unwrap_err();
     assert_eq!(refused.code(), Code::InvalidArgument);
     assert!(refused.message().contains("a disk can only grow"), "{refused}");
     let other = Resources { cpu_millis: 500, memory_bytes: 1 << 30, disk_bytes: least * 2, processes: 64 };
-    let asked = CreateSandbox { resources: Some(other), ..from(&snapshot, "large") };
+    let asked = CreateSpec { resources: Some(other), ..from(&snapshot, "large") };
     let large = create(&service, asked).await;
     assert_eq!(service.describe(&large).await.unwrap().sandbox.spec.resources, other);
     let memory = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
-    let asked = CreateSandbox { resources: Some(other), ..from(&memory, "fixed") };
+    let asked = CreateSpec { resources: Some(other), ..from(&memory, "fixed") };
     let refused = service.create(asked).await.unwrap_err();
     assert_eq!(refused.code(), Code::Conflict);
     assert!(refused.next_step().contains("filesystem snapshot"), "{refused}");
@@ -302,7 +302,7 @@ async fn a_rewind_to_files_boots_with_them_and_keeps_the_future() {
         let refused = service.delete_snapshot(&snapshot.id).await.unwrap_err();
         assert!(refused.message().contains(id.as_str()), "{refused}");
         let future = service.snapshot(&done.future.unwrap()).await.unwrap();
-        let child = create(&service, CreateSandbox::new(CreateFrom::Snapshot(future.id.clone()))).await;
+        let child = create(&service, CreateSpec::new(CreateFrom::Snapshot(future.id.clone()))).await;
         assert_eq!(counter.ask(&service, &child).await.unwrap(), "x 2");
         assert_eq!(content(&service, &child, "/note").await, "two");
         service.terminate(&child).await.unwrap();

@@ -1,7 +1,7 @@
 //! The life of a sandbox without faults, and the requests that are refused.
 
 use dorm_lifecycle::{Denied, EventKind, Initiator, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, ParkLimits, Residence, ServiceError, Use};
+use dorm_service::{Code, CreateFrom, CreateSpec, ParkLimits, Residence, ServiceError, Use};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, write};
 
@@ -78,7 +78,7 @@ async fn what_is_refused_is_refused_by_name_and_changes_nothing() {
     let taken = service.create(named("web")).await.unwrap_err();
     assert_eq!(taken.code(), Code::Conflict);
     assert!(taken.message().contains(first.as_str()), "{}", taken.message());
-    let unknown = CreateSandbox::new(CreateFrom::Image("nothing".into()));
+    let unknown = CreateSpec::new(CreateFrom::Image("nothing".into()));
     assert_eq!(service.create(unknown).await.unwrap_err().code(), Code::NotFound);
     let mut impossible = named("other");
     impossible.resources = Some(dorm_lifecycle::Resources { memory_bytes: 1, ..Default::default() });
@@ -182,7 +182,7 @@ async fn traffic_wakes_only_whoever_wants_to_be_woken() {
     let world = World::new().await;
     let service = world.daemon().await;
     let willing = create(&service, named("willing")).await;
-    let unwilling = create(&service, CreateSandbox { auto_resume: false, ..named("unwilling") }).await;
+    let unwilling = create(&service, CreateSpec { auto_resume: false, ..named("unwilling") }).await;
     for id in [&willing, &unwilling] {
         service.suspend(id).await.unwrap();
     }

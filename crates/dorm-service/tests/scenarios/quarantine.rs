@@ -5,7 +5,7 @@ use std::fs;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Initiator, SandboxId, SavedStateId, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, Service, ServiceError, SnapshotSettings, Verdict};
+use dorm_service::{CheckpointSpec, Code, CreateFrom, CreateSpec, Service, ServiceError, Verdict};
 use dorm_store::{Change, RowKind, SandboxFilter, Store as _, StoreError};
 
 use crate::world::{Counter, World, create, eventually, named, state};
@@ -69,7 +69,7 @@ async fn nothing_is_deleted_that_an_unreadable_record_may_need() {
     let world = World::new().await;
     let service = world.daemon().await;
     let (bad, good) = (create(&service, named("bad")).await, create(&service, named("good")).await);
-    let files = SnapshotSettings { kind: SnapshotKind::Filesystem, ..SnapshotSettings::default() };
+    let files = CheckpointSpec { kind: SnapshotKind::Filesystem, ..CheckpointSpec::default() };
     let layer = service.checkpoint_as(&bad, files).await.unwrap();
     service.suspend(&bad).await.unwrap();
     let image = image_of(&service, &bad).await;
@@ -196,7 +196,7 @@ async fn a_manifest_or_an_image_that_cannot_be_read_is_refused_by_name_and_hides
     service.resume(&good, Initiator::User).await.unwrap();
     let listed = service.storage().images().await.unwrap();
     assert_eq!(listed.into_iter().map(|image| image.digest).collect::<Vec<_>>(), [base]);
-    let from_other = CreateSandbox::new(CreateFrom::Image("other".into()));
+    let from_other = CreateSpec::new(CreateFrom::Image("other".into()));
     let refused = service.create(from_other).await.unwrap_err();
     assert!(refused.message().contains(other.as_str()), "{refused:?}");
     let told: Vec<_> = service.storage().unreadable().await.unwrap().into_iter().map(|(what, _)| what).collect();

@@ -7,14 +7,14 @@ use std::time::Duration;
 use dorm_agent_client::GuestPath;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, Restored, SandboxId, SnapshotId, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, KeepFuture, Service, Use};
+use dorm_service::{Code, CreateFrom, CreateSpec, KeepFuture, Service, Use};
 use dorm_store::{Removal, SandboxFilter, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, suspending, write};
 
 /// Returns a sandbox whose counter was 1 and whose file contained "old" in the snapshot; now they
 /// are 3 and "new".
-async fn gone_on(service: &Service, asked: CreateSandbox) -> (SandboxId, Counter, SnapshotId) {
+async fn continued_past_snapshot(service: &Service, asked: CreateSpec) -> (SandboxId, Counter, SnapshotId) {
     let id = create(service, asked).await;
     let mut counter = Counter::start(service, &id, "x").await;
     assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
@@ -41,7 +41,7 @@ async fn noted(service: &Service, id: &SandboxId) -> String {
 /// Checks that a sandbox made from the snapshot has the counter at `count` and the file with
 /// `text`.
 async fn holds(service: &Service, snapshot: &SnapshotId, past: Counter, count: u64, text: &str) {
-    let child = create(service, CreateSandbox::new(CreateFrom::Snapshot(snapshot.clone()))).await;
+    let child = create(service, CreateSpec::new(CreateFrom::Snapshot(snapshot.clone()))).await;
     let mut of_child = past.heard_until("x 1\n", count);
     assert_eq!(of_child.ask(service, &child).await.unwrap(), format!("x {}", count + 1));
     assert_eq!(noted(service, &child).await, text);
@@ -52,7 +52,7 @@ async fn holds(service: &Service, snapshot: &SnapshotId, past: Counter, count: u
 async fn memory_and_files_are_the_old_ones_under_the_same_id_and_the_future_is_kept() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let (id, mut counter, snapshot) = gone_on(&service, named("web")).await;
+    let (id, mut counter, snapshot) = continued_past_snapshot(&service, named("web")).await;
     let past = counter;
     let done = service.rewind(&id, &snapshot, KeepFuture::default()).await.unwrap();
     let sandbox = &done.sandbox.sandbox;
@@ -92,11 +92,11 @@ async fn memory_and_files_are_the_old_ones_under_the_same_id_and_the_future_is_k
 }
 
 #[tokio::test]
-async fn a_suspended_one_is_taken_back_whether_its_memory_is_held_or_not_and_twice_in_a_row() {
+async fn a_suspended_one_is_rewound_whether_its_memory_is_held_or_not_and_twice_in_a_row() {
     for evicted in [false, true] {
         let world = World::new().await;
         let service = world.daemon().await;
-        let (id, past, snapshot) = gone_on(&service, named("web")).await;
+        let (id, past, snapshot) = continued_past_snapshot(&service, named("web")).await;
         service.suspend(&id).await.unwrap();
         if evicted {
             service.evict(&id).await.unwrap();
@@ -119,10 +119,10 @@ async fn a_suspended_one_is_taken_back_whether_its_memory_is_held_or_not_and_twi
 }
 
 #[tokio::test]
-async fn an_ephemeral_one_is_taken_back_too_and_still_cannot_be_suspended() {
+async fn an_ephemeral_one_is_rewound_too_and_still_cannot_be_suspended() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let (id, mut counter, snapshot) = gone_on(&service, base()).await;
+    let (id, mut counter, snapshot) = continued_past_snapshot(&service, base()).await;
     let done = service.rewind(&id, &snapshot, KeepFuture::Not).await.unwrap();
     assert_eq!((done.future, done.sandbox.sandbox.saved_states().count()), (None, 0));
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
@@ -138,7 +138,7 @@ async fn an_ephemeral_one_is_taken_back_too_and_still_cannot_be_suspended() {
 async fn the_future_goes_by_itself() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let (id, _, snapshot) = gone_on(&service, named("web")).await;
+    let (id, _, snapshot) = continued_past_snapshot(&service, named("web")).await;
     let keep = KeepFuture::For(Duration::from_secs(60));
     let future = service.rewind(&id, &snapshot, keep).await.unwrap().future.unwrap();
     tokio::time::sleep(Duration::from_secs(50)).await;
@@ -155,7 +155,7 @@ async fn a_rewind_that_fails_leaves_the_present_as_it_was() {
         for (call, nth) in faults.into_iter().filter(|(call, _)| !slept || *call != Operation::Save) {
             let world = World::new().await;
             let service = world.daemon().await;
-            let (id, past, snapshot) = gone_on(&service, named("web")).await;
+            let (id, past, snapshot) = continued_past_snapshot(&service, named("web")).await;
             if slept {
                 service.suspend(&id).await.unwrap();
             }
@@ -182,7 +182,7 @@ async fn a_rewind_that_fails_leaves_the_present_as_it_was() {
 async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let (id, past, snapshot) = gone_on(&service, named("web")).await;
+    let (id, past, snapshot) = continued_past_snapshot(&service, named("web")).await;
     let nobody = SnapshotId::from_random([9; 20]);
     let code = async |to: &SnapshotId| service.rewind(&id, to, KeepFuture::default()).await.unwrap_err().code();
     assert_eq!(code(&nobody).await, Code::NotFound);
@@ -196,7 +196,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
     fs::create_dir_all(&source).unwrap();
     fs::write(source.join("other"), "other").unwrap();
     world.storage().import(&source, Some("other"), |_| {}).await.unwrap();
-    let other = create(&service, CreateSandbox::new(CreateFrom::Image("other".into()))).await;
+    let other = create(&service, CreateSpec::new(CreateFrom::Image("other".into()))).await;
     let of_other = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let refused = service.rewind(&id, &of_other.id, KeepFuture::default()).await.unwrap_err();
     assert!(refused.message().contains("another image"), "{refused}");
@@ -226,7 +226,7 @@ async fn a_snapshot_that_cannot_be_used_is_refused_before_anything_is_done() {
 async fn a_rewind_waits_for_an_operation_in_progress_and_others_wait_for_it() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let (id, past, snapshot) = gone_on(&service, named("web")).await;
+    let (id, past, snapshot) = continued_past_snapshot(&service, named("web")).await;
     world.host.faults().next(Operation::Save, Moment::After, Fault::Hang);
     let caller = suspending(&service, &id);
     eventually("it is being suspended", || async { world.host.faults().struck(Operation::Save) == 1 }).await;
@@ -273,7 +273,7 @@ async fn a_daemon_that_dies_in_the_middle_leaves_it_in_the_present_or_in_the_pas
         let (tell, told) = tokio::sync::oneshot::channel();
         doomed.spawn(async move {
             let (service, _) = Service::open(parts).await.unwrap();
-            let (id, past, snapshot) = gone_on(&service, named("web")).await;
+            let (id, past, snapshot) = continued_past_snapshot(&service, named("web")).await;
             faults.next(call, moment, Fault::Hang);
             let _ = tell.send((id.clone(), past));
             drop(service.rewind(&id, &snapshot, KeepFuture::default()).await);
@@ -299,7 +299,7 @@ async fn limits_come_with_the_snapshot_and_settings_stay() {
     let world = World::new().await;
     let service = world.daemon().await;
     let large = Resources { memory_bytes: 1 << 30, ..Resources::default() };
-    let other = create(&service, CreateSandbox { resources: Some(large), ..named("large") }).await;
+    let other = create(&service, CreateSpec { resources: Some(large), ..named("large") }).await;
     let snapshot = service.checkpoint(&other, SnapshotKind::Memory).await.unwrap();
     let mut asked = named("web");
     asked.variables = [("COLOUR".to_owned(), "red".to_owned())].into();
@@ -317,7 +317,7 @@ async fn a_terminated_one_is_made_anew_from_its_newest_snapshot() {
     let service = world.daemon().await;
     let mut asked = named("web");
     asked.labels = [("team".to_owned(), "a".to_owned())].into();
-    let (id, past, snapshot) = gone_on(&service, asked).await;
+    let (id, past, snapshot) = continued_past_snapshot(&service, asked).await;
     assert_eq!(service.restart(&id, None).await.unwrap_err().code(), Code::Conflict, "it lives");
     let second = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     service.terminate(&id).await.unwrap();
@@ -374,7 +374,7 @@ async fn a_child_takes_the_place_of_its_parent() {
         assert_eq!(state(&service.describe(&child).await.unwrap()), StateName::Terminated);
         let mut now = counter.heard_until("x 1\n", 3);
         assert_eq!(now.ask(&service, &parent).await.unwrap(), "x 4");
-        let abandoned = create(&service, CreateSandbox::new(CreateFrom::Snapshot(done.future.unwrap()))).await;
+        let abandoned = create(&service, CreateSpec::new(CreateFrom::Snapshot(done.future.unwrap()))).await;
         let mut of_abandoned = counter;
         assert_eq!(of_abandoned.ask(&service, &abandoned).await.unwrap(), "x 2");
         assert!(world.events(&parent).await.contains(&EventKind::Promoted));

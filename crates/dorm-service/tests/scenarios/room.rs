@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use dorm_lifecycle::{Initiator, Resources, SnapshotKind, StateName};
-use dorm_service::{Budgets, Code, CollectorItemKind, CreateSandbox, HostFacts, Residence, Verdict};
+use dorm_ports::HostFacts;
+use dorm_service::{Budgets, Code, CollectorItemKind, CreateSpec, Residence, Verdict};
 use dorm_store::{Change, Store as _};
 
 use crate::world::{World, base, create, named, state};
@@ -21,8 +22,8 @@ impl HostFacts for SomeHost {
 
 const MIB: u64 = 1 << 20;
 
-fn sized(name: &str, mib: u64) -> CreateSandbox {
-    CreateSandbox { resources: Some(Resources { memory_bytes: mib * MIB, ..Resources::default() }), ..named(name) }
+fn sized(name: &str, mib: u64) -> CreateSpec {
+    CreateSpec { resources: Some(Resources { memory_bytes: mib * MIB, ..Resources::default() }), ..named(name) }
 }
 
 #[tokio::test]

@@ -1,7 +1,7 @@
 //! Snapshots and clones.
 
 use dorm_lifecycle::{Initiator, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, Residence};
+use dorm_service::{Code, CreateFrom, CreateSpec, Residence};
 use dorm_store::SnapshotStatus;
 
 use crate::world::{Counter, World, create, named, state};
@@ -17,12 +17,12 @@ async fn a_snapshot_outlives_its_source_and_its_children_diverge() {
     assert_eq!(snapshot.status, SnapshotStatus::Completed);
     assert!(snapshot.bytes > 0);
     let mut in_source = counter;
-    assert_eq!(in_source.ask(&service, &id).await.unwrap(), "x 2", "the source goes on");
+    assert_eq!(in_source.ask(&service, &id).await.unwrap(), "x 2", "the source continues");
     service.terminate(&id).await.unwrap();
     for name in ["left", "right"] {
-        let asked = CreateSandbox {
+        let asked = CreateSpec {
             name: Some(name.parse().unwrap()),
-            ..CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone()))
+            ..CreateSpec::new(CreateFrom::Snapshot(snapshot.id.clone()))
         };
         let child = create(&service, asked).await;
         let mut of_child = counter;
@@ -60,10 +60,10 @@ async fn what_a_snapshot_fixes_cannot_be_asked_for() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
-    let mut asked = CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone()));
+    let mut asked = CreateSpec::new(CreateFrom::Snapshot(snapshot.id.clone()));
     asked.resources = Some(dorm_lifecycle::Resources { memory_bytes: 1 << 30, ..Default::default() });
     assert_eq!(service.create(asked).await.unwrap_err().code(), Code::Conflict);
-    let unknown = CreateSandbox::new(CreateFrom::Snapshot("aaaaaaaaaaaaaaaaaaaa".parse().unwrap()));
+    let unknown = CreateSpec::new(CreateFrom::Snapshot("aaaaaaaaaaaaaaaaaaaa".parse().unwrap()));
     assert_eq!(service.create(unknown).await.unwrap_err().code(), Code::NotFound);
     let taken = service.clone_sandbox(&id, Some("web".parse().unwrap())).await.unwrap_err();
     assert_eq!(taken.code(), Code::Conflict);
@@ -82,7 +82,7 @@ async fn a_damaged_snapshot_is_refused_before_any_guest_code_runs() {
     bytes[0] ^= 1;
     std::fs::write(&file, bytes).unwrap();
     let restores = world.host.faults().calls(dorm_engine_fake::Operation::Restore);
-    let asked = CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone()));
+    let asked = CreateSpec::new(CreateFrom::Snapshot(snapshot.id.clone()));
     let refused = service.create(asked).await.unwrap_err().message();
     assert!(refused.contains("damaged"), "{refused}");
     assert_eq!(world.host.faults().calls(dorm_engine_fake::Operation::Restore), restores);

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use dorm_lifecycle::{EventKind, Initiator, SandboxId, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSandbox, Service, ServiceError};
+use dorm_service::{Code, CreateFrom, CreateSpec, Service, ServiceError};
 use dorm_storage::Stored;
 use dorm_store::{SnapshotStatus, Store as _};
 
@@ -36,8 +36,8 @@ async fn other_image(world: &World) {
     world.storage().import(&source, Some("other"), |_| {}).await.unwrap();
 }
 
-fn from(image: &str) -> CreateSandbox {
-    CreateSandbox::new(CreateFrom::Image(image.into()))
+fn from(image: &str) -> CreateSpec {
+    CreateSpec::new(CreateFrom::Image(image.into()))
 }
 
 #[tokio::test]
@@ -83,7 +83,7 @@ async fn an_image_is_read_at_its_first_use_and_not_at_each() {
 }
 
 #[tokio::test]
-async fn a_parked_sandbox_needs_no_image_to_go_on() {
+async fn a_parked_sandbox_needs_no_image_to_resume() {
     let world = World::new().await;
     let service = world.daemon().await;
     let id = create(&service, named("parked")).await;
@@ -106,13 +106,13 @@ fn find(directory: &Path, content: &str) -> Option<PathBuf> {
     })
 }
 
-async fn layer_of(service: &Service, world: &World, id: &SandboxId) -> (CreateSandbox, PathBuf) {
+async fn layer_of(service: &Service, world: &World, id: &SandboxId) -> (CreateSpec, PathBuf) {
     let (agent, _in_use) = service.agent(id, dorm_service::Use::Process).await.unwrap();
     crate::world::write(&agent, "/note", "what was noted").await;
     let snapshot = service.checkpoint(id, SnapshotKind::Filesystem).await.unwrap();
     let directory = world.directory.path().join("data/saved_states").join(snapshot.saved_state.as_str());
     let file = find(&directory, "what was noted").unwrap();
-    (CreateSandbox::new(CreateFrom::Snapshot(snapshot.id)), file)
+    (CreateSpec::new(CreateFrom::Snapshot(snapshot.id)), file)
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Cause, EventKind, Initiator, Limits, OnSuspendFailure, State, StateName, Timeouts};
-use dorm_service::CreateSandbox;
+use dorm_service::CreateSpec;
 
 use crate::world::{World, create, eventually, named, state};
 
@@ -18,7 +18,7 @@ async fn a_suspend_that_fails_at_its_deadline_is_tried_seldom_and_works_when_it_
     for timeouts in [total(10), Timeouts { idle: Some(Duration::from_secs(10)), ..Timeouts::default() }] {
         let world = World::new().await;
         let service = world.daemon().await;
-        let id = create(&service, CreateSandbox { timeouts, ..named("web") }).await;
+        let id = create(&service, CreateSpec { timeouts, ..named("web") }).await;
         world.host.faults().always(Operation::Save, Moment::Before, Fault::NoRoom);
         tokio::time::sleep(Duration::from_secs(2 * 3600)).await;
         let tries = world.host.faults().calls(Operation::Save);
@@ -47,7 +47,7 @@ async fn a_suspend_that_fails_at_its_deadline_is_tried_seldom_and_works_when_it_
 async fn the_next_attempt_is_on_record_when_a_daemon_is_restarted() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let id = create(&service, CreateSandbox { timeouts: total(10), ..named("web") }).await;
+    let id = create(&service, CreateSpec { timeouts: total(10), ..named("web") }).await;
     world.host.faults().always(Operation::Save, Moment::Before, Fault::Fail);
     tokio::time::sleep(Duration::from_secs(1000)).await;
     let next = service.describe(&id).await.unwrap().sandbox.suspend_failures.unwrap().next;
@@ -64,7 +64,7 @@ async fn the_next_attempt_is_on_record_when_a_daemon_is_restarted() {
 async fn what_is_not_to_be_kept_is_terminated_after_a_row_of_failures_and_says_why() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let asked = CreateSandbox { timeouts: total(10), on_suspend_failure: OnSuspendFailure::Terminate, ..named("web") };
+    let asked = CreateSpec { timeouts: total(10), on_suspend_failure: OnSuspendFailure::Terminate, ..named("web") };
     let id = create(&service, asked).await;
     world.host.faults().always(Operation::Save, Moment::Before, Fault::Fail);
     tokio::time::sleep(Duration::from_secs(1000)).await;
@@ -101,7 +101,7 @@ async fn an_operation_has_the_time_that_its_data_takes_and_says_what_changes_tha
     service.resume(&id, Initiator::User).await.unwrap();
     slow(Operation::Restore);
     let from = dorm_service::CreateFrom::Snapshot(snapshot.id);
-    create(&service, CreateSandbox::new(from)).await;
+    create(&service, CreateSpec::new(from)).await;
 
     let world = World::new().await.limits(Limits { bytes_per_second: u64::MAX, ..limits });
     let service = world.daemon().await;

@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Cause, EventKind, Initiator, SnapshotKind, State, StateName, Timeouts};
-use dorm_service::{Clock as _, CreateSandbox, Service, Use};
+use dorm_ports::Clock as _;
+use dorm_service::{CreateSpec, Service, Use};
 use dorm_store::Store as _;
 
 use crate::world::{World, base, create, eventually, named, state};
@@ -25,8 +26,8 @@ async fn becomes(service: &Service, id: &dorm_lifecycle::SandboxId, wanted: Stat
 async fn a_named_one_is_suspended_and_an_ephemeral_one_ends() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let named = create(&service, CreateSandbox { timeouts: total(10), ..named("web") }).await;
-    let ephemeral = create(&service, CreateSandbox { timeouts: total(10), ..base() }).await;
+    let named = create(&service, CreateSpec { timeouts: total(10), ..named("web") }).await;
+    let ephemeral = create(&service, CreateSpec { timeouts: total(10), ..base() }).await;
     becomes(&service, &named, StateName::Suspended).await;
     becomes(&service, &ephemeral, StateName::Terminated).await;
     let over = service.describe(&ephemeral).await.unwrap().sandbox.state;
@@ -39,7 +40,7 @@ async fn a_named_one_is_suspended_and_an_ephemeral_one_ends() {
 async fn resuming_renews_the_deadline_and_setting_moves_it() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let id = create(&service, CreateSandbox { timeouts: total(30), ..named("web") }).await;
+    let id = create(&service, CreateSpec { timeouts: total(30), ..named("web") }).await;
     becomes(&service, &id, StateName::Suspended).await;
     service.resume(&id, Initiator::User).await.unwrap();
     tokio::time::sleep(Duration::from_secs(20)).await;
@@ -57,7 +58,7 @@ async fn resuming_renews_the_deadline_and_setting_moves_it() {
 async fn use_keeps_a_sandbox_from_being_idle() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let id = create(&service, CreateSandbox { timeouts: idle(10), ..named("web") }).await;
+    let id = create(&service, CreateSpec { timeouts: idle(10), ..named("web") }).await;
     let in_use = service.agent(&id, Use::Exec).await.unwrap();
     tokio::time::sleep(Duration::from_secs(3600)).await;
     assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
@@ -71,7 +72,7 @@ async fn use_keeps_a_sandbox_from_being_idle() {
 async fn a_deadline_survives_the_daemon() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let id = create(&service, CreateSandbox { timeouts: total(100), ..named("web") }).await;
+    let id = create(&service, CreateSpec { timeouts: total(100), ..named("web") }).await;
     tokio::time::sleep(Duration::from_secs(40)).await;
     service.stop().await;
     tokio::time::sleep(Duration::from_secs(200)).await;
@@ -86,7 +87,7 @@ async fn a_thousand_deadlines_are_all_met() {
     let service = world.daemon().await;
     let mut ids = Vec::new();
     for number in 0..1000u64 {
-        ids.push(create(&service, CreateSandbox { timeouts: total(20 + number % 20), ..base() }).await);
+        ids.push(create(&service, CreateSpec { timeouts: total(20 + number % 20), ..base() }).await);
     }
     for id in &ids {
         becomes(&service, id, StateName::Terminated).await;
@@ -95,10 +96,10 @@ async fn a_thousand_deadlines_are_all_met() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_hold_keeps_a_sandbox_awake_until_it_ends_or_is_taken_back() {
+async fn a_hold_keeps_a_sandbox_awake_until_it_ends_or_is_released() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let id = create(&service, CreateSandbox { timeouts: idle(10), ..named("web") }).await;
+    let id = create(&service, CreateSpec { timeouts: idle(10), ..named("web") }).await;
     let hour = Duration::from_secs(3600);
     let (view, hold) = service.hold(&id, hour, "the model thinks".into(), None).await.unwrap();
     assert_eq!(view.expires, Some(hold.until));
@@ -123,7 +124,7 @@ async fn the_longest_run_ends_whoever_holds_it() {
     let world = World::new().await;
     let service = world.daemon().await;
     let limits = Timeouts { max_run: Some(Duration::from_secs(100)), ..idle(50) };
-    let id = create(&service, CreateSandbox { timeouts: limits, ..named("web") }).await;
+    let id = create(&service, CreateSpec { timeouts: limits, ..named("web") }).await;
     service.hold(&id, Duration::from_secs(3600), "a build".into(), None).await.unwrap();
     let in_use = service.agent(&id, Use::Exec).await.unwrap();
     tokio::time::sleep(Duration::from_secs(90)).await;
@@ -141,8 +142,8 @@ async fn a_clock_that_is_set_ends_nothing_early_and_nothing_late() {
     for millis in [100 * 86_400_000, -500_000] {
         let world = World::new().await;
         let service = world.daemon().await;
-        let by_total = create(&service, CreateSandbox { timeouts: total(100), ..named("total") }).await;
-        let by_idle = create(&service, CreateSandbox { timeouts: idle(100), ..named("idle") }).await;
+        let by_total = create(&service, CreateSpec { timeouts: total(100), ..named("total") }).await;
+        let by_idle = create(&service, CreateSpec { timeouts: idle(100), ..named("idle") }).await;
         tokio::time::sleep(Duration::from_secs(40)).await;
         world.clock.set_by(millis);
         tokio::time::sleep(Duration::from_secs(50)).await;

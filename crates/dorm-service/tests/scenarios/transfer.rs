@@ -2,9 +2,7 @@
 
 use bytes::Bytes;
 use dorm_lifecycle::{Initiator, SandboxId, SnapshotId, SnapshotKind};
-use dorm_service::{
-    Code, CreateFrom, CreateSandbox, ImportSettings, Parts, RecoveryReport, Service, ServiceError, Use,
-};
+use dorm_service::{Code, CreateFrom, CreateSpec, ImportSpec, Parts, RecoveryReport, Service, ServiceError, Use};
 use dorm_store::{Maker, Removal, SnapshotRecord};
 use futures_util::{StreamExt as _, stream};
 
@@ -23,11 +21,11 @@ async fn exported(service: &Service, id: &SnapshotId) -> Vec<u8> {
 
 async fn import(service: &Service, file: &[u8]) -> Result<SnapshotRecord, ServiceError> {
     let pieces: Vec<_> = file.chunks(1000).map(|piece| Ok(Bytes::copy_from_slice(piece))).collect();
-    service.import_snapshot(stream::iter(pieces), ImportSettings::default()).await
+    service.import_snapshot(stream::iter(pieces), ImportSpec::default()).await
 }
 
-fn from(snapshot: &SnapshotRecord) -> CreateSandbox {
-    CreateSandbox::new(CreateFrom::Snapshot(snapshot.id.clone()))
+fn from(snapshot: &SnapshotRecord) -> CreateSpec {
+    CreateSpec::new(CreateFrom::Snapshot(snapshot.id.clone()))
 }
 
 async fn note(service: &Service, id: &SandboxId, text: &'static str) {
@@ -123,14 +121,14 @@ async fn what_breaks_off_on_its_way_leaves_nothing_and_the_next_start_finds_noth
             Ok(Bytes::copy_from_slice(&file[..length])),
             Err(std::io::Error::other("the connection broke")),
         ]);
-        let refused = service.import_snapshot(broken, ImportSettings::default()).await.unwrap_err();
+        let refused = service.import_snapshot(broken, ImportSpec::default()).await.unwrap_err();
         assert!(refused.message().contains("the connection broke"), "{}", refused.message());
     }
     // The sender goes away in the middle of the transfer.
     let half: Vec<_> = vec![Ok(Bytes::copy_from_slice(&file[..file.len() / 2]))];
     let never = stream::iter(half).chain(stream::pending());
     let sending = service.clone();
-    let sender = tokio::spawn(async move { sending.import_snapshot(never, ImportSettings::default()).await });
+    let sender = tokio::spawn(async move { sending.import_snapshot(never, ImportSpec::default()).await });
     crate::world::eventually("it is being written", || async {
         !dorm_store::Store::open_operations(&world.store).await.unwrap().is_empty()
     })

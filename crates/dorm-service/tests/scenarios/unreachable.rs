@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, RunId, SandboxId, SnapshotKind, State, StateName, Timeouts};
-use dorm_service::{Code, CreateSandbox, Service, ServiceError, Use};
+use dorm_service::{Code, CreateSpec, Service, ServiceError, Use};
 use dorm_store::{EventFilter, Store};
 
 use crate::world::{Counter, World, counting, create, eventually, named, state};
@@ -66,7 +66,7 @@ async fn a_deadline_is_met_although_the_agent_is_silent() {
     ] {
         let world = World::new().await;
         let service = world.daemon().await;
-        let id = create(&service, CreateSandbox { timeouts, ..named("web") }).await;
+        let id = create(&service, CreateSpec { timeouts, ..named("web") }).await;
         world.host.silence(&run_of(&service, &id).await, FOR_EVER);
         tokio::time::sleep(Duration::from_secs(90)).await;
         eventually("it sleeps", || async { state(&service.describe(&id).await.unwrap()) == StateName::Suspended })

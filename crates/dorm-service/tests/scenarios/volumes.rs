@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use dorm_lifecycle::{Initiator, RunId, VolumeId, Writers};
-use dorm_service::{AttachVolume, Code, CreateSandbox, Parts, Service};
+use dorm_service::{AttachmentSpec, Code, CreateSpec, Parts, Service};
 use dorm_steps::{Steps, Stopped};
 use dorm_store::{Change, Store as _, VolumeRecord, VolumeStatus};
 
@@ -15,7 +15,7 @@ async fn the_next_daemon_finds_leases_where_they_were_and_ends_what_was_begun() 
     let world = World::new().await;
     let service = world.daemon().await;
     let made = service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
-    let attach = AttachVolume::new("data", "/data".parse().unwrap());
+    let attach = AttachmentSpec::new("data", "/data".parse().unwrap());
     let mut asked = named("web");
     asked.attachments = vec![attach.clone()];
     let id = create(&service, asked).await;
@@ -66,7 +66,7 @@ async fn nobody_is_suspended_whose_volumes_cannot_be_synced() {
     let (service, _) = Service::open(Parts { volumes, ..world.parts() }).await.unwrap();
     service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
     let (id, mut counter) = counting(&service).await;
-    service.attach(&id, AttachVolume::new("data", "/data".parse().unwrap())).await.unwrap();
+    service.attach(&id, AttachmentSpec::new("data", "/data".parse().unwrap())).await.unwrap();
     let refused = service.suspend(&id).await.unwrap_err().message();
     assert!(refused.contains("volume: synced"), "{refused}");
     // The failed suspend has left nothing behind, and the guest continues.
@@ -84,8 +84,8 @@ async fn one_that_sleeps_is_terminated_while_somebody_else_has_its_volume() {
     let service = world.daemon().await;
     service.create_volume("data".parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
     let with_volume = |name| {
-        let attachments = vec![AttachVolume::new("data", "/data".parse().unwrap())];
-        CreateSandbox { attachments, ..named(name) }
+        let attachments = vec![AttachmentSpec::new("data", "/data".parse().unwrap())];
+        CreateSpec { attachments, ..named(name) }
     };
     let asked = create(&service, with_volume("asked")).await;
     service.suspend(&asked).await.unwrap();

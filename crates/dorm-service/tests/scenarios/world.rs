@@ -7,9 +7,9 @@ use bytes::Bytes;
 use dorm_agent_client::{Agent, GuestPath, GuestString, Offsets, Output, ProcessSpec, Stdin};
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{EventKind, Limits, SandboxId, State, StateName, Timestamp, check};
+use dorm_ports::TokioClock;
 use dorm_service::{
-    CreateFrom, CreateSandbox, ParkLimits, Parts, RecoveryReport, SandboxView, Service, ServiceError, Settings,
-    TokioClock, Use,
+    CreateFrom, CreateSpec, ParkLimits, Parts, RecoveryReport, SandboxView, Service, ServiceError, Settings, Use,
 };
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
@@ -140,15 +140,15 @@ pub(crate) async fn eventually<F: Future<Output = bool>>(what: &str, mut conditi
     panic!("never came true: {what}");
 }
 
-pub(crate) fn base() -> CreateSandbox {
-    CreateSandbox::new(CreateFrom::Image("base".into()))
+pub(crate) fn base() -> CreateSpec {
+    CreateSpec::new(CreateFrom::Image("base".into()))
 }
 
-pub(crate) fn named(name: &str) -> CreateSandbox {
-    CreateSandbox { name: Some(name.parse().unwrap()), ..base() }
+pub(crate) fn named(name: &str) -> CreateSpec {
+    CreateSpec { name: Some(name.parse().unwrap()), ..base() }
 }
 
-pub(crate) async fn create(service: &Service, asked: CreateSandbox) -> SandboxId {
+pub(crate) async fn create(service: &Service, asked: CreateSpec) -> SandboxId {
     service.create(asked).await.unwrap().sandbox.id
 }
 

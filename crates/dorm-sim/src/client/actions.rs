@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use dorm_lifecycle::{FirstProgram, Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{
-    CreateFrom, CreateSandbox, ForkAsked, ForkChild, KeepFuture, SandboxView, ServiceError, SnapshotSettings,
+    CheckpointSpec, CreateFrom, CreateSpec, ForkChildSpec, ForkSpec, KeepFuture, SandboxView, ServiceError,
 };
-use dorm_store::{SandboxFilter, SnapshotStatus, Together};
+use dorm_store::{OnPartialFailure, SandboxFilter, SnapshotStatus};
 
 use super::{Action, Client};
 use crate::check::is_over;
@@ -21,7 +21,9 @@ impl Client {
         match action {
             Action::Create { .. } => self.create(action, since).await,
             Action::Clone(id, name) => self.clone_one(action, id, *name, since).await,
-            Action::Fork(id, names, together) => self.fork(action, id, names, *together, since).await,
+            Action::Fork(id, names, on_partial_failure) => {
+                self.fork(action, id, names, *on_partial_failure, since).await
+            }
             Action::Suspend(id) => {
                 let answer = self.service.suspend(id).await;
                 self.viewed(action, answer, since, |sandbox| sandbox.state.name() == StateName::Suspended);
@@ -141,7 +143,7 @@ impl Client {
             (None, FirstProgram::OfImage) => CreateFrom::Image("app".to_owned()),
         };
         let (name, timeouts, program) = (named(*name), *timeouts, *program);
-        let asked = CreateSandbox { name, timeouts, program, ..CreateSandbox::new(from) };
+        let asked = CreateSpec { name, timeouts, program, ..CreateSpec::new(from) };
         match self.service.create(asked).await {
             Ok(view) => {
                 let id = view.sandbox.id.clone();
@@ -168,16 +170,23 @@ impl Client {
         }
     }
 
-    async fn fork(&mut self, action: &Action, id: &SandboxId, names: &[Option<u64>], together: Together, since: u64) {
-        let child = |name: &Option<u64>| ForkChild { name: named(*name), ..ForkChild::default() };
-        let asked = ForkAsked {
+    async fn fork(
+        &mut self,
+        action: &Action,
+        id: &SandboxId,
+        names: &[Option<u64>],
+        on_partial_failure: OnPartialFailure,
+        since: u64,
+    ) {
+        let child = |name: &Option<u64>| ForkChildSpec { name: named(*name), ..ForkChildSpec::default() };
+        let asked = ForkSpec {
             children: names.iter().map(child).collect(),
-            together,
+            on_partial_failure,
             volumes: dorm_service::FollowingVolumes::Same,
         };
         match self.service.fork(id, asked).await {
             Ok(made) => {
-                if together == Together::AllOrNone && made.iter().any(Result::is_err) {
+                if on_partial_failure == OnPartialFailure::RollBack && made.iter().any(Result::is_err) {
                     self.world.trace.wrong(format_args!("{action:?} is done and a child was not made"));
                 }
                 for child in made {
@@ -195,7 +204,7 @@ impl Client {
     }
 
     async fn checkpoint(&mut self, action: &Action, id: &SandboxId, kind: SnapshotKind, expires: Option<Duration>) {
-        let settings = SnapshotSettings { kind, expires, ..SnapshotSettings::default() };
+        let settings = CheckpointSpec { kind, expires, ..CheckpointSpec::default() };
         match self.service.checkpoint_as(id, settings).await {
             Ok(snapshot) => {
                 self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));

@@ -2,7 +2,7 @@
 //! for them.
 
 use dorm_lifecycle::{MountPath, SandboxId, Writers};
-use dorm_service::{AttachVolume, Code};
+use dorm_service::{AttachmentSpec, Code};
 
 use super::{Action, Client};
 
@@ -31,7 +31,7 @@ impl Client {
             }
             Action::Attach(id, number) => {
                 let Some(path) = place(*number) else { return };
-                let asked = AttachVolume::new(volume(*number), path.clone());
+                let asked = AttachmentSpec::new(volume(*number), path.clone());
                 let mut answer = self.service.attach(id, asked.clone()).await;
                 if matches!(&answer, Err(error) if error.code() == Code::NotFound)
                     && let (Ok(name), many) = (volume(*number).parse(), self.random.chance(50))

@@ -8,8 +8,8 @@ use dorm_lifecycle::{
     SnapshotKind, State as Life, StateName,
 };
 use dorm_store::{
-    Change, EventRecord, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus,
-    Together,
+    Change, EventRecord, OnPartialFailure, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
+    SnapshotStatus,
 };
 
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
@@ -29,8 +29,10 @@ impl Model {
             self.sandbox_committed(&mut state, record, events);
         }
         for operation in &change.operations {
-            if let Some(plan) = operation.fork.as_ref().filter(|plan| plan.together == Together::AllOrNone) {
-                state.all_or_none.extend(plan.children.iter().cloned());
+            if let Some(plan) =
+                operation.fork.as_ref().filter(|plan| plan.on_partial_failure == OnPartialFailure::RollBack)
+            {
+                state.rolled_back_together.extend(plan.children.iter().cloned());
             }
             state.operations.insert(operation.id.to_string(), operation.clone());
             if let Some(plan) = &operation.promote {
@@ -44,7 +46,7 @@ impl Model {
         }
         self.volumes_committed(&mut state, change, events);
         for saved_state in &change.discard {
-            self.trace.note(format_args!("commit: {saved_state} is to be discarded"));
+            self.trace.note(format_args!("commit: {saved_state} must be discarded"));
             if let Some(owner) = needs(&state, saved_state) {
                 self.trace.wrong(format_args!("saved state {saved_state} is released while {owner} needs it"));
             }
@@ -85,7 +87,7 @@ impl Model {
                 }
             };
             let mut known = Known::new(next, now, live);
-            known.is_of_all_or_none = state.all_or_none.contains(&sandbox.id);
+            known.is_rolled_back_with_fork = state.rolled_back_together.contains(&sandbox.id);
             state.sandboxes.insert(sandbox.id.clone(), known);
             return;
         };
@@ -114,12 +116,12 @@ impl Model {
     /// Checks that the abandoned state of a rewind is a snapshot, if it was to be kept.
     fn keeps_future(&self, state: &State, before: &Sandbox) {
         let Some(rewind) = before.state.rewind() else {
-            return self.trace.wrong(format_args!("{} was taken back, and was not on the way", before.id));
+            return self.trace.wrong(format_args!("{} was rewound, and no rewind was in progress", before.id));
         };
         let Some(future) = &rewind.future else { return };
         let kept = state.snapshots.get(&future.snapshot).map(|known| &known.record.saved_state);
         if kept.is_none() || kept != before.state.image().map(|image| &image.saved_state) {
-            self.trace.wrong(format_args!("{} was taken back, and what it was is not kept", before.id));
+            self.trace.wrong(format_args!("{} was rewound, and its abandoned state is not kept", before.id));
         }
     }
 
@@ -150,7 +152,9 @@ impl Model {
                 if !matches!(was, StateName::Terminating | StateName::Terminated) =>
             {
                 match cause {
-                    Cause::Requested if !known.terminate_asked && !known.is_of_all_or_none && !known.is_promoted => {
+                    Cause::Requested
+                        if !known.terminate_asked && !known.is_rolled_back_with_fork && !known.is_promoted =>
+                    {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
                     }
                     // A jump of the clock that could not be recorded is only in the daemon's
@@ -233,7 +237,7 @@ impl Model {
                 let told = after.restored == restored;
                 let kept = target.filter(|_| after.spec.suspendable);
                 if !told || image.as_ref() != kept || after.run == before.run {
-                    self.trace.wrong(format_args!("{id} was taken back, says {:?}, keeps {image:?}", after.restored));
+                    self.trace.wrong(format_args!("{id} was rewound, says {:?}, keeps {image:?}", after.restored));
                 }
             }
             (Life::Resuming { image: newest, .. }, Life::Running { image, .. }) if after.run != before.run => {
@@ -331,7 +335,7 @@ impl Known {
             earliest: Memory::default(),
             epoch: 0,
             terminate_asked: false,
-            is_of_all_or_none: false,
+            is_rolled_back_with_fork: false,
             is_promoted: false,
             busy: false,
         }
@@ -378,7 +382,7 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
     if let (Some(target), Some(_)) = (target, after.state.rewind())
         && !is_there(target)
     {
-        return Err(format!("the image {target} that it is taken back to is forgotten"));
+        return Err(format!("the image {target} that it is rewound to is forgotten"));
     }
     match before
         .saved_states()

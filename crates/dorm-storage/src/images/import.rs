@@ -9,6 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use dorm_guest_ids::RECORD;
 use dorm_lifecycle::Digest;
+use dorm_ports::{Progress, Stage};
 
 use super::archive::{self, Entries, Wrong};
 use super::bundle::{self, Bundle};
@@ -27,36 +28,6 @@ use crate::steps::Step;
 
 /// How many entries are between two progress reports.
 const REPORT_EVERY: u64 = 500;
-
-/// The stages of an import.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Stage {
-    /// Another import fetches the same image.
-    Waiting,
-    /// Blobs are fetched from a registry.
-    Fetching,
-    /// Entries are read and written.
-    Unpacking,
-    /// The digest is computed.
-    Hashing,
-    /// The image is made durable.
-    Syncing,
-    /// A sandbox of it is suspended and resumed as a test.
-    Trying,
-}
-
-/// The progress of an import.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Progress {
-    /// The present stage.
-    pub stage: Stage,
-    /// Entries written so far.
-    pub entries: u64,
-    /// Bytes of the archive read so far, or bytes of files of a directory.
-    pub bytes: u64,
-    /// Bytes of the archive; `None` for a directory.
-    pub bytes_total: Option<u64>,
-}
 
 /// The mount points that every run needs, since `runsc` would create missing ones in the image, and
 /// the agent's file.

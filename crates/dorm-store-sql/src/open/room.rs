@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_store_has_room_to_spare_after_each_opening() {
+    async fn a_store_has_free_room_after_each_opening() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("store.db");
         for _ in 0..2 {

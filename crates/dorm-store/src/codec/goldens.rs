@@ -26,8 +26,8 @@ use super::{
 };
 use crate::{
     ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
-    OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, RequestRecord, SnapshotRecord,
-    SnapshotStatus, Together, VolumeRecord, VolumeStatus, WebhookRecord,
+    OnPartialFailure, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, RequestRecord,
+    SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 fn directory() -> PathBuf {
@@ -256,7 +256,7 @@ fn operations() -> Vec<(String, OperationRecord)> {
             began: at(1_790_000_000_000),
             deadline: at(1_790_000_060_000),
             saved_state: (!deletes).then(|| SavedStateId::from_random([3; 20])),
-            fork: (kind == OperationKind::Fork).then(|| fork_plan(Together::AllOrNone)),
+            fork: (kind == OperationKind::Fork).then(|| fork_plan(OnPartialFailure::RollBack)),
             promote: (kind == OperationKind::Promote).then(|| PromotePlan {
                 child: SandboxId::from_random([13; 20]),
                 snapshot: SnapshotId::from_random([4; 20]),
@@ -279,17 +279,17 @@ fn failed_operations() -> Vec<(String, OperationRecord)> {
     Code::ALL.map(coded).into()
 }
 
-fn fork_plan(together: Together) -> ForkPlan {
+fn fork_plan(on_partial_failure: OnPartialFailure) -> ForkPlan {
     ForkPlan {
         snapshot: SnapshotId::from_random([4; 20]),
         children: vec![SandboxId::from_random([13; 20]), SandboxId::from_random([14; 20])],
-        together,
+        on_partial_failure,
     }
 }
 
 fn fork_operations() -> Vec<(String, OperationRecord)> {
     let forks = operations().into_iter().find(|(name, _)| name == "operation-fork-failed").unwrap().1;
-    let each = OperationRecord { fork: Some(fork_plan(Together::Each)), ..forks };
+    let each = OperationRecord { fork: Some(fork_plan(OnPartialFailure::Keep)), ..forks };
     vec![("operation-fork-each".to_owned(), each)]
 }
 

@@ -21,8 +21,8 @@ use super::{
     encode_sandbox, encode_snapshot,
 };
 use crate::{
-    Code, FailureRecord, ForkPlan, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, PromotePlan,
-    Removal, SnapshotRecord, SnapshotStatus, Together,
+    Code, FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationKind, OperationRecord, OperationResult,
+    PromotePlan, Removal, SnapshotRecord, SnapshotStatus,
 };
 
 fn time() -> impl Strategy<Value = Timestamp> {
@@ -311,9 +311,9 @@ fn promote_plan() -> impl Strategy<Value = Option<PromotePlan>> {
 }
 
 fn fork_plan() -> impl Strategy<Value = ForkPlan> {
-    let together = prop_oneof![Just(Together::AllOrNone), Just(Together::Each)];
-    (snapshot_id(), prop::collection::vec(sandbox_id(), 0..4), together)
-        .prop_map(|(snapshot, children, together)| ForkPlan { snapshot, children, together })
+    let on_partial_failure = prop_oneof![Just(OnPartialFailure::RollBack), Just(OnPartialFailure::Keep)];
+    (snapshot_id(), prop::collection::vec(sandbox_id(), 0..4), on_partial_failure)
+        .prop_map(|(snapshot, children, on_partial_failure)| ForkPlan { snapshot, children, on_partial_failure })
 }
 
 fn snapshot() -> impl Strategy<Value = SnapshotRecord> {

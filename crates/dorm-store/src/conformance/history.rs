@@ -87,7 +87,7 @@ pub(super) async fn a_batch_is_not_exceeded(store: Arc<dyn Store>) -> Checked {
     Ok(())
 }
 
-pub(super) async fn the_oldest_events_are_removed_and_numbers_go_on(store: Arc<dyn Store>) -> Checked {
+pub(super) async fn the_oldest_events_are_removed_and_numbers_continue(store: Arc<dyn Store>) -> Checked {
     let old = |millis| NewEvent { at: at(millis), ..event(1, "x") };
     assert_eq!(store.events_removed().await?, 0);
     // The fourth event is younger than the fifth, so the fifth stays.

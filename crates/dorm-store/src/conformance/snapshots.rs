@@ -53,7 +53,7 @@ pub(super) async fn snapshots_come_in_the_order_they_were_asked_for(store: Arc<d
     Ok(())
 }
 
-pub(super) async fn a_saved_state_is_to_be_discarded_until_it_has_been(store: Arc<dyn Store>) -> Checked {
+pub(super) async fn a_saved_state_stays_marked_until_it_is_discarded(store: Arc<dyn Store>) -> Checked {
     let [first, second] = [snapshot(1, 1_000).saved_state, snapshot(2, 1_000).saved_state];
     let discard = |saved_states: &[SavedStateId]| Change { discard: saved_states.to_vec(), ..Change::default() };
     store.commit(discard(&[first.clone(), second.clone()])).await?;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dorm_api::{ConnectionLimits, Doors, Keys, serve};
 use dorm_engine_fake::FakeHost;
-use dorm_service::{Parts, Service, Settings, SystemClock};
+use dorm_ports::SystemClock;
+use dorm_service::{Parts, Service, Settings};
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
 use serde_json::Value;

@@ -12,7 +12,7 @@ use dorm_lifecycle::{
 
 use super::background::BackgroundRow;
 use super::event::EventRow;
-use super::operation::{EndedRow, FailureRow, ForkRow, OperationRow, PromoteRow, ResultRow, TogetherRow};
+use super::operation::{EndedRow, FailureRow, ForkRow, OnPartialFailureRow, OperationRow, PromoteRow, ResultRow};
 use super::sandbox::{
     CheckpointsRow, EgressRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PortAccessRow,
     ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
@@ -26,8 +26,8 @@ use super::volume::AttachmentRow;
 use super::webhook::WebhookRow;
 use crate::codec::word::{Length, Millis, Text, Word};
 use crate::{
-    FailureRecord, ForkPlan, Maker, NewEvent, OperationRecord, OperationResult, PromotePlan, Removal, SnapshotRecord,
-    SnapshotStatus, Together, WebhookRecord, codec,
+    FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
+    SnapshotRecord, SnapshotStatus, WebhookRecord, codec,
 };
 
 fn text<T: Clone>(value: &T) -> Text<T> {
@@ -607,13 +607,13 @@ impl From<PromoteRow> for PromotePlan {
 
 impl From<&ForkPlan> for ForkRow {
     fn from(plan: &ForkPlan) -> Self {
-        let ForkPlan { snapshot, children, together } = plan;
+        let ForkPlan { snapshot, children, on_partial_failure } = plan;
         Self {
             snapshot: text(snapshot),
             children: children.iter().map(text).collect(),
-            together: match together {
-                Together::AllOrNone => TogetherRow::AllOrNone,
-                Together::Each => TogetherRow::Each,
+            on_partial_failure: match on_partial_failure {
+                OnPartialFailure::RollBack => OnPartialFailureRow::RollBack,
+                OnPartialFailure::Keep => OnPartialFailureRow::Keep,
             },
         }
     }
@@ -624,9 +624,9 @@ impl From<ForkRow> for ForkPlan {
         Self {
             snapshot: row.snapshot.0,
             children: row.children.into_iter().map(|child| child.0).collect(),
-            together: match row.together {
-                TogetherRow::AllOrNone => Together::AllOrNone,
-                TogetherRow::Each => Together::Each,
+            on_partial_failure: match row.on_partial_failure {
+                OnPartialFailureRow::RollBack => OnPartialFailure::RollBack,
+                OnPartialFailureRow::Keep => OnPartialFailure::Keep,
             },
         }
     }

@@ -10,8 +10,7 @@ use dorm_engine::EngineError;
 use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord};
 
-use crate::error::ServiceError;
-use crate::shared::chain;
+use super::{ServiceError, chain};
 
 /// The reason of an operation that was interrupted.
 pub(crate) const STOPPED: &str = "the daemon stopped during the operation";

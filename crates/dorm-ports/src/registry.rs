@@ -8,11 +8,12 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dorm_storage::{Image, Progress, StorageError};
-use dorm_store::Code;
+use dorm_lifecycle::Digest;
 use futures_util::stream::BoxStream;
 use thiserror::Error;
 use tokio::sync::mpsc;
+
+use crate::progress::Progress;
 
 /// Receives the progress of a pull, several times per second at most.
 pub type PullProgress = Arc<dyn Fn(Progress) + Send + Sync>;
@@ -34,13 +35,13 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// implicitly.
     fn names_registry(&self, reference: &str) -> bool;
 
-    /// Fetches an image into the storage, with the tag `tag`. Parts that were fetched and verified
-    /// before are not fetched again.
+    /// Fetches an image into the storage, with the tag `tag`, and returns its digest. Parts that were
+    /// fetched and verified before are not fetched again.
     ///
     /// # Errors
     ///
     /// Any [`RegistryError`]; then there is no new image.
-    async fn pull(&self, asked: &Pull, tag: &str, progress: PullProgress) -> Result<Image, RegistryError>;
+    async fn pull(&self, asked: &RemoteSpec, tag: &str, progress: PullProgress) -> Result<Digest, RegistryError>;
 
     /// Sends the file of a snapshot, of `bytes` bytes. Parts that the registry has already are not
     /// sent again.
@@ -50,7 +51,7 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// Any [`RegistryError`]; then no name refers to it.
     async fn push_file(
         &self,
-        to: &Pull,
+        to: &RemoteSpec,
         content: FileContent,
         bytes: u64,
         progress: PullProgress,
@@ -63,7 +64,7 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// Any [`RegistryError`]; then the file is incomplete.
     async fn fetch_file(
         &self,
-        from: &Pull,
+        from: &RemoteSpec,
         to: &mpsc::Sender<std::io::Result<Bytes>>,
         progress: PullProgress,
     ) -> Result<(), RegistryError>;
@@ -84,14 +85,14 @@ pub struct Pushed {
 
 /// An operation on a registry, for errors.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Deed {
+pub enum RegistryOperation {
     /// Pulling the named image or file.
     Pull(Box<str>),
     /// Pushing to that name.
     Push(Box<str>),
 }
 
-impl std::fmt::Display for Deed {
+impl std::fmt::Display for RegistryOperation {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Pull(name) => write!(f, "pull {name}"),
@@ -102,7 +103,7 @@ impl std::fmt::Display for Deed {
 
 /// A request for an image or snapshot of a registry.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Pull {
+pub struct RemoteSpec {
     /// Its reference: `HOST/NAME`, with `:TAG` or `@sha256:DIGEST`.
     pub reference: String,
     /// The architecture; by default that of this host.
@@ -141,7 +142,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// The last error.
         #[source]
         source: Box<dyn std::error::Error + Send + Sync>,
@@ -152,7 +153,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// Its answer, and the credentials used.
         what: String,
     },
@@ -162,7 +163,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// Its answer.
         what: String,
     },
@@ -172,7 +173,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// When to retry, if the registry said so.
         after: Option<Duration>,
     },
@@ -182,7 +183,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// Its answer.
         what: String,
     },
@@ -192,7 +193,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// The data, and what was expected.
         what: String,
     },
@@ -202,7 +203,7 @@ pub enum RegistryError {
         /// The registry.
         registry: String,
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// `stopped` or `said nothing more`.
         how: &'static str,
         /// The number of bytes received.
@@ -218,7 +219,7 @@ pub enum RegistryError {
     #[error("cannot {name}: {need_bytes} bytes are needed, {free_bytes} are free")]
     NoRoom {
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// The number of bytes to fetch.
         need_bytes: u64,
         /// The number of free bytes.
@@ -239,54 +240,13 @@ pub enum RegistryError {
     #[error("cannot {name}")]
     Storage {
         /// The operation.
-        name: Deed,
+        name: RegistryOperation,
         /// The cause.
         #[source]
-        source: StorageError,
+        source: Box<dyn std::error::Error + Send + Sync>,
     },
-}
-
-fn is_full(error: &std::io::Error) -> bool {
-    matches!(error.kind(), std::io::ErrorKind::StorageFull | std::io::ErrorKind::QuotaExceeded)
 }
 
 fn again(after: Option<Duration>) -> String {
     after.map_or_else(String::new, |after| format!("; retry in {} s", after.as_secs()))
-}
-
-impl RegistryError {
-    /// Returns the kind of the error.
-    pub(crate) fn code(&self) -> Code {
-        match self {
-            Self::Reference { .. } | Self::NoRegistries(_) | Self::Unauthorized { .. } => Code::InvalidArgument,
-            Self::NotFound { .. } => Code::NotFound,
-            Self::Unreachable { .. } | Self::RateLimited { .. } | Self::Interrupted { .. } => Code::Unavailable,
-            Self::Io { source, .. } if is_full(source) => Code::NoRoom,
-            Self::Refused { .. } | Self::Lies { .. } | Self::Io { .. } => Code::Failed,
-            Self::NoRoom { .. } => Code::NoRoom,
-            Self::Storage { source, .. } => crate::error::storage_code(source),
-        }
-    }
-
-    /// Returns what the caller can do next, as a sentence; empty if the message already says it.
-    pub(crate) fn next_step(&self) -> &'static str {
-        match self {
-            Self::Reference { .. } => "name it as HOST/NAME:TAG, such as docker.io/library/python:3.12",
-            Self::NoRegistries(_) => "import the image from a file or directory",
-            Self::Unreachable { .. } => {
-                "check the registry's name and the network, and try again; images on this host can still be used"
-            }
-            Self::Unauthorized { .. } => {
-                "check the name, or log in with `docker login` as the user that the daemon runs as"
-            }
-            Self::NotFound { .. } => "check the name and the tag",
-            Self::RateLimited { .. } => "pull again later, or log in: what was fetched is kept",
-            Self::Interrupted { .. } => "pull again: what was fetched is kept",
-            Self::Refused { .. } => "try again later, or ask the registry's operator",
-            Self::Lies { .. } => "ask the registry's operator; nothing that was fetched is kept",
-            Self::NoRoom { .. } => "remove images or snapshots that are not needed",
-            Self::Io { .. } => "check the disk of the daemon's data directory",
-            Self::Storage { .. } => "",
-        }
-    }
 }

@@ -3,7 +3,7 @@
 
 use std::path::Path;
 
-use crate::table;
+use super::*;
 
 fn compare(path: &str, made: &str) {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join(path);
@@ -17,10 +17,10 @@ fn compare(path: &str, made: &str) {
 
 #[test]
 fn every_state_answers_every_input_as_written_down() {
-    compare("src/step/relation.txt", &table::relation());
+    compare("src/table/relation.txt", &relation());
 }
 
 #[test]
 fn the_documents_show_what_step_does() {
-    compare("../../docs/reference/lifecycle.md", &table::markdown());
+    compare("../../docs/reference/lifecycle.md", &markdown());
 }

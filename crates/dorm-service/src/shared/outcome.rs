@@ -10,9 +10,9 @@ use std::time::Duration;
 
 use dorm_store::{Change, EventFilter, EventRecord, Settled, StoreError};
 
+use super::Shared;
 use crate::backoff::Backoff;
-use crate::error::ServiceError;
-use crate::shared::{Shared, chain};
+use crate::error::{ServiceError, chain};
 
 /// The delays before the store is asked again, first and longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(50), Duration::from_secs(10));

@@ -1,0 +1,124 @@
+//! A new actor takes up a sandbox that another one worked on, in an earlier daemon or before a conflict:
+//! according to the lifecycle's plan for what is recorded and what runs.
+
+use std::sync::Arc;
+
+use dorm_lifecycle::{Effect, Initiator, Recovery, RunCondition, RunId, SnapshotKind, State, recover};
+use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotStatus};
+use tokio_util::sync::CancellationToken;
+
+use super::{Actor, First, Open, Seat};
+use crate::effects::{self, Task};
+use crate::error::ServiceError;
+use crate::report::RecoveryReport;
+use crate::shared::Shared;
+
+/// Returns what is still open of the operation that the sandbox is in, which its actor ends: its
+/// record names the files that the operation wrote, and the snapshot in progress has failed with
+/// it.
+pub(crate) async fn left_open(shared: &Arc<Shared>, record: &SandboxRecord) -> Result<Open, ServiceError> {
+    let Some(id) = record.sandbox.state.operation() else { return Ok(Open::default()) };
+    let operation = shared.store.open_operations().await?.into_iter().find(|open| open.id == *id);
+    let written = operation.as_ref().and_then(|operation| operation.saved_state.clone());
+    let snapshot = match written {
+        Some(saved_state) => {
+            let made = SnapshotFilter { saved_state: Some(saved_state), ..SnapshotFilter::default() };
+            let mut made = shared.store.find_snapshots(&made).await?.into_iter();
+            made.find(|snapshot| snapshot.status == SnapshotStatus::InProgress)
+        }
+        None => None,
+    };
+    Ok(Open { operation, snapshot })
+}
+
+pub(crate) async fn revive(
+    shared: &Arc<Shared>,
+    record: SandboxRecord,
+    found: &[(RunId, RunCondition)],
+    (open, seat): (Open, Seat),
+    report: &mut RecoveryReport,
+) {
+    let id = record.sandbox.id.clone();
+    let first = match recover(&record.sandbox, found) {
+        Recovery::Nothing => First::Nothing,
+        Recovery::Adopt(run) => First::Adopt(run),
+        Recovery::AdoptThen { run, report: observation } => {
+            report.lines.push(format!("sandbox {id}: its operation was abandoned; the sandbox continues"));
+            First::AdoptThen(run, observation)
+        }
+        Recovery::Continue { run, report: observation } => {
+            report.lines.push(format!("sandbox {id}: its operation was rolled back; the sandbox continues"));
+            First::Continue(run, observation)
+        }
+        Recovery::Redo { stop, effect } => {
+            report.lines.push(format!("sandbox {id}: its operation starts over"));
+            end_all(shared, &record, &stop).await;
+            if let Effect::Wake { parked, .. } = &effect
+                && found.iter().any(|(run, _)| run == parked && !stop.contains(run))
+            {
+                park(shared, &record, parked).await;
+            }
+            First::Effect(effect, None)
+        }
+        Recovery::Report { stop, report: observation } => {
+            report.lines.push(match &record.sandbox.state {
+                State::Suspended { .. } => {
+                    format!("sandbox {id}: its operation was abandoned; the sandbox stays suspended")
+                }
+                _ => format!("sandbox {id}: its run was lost"),
+            });
+            end_all(shared, &record, &stop).await;
+            First::Report(observation)
+        }
+        Recovery::Stop(stop) => {
+            end_all(shared, &record, &stop).await;
+            First::Nothing
+        }
+    };
+    let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
+    if let (Some(run), First::Nothing | First::Report(_)) = (&parked, &first)
+        && found
+            .iter()
+            .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))
+    {
+        park(shared, &record, run).await;
+    }
+    Actor::spawn_in(seat, shared, record, Initiator::Recovery, first, open);
+}
+
+/// Continues with a sandbox whose record is not the one that its actor worked on, as daemon startup
+/// would.
+pub(super) async fn take_up(shared: &Arc<Shared>, record: SandboxRecord, found: &[(RunId, RunCondition)], seat: Seat) {
+    let mut report = RecoveryReport::default();
+    // Without it, the operation is closed at the next start.
+    let open = left_open(shared, &record).await.unwrap_or_default();
+    revive(shared, record, found, (open, seat), &mut report).await;
+    for line in report.lines {
+        tracing::warn!("{line}");
+    }
+}
+
+/// Records that a run is paused, and makes sure that it uses no CPU. A run that cannot be parked is
+/// ended.
+async fn park(shared: &Arc<Shared>, record: &SandboxRecord, run: &RunId) {
+    if let Some(memory) = effects::park(&task(shared, record), run).await {
+        shared.parking.enter(&record.sandbox.id, shared.now(), memory);
+    }
+}
+
+pub(crate) async fn end_all(shared: &Arc<Shared>, record: &SandboxRecord, runs: &[RunId]) {
+    for run in runs {
+        effects::end(&task(shared, record), run).await;
+    }
+}
+
+fn task(shared: &Arc<Shared>, record: &SandboxRecord) -> Task {
+    Task {
+        shared: shared.clone(),
+        sandbox: record.sandbox.clone(),
+        agent: None,
+        saved_state: None,
+        kind: SnapshotKind::Memory,
+        unwanted: CancellationToken::new(),
+    }
+}

@@ -1,0 +1,79 @@
+//! The messages to the actors of sandboxes, with what callers ask for in them.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use dorm_agent_client::Agent;
+use dorm_lifecycle::{Attachment, Command, Future, Initiator, MountPath, RunId, SnapshotId, SnapshotKind};
+use dorm_store::{Maker, Removal, SnapshotRecord};
+use tokio::sync::{mpsc, oneshot};
+
+use crate::activity::{InUse, Use};
+use crate::error::ServiceError;
+use crate::keyed::KeyedRequest;
+use crate::view::SandboxView;
+
+pub(crate) type Mailbox = mpsc::UnboundedSender<Message>;
+pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
+
+/// A message to an actor.
+pub(crate) enum Message {
+    /// A command of a caller; the reply comes when the command has taken effect or failed.
+    Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
+    /// A message that is only for this revision of the record. Otherwise it is dropped, and the
+    /// current revision is sent.
+    AtRevision { revision: u64, message: Box<Message>, changed: oneshot::Sender<u64> },
+    /// A request for a snapshot.
+    Snapshot { asked: SnapshotSpec, reply: Reply<SnapshotRecord> },
+    /// A request to rewind to a snapshot.
+    Rewind { asked: Box<RewindSpec>, reply: Reply<SandboxView> },
+    /// A request to change the attachments.
+    Attachments { change: AttachmentChange, by: Initiator, reply: Reply<SandboxView> },
+    /// A request for the connection to the agent.
+    Use { what: Use, reply: Reply<(Agent, InUse)> },
+    /// The agent that a caller was lent does not answer.
+    Unanswered { silent: Agent, what: Use, reply: Reply<(Agent, InUse)> },
+    /// Release the sandbox's memory, if it is parked.
+    Evict { reply: Option<Reply<SandboxView>> },
+    /// A run ended unexpectedly.
+    RunEnded { run: RunId, reason: String },
+    /// A run has reached its soft memory limit and is paused.
+    MemoryHigh { run: RunId },
+    /// The host's disk is nearly full.
+    DiskLow,
+    /// There is room on the host's disk again.
+    DiskRoom,
+    /// A deadline may have passed.
+    Due,
+}
+
+/// A request for a snapshot.
+pub(crate) struct SnapshotSpec {
+    pub(crate) id: SnapshotId,
+    pub(crate) kind: SnapshotKind,
+    pub(crate) labels: BTreeMap<String, String>,
+    pub(crate) removal: Removal,
+    pub(crate) made_by: Maker,
+    pub(crate) by: Initiator,
+    /// The request with an idempotency key that asks for it.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
+    /// Notified when the record says that the snapshot is being taken.
+    pub(crate) begun: Option<oneshot::Sender<SnapshotRecord>>,
+}
+
+/// A request to rewind.
+pub(crate) struct RewindSpec {
+    /// The snapshot, complete and verified to its last byte just before.
+    pub(crate) to: SnapshotRecord,
+    /// The snapshot to make of the present state; `None` to discard that state.
+    pub(crate) future: Option<Future>,
+    /// The request with an idempotency key that asks for it.
+    pub(crate) request: Option<Arc<KeyedRequest>>,
+}
+
+/// A change of the attachments of a sandbox.
+#[derive(Clone, Debug)]
+pub(crate) enum AttachmentChange {
+    Attach(Attachment),
+    Detach(MountPath),
+}
