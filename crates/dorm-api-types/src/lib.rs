@@ -12,6 +12,7 @@ mod daemon;
 mod diff;
 mod event;
 mod file;
+mod fork;
 mod image;
 mod key;
 mod operation;
@@ -19,11 +20,14 @@ mod problem;
 mod process;
 mod remote;
 mod resources;
+mod rewind;
 mod sandbox;
+mod settings;
 mod snapshot;
 mod stream;
 mod text;
 mod tree;
+mod usage;
 mod volume;
 mod why;
 
@@ -35,6 +39,7 @@ pub use daemon::{
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
+pub use fork::{CloneRequest, Cloned, ForkChild, ForkRequest, Forked, ForkedChild, OnPartialFailure};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
 pub use key::{CreateKey, CreatedKey, Key, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
 pub use operation::{Operation, OperationList, OperationStatus};
@@ -46,11 +51,13 @@ pub use process::{
 };
 pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use resources::{Resources, ResourcesRequest};
+pub use rewind::{Keep, PromoteRequest, Promoted, RestartRequest, Restarted, RewindRequest, Rewound};
 pub use sandbox::{
-    Cause, CauseKind, CloneRequest, Cloned, CreateSandbox, CurrentOperation, DiskIo, Egress, ForkChild, ForkRequest,
-    Forked, ForkedChild, Hold, HoldRequest, Keep, NetworkUsage, OnPartialFailure, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, PromoteRequest, Promoted, Residence, RestartRequest, Restarted, Restored, RewindRequest, Rewound,
-    Sandbox, SandboxPage, SetRetention, SetTimeouts, SleepImage, State, SuspendFailures, Unreachable, Usage,
+    Cause, CauseKind, CurrentOperation, Residence, Restored, Sandbox, SandboxPage, SleepImage, State, SuspendFailures,
+    Unreachable,
+};
+pub use settings::{
+    CreateSandbox, Egress, Hold, HoldRequest, OnSuspendFailure, OnTimeout, OnUnrestorable, SetRetention, SetTimeouts,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
@@ -59,6 +66,7 @@ pub use snapshot::{
 pub use stream::{CommandEvent, OutputEvent};
 pub use text::{Binary, NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
+pub use usage::{DiskIo, NetworkUsage, Usage};
 pub use volume::{
     AttachVolume, AttachedVolume, CreateVolume, FollowingVolumes, Volume, VolumeFile, VolumeFileKind, VolumeFiles,
     VolumeHealth, VolumeList, Writers,

@@ -133,7 +133,7 @@ fn every_example_is_a_complete_value_of_its_type() {
     let document = serde_json::to_value(document()).unwrap();
     for (name, example) in examples::all() {
         let written = match name {
-            "CreateSpec" => reads_as::<wire::CreateSandbox>(&example),
+            "CreateSandbox" => reads_as::<wire::CreateSandbox>(&example),
             "CheckpointRequest" => reads_as::<wire::CheckpointRequest>(&example),
             "ForkRequest" => reads_as::<wire::ForkRequest>(&example),
             "ExecRequest" => reads_as::<wire::ExecRequest>(&example),
@@ -159,7 +159,7 @@ fn every_example_is_a_complete_value_of_its_type() {
 #[test]
 fn the_examples_of_requests_are_valid() {
     let example = |wanted: &str| examples::all().into_iter().find(|(name, _)| *name == wanted).unwrap().1;
-    let create: wire::CreateSandbox = serde_json::from_value(example("CreateSpec")).unwrap();
+    let create: wire::CreateSandbox = serde_json::from_value(example("CreateSandbox")).unwrap();
     let from = CreateFrom::Image(create.image.clone().unwrap());
     let egress = convert::create(create, from, Resources::default()).unwrap().egress;
     egress.check().unwrap();

@@ -1,0 +1,188 @@
+//! Settings of sandboxes: those of a new one, and those that can be changed later.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+
+use crate::checkpoints::CheckpointsRequest;
+use crate::image::Pull;
+use crate::key::PortAccess;
+use crate::resources::ResourcesRequest;
+use crate::text::{Secret, Time};
+use crate::volume::AttachVolume;
+
+/// Creates a sandbox. Exactly one of `image` and `snapshot` is required; every other field has a default.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CreateSandbox {
+    /// Image to boot from: a tag, a digest, a digest prefix of at least 8 digits, or the name of an image in a
+    /// registry.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub image: Option<String>,
+    /// When to contact the registry for the image. Default `missing`, which contacts only the registry that `image`
+    /// names.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub pull: Option<Pull>,
+    /// Start the entrypoint and command of the image as a process with the label `start`, and wait until it is ready if
+    /// the image has a readiness command. If that fails, the sandbox is terminated. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub start: bool,
+    /// ID of the snapshot to start from. A memory snapshot continues with its memory, processes, files and limits; a
+    /// filesystem snapshot boots from its files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub snapshot: Option<String>,
+    /// Name, unique among living sandboxes: 1 to 63 lower-case letters, digits and hyphens. A sandbox without a name is
+    /// ephemeral.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Resource limits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResourcesRequest>,
+    /// Where the sandbox may connect to. Default `public`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub egress: Option<Egress>,
+    /// Environment variables of every process. Their values are never returned.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Secrets that every process gets as environment variables. Their values are never returned, and clones and forks
+    /// get them only if the request names them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub secrets: BTreeMap<String, Secret>,
+    /// Action at a deadline. Default: `suspend` for a named sandbox, `terminate` otherwise.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<OnTimeout>,
+    /// Action if the sandbox cannot be suspended at a deadline. Default `keep`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_suspend_failure: Option<OnSuspendFailure>,
+    /// Whether the sandbox can be suspended. Default: whether it has a name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub suspendable: Option<bool>,
+    /// Whether traffic to a port resumes the sandbox when it is suspended. Default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub auto_resume: Option<bool>,
+    /// Who can reach the ports of the sandbox. Default: the setting of the daemon, which is `public` unless changed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_access: Option<PortAccess>,
+    /// Seconds from the start of a run to its deadline, independent of activity. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_secs: Option<f64>,
+    /// Longest time in seconds that a run may last, even if it is extended or held. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_secs: Option<f64>,
+    /// How many sleep images are kept, 1 to 16: the newest, and older ones to fall back to. Default 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_generations: Option<u32>,
+    /// Action if no sleep image can be restored. Default `fail`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unrestorable: Option<OnUnrestorable>,
+    /// Automatic checkpoint policy. Default: none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoints: Option<CheckpointsRequest>,
+    /// Volumes to attach.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub volumes: Vec<AttachVolume>,
+    /// Labels: arbitrary strings by key.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+}
+
+/// Where a sandbox may connect to.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Egress {
+    /// Public internet addresses, never private or link-local ones. Every name resolves.
+    Public,
+    /// Nothing.
+    None,
+    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host names: `example.com`
+    /// for one name, `*.example.com` for every name below it, or `*` for every name. No other name resolves. A name
+    /// resolves to a private address only if a network in the list contains that address.
+    Allow(Vec<String>),
+}
+
+/// Action on a running sandbox at a deadline.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnTimeout {
+    /// It is terminated.
+    Terminate,
+    /// It is suspended.
+    Suspend,
+}
+
+/// Action on a sandbox that cannot be suspended at its deadline. Attempts are repeated with
+/// increasing intervals, up to 10 minutes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnSuspendFailure {
+    /// It continues to run until an attempt succeeds.
+    #[default]
+    Keep,
+    /// It is terminated after 11 consecutive failures, about 17 minutes after the first.
+    Terminate,
+}
+
+/// Action if none of the sleep images of a sandbox can be restored.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum OnUnrestorable {
+    /// It stays suspended, and the resume returns an error.
+    Fail,
+    /// It boots from its files, without memory and processes. No engine of this version supports this, and requests
+    /// with it are refused.
+    Filesystem,
+    /// It boots from its root image, without memory and files.
+    Fresh,
+}
+
+/// Keeps a sandbox awake for a while.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HoldRequest {
+    /// Seconds from now until the hold expires.
+    pub ttl_secs: f64,
+    /// Reason, shown in explanations of the sandbox's state. 1 to 200 characters.
+    pub reason: String,
+    /// ID of an existing hold to renew: it then expires when this one would.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renew: Option<String>,
+}
+
+/// Keeps a sandbox awake until it expires or is released.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Hold {
+    /// ID of the hold.
+    pub id: String,
+    /// Reason given by the holder.
+    pub reason: String,
+    /// When the hold expires.
+    pub until: Time,
+}
+
+/// Changes how many sleep images are kept. Fields that are left out do not change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetRetention {
+    /// How many sleep images are kept, 1 to 16.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_generations: Option<u32>,
+    /// Action if no sleep image can be restored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_unrestorable: Option<OnUnrestorable>,
+}
+
+/// Replaces the time limits. A limit that is left out or null is removed.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SetTimeouts {
+    /// Seconds from now to the deadline.
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline.
+    pub idle_timeout_secs: Option<f64>,
+    /// Longest time in seconds that a run may last, from the start of the run.
+    pub max_run_secs: Option<f64>,
+}
