@@ -27,7 +27,7 @@ pub(crate) fn write(dir: &Path, name: &str, text: &str) -> Result<(), CgroupErro
         .map_err(|source| CgroupError::file("write", path, source))
 }
 
-/// Like [`write`], but returns `Ok(false)` for a file that this kernel does not have.
+/// Like [`write()`], but returns `Ok(false)` for a file that this kernel does not have.
 pub(crate) fn write_if_there(dir: &Path, name: &str, text: &str) -> Result<bool, CgroupError> {
     match write(dir, name, text) {
         Ok(()) => Ok(true),

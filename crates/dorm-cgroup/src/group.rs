@@ -150,7 +150,7 @@ impl Cgroup {
     }
 
     /// Changes the limits of the group, which may contain running processes. Limits that the host
-    /// does not support (see [`Support`]) are skipped.
+    /// does not support (see [`crate::Support`]) are skipped.
     ///
     /// # Errors
     /// When memory cannot be limited below what is in use. Limits are set in the order memory,

@@ -139,26 +139,14 @@ impl GvisorEngine {
         let Probe { build, released, cpu, .. } = found;
         fs::metadata(&agent)
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
-        // Guests' host IDs must be able to traverse to the roots and slots below; the rest is
-        // closed to them.
-        make_directory(&directory, 0o711)?;
-        let make = |name: &str| {
-            let path = directory.join(name);
-            make_directory(&path, 0o700).map(|()| path)
-        };
-        let (root, container_homes, blanks) = (make("runsc")?, make("containers")?, make("blanks")?);
-        root::make_directory(&root::directory(&container_homes), guest_ids)
-            .map_err(|source| unusable("make its directory writable", source))?;
-        let lock = lock_directory(&directory)?;
-        slots::prepare(&container_homes, guest_ids)
-            .map_err(|source| unusable("run it where mounting is allowed", source))?;
+        let Directories { root, containers, blanks, lock } = Directories::prepare(&directory, guest_ids)?;
         rustix::process::set_child_subreaper(Some(rustix::process::getpid()))
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
         let host = Host {
             builds,
             agent,
             network,
-            containers: container_homes,
+            containers,
             root,
             blanks,
             cgroup_prefix,
@@ -204,6 +192,34 @@ impl GvisorEngine {
     {
         let done = tokio::spawn(work(self.shared.clone())).await;
         done.unwrap_or_else(|source| Err(unusable("this is a bug; please report it", source)))
+    }
+}
+
+/// The parts of the engine's own directory.
+struct Directories {
+    root: PathBuf,
+    containers: PathBuf,
+    blanks: PathBuf,
+    lock: fs::File,
+}
+
+impl Directories {
+    /// Creates what is missing, and locks the directory.
+    fn prepare(directory: &Path, guest_ids: GuestIds) -> Result<Self, EngineError> {
+        // Guests' host IDs must be able to traverse to the roots and slots below; the rest is
+        // closed to them.
+        make_directory(directory, 0o711)?;
+        let make = |name: &str| {
+            let path = directory.join(name);
+            make_directory(&path, 0o700).map(|()| path)
+        };
+        let (root, containers, blanks) = (make("runsc")?, make("containers")?, make("blanks")?);
+        root::make_directory(&root::directory(&containers), guest_ids)
+            .map_err(|source| unusable("make its directory writable", source))?;
+        let lock = lock_directory(directory)?;
+        slots::prepare(&containers, guest_ids)
+            .map_err(|source| unusable("run it where mounting is allowed", source))?;
+        Ok(Self { root, containers, blanks, lock })
     }
 }
 

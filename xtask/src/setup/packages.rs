@@ -15,7 +15,7 @@ use super::say;
 const REGISTRY: &str = "docker-registry";
 
 /// A required program and the package that provides it.
-const PROGRAMS: [(&str, &str); 9] = [
+const PROGRAMS: [(&str, &str); 10] = [
     ("mmdebstrap", "mmdebstrap"),
     ("nft", "nftables"),
     ("ip", "iproute2"),
@@ -27,6 +27,8 @@ const PROGRAMS: [(&str, &str); 9] = [
     (REGISTRY, REGISTRY),
     ("skopeo", "skopeo"),
     ("umoci", "umoci"),
+    // For the examples of the API guide.
+    ("curl", "curl"),
 ];
 
 /// Debian splits from Python the modules that `python3 -m venv` needs; they are no program.

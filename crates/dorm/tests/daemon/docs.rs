@@ -18,6 +18,7 @@ async fn follow_in(place: Place, reading: Reading) {
         let mut command = Command::new("bash");
         command.args(["-e", "-o", "pipefail", "-c", &format!("{}\n{text}\n", docs::FUNCTIONS)]);
         command.env("DORM", env!("CARGO_BIN_EXE_dorm")).env("DORM_DATA", place.daemon().data());
+        command.env("ADDRESS", place.daemon().address());
         command.env("SET_UP", images().parent().unwrap());
         command.env("HERE", place.directory()).current_dir(place.directory()).stdin(Stdio::null());
         let output = command.output().unwrap();
@@ -68,6 +69,17 @@ async fn the_page_on_scheduled_snapshots_is_as_written() {
 async fn the_page_on_access_is_as_written() {
     let before = &["dorm sbx create web --image base"];
     follow(Reading { page: "docs/access.md", before, instead: &[], not_run: &[] }).await;
+}
+
+#[tokio::test]
+async fn the_page_on_the_http_api_is_as_written() {
+    let reading = Reading {
+        page: "docs/api.md",
+        before: &[],
+        instead: &[("/var/lib/dormouse", "$DORM_DATA"), ("http://127.0.0.1:7070", "$ADDRESS")],
+        not_run: &[],
+    };
+    follow(reading).await;
 }
 
 #[tokio::test]
