@@ -247,7 +247,7 @@ pub enum ServiceError {
     /// An idempotency key came with two different requests.
     #[error("this idempotency key was used for another request")]
     KeyReused,
-    /// An object that the first request with an idempotency key made was deleted since.
+    /// The object that the first request with an idempotency key made was deleted since.
     #[error("the first request with this idempotency key made {kind} {id}, which no longer exists")]
     MadeIsGone {
         /// The kind of object.

@@ -20,7 +20,7 @@ pub struct RequestRecord {
     pub at: Timestamp,
 }
 
-/// An object that a request has made, or the operation that makes it.
+/// The object that a request has made, or the operation that makes it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Made {
     /// A sandbox.
