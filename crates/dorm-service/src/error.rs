@@ -470,7 +470,6 @@ impl ServiceError {
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
-            Self::BadFork { .. } => "",
             Self::NoSecret { .. } => "set a value for it, or describe the sandbox to list its secrets",
             Self::SecretLost { .. } => {
                 "start the daemon with the key that encrypts it (--secrets-key), or with --without-lost-secrets to \
@@ -504,7 +503,7 @@ impl ServiceError {
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
-            Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
+            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
         }
     }
 
