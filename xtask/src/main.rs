@@ -12,6 +12,7 @@ mod docs;
 mod fuzz;
 mod layers;
 mod prove;
+mod release_data;
 mod setup;
 mod sim;
 mod skips;
@@ -91,6 +92,9 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         program: Option<PathBuf>,
     },
+    /// Make the data directory that the upgrade test of later builds opens. Once per release, at its
+    /// tag.
+    ReleaseData,
     /// Compare with bare runsc in the same run.
     Bench {
         /// Measure only these parts.
@@ -132,6 +136,10 @@ fn run(command: Command) -> Result<()> {
         Command::Tidy { base } => tidy::check(&setup::root()?, base.as_deref()),
         Command::Dist => dist::run(),
         Command::Vm { program } => vm::run(&setup::ensure()?, program.as_deref()),
+        Command::ReleaseData => {
+            setup::ensure()?;
+            wait(release_data::run(&build::dorm()?))
+        }
         Command::Bench { only, json } => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;

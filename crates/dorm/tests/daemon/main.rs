@@ -35,5 +35,6 @@ mod sleep;
 mod soundness;
 mod transfer;
 mod unit;
+mod upgrade;
 mod volumes;
 mod workers;

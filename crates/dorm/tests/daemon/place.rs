@@ -51,6 +51,18 @@ impl Place {
         Self { directory, daemon: Some(daemon) }
     }
 
+    /// A place whose daemon opens the directories `data` and `images` that `fill` puts there.
+    pub(crate) fn holding(options: &[&str], fill: impl FnOnce(&Path)) -> Self {
+        use std::os::unix::fs::PermissionsExt as _;
+        let directory = tempfile::Builder::new().prefix("dormouse-test-").tempdir_in("/var/tmp").unwrap();
+        std::fs::set_permissions(directory.path(), std::fs::Permissions::from_mode(0o755)).unwrap();
+        fill(directory.path());
+        let [data, images, log] = ["data", "images", "log"].map(|name| directory.path().join(name));
+        let dorm = Path::new(env!("CARGO_BIN_EXE_dorm"));
+        let daemon = Daemon::start(dorm, &data, &images, &log, options).unwrap();
+        Self { directory, daemon: Some(daemon) }
+    }
+
     /// A place with an empty directory of images of its own.
     pub(crate) fn without_images() -> Self {
         Self::with_images(&[])
