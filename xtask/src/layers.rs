@@ -3,6 +3,7 @@
 //! [`crate::tidy`].
 
 mod circles;
+mod shipped;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,7 +73,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
         named_files(root, page, &mut wrong)?;
     }
-    planted(root, &mut wrong)?;
+    shipped::check(root, &mut wrong)?;
     circles::check(root, &files, &mut wrong)?;
     skips::check(root, &files, &mut wrong)?;
     if !wrong.is_empty() {
@@ -146,25 +147,6 @@ fn module_files(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) {
         let name = path.strip_prefix(root).unwrap_or(path).display();
         wrong.push(format!("{name}: modules are named by their file, not mod.rs"));
     }
-}
-
-/// Checks that nothing shipped is built with the faults that the simulator must find.
-fn planted(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
-    for package in ["dorm", "dorm-agent"] {
-        let output = Command::new(env!("CARGO"))
-            .args(["tree", "--offline", "-p", package, "-e", "features"])
-            .current_dir(root)
-            .output()
-            .context("run cargo tree")?;
-        let tree = String::from_utf8_lossy(&output.stdout);
-        if !output.status.success() || !tree.contains(package) {
-            bail!("cargo tree -p {package}: {}", String::from_utf8_lossy(&output.stderr));
-        }
-        if tree.contains("planted-bugs") {
-            wrong.push(format!("{package} is built with planted faults: see cargo tree -p {package} -e features"));
-        }
-    }
-    Ok(())
 }
 
 fn map(root: &Path, packages: &BTreeMap<String, Vec<String>>, wrong: &mut Vec<String>) -> Result<()> {

@@ -11,19 +11,28 @@ use std::sync::Arc;
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
 use dorm_agent_proto::{Answer, End, Failure, GuestPath, Hello, REQUEST_MAX, Resync, VERSION, WriteOptions};
+use dorm_engine::BoxStream;
 use tokio::io::{AsyncReadExt, DuplexStream, split};
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet};
 
-use crate::machine::Machine;
+use crate::machine::{Machine, STREAM_BYTES};
 use crate::watch;
 use outgoing::{Outgoing, Sender};
 
 const QUEUED: usize = 64;
 const READ_BYTES: usize = 64 * 1024;
 
+/// Opens a new stream to the agent of a machine; the previous one ends.
+pub(crate) fn open(machine: &Arc<Machine>) -> BoxStream {
+    let (host, guest) = tokio::io::duplex(STREAM_BYTES);
+    let session = machine.spawn(serve(Arc::clone(machine), guest));
+    machine.replace_session(Some(session));
+    Box::new(host)
+}
+
 /// Serves one host until its stream ends.
-pub(crate) async fn serve(machine: Arc<Machine>, stream: DuplexStream) {
+async fn serve(machine: Arc<Machine>, stream: DuplexStream) {
     let (mut reading, writing) = split(stream);
     let (out, queue) = mpsc::channel(QUEUED);
     let spoken = watch::Sender::new(0);

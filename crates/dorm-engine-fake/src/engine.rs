@@ -12,12 +12,14 @@ use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
+use crate::agent;
 use crate::error::FakeError;
 use crate::faults::{Fault, Moment, Operation};
 use crate::guest::Guest;
 use crate::host::FakeHost;
 use crate::image::{self, Image};
 use crate::machine::Machine;
+use crate::ports;
 
 /// The engine of one daemon on a [`FakeHost`].
 pub struct FakeEngine {
@@ -34,8 +36,21 @@ struct Call<'e> {
     run: RunId,
 }
 
+impl FakeHost {
+    /// Opens an engine on this host. The previous engine is dead from then on, as its daemon is:
+    /// its calls fail, and it sends no more notices.
+    pub fn open(&self) -> Arc<FakeEngine> {
+        self.open_as("fake-1")
+    }
+
+    /// Like [`FakeHost::open`], with an engine of the build `build`.
+    pub fn open_as(&self, build: &str) -> Arc<FakeEngine> {
+        Arc::new(FakeEngine::new(self.clone(), self.next_engine(), build))
+    }
+}
+
 impl FakeEngine {
-    pub(crate) fn new(host: FakeHost, number: u64, build: &str) -> Self {
+    fn new(host: FakeHost, number: u64, build: &str) -> Self {
         let capabilities = Capabilities {
             name: "fake",
             build: build.to_owned(),
@@ -141,7 +156,7 @@ impl Engine for FakeEngine {
         let machine = self.host.add(spec)?;
         self.yield_once(&call).await?;
         let mut guest = Guest::boot(&spec.resources, self.host.unix_us());
-        if let Err(error) = guest.lay(&spec.layers) {
+        if let Err(error) = guest.add_layers(&spec.layers) {
             self.host.lose(&spec.run);
             return Err(call.failed(error));
         }
@@ -221,8 +236,8 @@ impl Engine for FakeEngine {
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
-        let call = self.begin(Operation::GoOn, run).await?;
-        call.need_whole(self.machine(run)?.go_on())?;
+        let call = self.begin(Operation::Resume, run).await?;
+        call.need_whole(self.machine(run)?.resume())?;
         call.end(()).await
     }
 
@@ -240,7 +255,7 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Agent, run).await?;
         let machine = self.machine(run)?;
         call.need_whole(machine.condition())?;
-        call.end(machine.open_agent()).await
+        call.end(agent::open(&machine)).await
     }
 
     async fn connect(&self, run: &RunId, port: u16) -> Result<BoxStream, EngineError> {
@@ -251,7 +266,8 @@ impl Engine for FakeEngine {
             Egress::None => return Err(call.condition("without a network: dial through its agent")),
             Egress::Public | Egress::Allow(_) => {}
         }
-        let stream = machine.open_port(port).await.ok_or_else(|| EngineError::Refused { run: run.clone(), port })?;
+        let stream =
+            ports::open(&machine, port).await.ok_or_else(|| EngineError::Refused { run: run.clone(), port })?;
         call.end(stream).await
     }
 

@@ -99,10 +99,10 @@ impl Guest {
     }
 
     /// Applies `layers`, the topmost first, to its files.
-    pub(crate) fn lay(&mut self, layers: &[Layer]) -> Result<(), FakeError> {
+    pub(crate) fn add_layers(&mut self, layers: &[Layer]) -> Result<(), FakeError> {
         for Layer { directory, .. } in layers.iter().rev() {
             let wrong = |source| FakeError::File { path: directory.clone(), source };
-            self.files.lay(directory).map_err(wrong)?;
+            self.files.add_layer(directory).map_err(wrong)?;
         }
         Ok(())
     }

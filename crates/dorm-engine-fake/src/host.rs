@@ -10,7 +10,6 @@ use dorm_engine::{EngineError, Mount, Notice, RunSpec};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::time::Instant;
 
-use crate::engine::FakeEngine;
 use crate::faults::Faults;
 use crate::machine::Machine;
 use crate::notices::Notices;
@@ -55,19 +54,6 @@ impl FakeHost {
             opened: AtomicU64::new(0),
             began: Instant::now(),
         }))
-    }
-
-    /// Opens an engine on this host. The previous engine is dead from then on, as its daemon is:
-    /// its calls fail, and it sends no more notices.
-    pub fn open(&self) -> Arc<FakeEngine> {
-        self.open_as("fake-1")
-    }
-
-    /// Like [`FakeHost::open`], with an engine of the build `build`.
-    pub fn open_as(&self, build: &str) -> Arc<FakeEngine> {
-        self.0.notices.unsubscribe();
-        let number = self.0.opened.fetch_add(1, Ordering::SeqCst) + 1;
-        Arc::new(FakeEngine::new(self.clone(), number, build))
     }
 
     /// Returns the faults of this host, to plan them.
@@ -157,6 +143,13 @@ impl FakeHost {
         for machine in runs.into_values() {
             machine.end();
         }
+    }
+
+    /// Returns the number of a new engine. The engine with the previous number is dead from then
+    /// on.
+    pub(crate) fn next_engine(&self) -> u64 {
+        self.0.notices.unsubscribe();
+        self.0.opened.fetch_add(1, Ordering::SeqCst) + 1
     }
 
     /// Returns whether the engine with this number is the current one.

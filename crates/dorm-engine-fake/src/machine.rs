@@ -7,18 +7,17 @@ use std::future::Future;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use dorm_engine::{BoxStream, Mount, Notice, RunSpec, Usage};
+use dorm_engine::{Mount, Notice, RunSpec, Usage};
 use dorm_lifecycle::{RunCondition, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
-use crate::agent;
 use crate::guest::{Guest, Moved};
 use crate::notices::Notices;
-use crate::ports;
 use crate::watch;
 
-const STREAM_BYTES: usize = 64 * 1024;
+/// The capacity of a stream to the guest.
+pub(crate) const STREAM_BYTES: usize = 64 * 1024;
 
 /// One run.
 pub(crate) struct Machine {
@@ -134,7 +133,7 @@ impl Machine {
     }
 
     /// Lets a paused run continue. Returns its previous condition.
-    pub(crate) fn go_on(&self) -> RunCondition {
+    pub(crate) fn resume(&self) -> RunCondition {
         let mut state = self.lock();
         let before = state.condition;
         match before {
@@ -168,7 +167,7 @@ impl Machine {
         let is_short = state.is_short;
         drop(state);
         if is_short {
-            self.go_on();
+            self.resume();
         }
         self.tell();
         before
@@ -282,23 +281,8 @@ impl Machine {
         task.abort_handle()
     }
 
-    /// Opens a new stream to the agent; the previous one ends.
-    pub(crate) fn open_agent(self: &Arc<Self>) -> BoxStream {
-        let (host, guest) = tokio::io::duplex(STREAM_BYTES);
-        let session = self.spawn(agent::serve(Arc::clone(self), guest));
-        self.replace_session(Some(session));
-        Box::new(host)
-    }
-
-    /// Opens a stream to a port of the guest; `None` if nothing listens there.
-    pub(crate) async fn open_port(self: &Arc<Self>, port: u16) -> Option<BoxStream> {
-        let service = self.peek(|guest| guest.listens(port)).await?;
-        let (host, guest) = tokio::io::duplex(STREAM_BYTES);
-        self.spawn(ports::answer(service, port, Arc::clone(self), guest));
-        Some(Box::new(host))
-    }
-
-    fn replace_session(&self, session: Option<AbortHandle>) {
+    /// Replaces the task that serves the agent's stream; the previous one is stopped.
+    pub(crate) fn replace_session(&self, session: Option<AbortHandle>) {
         let mut current = self.session.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(before) = std::mem::replace(&mut *current, session) {
             before.abort();

@@ -2,16 +2,25 @@
 
 use std::sync::Arc;
 
+use dorm_engine::BoxStream;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 
 use crate::guest::Service;
-use crate::machine::Machine;
+use crate::machine::{Machine, STREAM_BYTES};
 
 /// The body with which the built-in program `serve PORT` answers every HTTP request.
 pub const SERVED: &str = "served by a fake guest\n";
 
+/// Opens a stream to a port of the guest; `None` if nothing listens there.
+pub(crate) async fn open(machine: &Arc<Machine>, port: u16) -> Option<BoxStream> {
+    let service = machine.peek(|guest| guest.listens(port)).await?;
+    let (host, guest) = tokio::io::duplex(STREAM_BYTES);
+    machine.spawn(answer(service, port, Arc::clone(machine), guest));
+    Some(Box::new(host))
+}
+
 /// Serves one connection; waits while the guest is paused.
-pub(crate) async fn answer(service: Service, port: u16, machine: Arc<Machine>, stream: DuplexStream) {
+async fn answer(service: Service, port: u16, machine: Arc<Machine>, stream: DuplexStream) {
     let served = match service {
         Service::Http => http(&machine, stream).await,
         Service::Mirror => mirror(&machine, stream).await,

@@ -19,11 +19,11 @@ use tokio::sync::mpsc;
 enum Flaw {
     None,
     StartsTwice,
-    SaveLetsGoOn,
+    SaveResumes,
     SaveReportsOtherLengths,
-    FailedSaveLetsGoOn,
+    FailedSaveResumes,
     ParkDoesNothing,
-    GoOnBegetsAnother,
+    ResumeStartsAnother,
     RestoreBootsAfresh,
     RestoreWritesToTheImage,
     RestoreTakesDamage,
@@ -38,13 +38,13 @@ enum Flaw {
 
 const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::StartsTwice, "starting_twice_is_refused_and_the_first_run_lives"),
-    (Flaw::SaveLetsGoOn, "saving_keeps_the_source_paused"),
-    (Flaw::SaveLetsGoOn, "a_paused_run_can_be_saved_again"),
+    (Flaw::SaveResumes, "saving_keeps_the_source_paused"),
+    (Flaw::SaveResumes, "a_paused_run_can_be_saved_again"),
     (Flaw::SaveReportsOtherLengths, "a_save_tells_the_length_of_each_of_its_files"),
-    (Flaw::FailedSaveLetsGoOn, "a_failed_save_keeps_the_source"),
+    (Flaw::FailedSaveResumes, "a_failed_save_keeps_the_source"),
     (Flaw::ParkDoesNothing, "parking_twice_is_idempotent"),
-    (Flaw::GoOnBegetsAnother, "resuming_continues_exactly"),
-    (Flaw::GoOnBegetsAnother, "resuming_after_parking_continues_exactly"),
+    (Flaw::ResumeStartsAnother, "resuming_continues_exactly"),
+    (Flaw::ResumeStartsAnother, "resuming_after_parking_continues_exactly"),
     (Flaw::RestoreBootsAfresh, "a_restored_run_has_the_same_memory_files_and_processes"),
     (Flaw::RestoreBootsAfresh, "two_restores_of_one_image_diverge"),
     (Flaw::RestoreBootsAfresh, "five_saves_in_a_chain_lose_nothing"),
@@ -105,11 +105,11 @@ impl Engine for Flawed {
         if let (Ok(saved), true) = (&mut saved, self.has(Flaw::SaveReportsOtherLengths)) {
             saved.files[0].bytes -= 1;
         }
-        let goes_on = match saved {
-            Ok(_) => Flaw::SaveLetsGoOn,
-            Err(_) => Flaw::FailedSaveLetsGoOn,
+        let resumes = match saved {
+            Ok(_) => Flaw::SaveResumes,
+            Err(_) => Flaw::FailedSaveResumes,
         };
-        if self.has(goes_on) {
+        if self.has(resumes) {
             self.engine.resume(run).await?;
         }
         saved
@@ -128,7 +128,7 @@ impl Engine for Flawed {
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
-        if self.has(Flaw::GoOnBegetsAnother) {
+        if self.has(Flaw::ResumeStartsAnother) {
             let (image, rootfs) = image();
             let (layers, resources, egress, mounts) = Default::default();
             return self

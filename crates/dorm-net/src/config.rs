@@ -8,7 +8,7 @@ use dorm_steps::AnySteps;
 use ipnet::Ipv4Net;
 use thiserror::Error;
 
-use crate::traffic::TrafficLimits;
+use crate::limits::TrafficLimits;
 
 const NAME_PORT: u16 = 53;
 

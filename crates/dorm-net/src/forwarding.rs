@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use crate::host;
+use crate::interfaces;
 use crate::layout::INTERFACES;
 
 /// The names of the interfaces whose setting a daemon has turned on, one per line.
@@ -48,7 +48,7 @@ pub(crate) fn open() -> io::Result<()> {
 /// Turns off what was turned on, unless a daemon still has a lease. Requires the host's lock.
 pub(crate) fn close_after_last() -> io::Result<()> {
     let record = recorded()?;
-    if record.is_empty() || host::interfaces()?.iter().any(|name| name.starts_with(INTERFACES)) {
+    if record.is_empty() || interfaces::interfaces()?.iter().any(|name| name.starts_with(INTERFACES)) {
         return Ok(());
     }
     // If the host has been made a router meanwhile, the setting is on for every interface and
@@ -62,7 +62,7 @@ pub(crate) fn close_after_last() -> io::Result<()> {
 /// Returns the interfaces with a route whose setting is off, except those of sandboxes.
 fn closed() -> io::Result<BTreeSet<String>> {
     let mut closed = BTreeSet::new();
-    for device in host::devices()? {
+    for device in interfaces::devices()? {
         if device != "lo" && !device.starts_with(INTERFACES) && !is_on(&device)? {
             closed.insert(device);
         }

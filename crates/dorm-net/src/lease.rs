@@ -18,14 +18,14 @@ use dorm_steps::AnySteps;
 
 use crate::command::{CommandError, Commands};
 use crate::config::NameServers;
-use crate::host::{self, HostLock};
+use crate::host::HostLock;
 use crate::layout::{self, Layout, path};
-use crate::names::NameSockets;
+use crate::limits::TrafficLimits;
+use crate::name_sockets::NameSockets;
 use crate::notes::{Noted, Notes, Stage};
 use crate::policy::Policy;
 use crate::ruleset;
-use crate::traffic::TrafficLimits;
-use crate::{failed, forwarding, link, namespace};
+use crate::{failed, forwarding, interfaces, link, namespace};
 
 /// The leases of one daemon on this host.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(crate) struct Leases {
 impl Leases {
     /// Creates a lease, and the sockets that receive its DNS queries.
     pub(crate) fn make(&self) -> Result<(LeaseId, NameSockets), NetworkError> {
-        let mtu = host::uplink_mtu();
+        let mtu = interfaces::uplink_mtu();
         let id = self.begin(mtu)?;
         let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
         let done = furnished.and_then(|sockets| {
@@ -83,7 +83,7 @@ impl Leases {
             Err(_) => Vec::new(),
         };
         ids.extend(names.iter().filter_map(|name| Layout::id_in(name, &self.layout.namespaces_start())));
-        let links = host::interfaces().map_err(|error| failed("list the host's interfaces", error))?;
+        let links = interfaces::interfaces().map_err(|error| failed("list the host's interfaces", error))?;
         ids.extend(links.iter().filter_map(|name| Layout::id_in(name, &self.layout.uplinks_start())));
         for id in ids {
             self.remove(id)?;
@@ -130,7 +130,7 @@ impl Leases {
     /// arrive now.
     pub(crate) fn keep_way(&self) -> Result<(), NetworkError> {
         let fail = |error| failed("let the host forward packets of sandboxes", error);
-        let links = host::interfaces().map_err(fail)?;
+        let links = interfaces::interfaces().map_err(fail)?;
         let uplinks: Vec<_> = links.iter().filter(|name| name.starts_with(&self.layout.uplinks_start())).collect();
         uplinks.iter().try_for_each(|uplink| forwarding::open_uplink(uplink)).map_err(fail)?;
         if uplinks.is_empty() || forwarding::is_open().map_err(fail)? {
@@ -293,7 +293,7 @@ impl Leases {
     /// Returns what a lease has sent and received, as counted by its uplink.
     pub(crate) fn traffic(&self, id: LeaseId) -> Result<Traffic, NetworkError> {
         self.gateway(id)?;
-        let counted = host::counted(&self.layout.uplink(id));
+        let counted = interfaces::counted(&self.layout.uplink(id));
         let fail = |error| failed(format!("count the traffic of network lease {}", id.0), error);
         let (sent_bytes, received_bytes) = counted.map_err(fail)?.ok_or(NetworkError::NoLease(id))?;
         let limit_bytes_per_second = self.limits.bytes_per_second.map(std::num::NonZeroU64::get);
@@ -302,9 +302,9 @@ impl Leases {
 
     fn remove_parts(&self, id: LeaseId) -> Result<(), Error> {
         let uplink = self.layout.uplink(id);
-        if host::interfaces()?.contains(&uplink)
+        if interfaces::interfaces()?.contains(&uplink)
             && let Err(error) = self.commands.ip(&[format!("link del {uplink}")])
-            && host::interfaces()?.contains(&uplink)
+            && interfaces::interfaces()?.contains(&uplink)
         {
             return Err(error.into());
         }
@@ -339,7 +339,7 @@ impl Leases {
     }
 
     fn is_whole(&self, id: LeaseId) -> Result<bool, NetworkError> {
-        let links = host::interfaces().map_err(|error| failed("list the host's interfaces", error))?;
+        let links = interfaces::interfaces().map_err(|error| failed("list the host's interfaces", error))?;
         let names = [self.layout.sandbox_namespace(id), self.layout.gateway_namespace(id)];
         Ok(links.contains(&self.layout.uplink(id)) && names.iter().all(|name| namespace::exists(&path(name))))
     }

@@ -28,10 +28,14 @@ pub mod fuzzing;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod host;
 mod host_network;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
+mod interfaces;
 mod layout;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod lease;
+mod limits;
 mod link;
+mod name_sockets;
 mod names;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod namespace;
@@ -43,7 +47,8 @@ mod traffic;
 
 pub use config::{Config, ConfigError, NameServers};
 pub use host_network::HostNetwork;
-pub use traffic::{TrafficLimits, probe_shaping};
+pub use limits::TrafficLimits;
+pub use traffic::probe_shaping;
 
 use dorm_engine::NetworkError;
 

@@ -32,9 +32,8 @@ use self::message::{Question, Refusal};
 use self::places::{Places, SHARED_MAX};
 use self::upstream::{MESSAGE_MAX, Transport, ask, read_message, write_message};
 use crate::config::NameServers;
-use crate::layout::GATEWAY;
+use crate::name_sockets::NameSockets;
 use crate::policy::Policy;
-use crate::ruleset::NAME_PORT;
 
 pub(crate) use self::learner::Learner;
 
@@ -44,24 +43,6 @@ const CONNECTION_LIMIT: Duration = Duration::from_secs(30);
 const IDLE_LIMIT: Duration = Duration::from_secs(5);
 /// How many commands that permit addresses may run at once, for all sandboxes together.
 const COMMANDS_MAX: usize = 2;
-
-/// The sockets that receive one sandbox's queries: port 53 of its gateway, over UDP and TCP.
-#[derive(Debug)]
-pub(crate) struct NameSockets {
-    datagrams: std::net::UdpSocket,
-    connections: std::net::TcpListener,
-}
-
-impl NameSockets {
-    /// Opens the sockets in the namespace of the calling thread.
-    pub(crate) fn bind() -> io::Result<Self> {
-        let datagrams = std::net::UdpSocket::bind((GATEWAY, NAME_PORT))?;
-        let connections = std::net::TcpListener::bind((GATEWAY, NAME_PORT))?;
-        datagrams.set_nonblocking(true)?;
-        connections.set_nonblocking(true)?;
-        Ok(Self { datagrams, connections })
-    }
-}
 
 /// The limits that the queries of all sandboxes share.
 #[derive(Debug)]

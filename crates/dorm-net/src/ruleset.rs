@@ -15,8 +15,8 @@ use dorm_lifecycle::HostPattern;
 use ipnet::Ipv4Net;
 
 use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFACE};
+use crate::limits::TrafficLimits;
 use crate::policy::Policy;
-use crate::traffic::TrafficLimits;
 
 /// The networks that neither [`Policy::Public`] nor any name can lead to. The networks for
 /// documentation (such as 198.51.100.0/24) are not included, since no host can have an address in

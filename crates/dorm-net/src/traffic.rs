@@ -1,5 +1,5 @@
-//! The traffic limits of one sandbox: lines for `tc`, and equivalent packet rules for a host whose
-//! kernel lacks the scheduler.
+//! Enforces the traffic limits of one sandbox: lines for `tc`, and equivalent packet rules for a
+//! host whose kernel lacks the scheduler.
 //!
 //! ```text
 //! sandbox ── inner: shaped towards the sandbox ── gateway ── uplink: shaped towards the host ── the host
@@ -8,10 +8,9 @@
 //!
 //! Shaping delays excess packets, which every program copes with; a packet rule can only drop them.
 
-use std::num::{NonZeroU32, NonZeroU64};
-
 use crate::command::{CommandError, run_alone};
 use crate::layout::{INNER_INTERFACE, UPLINK_INTERFACE};
+use crate::limits::TrafficLimits;
 use crate::namespace;
 
 /// The burst after a pause: enough for a clock of 100 ticks per second, and for one large packet.
@@ -19,41 +18,7 @@ const BURST: (u64, u64) = (128 << 10, 4 << 20);
 /// The queue length. It takes memory of the host's kernel, in each direction.
 const QUEUE: (u64, u64) = (256 << 10, 1 << 20);
 
-/// The traffic limits of each sandbox.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TrafficLimits {
-    /// Bytes per second, in each direction. `None` means unlimited.
-    pub bytes_per_second: Option<NonZeroU64>,
-    /// Packets per second that a sandbox may send. `None` means unlimited.
-    pub packets_per_second: Option<NonZeroU32>,
-    /// The maximum number of open connections of a sandbox. It may open half as many in a burst,
-    /// and then a twentieth per second, so that the host keeps at most twice as many, including
-    /// those recently closed.
-    pub connections: NonZeroU32,
-}
-
-impl Default for TrafficLimits {
-    /// 128 MiB and 100,000 packets per second, 2048 connections.
-    fn default() -> Self {
-        Self {
-            bytes_per_second: NonZeroU64::new(128 << 20),
-            packets_per_second: NonZeroU32::new(100_000),
-            connections: NonZeroU32::MIN.saturating_add(2047),
-        }
-    }
-}
-
 impl TrafficLimits {
-    /// Returns how many connections may be opened in a burst.
-    pub(crate) fn connection_burst(&self) -> u32 {
-        (self.connections.get() / 2).max(1)
-    }
-
-    /// Returns how many connections may be opened per second.
-    pub(crate) fn connection_rate(&self) -> u32 {
-        (self.connections.get() / 20).max(1)
-    }
-
     /// Returns the lines for `tc -batch` in the gateway; none without a limit.
     pub(crate) fn shaping(&self) -> Vec<String> {
         let Some(rate) = self.bytes_per_second else { return Vec::new() };
@@ -97,6 +62,8 @@ pub fn probe_shaping() -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
+    use std::num::NonZeroU64;
+
     use super::*;
 
     fn limited(rate: u64) -> TrafficLimits {
@@ -120,16 +87,6 @@ mod tests {
             let rule =
                 format!("oifname \"{device}\" limit rate over 1073741824 bytes/second burst 107374182 bytes drop");
             assert!(rules.contains(&rule), "{rules}");
-        }
-    }
-
-    #[test]
-    fn connections_begun_and_over_are_no_more_than_twice_those_that_may_be_open() {
-        for connections in [1, 2, 19, 64, 2048, 65_536] {
-            let limits =
-                TrafficLimits { connections: NonZeroU32::new(connections).unwrap(), ..TrafficLimits::default() };
-            let over = limits.connection_burst() + 10 * limits.connection_rate();
-            assert!(over <= connections.max(11), "{connections}");
         }
     }
 }

@@ -19,6 +19,7 @@ use reqwest::header::CONTENT_RANGE;
 use reqwest::{Response, StatusCode};
 use sha2::{Digest as _, Sha256};
 
+use crate::blocking::in_place;
 use crate::client::RegistryClient;
 use crate::sending::{Failed, Tries};
 
@@ -64,14 +65,6 @@ impl Drop for Using<'_> {
             });
         }
     }
-}
-
-/// Runs work that may wait for the disk, and moves the other tasks of this thread elsewhere
-/// meanwhile.
-pub(crate) fn in_place<T>(work: impl FnOnce() -> T) -> T {
-    use tokio::runtime::{Handle, RuntimeFlavor};
-    let is_shared = Handle::try_current().is_ok_and(|runtime| runtime.runtime_flavor() == RuntimeFlavor::MultiThread);
-    if is_shared { tokio::task::block_in_place(work) } else { work() }
 }
 
 impl Blobs {
@@ -287,7 +280,7 @@ impl Fetching<'_> {
             return Ok(());
         }
         let mut response = self.client.blob(&self.blob.digest, self.draft.have).await?;
-        if !self.goes_on(&response) {
+        if !self.continues(&response) {
             self.begin_anew().map_err(Failed::Final)?;
         }
         if response.status() == StatusCode::RANGE_NOT_SATISFIABLE {
@@ -329,7 +322,7 @@ impl Fetching<'_> {
     }
 
     /// Returns whether a response continues at the present position.
-    fn goes_on(&self, response: &Response) -> bool {
+    fn continues(&self, response: &Response) -> bool {
         let range = response.headers().get(CONTENT_RANGE).and_then(|value| value.to_str().ok());
         match response.status() {
             StatusCode::PARTIAL_CONTENT => {

@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 
+use crate::blocking::in_place;
+
 /// The credentials for a registry. Never printed.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) enum Credentials {
@@ -36,7 +38,7 @@ impl Credentials {
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn open(path: &Path) -> std::io::Result<File> {
-    crate::blobs::in_place(|| File::open(path))
+    in_place(|| File::open(path))
 }
 
 /// Finds the credentials under `key`. If they are configured but cannot be read, a warning is

@@ -15,6 +15,7 @@
 
 mod artifact;
 mod blobs;
+mod blocking;
 mod challenge;
 mod client;
 mod credentials;

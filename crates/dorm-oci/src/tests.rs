@@ -140,7 +140,7 @@ async fn the_image_of_an_index_is_chosen_by_its_architecture() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_layer_that_is_cut_short_is_gone_on_with_where_it_ended() {
+async fn a_layer_that_is_cut_short_is_resumed_where_it_ended() {
     let world = World::new().await;
     world.server.image("1", &["one"]);
     world.server.fault("/blobs/", Fault::None);
@@ -295,7 +295,7 @@ async fn a_registry_that_says_nothing_more_is_given_up_and_slow_ones_are_not() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_not_there_and_who_does_not_answer_are_told_apart() {
+async fn a_missing_image_and_a_silent_registry_are_different_errors() {
     let world = World::new().await;
     let error = world.pull(":absent").await.unwrap_err();
     assert!(matches!(&error, RegistryError::NotFound { what, .. } if what.contains("MANIFEST_UNKNOWN")), "{error}");

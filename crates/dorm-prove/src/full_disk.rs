@@ -102,7 +102,7 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
     }
     disk.empty()?;
     faults.extend(world.settle().await?);
-    goes_on(world, &probe.id).await?;
+    continues(world, &probe.id).await?;
     world.daemon.act(&probe.id, "resume").await.context("resume with room again")?;
     faults.extend(probe.is_whole(&world.daemon).await.err().map(fault));
     if faults.is_empty() {
@@ -115,9 +115,9 @@ pub(crate) async fn cycle(world: &mut World, disk: &SmallDisk, saving: Saving, f
 }
 
 /// Waits until a sandbox that was paused for the full disk continues, now that there is room.
-async fn goes_on(world: &World, id: &str) -> Result<()> {
-    let goes_on = || async { Ok(world.daemon.describe(id).await?["paused_for_disk"] != true) };
-    until(PATIENCE, "the sandbox continues with room on the disk", goes_on).await
+async fn continues(world: &World, id: &str) -> Result<()> {
+    let continues = || async { Ok(world.daemon.describe(id).await?["paused_for_disk"] != true) };
+    until(PATIENCE, "the sandbox continues with room on the disk", continues).await
 }
 
 /// Checks that a refusal says that room is missing, and that the sandbox runs.

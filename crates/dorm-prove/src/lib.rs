@@ -14,8 +14,10 @@
 
 mod damage;
 mod dialogue;
+mod diary;
 mod full_disk;
 mod host;
+mod layered_image;
 mod operation;
 mod power;
 mod probe;

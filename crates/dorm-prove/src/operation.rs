@@ -7,6 +7,7 @@
 mod images;
 mod judge;
 mod layers;
+mod lost;
 mod merge;
 mod perform;
 mod prepare;
@@ -21,10 +22,8 @@ pub(crate) use images::{
     directory as images_directory, import as import_image, is_gone as remove_images, list as list_images, make_source,
 };
 pub(crate) use judge::judge;
-pub(crate) use layers::Layered;
 pub(crate) use perform::perform;
 pub(crate) use prepare::prepare;
-pub(crate) use volumes::Diary;
 
 macro_rules! operations {
     ($($operation:ident $name:literal;)*) => {

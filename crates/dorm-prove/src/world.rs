@@ -10,8 +10,9 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::Setting;
+use crate::diary::Diary;
 use crate::host::{Records, Traces, word};
-use crate::operation::{Diary, Layered};
+use crate::layered_image::LayeredImage;
 use crate::power::{PowerDisk, lose_power};
 use crate::probe::{Loss, PATIENCE, Probe};
 use crate::report::Kind;
@@ -61,7 +62,7 @@ pub(crate) struct World {
     /// The acknowledged state of the volume of the operation.
     pub(crate) diary: Diary,
     /// The image in layers.
-    pub(crate) layered: Option<Layered>,
+    pub(crate) layered: Option<LayeredImage>,
     /// Sandboxes that no operation touches: each must stay as it is.
     standing: Vec<(Stage, Probe)>,
     number: u64,

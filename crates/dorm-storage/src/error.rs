@@ -9,7 +9,7 @@ use dorm_lifecycle::{Digest, SavedStateId};
 use dorm_worker::WorkerError;
 use thiserror::Error;
 
-use crate::images::Foreign;
+use crate::foreign::Foreign;
 
 /// Why an operation of the storage failed.
 #[derive(Debug, Error)]
@@ -71,7 +71,7 @@ pub enum StorageError {
     #[error("there is no saved state {0}: it was removed, or never completed")]
     Missing(SavedStateId),
     /// A file of a saved state does not match its manifest.
-    #[error("saved state {saved_state} is damaged: {file} {what}; go back to an older snapshot, and check the disk")]
+    #[error("saved state {saved_state} is damaged: {file} {what}; rewind to an older snapshot, and check the disk")]
     Damaged {
         /// The saved state.
         saved_state: SavedStateId,

@@ -36,14 +36,6 @@ mod settings;
 mod sound;
 mod spool;
 mod tags;
-/// Returns whether no process uses the directory of an import. An import that ends removes its own.
-fn is_abandoned(directory: &Path) -> Result<bool, StorageError> {
-    match disk::try_lock_directory(directory) {
-        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
-        locked => Ok(locked?.is_some()),
-    }
-}
-
 #[cfg(test)]
 mod tests;
 mod tree;
@@ -68,7 +60,7 @@ pub use export::ExportedImage;
 pub use limits::ImportLimits;
 pub use reader::READERS;
 pub(crate) use reader::Reader;
-pub use references::{Foreign, Owner};
+pub use references::Owner;
 pub use settings::{ImageConfig, ImageSource};
 pub use spool::Spool;
 pub use users::numbered_user;
@@ -366,5 +358,18 @@ impl Images {
             }
         }
         Ok(())
+    }
+}
+
+/// The path of a file of an image, relative to the image's directory.
+pub(crate) fn in_rootfs(path: &Path) -> PathBuf {
+    Path::new(ROOTFS).join(path)
+}
+
+/// Returns whether no process uses the directory of an import. An import that ends removes its own.
+fn is_abandoned(directory: &Path) -> Result<bool, StorageError> {
+    match disk::try_lock_directory(directory) {
+        Err(StorageError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => Ok(false),
+        locked => Ok(locked?.is_some()),
     }
 }

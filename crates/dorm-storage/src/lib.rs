@@ -21,11 +21,17 @@
 //! state belongs and when it is removed. `IMAGES` may be shared by several daemons of one host;
 //! `DATA` belongs to one.
 
+mod blocking;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
+mod check;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod damage;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod disk;
 mod error;
+mod foreign;
+#[cfg(any(test, feature = "fuzzing"))]
+mod fuzz_input;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
@@ -49,11 +55,12 @@ pub use damage::{DAMAGED, Damage, damage_in};
 pub use dorm_guest_ids::GuestIds;
 pub use dorm_ports::{Progress, Stage};
 pub use error::StorageError;
+pub use foreign::Foreign;
 pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, Foreign, Image, ImageConfig, ImageSource, ImportLimits, Owner, READERS, Spool, closed_to_guests,
+    ExportedImage, Image, ImageConfig, ImageSource, ImportLimits, Owner, READERS, Spool, closed_to_guests,
     numbered_user,
 };
 pub use pace::Pace;

@@ -42,7 +42,8 @@ impl Granted {
 }
 
 impl Room {
-    pub(crate) fn keeping(reserve_bytes: u64) -> Self {
+    /// Returns the room on a disk of which this many bytes stay free.
+    pub(crate) fn with_reserve(reserve_bytes: u64) -> Self {
         Self { reserve_bytes, granted: Arc::default() }
     }
 
@@ -170,7 +171,7 @@ mod tests {
         let free = facts.f_bavail * facts.f_frsize;
         // Other programs write to this disk, too: the reserve leaves room for one grant but not for
         // two.
-        let room = Room::keeping(free - free / 2);
+        let room = Room::with_reserve(free - free / 2);
         let mut first = room.meter(place.path());
         first.charge_bytes(free / 2 - free / 8).unwrap();
         let mut second = room.meter(place.path());
@@ -184,7 +185,7 @@ mod tests {
     #[test]
     fn a_refusal_survives_its_way_through_an_error_of_the_system() {
         let place = tempfile::tempdir().unwrap();
-        let refused = Room::keeping(u64::MAX).meter(place.path()).charge_inode().unwrap_err();
+        let refused = Room::with_reserve(u64::MAX).meter(place.path()).charge_inode().unwrap_err();
         assert!(refused.is_no_room());
         let again = full("write", place.path(), as_io(refused)).unwrap();
         assert!(matches!(again, StorageError::Reserve { reserve: u64::MAX, .. }), "{again}");

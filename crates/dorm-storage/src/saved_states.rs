@@ -49,6 +49,7 @@ pub use diff::{Difference, Differing, Lister};
 pub use draft::SavedStateDraft;
 pub(crate) use flatten::Merged;
 pub use listing::Listed;
+pub(crate) use transfer::BaseImage;
 pub use transfer::{Export, ExportNote, Exported, ExportedTree, ImportAs, Imported, Incoming};
 pub(crate) use tree::set_attributes;
 pub use tree::{Below, TreeFacts, TreeWriter};

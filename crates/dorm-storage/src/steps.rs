@@ -31,7 +31,7 @@ pub(crate) enum Step {
     LayerBegun,
     LayerFilled,
     LayerUnpacked,
-    LayersLaid,
+    LayersStacked,
     LayerNamed,
     LayersNamed,
     Unpacked,
@@ -69,7 +69,7 @@ impl Step {
             Self::LayerBegun => "storage: layer begun",
             Self::LayerFilled => "storage: layer filled",
             Self::LayerUnpacked => "storage: layer unpacked",
-            Self::LayersLaid => "storage: layers laid",
+            Self::LayersStacked => "storage: layers stacked",
             Self::LayerNamed => "storage: layer named",
             Self::LayersNamed => "storage: layers named",
             Self::Unpacked => "storage: image unpacked",
@@ -92,7 +92,7 @@ pub(crate) struct Steps(pub(crate) AnySteps);
 impl Steps {
     pub(crate) fn reach(&self, step: Step) -> Result<(), StorageError> {
         let stopped =
-            |stopped| StorageError::io("go on past a step of", Path::new("the storage"), io::Error::from(stopped));
+            |stopped| StorageError::io("continue past a step of", Path::new("the storage"), io::Error::from(stopped));
         self.0.reach(step.name()).map_err(stopped)
     }
 

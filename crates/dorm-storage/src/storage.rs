@@ -3,7 +3,6 @@
 //! Dropping the future of a method does not stop work that has begun; it completes, or leaves
 //! nothing behind.
 
-use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,20 +12,21 @@ use dorm_ports::Progress;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
 
+use crate::blocking::blocking;
+use crate::check;
 use crate::damage::{self, Damage};
 use crate::error::{StorageError, failed};
+use crate::foreign::Foreign;
 use crate::images::documents::BlobDigest;
-use crate::images::{
-    ExportedImage, Foreign, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Reader, Spool,
-};
+use crate::images::{ExportedImage, Image, ImageConfig, ImageSource, Images, ImportLimits, Owner, Reader, Spool};
 use crate::pace::{self, Pace};
 use crate::room::Room;
 use crate::saved_states::{
-    self, Below, Copied, Differing, Expected, Export, ExportNote, ImportAs, Imported, Incoming, Listed, Reading,
-    SavedState, SavedStateDraft, SavedStates, Sizes,
+    self, BaseImage, Below, Copied, Differing, Expected, Export, ExportNote, ImportAs, Imported, Incoming, Listed,
+    Reading, SavedState, SavedStateDraft, SavedStates, Sizes,
 };
 use crate::steps::Steps;
-use crate::stored::{self, Checked, Stored};
+use crate::stored::{Checked, Stored};
 
 /// The images and saved states on this host's disk. Cheap to clone; all clones are the same
 /// storage.
@@ -86,7 +86,7 @@ impl Storage {
     /// `limits`. Call this before the storage is used.
     #[must_use]
     pub fn limited(self, reserve_bytes: u64, limits: ImportLimits) -> Self {
-        let room = Room::keeping(reserve_bytes);
+        let room = Room::with_reserve(reserve_bytes);
         let images = self.images.reopened().limited(limits).within(room.clone());
         self.saved_states.keep(room.clone());
         Self { images: Arc::new(images), room, ..self }
@@ -332,7 +332,7 @@ impl Storage {
     /// [`StorageError::Io`] if a directory cannot be read.
     pub async fn stored(&self) -> Result<Vec<Stored>, StorageError> {
         let (saved_states, images) = (self.saved_states.clone(), self.images.clone());
-        self.blocking(move || stored::list(&saved_states, &images)).await
+        self.blocking(move || check::list(&saved_states, &images)).await
     }
 
     /// Reads a stored object to its last byte and compares it with its recorded hash; none if it no
@@ -343,7 +343,7 @@ impl Storage {
     /// [`StorageError::Io`] if it could not be read; whether it is damaged is then unknown.
     pub async fn check_stored(&self, what: &Stored, pace: Option<&Pace>) -> Result<Option<Checked>, StorageError> {
         let (saved_states, images, what) = (self.saved_states.clone(), self.images.clone(), what.clone());
-        let check = move || stored::check(&saved_states, &images, &what);
+        let check = move || check::check(&saved_states, &images, &what);
         let Some(pace) = pace.cloned() else { return self.blocking(check).await };
         let (sender, answer) = tokio::sync::oneshot::channel();
         let thread = std::thread::Builder::new().name("scrub".to_owned());
@@ -552,7 +552,11 @@ impl Storage {
     /// [`StorageError::Export`] if it exceeds the limits of an export file.
     pub async fn export(&self, id: &SavedStateId, note: ExportNote) -> Result<Export, StorageError> {
         let (saved_states, images, id) = (self.saved_states.clone(), self.images.clone(), id.clone());
-        self.blocking(move || saved_states.export(&id, note, &|image| images.get(image))).await
+        let base = move |image: &Digest| {
+            let Image { rootfs, tags, .. } = images.get(image)?;
+            Ok(BaseImage { rootfs, tags })
+        };
+        self.blocking(move || saved_states.export(&id, note, &base)).await
     }
 
     /// Reads only the manifest of an export file.
@@ -643,43 +647,5 @@ impl Storage {
         work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
     ) -> Result<T, StorageError> {
         blocking(self.saved_states.steps(), work).await
-    }
-}
-
-/// Does blocking work without blocking other tasks. Work that belongs to a dead process does not
-/// begin.
-pub(crate) async fn blocking<T: Send + 'static>(
-    steps: &Steps,
-    work: impl FnOnce() -> Result<T, StorageError> + Send + 'static,
-) -> Result<T, StorageError> {
-    if !steps.in_place() {
-        return tokio::task::spawn_blocking(|| may_block(work))
-            .await
-            .unwrap_or_else(|error| Err(StorageError::Interrupted(error)));
-    }
-    let done = if steps.alive() { Some(work()) } else { None };
-    match done {
-        Some(done) if steps.alive() => done,
-        Some(_) | None => std::future::pending().await,
-    }
-}
-
-thread_local! {
-    /// Whether this thread may block, although it belongs to a runtime.
-    static MAY_BLOCK: Cell<bool> = const { Cell::new(false) };
-}
-
-fn may_block<T>(work: impl FnOnce() -> T) -> T {
-    let before = MAY_BLOCK.replace(true);
-    let done = work();
-    MAY_BLOCK.set(before);
-    done
-}
-
-/// Does blocking work without waiting for its end. A thread that may block does it at once.
-pub(crate) fn elsewhere(steps: &Steps, work: impl FnOnce() + Send + 'static) {
-    match tokio::runtime::Handle::try_current() {
-        Ok(runtime) if !steps.in_place() && !MAY_BLOCK.get() => drop(runtime.spawn_blocking(|| may_block(work))),
-        Ok(_) | Err(_) => work(),
     }
 }

@@ -13,7 +13,7 @@
 //! reads  ──► readers (pool) ─────────────────────────────────────────┘
 //! ```
 
-#[cfg(feature = "bulk")]
+#[cfg(feature = "test-util")]
 pub mod bulk;
 mod doubt;
 mod history;

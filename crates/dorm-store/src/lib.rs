@@ -12,7 +12,9 @@ mod change;
 mod clock;
 mod code;
 pub mod codec;
+#[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
+#[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 mod query;
 mod record;

@@ -1,4 +1,5 @@
-//! A store with a step before and after each commit, at which a test can make it fail.
+//! A store with a step before and after each commit, at which a test or `dorm prove` can make it
+//! fail. The shipped daemon has it too, since it is what `dorm prove` examines.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};

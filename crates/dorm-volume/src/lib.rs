@@ -295,7 +295,7 @@ impl Inner {
         };
         match disk {
             Some(disk) => {
-                // What mkfs puts there disturbs programs that expect an empty directory.
+                // A program that expects an empty directory must not find `lost+found` there.
                 disk.mount().map_err(wrong)?;
                 let emptied = fs::remove_dir(disk.path().join("lost+found"));
                 disk.unmount().map_err(wrong)?;

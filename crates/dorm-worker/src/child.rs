@@ -7,7 +7,7 @@ use std::os::fd::{AsFd as _, BorrowedFd};
 use std::process::ExitCode;
 
 use crate::confine;
-use crate::program::Limits;
+use crate::limits::Limits;
 
 /// The first argument of a worker.
 pub const NAME: &str = "worker";

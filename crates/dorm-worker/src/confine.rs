@@ -27,7 +27,7 @@ use seccompiler::{
     BpfProgram, SeccompAction, SeccompCmpArgLen, SeccompCmpOp, SeccompCondition, SeccompFilter, SeccompRule,
 };
 
-use crate::program::Limits;
+use crate::limits::Limits;
 
 /// When memory runs out, the kernel kills workers before the daemon and its sandboxes.
 const OOM_SCORE: &[u8] = b"900";

@@ -20,10 +20,12 @@
 mod child;
 pub mod confine;
 mod error;
+mod limits;
 mod message;
 mod program;
 
 pub use child::{NAME, Role, Work, run};
 pub use error::WorkerError;
+pub use limits::Limits;
 pub use message::{FRAME_MAX, Fields, Frames, Sender, legible};
-pub use program::{Limits, Output, Program, Worker};
+pub use program::{Output, Program, Worker};

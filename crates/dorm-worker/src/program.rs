@@ -10,9 +10,10 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
-use serde::{Deserialize, Serialize};
 
+use crate::child::NAME;
 use crate::error::WorkerError;
+use crate::limits::Limits;
 use crate::message::legible;
 
 /// How long a worker that has closed its output may take to exit.
@@ -21,17 +22,6 @@ const ENDING: Duration = Duration::from_secs(5);
 const SAID_MAX: u64 = 4 << 10;
 /// Causes fewer context switches than the default pipe size of 64 KiB.
 const PIPE_BYTES: usize = 1 << 20;
-
-/// The limits of one worker.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
-pub struct Limits {
-    /// Its address space, including that of the program itself.
-    pub memory_bytes: u64,
-    /// Its CPU time.
-    pub cpu_seconds: u64,
-    /// How long it may write nothing.
-    pub silence_seconds: u64,
-}
 
 /// The program that workers execute.
 #[derive(Clone, Debug)]
@@ -44,7 +34,7 @@ pub struct Program {
 impl Program {
     /// The running program, regardless of what happened to its file, as `dorm worker`.
     pub fn this(user: u32) -> Self {
-        Self::new(Path::new("/proc/self/exe"), &[crate::NAME], user)
+        Self::new(Path::new("/proc/self/exe"), &[NAME], user)
     }
 
     /// Workers execute `executable` with these arguments, followed by those that [`crate::run`]

@@ -10,6 +10,7 @@ use super::outgoing::{self, Outgoing};
 use super::streams::{self, Follower};
 use super::{Incoming, Session};
 use crate::guest::Guest;
+use crate::ports;
 
 impl Session {
     pub(super) async fn request(&mut self, id: u32, request: Request) {
@@ -110,7 +111,7 @@ impl Session {
     }
 
     async fn dial(&mut self, id: u32, port: u16) {
-        match self.machine.open_port(port).await {
+        match ports::open(&self.machine, port).await {
             Some(stream) => {
                 self.say(id, &Ok(Answer::Follows)).await;
                 let (to_port, data) = mpsc::unbounded_channel();

@@ -19,7 +19,7 @@ fn a_server_in_a_sandbox_is_reached_whatever_may_leave() {
 }
 
 #[test]
-fn two_leases_have_the_same_address_inside_and_are_told_apart() {
+fn two_leases_have_the_same_address_inside_and_are_distinguished() {
     on_a_host(async |host| {
         let network = host.open("a").await;
         let (one, two) = (network.lease().await.unwrap(), network.lease().await.unwrap());

@@ -115,7 +115,7 @@ fn a_name_that_leads_to_a_private_address_permits_nothing() {
 }
 
 #[test]
-fn a_connection_by_name_goes_on_when_its_address_is_forgotten() {
+fn a_connection_by_name_continues_when_its_address_is_forgotten() {
     on_a_host(async |host| {
         echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
         let network = open(&host, vec![start().await.0]).await;

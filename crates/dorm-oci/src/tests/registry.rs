@@ -44,7 +44,7 @@ pub(super) enum Login {
 }
 
 #[derive(Default)]
-struct Shelf {
+struct Repository {
     blobs: HashMap<String, Vec<u8>>,
     manifests: HashMap<String, Vec<u8>>,
     layers: Vec<BlobDigest>,
@@ -61,7 +61,7 @@ struct Shelf {
 #[derive(Clone)]
 pub(super) struct Server {
     pub(super) address: String,
-    shelf: Arc<Mutex<Shelf>>,
+    repository: Arc<Mutex<Repository>>,
 }
 
 /// Returns the content of the file in a layer: hard to compress, and the same each time.
@@ -99,20 +99,20 @@ impl Server {
     pub(super) async fn start() -> Self {
         let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap().to_string();
-        let server = Self { address, shelf: Arc::default() };
+        let server = Self { address, repository: Arc::default() };
         let app = Router::new().fallback(answer).with_state(server.clone());
         tokio::spawn(async move { axum::serve(listener, app).await });
         server
     }
 
-    fn shelf(&self) -> MutexGuard<'_, Shelf> {
-        self.shelf.lock().unwrap()
+    fn repository(&self) -> MutexGuard<'_, Repository> {
+        self.repository.lock().unwrap()
     }
 
     fn blob(&self, content: Vec<u8>) -> String {
         let digest = digest(&content);
         let described = format!(r#""digest":"{digest}","size":{}"#, content.len());
-        self.shelf().blobs.insert(digest.to_string(), content);
+        self.repository().blobs.insert(digest.to_string(), content);
         described
     }
 
@@ -134,7 +134,7 @@ impl Server {
         let config = self.blob(config.into_bytes());
         let mut described = Vec::new();
         for (packed, _) in layers {
-            self.shelf().layers.push(digest(&packed));
+            self.repository().layers.push(digest(&packed));
             let blob = self.blob(packed);
             described.push(format!(r#"{{"mediaType":"application/vnd.oci.image.layer.v1.tar+gzip",{blob}}}"#));
         }
@@ -158,62 +158,62 @@ impl Server {
 
     fn manifest(&self, tag: &str, content: Vec<u8>) -> BlobDigest {
         let digest = digest(&content);
-        let mut shelf = self.shelf();
-        shelf.manifests.insert(tag.to_owned(), content.clone());
-        shelf.manifests.insert(digest.to_string(), content);
+        let mut repository = self.repository();
+        repository.manifests.insert(tag.to_owned(), content.clone());
+        repository.manifests.insert(digest.to_string(), content);
         digest
     }
 
     /// Adds a fault to the next response without one for a path that contains `part`.
     pub(super) fn fault(&self, part: &'static str, fault: Fault) {
-        self.shelf().faults.push_back((part, fault));
+        self.repository().faults.push_back((part, fault));
     }
 
     pub(super) fn fault_at(&self, at: usize, fault: Fault) {
-        self.shelf().faults[at].1 = fault;
+        self.repository().faults[at].1 = fault;
     }
 
     pub(super) fn no_faults(&self) {
-        self.shelf().faults.clear();
+        self.repository().faults.clear();
     }
 
     pub(super) fn login(&self, login: Login) {
-        self.shelf().login = Some(login);
+        self.repository().login = Some(login);
     }
 
     pub(super) fn realm(&self, url: String) {
-        self.shelf().realm = Some(url);
+        self.repository().realm = Some(url);
     }
 
     /// Returns the number of requests.
     pub(super) fn asked(&self) -> usize {
-        self.shelf().asked
+        self.repository().asked
     }
 
     pub(super) fn ranges(&self) -> Vec<String> {
-        self.shelf().ranges.clone()
+        self.repository().ranges.clone()
     }
 
     pub(super) fn layers_sent(&self) -> usize {
-        self.shelf().layers_sent
+        self.repository().layers_sent
     }
 
     pub(super) fn sent(&self) -> usize {
-        self.shelf().sent
+        self.repository().sent
     }
 
     pub(super) fn last_layer(&self) -> String {
-        self.shelf().layers.last().unwrap().hex().to_owned()
+        self.repository().layers.last().unwrap().hex().to_owned()
     }
 
     fn let_in(&self, headers: &HeaderMap) -> Option<Response> {
-        let login = self.shelf().login?;
+        let login = self.repository().login?;
         let said = headers.get(header::AUTHORIZATION).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let (wanted, challenge) = match login {
             Login::Basic => ("Basic YW5uOmh1bnRlcjI=", "Basic realm=\"x\"".to_owned()),
             Login::Token => {
                 let own = format!("http://{}/token", self.address);
-                let realm = self.shelf().realm.clone().unwrap_or(own);
+                let realm = self.repository().realm.clone().unwrap_or(own);
                 let challenge = format!("Bearer realm=\"{realm}\",service=\"tests\",scope=\"repository:app:pull\"");
                 ("Bearer let-me-in", challenge)
             }
@@ -224,7 +224,7 @@ impl Server {
 
 async fn answer(State(server): State<Server>, request: Request) -> Response {
     let path = request.uri().path().to_owned();
-    server.shelf().asked += 1;
+    server.repository().asked += 1;
     if path == "/token" {
         let query = request.uri().query().unwrap_or_default();
         assert!(query.contains("service=tests") && query.contains("scope=repository"), "{query}");
@@ -238,9 +238,9 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
     if let Some(refused) = server.let_in(request.headers()) {
         return refused;
     }
-    let mut shelf = server.shelf();
-    let at = shelf.faults.iter().position(|(part, _)| path.contains(part));
-    let fault = at.and_then(|at| shelf.faults.remove(at)).map_or(Fault::None, |(_, fault)| fault);
+    let mut repository = server.repository();
+    let at = repository.faults.iter().position(|(part, _)| path.contains(part));
+    let fault = at.and_then(|at| repository.faults.remove(at)).map_or(Fault::None, |(_, fault)| fault);
     if let Fault::Elsewhere(url) = fault {
         return (StatusCode::TEMPORARY_REDIRECT, [(header::LOCATION, url)]).into_response();
     }
@@ -252,13 +252,13 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
         return response;
     }
     let (kind, name) = path.rsplit_once('/').unwrap();
-    let found = if kind.ends_with("/manifests") { shelf.manifests.get(name) } else { shelf.blobs.get(name) };
+    let found = if kind.ends_with("/manifests") { repository.manifests.get(name) } else { repository.blobs.get(name) };
     let Some(mut content) = found.cloned() else {
         let text = r#"{"errors":[{"code":"MANIFEST_UNKNOWN","message":"manifest unknown"}]}"#;
         return (StatusCode::NOT_FOUND, text).into_response();
     };
-    if shelf.layers.iter().any(|layer| layer.to_string() == name) {
-        shelf.layers_sent += 1;
+    if repository.layers.iter().any(|layer| layer.to_string() == name) {
+        repository.layers_sent += 1;
     }
     match &fault {
         Fault::Content(other) => content.clone_from(other),
@@ -271,9 +271,9 @@ async fn answer(State(server): State<Server>, request: Request) -> Response {
     let from: usize = range.as_deref().map_or(0, |range| range[6..].trim_end_matches('-').parse().unwrap());
     let length = content.len();
     let content = content.split_off(from.min(length));
-    shelf.ranges.extend(range.clone());
-    shelf.sent += content.len();
-    drop(shelf);
+    repository.ranges.extend(range.clone());
+    repository.sent += content.len();
+    drop(repository);
     let mut response = Response::new(body(content.clone(), &fault));
     let headers = response.headers_mut();
     if !matches!(fault, Fault::More) {

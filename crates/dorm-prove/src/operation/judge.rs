@@ -7,10 +7,10 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use super::lost::{Seen, after_cut, count_lost, is_lost};
 use super::perform::{CHILDREN, LIMITS};
 use super::{Heard, Operation, Scene, images, layers, merge, transfer, volumes};
 use crate::host::word;
-use crate::power::{Seen, after_cut, count_lost, is_lost};
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};

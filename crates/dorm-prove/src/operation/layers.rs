@@ -1,9 +1,6 @@
 //! An image in layers, imported from a directory and pulled from a registry: it is whole or not
 //! there, and none of its files are left without an owner.
 
-mod shelf;
-mod source;
-
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -12,28 +9,19 @@ use anyhow::{Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use self::shelf::Shelf;
 use super::images::{directory, list};
 use super::{Heard, Operation};
 use crate::host::{names, word};
+use crate::layered_image::{self, LayeredImage};
 use crate::report::Kind;
 use crate::world::{Fault, World};
 
 const TAG: &str = "layered";
 
-/// The image in layers, as a directory and behind a registry of the proof's own.
-pub(crate) struct Layered {
-    layout: PathBuf,
-    shelf: Shelf,
-}
-
 /// Puts the image where it can be imported and pulled from.
 pub(super) fn make(world: &mut World) -> Result<()> {
     if world.layered.is_none() {
-        let layout = world.directory.join("layout");
-        source::write(&layout)?;
-        let shelf = Shelf::open(layout.clone())?;
-        world.layered = Some(Layered { layout, shelf });
+        world.layered = Some(LayeredImage::make(&world.directory)?);
     }
     Ok(())
 }
@@ -42,11 +30,11 @@ pub(super) async fn perform(world: &World, operation: Operation) -> Result<Value
     let Some(layered) = &world.layered else { bail!("there is no image in layers") };
     match operation {
         Operation::PullImage => {
-            let reference = format!("{}/proof:1", layered.shelf.address());
+            let reference = format!("{}/proof:1", layered.registry());
             world.daemon.post("/images/pull", json!({ "reference": reference, "tag": TAG, "pull": "always" })).await
         }
         Operation::RemoveLayers => world.daemon.ask(Method::DELETE, &format!("/images/{TAG}"), None).await,
-        _ => world.daemon.import_image(&layered.layout, TAG).await,
+        _ => world.daemon.import_image(layered.layout(), TAG).await,
     }
 }
 
@@ -88,20 +76,20 @@ async fn whole_or_gone(world: &World, faults: &mut Vec<Fault>) -> Result<bool> {
     let mut digests: Vec<String> = listed.iter().map(|image| word(image, "digest")).collect();
     for digest in &digests {
         let root = images(world).join(digest).join("rootfs");
-        for (path, content) in source::expected() {
+        for (path, content) in layered_image::expected() {
             let found = fs::read_to_string(root.join(&path)).ok();
             if found != content {
                 faults.push((Kind::DataLost, format!("{path} in image {digest} is not what its layers say")));
             }
         }
-        for (one, other) in source::LINKED {
+        for (one, other) in layered_image::LINKED {
             let inode = |path: &str| fs::metadata(root.join(path)).map(|facts| facts.ino()).ok();
             if inode(one).is_none() || inode(one) != inode(other) {
                 faults.push((Kind::DataLost, format!("{one} and {other} in image {digest} are not one file")));
             }
         }
     }
-    let layers = if digests.is_empty() { Vec::new() } else { source::layer_names() };
+    let layers = if digests.is_empty() { Vec::new() } else { layered_image::layer_names() };
     left_over(&images(world).join("layers"), &layers, faults)?;
     digests.extend(["tags", "layers", "references"].map(str::to_owned));
     left_over(&images(world), &digests, faults)?;
@@ -127,7 +115,7 @@ async fn in_a_sandbox(world: &World, faults: &mut Vec<Fault>) -> Result<()> {
             return Ok(());
         }
     };
-    for (path, content) in source::expected() {
+    for (path, content) in layered_image::expected() {
         let asked = format!("/sandboxes/{id}/files?path=/{path}");
         let answer = world.daemon.request(Method::GET, &asked).send().await?;
         let found = if answer.status().is_success() { Some(answer.text().await?) } else { None };

@@ -5,9 +5,9 @@ use dorm_testing::Daemon;
 use reqwest::Method;
 use serde_json::json;
 
+use super::lost::ended_with_its_run;
 use super::{Heard, Scene};
 use crate::host::word;
-use crate::power::ended_with_its_run;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};

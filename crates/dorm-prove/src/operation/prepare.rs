@@ -3,7 +3,8 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Diary, Operation, Scene, images, layers, merge, transfer, volumes};
+use super::{Operation, Scene, images, layers, merge, transfer, volumes};
+use crate::diary::Diary;
 use crate::host::word;
 use crate::probe::Probe;
 use crate::steps::Step;

@@ -9,6 +9,7 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{Heard, Operation, Scene};
+use crate::diary::{Diary, Removal};
 use crate::host::{names, word};
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -16,39 +17,6 @@ use crate::world::{Fault, World, fault};
 
 const PLACE: &str = "/data";
 const SIZE: u64 = 32 << 20;
-
-/// The acknowledged state of one volume.
-#[derive(Clone, Default)]
-pub(crate) struct Diary {
-    is_made: bool,
-    is_attached: Option<bool>,
-    removal: Removal,
-    /// Whether the sandbox has slept.
-    has_slept: bool,
-    /// The acknowledged content of its file; `asked` is a requested one that may be there instead.
-    held: Option<String>,
-    asked: Option<String>,
-}
-
-#[derive(Clone, Copy, PartialEq, Eq, Default)]
-enum Removal {
-    #[default]
-    Not,
-    Asked,
-    Done,
-}
-
-impl Diary {
-    /// Whether it was acknowledged that the sandbox slept.
-    pub(crate) fn has_slept(&self) -> bool {
-        self.has_slept
-    }
-
-    /// Whether the file may have this text.
-    fn allows(&self, text: Option<&str>) -> bool {
-        text == self.held.as_deref() || (self.asked.is_some() && text == self.asked.as_deref())
-    }
-}
 
 /// Makes a volume with a file, and for some operations a sandbox that has it attached.
 pub(super) async fn prepare(world: &mut World, operation: Operation, scene: &mut Scene) -> Result<()> {

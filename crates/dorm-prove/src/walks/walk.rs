@@ -11,7 +11,7 @@ use crate::dialogue::PATIENCE;
 use crate::world::{Stage, World};
 
 /// How many actions a walk has.
-const DEEDS: std::ops::RangeInclusive<u32> = 12..=20;
+const ACTIONS: std::ops::RangeInclusive<u32> = 12..=20;
 
 pub(super) struct Walk<'a> {
     pub(super) world: &'a mut World,
@@ -55,7 +55,7 @@ impl<'a> Walk<'a> {
 
     /// Walks to the end, and removes everything.
     pub(super) async fn run(&mut self) -> Result<()> {
-        for _ in 0..self.random.u32(DEEDS) {
+        for _ in 0..self.random.u32(ACTIONS) {
             let action = self.choose();
             let kind = self.kind(action);
             self.steps.push(self.describe(action));

@@ -67,7 +67,7 @@ async fn a_thaw_that_fails_falls_back_to_the_image() {
         let mut counter = Counter::start(&service, &id, "x").await;
         counter.ask(&service, &id).await.unwrap();
         service.suspend(&id).await.unwrap();
-        world.host.faults().next(Operation::GoOn, moment, Fault::Fail);
+        world.host.faults().next(Operation::Resume, moment, Fault::Fail);
         service.resume(&id, Initiator::User).await.unwrap();
         assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
         world.is_sound().await;

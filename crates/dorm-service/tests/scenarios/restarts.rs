@@ -71,10 +71,10 @@ async fn a_daemon_that_dies_in_the_middle_of_anything_loses_nothing() {
     for (operation, call) in [
         ("suspend", Operation::Save),
         ("suspend", Operation::Park),
-        ("resume parked", Operation::GoOn),
+        ("resume parked", Operation::Resume),
         ("resume evicted", Operation::Restore),
         ("snapshot", Operation::Save),
-        ("snapshot", Operation::GoOn),
+        ("snapshot", Operation::Resume),
         ("terminate", Operation::Stop),
     ] {
         for moment in [Moment::Before, Moment::After] {

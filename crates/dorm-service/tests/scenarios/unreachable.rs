@@ -117,7 +117,7 @@ async fn an_agent_that_falls_silent_after_it_was_held_still_costs_no_run() {
     let world = World::new().await;
     let service = world.daemon().await;
     let (id, mut counter) = counting(&service).await;
-    world.host.faults().next(Operation::GoOn, Moment::Before, Fault::Silence(Duration::from_secs(300)));
+    world.host.faults().next(Operation::Resume, Moment::Before, Fault::Silence(Duration::from_secs(300)));
     service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     assert!(is_unreachable(&service, &id).await);
     let [detail] = &details(&world, &id, EventKind::SnapshotTaken).await[..] else { panic!("one snapshot") };
@@ -172,10 +172,10 @@ async fn where_nothing_was_held_still_the_engine_is_not_asked_to_undo_it() {
     let world = World::new().await;
     let service = world.daemon().await;
     let (id, mut counter) = counting(&service).await;
-    let before = world.host.faults().calls(Operation::GoOn);
+    let before = world.host.faults().calls(Operation::Resume);
     world.host.faults().next(Operation::Usage, Moment::Before, Fault::Fail);
     service.suspend(&id).await.unwrap_err();
-    assert_eq!(world.host.faults().calls(Operation::GoOn), before);
+    assert_eq!(world.host.faults().calls(Operation::Resume), before);
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2", "its callers keep their session");
     assert!(!is_unreachable(&service, &id).await);
 }
@@ -187,7 +187,7 @@ async fn a_guest_that_its_engine_does_not_let_continue_is_kept_until_it_does() {
         let service = world.daemon().await;
         let (id, mut counter) = counting(&service).await;
         world.host.faults().next(Operation::Save, Moment::After, Fault::Fail);
-        world.host.faults().always(Operation::GoOn, Moment::Before, fault);
+        world.host.faults().always(Operation::Resume, Moment::Before, fault);
         service.suspend(&id).await.unwrap_err();
         eventually("it is shown as unreachable", || async { is_unreachable(&service, &id).await }).await;
         tokio::time::sleep(Duration::from_secs(3600)).await;

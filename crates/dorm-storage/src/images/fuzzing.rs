@@ -2,9 +2,11 @@
 
 use std::fs::{self, File};
 use std::io::{Read as _, Write as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use dorm_guest_ids::GuestIds;
 use dorm_worker::Frames;
 use sha2::{Digest as _, Sha256};
 
@@ -15,9 +17,13 @@ use super::import::Job;
 use super::layers::{Blob, LayerBlob};
 use super::node::{GuestPath, Kind};
 use super::reader::{Message, message};
-use super::{Image, ImageConfig, ImageSource};
+use super::{Image, ImageConfig, ImageSource, Images, ImportLimits};
 use crate::error::StorageError;
-use crate::fuzzing::{Fuzzed, first, is_of_a_guest, mended, part};
+use crate::fuzz_input::{first, mended, part};
+
+/// No input may create more than this.
+pub(crate) const LIMITS: ImportLimits =
+    ImportLimits { entries: 3000, bytes: 8 << 20, file_bytes: 8 << 20, ratio: 1000 };
 
 /// The flags in the first byte.
 const RAW: u8 = 1;
@@ -26,51 +32,63 @@ const ZSTD: u8 = 4;
 const MORE: u8 = 8;
 const LAYERS_MAX: usize = 4;
 
-impl Fuzzed {
-    /// Unpacks up to four layers and applies them to each other. Each begins with a byte of flags,
-    /// followed by two bytes of its length unless it is the last one.
-    ///
-    /// # Panics
-    /// When an invariant is violated.
-    pub fn layers(&self, mut data: &[u8]) {
-        let mut layers = Vec::new();
-        while layers.len() < LAYERS_MAX {
-            let how = first(&mut data);
-            let content = if how & MORE == 0 { std::mem::take(&mut data) } else { part(&mut data) };
-            layers.push(layer(how, content));
-            if how & MORE == 0 {
-                break;
-            }
-        }
-        let bundle = Bundle { config: ImageConfig::default(), source: ImageSource::default(), layers };
-        let mut job = Job::start(Path::new("fuzzed"), &self.images, &|_| {});
-        self.after(self.images.import_bundle(bundle, None, &mut job));
-    }
-
-    /// Imports a file of any content.
-    ///
-    /// # Panics
-    /// When an invariant is violated.
-    pub fn archive(&self, mut data: &[u8]) {
+/// Unpacks up to four layers and applies them to each other.
+pub(crate) fn layers(images: &Images, mut data: &[u8]) {
+    let mut layers = Vec::new();
+    while layers.len() < LAYERS_MAX {
         let how = first(&mut data);
-        let archive = if how & RAW == 0 { mended(data) } else { data.to_vec() };
-        let path = self.home.join("source");
-        fs::write(&path, packed(how, &archive)).expect("a file");
-        self.after(self.images.import(&path, None, Some("amd64"), &|_| {}));
-    }
-
-    fn after(&self, imported: Result<Image, StorageError>) {
-        match imported {
-            Ok(image) => {
-                is_of_a_guest(&image.rootfs);
-                self.images.verify(&image.digest).expect("an image that was imported is sound");
-                self.images.remove(&image.digest).expect("it can be removed");
-            }
-            Err(error) => {
-                assert!(error.to_string().len() < 8192, "an error is as long as what it is about");
-            }
+        let content = if how & MORE == 0 { std::mem::take(&mut data) } else { part(&mut data) };
+        layers.push(layer(how, content));
+        if how & MORE == 0 {
+            break;
         }
-        self.is_clean();
+    }
+    let bundle = Bundle { config: ImageConfig::default(), source: ImageSource::default(), layers };
+    let mut job = Job::start(Path::new("fuzzed"), images, &|_| {});
+    after(images, images.import_bundle(bundle, None, &mut job));
+}
+
+/// Writes a file of any content to `path`, and imports it.
+pub(crate) fn archive(images: &Images, path: &Path, mut data: &[u8]) {
+    let how = first(&mut data);
+    let archive = if how & RAW == 0 { mended(data) } else { data.to_vec() };
+    fs::write(path, packed(how, &archive)).expect("a file");
+    after(images, images.import(path, None, Some("amd64"), &|_| {}));
+}
+
+fn after(images: &Images, imported: Result<Image, StorageError>) {
+    match imported {
+        Ok(image) => {
+            is_of_a_guest(&image.rootfs);
+            images.verify(&image.digest).expect("an image that was imported is sound");
+            images.remove(&image.digest).expect("it can be removed");
+        }
+        Err(error) => {
+            assert!(error.to_string().len() < 8192, "an error is as long as what it is about");
+        }
+    }
+}
+
+/// Checks that every entry belongs to a guest, and is nothing that a guest must not have.
+fn is_of_a_guest(tree: &Path) {
+    let mut open = vec![tree.to_owned()];
+    let mut count = 0;
+    while let Some(directory) = open.pop() {
+        for entry in fs::read_dir(&directory).expect("a directory").flatten() {
+            let facts = entry.path().symlink_metadata().expect("an entry");
+            let kind = facts.mode() & 0o170_000;
+            let is_plain = matches!(kind, 0o040_000 | 0o100_000 | 0o120_000 | 0o010_000);
+            assert!(is_plain, "{} is of the kind {kind:o}", entry.path().display());
+            for id in [facts.uid(), facts.gid()] {
+                let inside = GuestIds::DEFAULT.base()..GuestIds::DEFAULT.base() + GuestIds::COUNT;
+                assert!(inside.contains(&id), "{} belongs to {id}", entry.path().display());
+            }
+            if kind == 0o040_000 {
+                open.push(entry.path());
+            }
+            count += 1;
+            assert!(count <= LIMITS.entries + 16, "more entries than there may be");
+        }
     }
 }
 

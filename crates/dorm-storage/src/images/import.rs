@@ -184,7 +184,7 @@ impl Images {
             layers::apply(&mut tree, &layers[at])
                 .map_err(|(entry, refusal)| job.entry_refused(&entry, refusal, &staging.path))?;
         }
-        self.steps.reach(Step::LayersLaid)?;
+        self.steps.reach(Step::LayersStacked)?;
         let mut config = bundle.config;
         let mut sink = Sink::new(job, tree, &staging.path);
         sink.make_place(&config)?;

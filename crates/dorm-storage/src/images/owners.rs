@@ -11,9 +11,10 @@ use std::path::PathBuf;
 use dorm_guest_ids::{GuestIds, RECORD};
 use dorm_lifecycle::Digest;
 
-use super::{Foreign, Image, Images, ROOTFS};
+use super::{Image, Images, ROOTFS};
 use crate::disk;
 use crate::error::{StorageError, failed};
+use crate::foreign::Foreign;
 
 const JOURNAL: &str = "owners.journal";
 

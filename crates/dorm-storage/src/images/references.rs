@@ -25,6 +25,7 @@ use serde::{Deserialize, Serialize};
 use super::Images;
 use crate::disk;
 use crate::error::{StorageError, failed};
+use crate::foreign::Foreign;
 use crate::steps::Step;
 
 const DIRECTORY: &str = "references";
@@ -45,27 +46,6 @@ pub struct Owner {
 struct Written {
     data: PathBuf,
     images: PathBuf,
-}
-
-/// Another data directory that needs an image.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Foreign {
-    /// Its ID.
-    pub id: String,
-    /// Its path at the last start of its daemon; `None` if that cannot be read.
-    pub data: Option<PathBuf>,
-    /// The directory of its references. Deleting it makes the data directory count as gone.
-    pub references: PathBuf,
-}
-
-impl std::fmt::Display for Foreign {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match &self.data {
-            Some(data) if data.is_dir() => write!(f, "the data directory {} ({})", data.display(), self.id),
-            Some(data) => write!(f, "the data directory {} ({}), which is not there now", data.display(), self.id),
-            None => write!(f, "the data directory with the ID {}", self.id),
-        }
-    }
 }
 
 impl Images {

@@ -15,10 +15,9 @@ use dorm_guest_ids::{GuestIds, RECORD};
 use dorm_lifecycle::Digest;
 
 use super::listing::{self, Damage, NAMED_MAX};
-use super::{ABOUT, FILES, Image, Images, ROOTFS};
+use super::{ABOUT, FILES, Image, Images, ROOTFS, in_rootfs};
 use crate::disk;
 use crate::error::{StorageError, failed};
-use crate::stored::in_rootfs;
 
 /// The results of the checks of images since this process started.
 #[derive(Default)]

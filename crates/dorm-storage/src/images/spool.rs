@@ -5,10 +5,10 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 
 use super::Images;
+use crate::blocking::elsewhere;
 use crate::disk;
 use crate::error::StorageError;
 use crate::steps::Steps;
-use crate::storage::elsewhere;
 
 const FILE: &str = "archive.tar";
 

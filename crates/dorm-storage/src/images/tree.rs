@@ -4,7 +4,7 @@
 //! absolute links and links with `..` in a hostile archive lead to paths in the image. The last
 //! part of a path is never followed.
 
-mod lay;
+mod apply;
 
 use std::fs::File;
 use std::io::{self, Read};

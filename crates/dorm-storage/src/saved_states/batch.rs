@@ -15,7 +15,7 @@ use rustix::fs::{Mode, OFlags};
 
 use super::content::ContentHasher;
 use super::listing::{Listed, text};
-use super::tree::{dress, times};
+use super::tree::{set_metadata, times};
 use crate::error::StorageError;
 
 /// A longer file is written as it arrives.
@@ -152,7 +152,7 @@ fn write(
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let file = File::from(rustix::fs::openat(parent, name, flags, Mode::from_raw_mode(0o600))?);
     let hash = fill(&file, length, content)?;
-    dress(&file, entry, ids)?;
+    set_metadata(&file, entry, ids)?;
     rustix::fs::futimens(&file, &times(entry))?;
     Ok(hash)
 }

@@ -12,7 +12,7 @@ use dorm_engine::{Content, Entry, EntryKind, FileSink};
 use dorm_guest_ids::{GuestIds, capability};
 
 use super::content::{ContentHasher, hash_content};
-use super::flatten::{Node, lay};
+use super::flatten::{Node, merge};
 use super::listing::Listed;
 use crate::error::{StorageError, failed};
 
@@ -109,7 +109,7 @@ pub(crate) fn diff(
     second: &[Vec<Listed>],
 ) -> Result<Vec<Differing>, StorageError> {
     let view = |stack: &[Vec<Listed>]| {
-        let changes = lay(stack).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
+        let changes = merge(stack).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
         changes
             .map(|changes| View { changes, image: Cow::Borrowed(image), ids })
             .map_err(failed("read the changes on", image))

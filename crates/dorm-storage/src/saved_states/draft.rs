@@ -15,12 +15,12 @@ use rustix::fs::OFlags;
 use super::manifest::{self, is_inside};
 use super::tree::{Below, LISTING, ROOT, TreeFacts, TreeWriter};
 use super::{DRAFT, Intent, Live, MANIFEST, SavedState, SavedStateFacts, SavedStateFile, SavedStates, WrittenFile};
+use crate::blocking::{blocking, elsewhere};
 use crate::disk;
 use crate::error::{StorageError, failed};
 use crate::hashing::hash_file;
 use crate::room::Meter;
 use crate::steps::{Step, Steps};
-use crate::storage::{blocking, elsewhere};
 
 /// The directory of a memory image that is needed only until its files are read.
 const MEMORY: &str = "memory";

@@ -30,7 +30,7 @@ pub(super) struct Node {
 }
 
 /// Merges several trees, the lowest first.
-pub(super) fn lay(layers: &[Vec<Listed>]) -> Result<BTreeMap<Vec<u8>, Node>, String> {
+pub(super) fn merge(layers: &[Vec<Listed>]) -> Result<BTreeMap<Vec<u8>, Node>, String> {
     let mut all: BTreeMap<Vec<u8>, Node> = BTreeMap::new();
     for (number, listing) in layers.iter().enumerate() {
         let firsts: HashMap<&[u8], &Listed> = listing.iter().map(|listed| (&listed.entry.path[..], listed)).collect();
@@ -187,7 +187,7 @@ impl SavedStates {
         }
         let damaged =
             |what: String| StorageError::Damaged { saved_state: top.clone(), file: super::tree::LISTING.into(), what };
-        let entries = entries(over(lay(&listings).map_err(damaged)?, image));
+        let entries = entries(over(merge(&listings).map_err(damaged)?, image));
         Ok(Merged { entries, roots: layers.iter().rev().map(SavedState::root).collect() })
     }
 

@@ -177,7 +177,7 @@ async fn whatever_step_of_a_removal_fails_removing_again_ends_it() {
 }
 
 #[tokio::test]
-async fn removing_twice_is_idempotent_and_spares_a_live_draft() {
+async fn removing_twice_is_idempotent_and_leaves_a_live_draft() {
     let (_home, storage) = home();
     make(&storage, &id(1)).await.unwrap();
     storage.remove(&id(1)).await.unwrap();

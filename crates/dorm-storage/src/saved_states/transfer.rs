@@ -13,7 +13,7 @@
 //! does not contain it.
 
 #[cfg(any(test, feature = "fuzzing"))]
-mod fuzzing;
+pub(super) mod fuzzing;
 mod manifest;
 mod read;
 #[cfg(test)]
@@ -29,6 +29,7 @@ use super::{SavedState, SavedStateFacts, SavedStateFile, TreeFacts};
 use crate::error::StorageError;
 
 pub use read::Incoming;
+pub(crate) use write::BaseImage;
 pub use write::Export;
 
 const MANIFEST: &str = "manifest.json";

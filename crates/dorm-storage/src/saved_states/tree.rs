@@ -148,7 +148,7 @@ impl Writer {
                 let EntryKind::Directory { .. } = entry.kind else {
                     return Err(io::Error::new(io::ErrorKind::InvalidData, "the root is no directory"));
                 };
-                dress(self.root.as_fd(), entry, self.ids)?;
+                set_metadata(self.root.as_fd(), entry, self.ids)?;
                 self.directories.push((Vec::new(), times(entry)));
                 self.batch.made(entry, None);
             }
@@ -175,7 +175,7 @@ impl Writer {
                 rustix::fs::mkdirat(parent, name, Mode::from_raw_mode(0o700))?;
                 let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::RDONLY | OFlags::CLOEXEC;
                 let directory = rustix::fs::openat(parent, name, flags, Mode::empty())?;
-                dress(directory.as_fd(), entry, self.ids)?;
+                set_metadata(directory.as_fd(), entry, self.ids)?;
                 if *replaces {
                     rustix::fs::fsetxattr(&directory, OPAQUE, b"y", XattrFlags::empty())?;
                 }
@@ -188,11 +188,11 @@ impl Writer {
             }
             EntryKind::Symlink(target) => {
                 rustix::fs::symlinkat(&target[..], parent, name)?;
-                dress_special(parent, name, entry, self.ids)?;
+                set_metadata_of_special(parent, name, entry, self.ids)?;
             }
             EntryKind::Fifo => {
                 rustix::fs::mknodat(parent, name, FileType::Fifo, Mode::from_raw_mode(0o600), 0)?;
-                dress_special(parent, name, entry, self.ids)?;
+                set_metadata_of_special(parent, name, entry, self.ids)?;
                 rustix::fs::chmodat(parent, name, mode(entry), AtFlags::empty())?;
             }
             EntryKind::HardLink(of) => {
@@ -238,7 +238,7 @@ impl Content for Charged<'_> {
 }
 
 /// Sets the owner before mode and attributes, because a change of owner clears some of both.
-pub(super) fn dress(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result<()> {
+pub(super) fn set_metadata(file: impl AsFd, entry: &Entry, ids: GuestIds) -> io::Result<()> {
     let (user, group) = owner(entry, ids)?;
     rustix::fs::fchown(&file, Some(user), Some(group))?;
     rustix::fs::fchmod(&file, mode(entry))?;
@@ -254,7 +254,7 @@ pub(crate) fn set_attributes(file: impl AsFd, entry: &Entry, ids: GuestIds) -> i
     Ok(())
 }
 
-fn dress_special(parent: &OwnedFd, name: &[u8], entry: &Entry, ids: GuestIds) -> io::Result<()> {
+fn set_metadata_of_special(parent: &OwnedFd, name: &[u8], entry: &Entry, ids: GuestIds) -> io::Result<()> {
     let (user, group) = owner(entry, ids)?;
     rustix::fs::chownat(parent, name, Some(user), Some(group), AtFlags::SYMLINK_NOFOLLOW)?;
     let mut path = format!("/proc/self/fd/{}/", parent.as_raw_fd()).into_bytes();

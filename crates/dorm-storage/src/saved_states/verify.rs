@@ -9,7 +9,7 @@ use dorm_lifecycle::{Digest, SavedStateId};
 
 use super::diff::View;
 use super::draft::open_regular;
-use super::flatten::lay;
+use super::flatten::merge;
 use super::tree::{LISTING, ROOT};
 use super::{Below, Expected, Listed, SavedState, SavedStateFile, SavedStates, listing, tree_check};
 use crate::error::{StorageError, failed};
@@ -74,7 +74,7 @@ impl SavedStates {
                 listings.push(self.listing(layer)?);
             }
         }
-        let changes = lay(&listings).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
+        let changes = merge(&listings).map_err(|what| io::Error::new(io::ErrorKind::InvalidData, what));
         let changes = changes.map_err(failed("read the changes on", &image))?;
         Ok(Below(Some(View { changes, image: Cow::Owned(image), ids: self.ids })))
     }

@@ -64,7 +64,7 @@ impl Files {
     }
 
     /// Applies the layer in `directory` to the files; the run begins with the result.
-    pub(crate) fn lay(&mut self, directory: &Path) -> io::Result<()> {
+    pub(crate) fn add_layer(&mut self, directory: &Path) -> io::Result<()> {
         let mut open = vec![String::new()];
         while let Some(relative) = open.pop() {
             let outside = directory.join(OsStr::from_bytes(relative.trim_start_matches('/').as_bytes()));

@@ -4,10 +4,10 @@
 use anyhow::Result;
 use serde_json::Value;
 
+use super::super::lost::is_lost;
 use super::super::{Heard, Scene};
 use super::{becomes, from};
 use crate::host::word;
-use crate::power::is_lost;
 use crate::report::Kind;
 use crate::world::{Fault, World, fault};
 
@@ -25,7 +25,7 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
     let future = future.map(of);
     let is_back = future.is_some();
     if heard.is_some() && !is_back {
-        faults.push((Kind::WrongAnswer, format!("sandbox {} is not taken back, though that was answered", present.id)));
+        faults.push((Kind::WrongAnswer, format!("sandbox {} is not rewound, though that was answered", present.id)));
     }
     if is_child {
         if is_back {

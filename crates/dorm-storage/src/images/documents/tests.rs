@@ -22,7 +22,7 @@ fn a_digest_that_could_lead_elsewhere_is_none() {
 }
 
 #[test]
-fn manifests_and_indexes_are_told_apart_by_what_is_in_them() {
+fn manifests_and_indexes_are_distinguished_by_their_content() {
     let one = format!(r#"{{"digest":"{DIGEST}","size":3,"mediaType":"x"}}"#);
     let manifest = format!(r#"{{"schemaVersion":2,"config":{one},"layers":[{one},{one}]}}"#);
     let Document::Manifest(found) = Document::parse(manifest.as_bytes()).unwrap() else { panic!("an index") };

@@ -19,7 +19,7 @@ type Refused = (String, Refusal);
 
 /// Applies `layer` to the content of `tree`.
 pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), Refused> {
-    lay(tree, &layer.tree, Names::OfLayer)?;
+    apply_directory(tree, &layer.tree, Names::OfLayer)?;
     for (name, target) in &layer.links {
         let shown = String::from_utf8_lossy(name).into_owned();
         link(tree, name, target).map_err(|refusal| (shown, refusal))?;
@@ -29,7 +29,7 @@ pub(in crate::images) fn apply(tree: &mut Tree, layer: &Layer) -> Result<(), Ref
 
 /// Fills the empty `tree` with the content of the plain directory `root`.
 pub(in crate::images) fn link_all(tree: &mut Tree, root: &Path) -> Result<(), Refused> {
-    lay(tree, root, Names::Plain)
+    apply_directory(tree, root, Names::Plain)
 }
 
 /// The meaning of names in a directory.
@@ -41,7 +41,7 @@ enum Names {
     Plain,
 }
 
-fn lay(tree: &mut Tree, root: &Path, names: Names) -> Result<(), Refused> {
+fn apply_directory(tree: &mut Tree, root: &Path, names: Names) -> Result<(), Refused> {
     let named = |path: &Path| path.to_string_lossy().into_owned();
     let root = open_root(root).map_err(|refusal| (".".to_owned(), refusal))?;
     let mut open = vec![PathBuf::new()];

@@ -99,7 +99,7 @@ async fn what_only_looks_like_an_image_is_a_root_filesystem() {
 }
 
 #[tokio::test]
-async fn layouts_that_cannot_be_meant_are_refused_and_leave_nothing() {
+async fn invalid_layouts_are_refused_and_leave_nothing() {
     let (home, storage) = home();
     let layout = layout(&home);
     let digest = layout.write();

@@ -133,7 +133,7 @@ pub(super) fn layer_names(home: &TempDir) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn layers_are_laid_on_each_other_and_what_they_remove_is_gone() {
+async fn layers_are_stacked_in_order_and_what_they_remove_is_gone() {
     let (home, storage) = home();
     let lower = [
         directory("./"),
@@ -376,7 +376,7 @@ async fn a_damaged_layer_is_noticed_and_unpacked_anew() {
 
 #[tokio::test]
 async fn whatever_step_fails_there_is_a_sound_image_or_none_and_the_next_import_succeeds() {
-    let unpacking = [Step::ImportBegun, Step::LayerBegun, Step::LayerFilled, Step::LayerUnpacked, Step::LayersLaid];
+    let unpacking = [Step::ImportBegun, Step::LayerBegun, Step::LayerFilled, Step::LayerUnpacked, Step::LayersStacked];
     let naming = [Step::LayerNamed, Step::LayersNamed, Step::Published, Step::TagWritten, Step::Tagged];
     for step in unpacking.into_iter().chain([Step::Unpacked, Step::Listed, Step::ImageSynced]).chain(naming) {
         for ending in [Ending::Fails, Ending::Dies] {

@@ -1,11 +1,13 @@
 //! The entry points of the fuzzers for export files.
 
 use std::io::Cursor;
+use std::sync::Arc;
 
 use dorm_lifecycle::SavedStateId;
 
 use super::{BLOCK, CONTENT, Exported, ImportAs, Incoming, LISTING, MANIFEST, MEMORY, head, manifest, padding};
-use crate::fuzzing::{Fuzzed, first, part};
+use crate::fuzz_input::{first, part};
+use crate::saved_states::SavedStates;
 
 /// The flags in the first byte.
 const RAW: u8 = 1;
@@ -14,43 +16,36 @@ const LIES: u8 = 2;
 const PARTS_MAX: usize = 64;
 const BYTES_MAX: u64 = 64 << 20;
 
-impl Fuzzed {
-    /// Imports a file: as it is, or with all the checksums that a forger could compute. In the
-    /// second case the input is the body of a manifest and the contents of the following entries,
-    /// each after two bytes with its length.
-    ///
-    /// # Panics
-    /// If an invariant is violated.
-    pub fn transfer(&self, mut data: &[u8]) {
-        let how = first(&mut data);
-        let file = if how & RAW == 0 {
-            let body = part(&mut data);
-            let mut parts = Vec::new();
-            while !data.is_empty() && parts.len() < PARTS_MAX {
-                parts.push(part(&mut data));
-            }
-            let Some(file) = manifest::of_body(body).and_then(|about| forged(about, &parts, how)) else { return };
-            file
-        } else {
-            data.to_vec()
-        };
-        let name =
-            ImportAs { saved_state: SavedStateId::from_random([1; 20]), layer: SavedStateId::from_random([2; 20]) };
-        let imported = Incoming::open(Box::new(Cursor::new(file))).and_then(|incoming| {
-            // An importer checks the room before it unpacks.
-            match incoming.about().need_bytes().is_some_and(|bytes| bytes < BYTES_MAX) {
-                true => self.saved_states.import(incoming, &name).map(Some),
-                false => Ok(None),
-            }
-        });
-        if let Ok(Some(imported)) = imported {
-            for saved_state in imported.layer.iter().chain([&imported.saved_state]) {
-                self.saved_states.check_content(saved_state).expect("a saved state that was imported is sound");
-            }
-            self.saved_states.remove(&name.saved_state).expect("it can be removed");
-            self.saved_states.remove(&name.layer).expect("it can be removed");
+/// Imports a file: as it is, or with all the checksums that a forger could compute. In the
+/// second case the input is the body of a manifest and the contents of the following entries,
+/// each after two bytes with its length.
+pub(crate) fn transfer(saved_states: &Arc<SavedStates>, mut data: &[u8]) {
+    let how = first(&mut data);
+    let file = if how & RAW == 0 {
+        let body = part(&mut data);
+        let mut parts = Vec::new();
+        while !data.is_empty() && parts.len() < PARTS_MAX {
+            parts.push(part(&mut data));
         }
-        self.is_clean();
+        let Some(file) = manifest::of_body(body).and_then(|about| forged(about, &parts, how)) else { return };
+        file
+    } else {
+        data.to_vec()
+    };
+    let name = ImportAs { saved_state: SavedStateId::from_random([1; 20]), layer: SavedStateId::from_random([2; 20]) };
+    let imported = Incoming::open(Box::new(Cursor::new(file))).and_then(|incoming| {
+        // An importer checks the room before it unpacks.
+        match incoming.about().need_bytes().is_some_and(|bytes| bytes < BYTES_MAX) {
+            true => saved_states.import(incoming, &name).map(Some),
+            false => Ok(None),
+        }
+    });
+    if let Ok(Some(imported)) = imported {
+        for saved_state in imported.layer.iter().chain([&imported.saved_state]) {
+            saved_states.check_content(saved_state).expect("a saved state that was imported is sound");
+        }
+        saved_states.remove(&name.saved_state).expect("it can be removed");
+        saved_states.remove(&name.layer).expect("it can be removed");
     }
 }
 

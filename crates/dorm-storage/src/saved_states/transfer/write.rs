@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dorm_engine::EntryKind;
@@ -13,7 +13,6 @@ use super::{
     PIECE_HEAD, head, manifest, padding, refused,
 };
 use crate::error::{StorageError, failed};
-use crate::images::Image;
 use crate::saved_states::content::next_data;
 use crate::saved_states::draft::open_regular;
 use crate::saved_states::flatten::{Merged, open};
@@ -31,6 +30,14 @@ pub struct Export {
     saved_state: SavedState,
     tree: Option<Merged>,
     bytes: u64,
+}
+
+/// The image below the files of a saved state.
+pub(crate) struct BaseImage {
+    /// Its root file system.
+    pub(crate) rootfs: PathBuf,
+    /// Its tags, which the manifest names.
+    pub(crate) tags: Vec<String>,
 }
 
 /// Counts and hashes the written bytes.
@@ -58,7 +65,7 @@ impl SavedStates {
         self: &Arc<Self>,
         id: &SavedStateId,
         note: ExportNote,
-        image: &dyn Fn(&Digest) -> Result<Image, StorageError>,
+        image: &dyn Fn(&Digest) -> Result<BaseImage, StorageError>,
     ) -> Result<Export, StorageError> {
         let saved_state = self.load(id)?;
         let image = image(&saved_state.facts.image)?;

@@ -53,16 +53,13 @@ pub(super) struct FailureRow {
 pub(super) struct ForkRow {
     pub(super) snapshot: Text<SnapshotId>,
     pub(super) children: Vec<Text<SandboxId>>,
-    #[serde(rename = "together")]
     pub(super) on_partial_failure: OnPartialFailureRow,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum OnPartialFailureRow {
-    #[serde(rename = "all_or_none")]
     RollBack,
-    #[serde(rename = "each")]
     Keep,
 }
 

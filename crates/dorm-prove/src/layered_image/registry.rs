@@ -10,11 +10,11 @@ use anyhow::{Context as _, Result};
 use serde_json::Value;
 
 /// The registry. It answers for as long as the process lives.
-pub(super) struct Shelf {
+pub(super) struct Registry {
     address: String,
 }
 
-impl Shelf {
+impl Registry {
     /// Serves the blobs of the OCI layout at `layout`.
     pub(super) fn open(layout: PathBuf) -> Result<Self> {
         let listener = TcpListener::bind("127.0.0.1:0").context("listen as a registry")?;

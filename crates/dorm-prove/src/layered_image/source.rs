@@ -14,7 +14,7 @@ const FILES: u32 = 20;
 const LARGE_BYTES: usize = 1 << 20;
 
 /// Names of one file: in one layer, and across two.
-pub(super) const LINKED: [(&str, &str); 2] = [("srv/linked", "srv/file-0"), ("srv/linked-later", "srv/file-1")];
+pub(crate) const LINKED: [(&str, &str); 2] = [("srv/linked", "srv/file-0"), ("srv/linked-later", "srv/file-1")];
 
 enum Part {
     Directory(&'static str),
@@ -50,7 +50,7 @@ fn layers() -> [Vec<Part>; 3] {
 }
 
 /// Files of the image by their paths; those without content must not exist.
-pub(super) fn expected() -> BTreeMap<String, Option<String>> {
+pub(crate) fn expected() -> BTreeMap<String, Option<String>> {
     let mut files: BTreeMap<_, _> =
         (0..FILES).map(|number| (format!("srv/file-{number}"), Some(content(number)))).collect();
     let more = [
@@ -67,7 +67,7 @@ pub(super) fn expected() -> BTreeMap<String, Option<String>> {
 }
 
 /// The names of the layers on disk: the sums of their archives.
-pub(super) fn layer_names() -> Vec<String> {
+pub(crate) fn layer_names() -> Vec<String> {
     let archives = layers().iter().filter_map(|layer| archive(layer).ok()).collect::<Vec<_>>();
     archives.iter().map(|archive| sum(archive)).collect()
 }

@@ -4,14 +4,14 @@
 use anyhow::Result;
 use serde_json::Value;
 
+use super::{Heard, Operation, Scene};
 use crate::host::word;
-use crate::operation::{Heard, Operation, Scene};
 use crate::report::Kind;
 use crate::world::{Fault, World};
 
 /// The state of the subject of an operation after a power cut.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Seen {
+pub(super) enum Seen {
     /// It can be judged as after a kill.
     Alive,
     /// It has ended with its run, as it had no image.
@@ -19,31 +19,31 @@ pub(crate) enum Seen {
 }
 
 /// Whether a sandbox has ended because its run was lost.
-pub(crate) fn is_lost(view: &Value) -> bool {
+pub(super) fn is_lost(view: &Value) -> bool {
     view["state"] == "terminated" && view["cause"]["kind"] == "failed"
 }
 
 /// Whether the power was cut and a sandbox has ended because its run was lost.
-pub(crate) async fn ended_with_its_run(world: &World, id: &str) -> Result<bool> {
+pub(super) async fn ended_with_its_run(world: &World, id: &str) -> Result<bool> {
     Ok(world.lost_power && is_lost(&world.daemon.describe(id).await?))
 }
 
 /// The number of those sandboxes that have ended because their runs were lost.
-pub(crate) fn count_lost(world: &World, found: &Value) -> usize {
+pub(super) fn count_lost(world: &World, found: &Value) -> usize {
     let found = found["sandboxes"].as_array().into_iter().flatten();
     if world.lost_power { found.filter(|view| is_lost(view)).count() } else { 0 }
 }
 
 /// Checks the subject of `operation` after a power cut, and resumes it where the operation leaves
 /// it running.
-pub(crate) async fn after_cut(
+pub(super) async fn after_cut(
     world: &mut World,
     operation: Operation,
     scene: &mut Scene,
     heard: &Heard,
     faults: &mut Vec<Fault>,
 ) -> Result<Seen> {
-    let slept = world.diary.has_slept();
+    let slept = world.diary.has_slept;
     let Some(subject) = &mut scene.subject else { return Ok(Seen::Alive) };
     if slept || is_asleep(operation, heard) {
         subject.has_slept();
