@@ -34,7 +34,8 @@ mod time;
 mod volume;
 mod why;
 
-pub mod table;
+#[cfg(test)]
+mod table;
 
 pub use background::{Background, BackgroundWork};
 pub use checkpoints::{Checkpoints, RetentionPolicy, RetentionPolicyError, RetentionRule, Taken};

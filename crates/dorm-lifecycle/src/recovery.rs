@@ -110,21 +110,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }
             }
         },
-        State::Suspended { background, .. } => {
-            // A parked run is a cache of the image only while its guest has stayed paused.
-            let stop: Vec<_> = found
-                .iter()
-                .filter(|(run, condition)| {
-                    *run != own || !matches!(condition, RunCondition::Paused | RunCondition::Parked)
-                })
-                .map(|(run, _)| run.clone())
-                .collect();
-            match background {
-                Some(background) => Recovery::Report { stop, report: given_up(background) },
-                None if stop.is_empty() => Recovery::Nothing,
-                None => Recovery::Stop(stop),
-            }
-        }
+        State::Suspended { background, .. } => recover_suspended(&own, background.as_deref(), found),
         // Not every engine can tell whether the guest has run since, so its runs are stopped and
         // the rewind is repeated: no caller was told that it had woken.
         State::Resuming { rewind: Some(rewinding), .. } => {
@@ -145,6 +131,20 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             true => Recovery::Nothing,
             false => Recovery::Stop(runs()),
         },
+    }
+}
+
+/// A parked run is a cache of the image only while its guest has stayed paused.
+fn recover_suspended(own: &RunId, background: Option<&Background>, found: &[(RunId, RunCondition)]) -> Recovery {
+    let is_cache = |run: &RunId, condition: &RunCondition| {
+        run == own && matches!(condition, RunCondition::Paused | RunCondition::Parked)
+    };
+    let stop: Vec<_> =
+        found.iter().filter(|(run, condition)| !is_cache(run, condition)).map(|(run, _)| run.clone()).collect();
+    match background {
+        Some(background) => Recovery::Report { stop, report: given_up(background) },
+        None if stop.is_empty() => Recovery::Nothing,
+        None => Recovery::Stop(stop),
     }
 }
 

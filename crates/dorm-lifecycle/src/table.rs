@@ -17,21 +17,21 @@ use crate::volume::{Access, Attachment, SubPath};
 
 /// One cell of the relation.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub struct Row {
+pub(crate) struct Row {
     /// `named` or `ephemeral`.
-    pub kind: &'static str,
+    pub(crate) kind: &'static str,
     /// The state before.
-    pub from: String,
+    pub(crate) from: String,
     /// The input's name.
-    pub input: &'static str,
+    pub(crate) input: &'static str,
     /// The result, in words.
-    pub to: String,
+    pub(crate) to: String,
     /// The resulting state, if it differs.
-    pub next: Option<StateName>,
+    pub(crate) next: Option<StateName>,
 }
 
 /// Returns the relation for a named and an ephemeral sandbox whose deadline has passed.
-pub fn rows() -> Vec<Row> {
+pub(crate) fn rows() -> Vec<Row> {
     let mut rows = Vec::new();
     for (kind, named) in [("named", true), ("ephemeral", false)] {
         for (variant, sandbox) in sandboxes(named) {
@@ -44,7 +44,7 @@ pub fn rows() -> Vec<Row> {
 }
 
 /// Returns the relation as text, one row per line, for the snapshot test.
-pub fn relation() -> String {
+pub(crate) fn relation() -> String {
     let mut text = String::new();
     for row in rows() {
         let _ = writeln!(text, "{:9} {:24} {:16} -> {}", row.kind, row.from, row.input, row.to);
@@ -53,7 +53,7 @@ pub fn relation() -> String {
 }
 
 /// Returns the diagram and the table of states for the documents, in Markdown.
-pub fn markdown() -> String {
+pub(crate) fn markdown() -> String {
     let mut text = String::from(
         "# Sandbox lifecycle\n\nGenerated from `dorm_lifecycle::step` by its tests; do not edit. `DORM_UPDATE=1 cargo nextest run -p \
          dorm-lifecycle` regenerates it.\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending: create\n",

@@ -470,7 +470,6 @@ impl ServiceError {
             Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
-            Self::BadFork { .. } => "",
             Self::NoSecret { .. } => "set a value for it, or describe the sandbox to list its secrets",
             Self::SecretLost { .. } => {
                 "start the daemon with the key that encrypts it (--secrets-key), or with --without-lost-secrets to \
@@ -488,24 +487,13 @@ impl ServiceError {
                 "the daemon retries until it answers; suspending the sandbox saves its memory and files"
             }
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
-            Self::Store(StoreError::NameTaken { .. }) => "choose another name, or terminate its holder",
+            Self::Store(error) => store_next_step(error),
             Self::Volume(problem) => problem.next_step(),
-            Self::Store(StoreError::Unknown { .. }) => "check whether it was done when the daemon is back",
-            Self::Store(StoreError::Unreadable { .. }) => {
-                "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"
-            }
-            Self::Store(StoreError::Full { .. }) => {
-                "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
-            }
-            Self::Store(_) => "check the daemon's log",
             Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
                 "start a program that listens on that port, on all addresses or on loopback"
             }
             Self::Engine(_) => "check `dorm doctor` and the daemon's log",
-            Self::ImageSetting { what: "architecture", .. } => "pull or import it for this host's architecture",
-            Self::ImageSetting { what: "ready command", .. } => "also set the command that the image starts",
-            Self::ImageSetting { what: "variable", .. } => "write it as NAME=VALUE",
-            Self::ImageSetting { .. } => "set another value for it",
+            Self::ImageSetting { what, .. } => setting_next_step(what),
             Self::NoProgram(_) => "create the sandbox without `start`, and run a command in it",
             Self::NothingToStart(_) => "give the command to run",
             Self::Registry(error) => registry::next_step(error),
@@ -515,7 +503,7 @@ impl ServiceError {
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
-            Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
+            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
         }
     }
 
@@ -547,6 +535,33 @@ impl ServiceError {
     /// Returns the message with its causes.
     pub fn message(&self) -> String {
         chain(self)
+    }
+}
+
+/// Returns what a caller can do about an error of the store.
+fn store_next_step(error: &StoreError) -> &'static str {
+    match error {
+        StoreError::NameTaken { .. } => "choose another name, or terminate its holder",
+        StoreError::Unknown { .. } => "check whether it was done when the daemon is back",
+        StoreError::Unreadable { .. } => {
+            "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"
+        }
+        StoreError::Full { .. } => {
+            "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
+        }
+        StoreError::Stale { .. } | StoreError::Missing(_) | StoreError::Damaged { .. } | StoreError::Failed { .. } => {
+            "check the daemon's log"
+        }
+    }
+}
+
+/// Returns what a caller can do about a setting of an image that cannot be used.
+fn setting_next_step(what: &str) -> &'static str {
+    match what {
+        "architecture" => "pull or import it for this host's architecture",
+        "ready command" => "also set the command that the image starts",
+        "variable" => "write it as NAME=VALUE",
+        _ => "set another value for it",
     }
 }
 

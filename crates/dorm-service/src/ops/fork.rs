@@ -53,6 +53,9 @@ pub struct ForkChildSpec {
     pub secrets: SecretSpecs,
 }
 
+/// The result of creating one child.
+type Created = Result<SandboxView, ServiceError>;
+
 /// A request to fork.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ForkSpec {
@@ -196,13 +199,7 @@ impl Service {
         });
         let made: Vec<_> = futures_util::stream::iter(creations).buffered(AT_ONCE).collect().await;
         let (count, failed) = (made.len(), made.iter().filter(|made| made.is_err()).count());
-        let result = match made.iter().find_map(|made| made.as_ref().err()) {
-            None => OperationResult::Done,
-            Some(first) => {
-                let reason = format!("{failed} of {count} children: {}", chain(first));
-                OperationResult::Failed(FailureRecord::new(first.code(), reason))
-            }
-        };
+        let result = result_of(&made);
         if plan.on_partial_failure == OnPartialFailure::RollBack && failed > 0 {
             if self.end_children(&plan, Initiator::Host).await == Recorded::NotYet
                 || close(shared, operation, result, None).await == Recorded::NotYet
@@ -212,26 +209,32 @@ impl Service {
             let source = made.into_iter().find_map(Result::err).unwrap_or(ServiceError::Stopping);
             return Err(ServiceError::ForkFailed { sandbox: id.clone(), failed, count, source: Box::new(source) });
         }
-        let ids: Vec<&str> = made.iter().flatten().map(|view| view.sandbox.id.as_str()).collect();
-        let generation = self.record(id).await.map_or(0, |record| record.sandbox.generation);
-        let event = NewEvent {
-            project: self.project().clone(),
-            sandbox: id.clone(),
-            at: shared.now(),
-            kind: EventKind::Forked,
-            initiator: Initiator::User,
-            operation: Some(operation.id.clone()),
-            generation,
-            detail: Some(format!("into {}", if ids.is_empty() { "no children".to_owned() } else { ids.join(", ") })),
-            took: Some(shared.now().since(operation.began)),
-            bytes: None,
-        };
+        let event = self.forked_event(id, &operation, &made).await;
         match (close(shared, operation, result, Some(event)).await, plan.on_partial_failure) {
             (Recorded::NotYet, OnPartialFailure::RollBack) => {
                 Err(ServiceError::ForkNotRecorded { sandbox: id.clone() })
             }
             // The next start closes the operation and keeps the children.
             (Recorded::NotYet, OnPartialFailure::Keep) | (Recorded::Yes, _) => Ok(made),
+        }
+    }
+
+    /// Returns the event of a fork that has ended.
+    async fn forked_event(&self, id: &SandboxId, operation: &OperationRecord, made: &[Created]) -> NewEvent {
+        let ids: Vec<&str> = made.iter().flatten().map(|view| view.sandbox.id.as_str()).collect();
+        let generation = self.record(id).await.map_or(0, |record| record.sandbox.generation);
+        let now = self.shared.now();
+        NewEvent {
+            project: self.project().clone(),
+            sandbox: id.clone(),
+            at: now,
+            kind: EventKind::Forked,
+            initiator: Initiator::User,
+            operation: Some(operation.id.clone()),
+            generation,
+            detail: Some(format!("into {}", if ids.is_empty() { "no children".to_owned() } else { ids.join(", ") })),
+            took: Some(now.since(operation.began)),
+            bytes: None,
         }
     }
 
@@ -343,6 +346,18 @@ pub(super) async fn close(
         }
         if shared.stops_within(again.wait()).await {
             return Recorded::NotYet;
+        }
+    }
+}
+
+/// Returns the result of a fork: that of the first child that could not be created, if there is one.
+fn result_of(made: &[Created]) -> OperationResult {
+    let failed = made.iter().filter(|made| made.is_err()).count();
+    match made.iter().find_map(|made| made.as_ref().err()) {
+        None => OperationResult::Done,
+        Some(first) => {
+            let reason = format!("{failed} of {} children: {}", made.len(), chain(first));
+            OperationResult::Failed(FailureRecord::new(first.code(), reason))
         }
     }
 }

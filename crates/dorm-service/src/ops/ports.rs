@@ -5,7 +5,6 @@
 //! stay valid across suspends and restarts, differ between a sandbox and its forks, and are in no
 //! snapshot. Links are kept in memory, for one minute.
 
-use std::sync::PoisonError;
 use std::time::Duration;
 
 use base64::Engine as _;
@@ -16,14 +15,12 @@ use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
 
 use crate::error::ServiceError;
-use crate::shared::{Link, Service};
+use crate::shared::Service;
 
 /// How long a link to a port is valid. It can be opened once.
 pub const LINK_LIFETIME: Duration = Duration::from_secs(60);
 /// How long the cookie is valid that a link was exchanged for.
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
-/// The maximum number of unopened links; beyond it, the oldest is dropped.
-const LINKS_MAX: usize = 4096;
 
 impl Service {
     /// Returns who may reach the ports of a sandbox.
@@ -51,13 +48,7 @@ impl Service {
         let now = self.shared.now();
         let until = now.after(LINK_LIFETIME);
         let ticket = URL_SAFE_NO_PAD.encode(self.shared.ids().random::<24>());
-        let mut links = self.shared.port_links.0.lock().unwrap_or_else(PoisonError::into_inner);
-        links.retain(|_, link| now < link.until);
-        if links.len() >= LINKS_MAX {
-            let oldest = links.iter().min_by_key(|(_, link)| link.until).map(|(ticket, _)| ticket.clone());
-            links.remove(&oldest.unwrap_or_default());
-        }
-        links.insert(ticket.clone(), Link { sandbox: id.clone(), port, until });
+        self.shared.port_links.add(&ticket, id, port, (now, until));
         (ticket, self.shared.clock.shown(until))
     }
 
@@ -65,11 +56,10 @@ impl Service {
     /// exchanged before, has expired, or is for another port.
     pub fn open_port_link(&self, id: &SandboxId, port: u16, ticket: &str) -> Option<String> {
         let now = self.shared.now();
-        let mut links = self.shared.port_links.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let fits = |link: &Link| link.sandbox == *id && link.port == port && now < link.until;
-        // A link for another port is kept: knowing its text alone must not be enough to use it up.
-        links.get(ticket).is_some_and(fits).then(|| links.remove(ticket))?;
-        Some(self.cookie(id, port, now.after(COOKIE_LIFETIME).as_millis()))
+        self.shared
+            .port_links
+            .take(ticket, id, port, now)
+            .then(|| self.cookie(id, port, now.after(COOKIE_LIFETIME).as_millis()))
     }
 
     /// Returns whether a cookie is valid for a port.

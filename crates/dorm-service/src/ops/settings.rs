@@ -42,7 +42,7 @@ impl Service {
         Ok(agent.start(&spec).await?)
     }
 
-    /// Starts the program of a sandbox's image, with the label [`START_LABEL`].
+    /// Starts the program of a sandbox's image, with the label [`START_LABEL`](crate::START_LABEL).
     ///
     /// # Errors
     ///
