@@ -1,9 +1,10 @@
 //! Rules for tracked text that no compiler checks: retired words, lengths of files and functions,
-//! links, the numbers of decisions, the glossary, and the subjects of commits.
+//! the width of comments, links, the numbers of decisions, the glossary, and the subjects of commits.
 //!
 //! Old debt is in `.config/tidy.txt`: for each file, how many retired words and long functions it
 //! may still have. These numbers may only fall; a file that is not listed may have none.
 
+mod comments;
 mod decisions;
 mod functions;
 mod glossary;
@@ -48,6 +49,7 @@ pub(crate) fn check(root: &Path, base: Option<&str>) -> Result<()> {
     let files = files(root)?;
     let mut wrong = Vec::new();
     lengths(&files, &mut wrong);
+    comments::check(&files, &mut wrong);
     links::check(root, &files, &mut wrong);
     decisions::check(&files, &mut wrong);
     glossary::check(&files, &mut wrong);
