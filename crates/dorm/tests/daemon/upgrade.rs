@@ -58,7 +58,16 @@ async fn opens(archive: &Path) {
     let options = ["--keep-terminated", "forever", "--keep-events", "forever", "--allow-network", "127.0.0.0/8"];
     let place = Place::holding(&options, |directory| {
         let mut tar = Command::new("tar");
-        tar.args(["--extract", "--gzip", "--numeric-owner", "--preserve-permissions", "--file"]).arg(archive);
+        tar.args([
+            "--extract",
+            "--gzip",
+            "--numeric-owner",
+            "--preserve-permissions",
+            "--xattrs",
+            "--xattrs-include=*",
+            "--file",
+        ])
+        .arg(archive);
         assert!(tar.arg("--directory").arg(directory).status().unwrap().success(), "{release}");
     });
     let daemon = place.daemon();
