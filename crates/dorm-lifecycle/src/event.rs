@@ -53,6 +53,7 @@ macro_rules! kinds {
     };
 }
 
+// A new kind is added at the end: the goldens of `dorm-store` depend on the order.
 kinds! {
     /// The sandbox was requested, and its record exists.
     Created = "created",

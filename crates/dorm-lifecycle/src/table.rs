@@ -55,8 +55,8 @@ pub(crate) fn relation() -> String {
 /// Returns the diagram and the table of states for the documents, in Markdown.
 pub(crate) fn markdown() -> String {
     let mut text = String::from(
-        "# Sandbox lifecycle\n\nGenerated from `dorm_lifecycle::step` by its tests; do not edit. `DORM_UPDATE=1 cargo nextest run -p \
-         dorm-lifecycle` regenerates it.\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending: create\n",
+        "# Sandbox lifecycle\n\nGenerated from `dorm_lifecycle::step` by its tests; do not edit. `DORM_UPDATE=1 cargo nextest run \
+         --release -p dorm-lifecycle` regenerates it.\n\n```mermaid\nstateDiagram-v2\n    [*] --> pending: create\n",
     );
     let mut arrows: Vec<(StateName, StateName, Vec<&'static str>)> = Vec::new();
     for row in rows() {
