@@ -25,7 +25,6 @@ use futures_util::StreamExt as _;
 use super::attach::{FollowingVolumes, following};
 use super::create::CreateSpec;
 use crate::backoff::Backoff;
-use crate::effects;
 use crate::error::{ServiceError, chain, stopped};
 use crate::messages::SnapshotSpec;
 use crate::secrets::SecretSpecs;
@@ -313,7 +312,7 @@ struct Verified {
 impl Verified {
     /// Verifies the saved state once for all children.
     async fn read(shared: &Arc<Shared>, saved_state: SavedStateId) -> Result<Self, ServiceError> {
-        effects::verify(shared, &saved_state).await?;
+        shared.verify_saved_state(&saved_state).await?;
         shared.removals.note_verified(&saved_state);
         Ok(Self { shared: shared.clone(), saved_state })
     }
