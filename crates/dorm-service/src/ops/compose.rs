@@ -51,15 +51,8 @@ impl Service {
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Image, ServiceError> {
         let service = self.clone();
-        let stopping = self.shared.stopping.clone();
-        let work = async move {
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => Err(ServiceError::Stopping),
-                done = service.compose(asked, Arc::new(progress)) => done,
-            }
-        };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        let work = async move { service.compose(asked, Arc::new(progress)).await };
+        self.shared.finish_unless_stopped(work).await
     }
 
     async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {

@@ -98,9 +98,8 @@ impl Service {
             on_partial_failure: asked.on_partial_failure,
         };
         let (service, id) = (self.clone(), id.clone());
-        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.fork_now(&id, &source, plan, asked).await };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     /// Returns the result of a fork that an earlier request began.

@@ -66,9 +66,8 @@ impl Service {
         }
         self.is_to_stay(to).await?;
         let (service, id, to) = (self.clone(), id.clone(), to.clone());
-        // The caller may go away at any time; an operation that has begun is finished.
         let work = async move { service.rewind_now(&id, &to, keep).await };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     pub(super) async fn rewind_now(

@@ -126,9 +126,8 @@ impl Service {
     /// failure after the deletion was recorded is retried later.
     pub async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let (service, id) = (self.clone(), id.clone());
-        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.delete_now(&id).await };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     /// Deletes a snapshot as soon as nothing uses it. Nothing can be created from it any more.
@@ -150,7 +149,7 @@ impl Service {
             service.shared.removals.expect(&id, None);
             Ok(())
         };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     pub(crate) async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
