@@ -3,6 +3,7 @@
 //! [`crate::tidy`].
 
 mod circles;
+mod diagrams;
 mod shipped;
 
 use std::collections::BTreeMap;
@@ -73,6 +74,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     for page in ["ARCHITECTURE.md", "CONTRIBUTING.md"] {
         named_files(root, page, &mut wrong)?;
     }
+    diagrams::check(root, "ARCHITECTURE.md", &mut wrong)?;
     shipped::check(root, &mut wrong)?;
     circles::check(root, &files, &mut wrong)?;
     skips::check(root, &files, &mut wrong)?;

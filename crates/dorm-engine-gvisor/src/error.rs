@@ -12,6 +12,8 @@ use dorm_lifecycle::RunId;
 use dorm_memory_image::MemoryImageError;
 use thiserror::Error;
 
+pub(crate) use dorm_engine::chain;
+
 /// The name of this engine.
 pub(crate) const NAME: &str = "gvisor";
 
@@ -133,16 +135,4 @@ impl GvisorError {
 /// Returns the error for a host, or a state of it, with which the engine cannot work.
 pub(crate) fn unusable(hint: impl Into<String>, source: impl std::error::Error + Send + Sync + 'static) -> EngineError {
     EngineError::Unusable { engine: NAME, hint: hint.into(), source: Some(Box::new(source)) }
-}
-
-/// Returns an error and its causes in one line, for the log.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

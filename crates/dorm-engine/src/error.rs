@@ -8,6 +8,12 @@ use thiserror::Error;
 
 type Source = Box<dyn StdError + Send + Sync>;
 
+/// Returns an error and its causes in one line.
+pub fn chain(error: &dyn StdError) -> String {
+    let causes = std::iter::successors(error.source(), |cause| (*cause).source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
 /// Why an engine could not carry out a call.
 #[derive(Debug, Error)]
 pub enum EngineError {
@@ -110,13 +116,6 @@ impl EngineError {
 
     /// Returns the error and its causes in one line.
     pub fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = self.source();
-        while let Some(next) = cause {
-            text.push_str(": ");
-            text.push_str(&next.to_string());
-            cause = next.source();
-        }
-        text
+        chain(self)
     }
 }

@@ -25,7 +25,7 @@ use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SavedStateI
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::sync::mpsc;
 
-pub use error::EngineError;
+pub use error::{EngineError, chain};
 pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 pub use mounts::{MOUNTS, Mount};
 pub use network::{Lease, LeaseId, Network, NetworkError, Traffic};

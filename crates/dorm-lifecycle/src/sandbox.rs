@@ -149,6 +149,29 @@ pub struct Sandbox {
 }
 
 impl Sandbox {
+    /// Returns a sandbox in its first generation, which comes from its image and has not been used
+    /// since it was created.
+    pub fn new(id: SandboxId, project: ProjectId, spec: SandboxSpec, created: Timestamp, state: State) -> Self {
+        Self {
+            id,
+            project,
+            spec,
+            origin: Origin::Image,
+            created,
+            generation: 1,
+            run: 1,
+            last_active: created,
+            timeouts_set: created,
+            holds: Vec::new(),
+            restored: Restored::Nothing,
+            rewound: None,
+            older: Vec::new(),
+            unreachable: None,
+            suspend_failures: None,
+            state,
+        }
+    }
+
     /// Returns the engine's name for its present or last run.
     pub fn run_id(&self) -> RunId {
         RunId { sandbox: self.id.clone(), generation: self.run }

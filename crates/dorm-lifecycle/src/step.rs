@@ -311,32 +311,17 @@ pub fn create_with(
 ) -> Result<Step, SpecError> {
     spec.check()?;
     let run = RunId { sandbox: id.clone(), generation: 1 };
-    let next = Sandbox {
-        id,
-        project,
-        spec,
-        origin: origin.clone(),
-        created: context.now,
-        generation: 1,
-        run: 1,
-        last_active: context.now,
-        timeouts_set: context.now,
-        holds: Vec::new(),
-        restored: match &origin {
-            Origin::Image => Restored::Nothing,
-            Origin::Filesystem { .. } => Restored::Filesystem,
-            Origin::Snapshot { .. } => Restored::Memory { generation: None },
-        },
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state: State::Pending {
-            operation: context.operation.clone(),
-            deadline: context.now.after(context.limits.start_of(context.bytes) + context.limits.program(program)),
-            program,
-        },
+    let state = State::Pending {
+        operation: context.operation.clone(),
+        deadline: context.now.after(context.limits.start_of(context.bytes) + context.limits.program(program)),
+        program,
     };
+    let restored = match &origin {
+        Origin::Image => Restored::Nothing,
+        Origin::Filesystem { .. } => Restored::Filesystem,
+        Origin::Snapshot { .. } => Restored::Memory { generation: None },
+    };
+    let next = Sandbox { origin: origin.clone(), restored, ..Sandbox::new(id, project, spec, context.now, state) };
     Ok(Step::silent(next).effect(Effect::Start { run, origin, program }).event(EventKind::Created))
 }
 

@@ -7,7 +7,7 @@ use crate::background::{Background, BackgroundWork};
 use crate::checkpoints::{Checkpoints, RetentionPolicy};
 use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
-use crate::sandbox::{Hold, Origin, Restored, Sandbox};
+use crate::sandbox::{Hold, Restored, Sandbox};
 use crate::saved::{SleepImage, SnapshotKind};
 use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts};
 use crate::state::{Cause, FirstProgram, State, StateName};
@@ -206,22 +206,8 @@ fn sandbox(named: bool, state: State) -> Sandbox {
     spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(60)), ..Timeouts::default() };
     spec.on_timeout = if named { OnTimeout::Suspend } else { OnTimeout::Terminate };
     Sandbox {
-        id: SandboxId::from_random([1; 20]),
-        project: ProjectId::local(),
-        spec,
-        origin: Origin::Image,
-        created: Timestamp::from_millis(50_000),
-        generation: 1,
-        run: 1,
         last_active: Timestamp::from_millis(60_000),
-        timeouts_set: Timestamp::from_millis(50_000),
-        holds: Vec::new(),
-        restored: Restored::Nothing,
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state,
+        ..Sandbox::new(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Timestamp::from_millis(50_000), state)
     }
 }
 

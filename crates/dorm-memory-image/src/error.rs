@@ -96,16 +96,4 @@ impl MemoryImageError {
             | Self::Worker(_) => None,
         }
     }
-
-    /// Returns the error and its causes in one line.
-    pub(crate) fn chain(&self) -> String {
-        let mut text = self.to_string();
-        let mut cause = std::error::Error::source(self);
-        while let Some(next) = cause {
-            text.push_str(": ");
-            text.push_str(&next.to_string());
-            cause = next.source();
-        }
-        text
-    }
 }

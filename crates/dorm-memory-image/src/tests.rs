@@ -319,7 +319,8 @@ fn files_may_not_share_pages_to_become_more_than_the_image() {
         image.enter(name, file);
     }
     let error = image.read().unwrap_err();
-    assert!(error.chain().contains("several files share pages"), "{}", error.chain());
+    let error = dorm_engine::chain(&error);
+    assert!(error.contains("several files share pages"), "{error}");
 }
 
 #[test]

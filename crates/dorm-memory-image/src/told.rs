@@ -246,7 +246,7 @@ fn run(work: Work) -> io::Result<()> {
             telling.fields.put(left.devices);
             telling.sender.send(DONE, telling.fields.as_bytes())?;
         }
-        Err(error) => telling.sender.send(WRONG, error.chain().as_bytes())?,
+        Err(error) => telling.sender.send(WRONG, dorm_engine::chain(&error).as_bytes())?,
     }
     telling.sender.flush()
 }

@@ -18,7 +18,7 @@
 //! as its state is written, because nothing of it is released.
 
 mod background;
-pub(crate) mod program;
+mod program;
 mod reach;
 mod save;
 mod wake;
@@ -40,7 +40,6 @@ pub(crate) use reach::{Unreached, connect, is_over, late, reach};
 #[cfg(feature = "planted-bugs")]
 pub(crate) use save::give_up_image;
 pub(crate) use save::{continue_after_restart, files_of_image, park};
-pub(crate) use wake::verify;
 
 /// How long an engine may take to stop or park a run.
 pub(crate) const UNDO: Duration = Duration::from_secs(30);

@@ -13,6 +13,8 @@ use dorm_storage::StorageError;
 use dorm_store::{Code, FailureRecord, StoreError};
 use thiserror::Error;
 
+pub(crate) use dorm_engine::chain;
+
 use crate::secrets_key::SealError;
 
 mod failure;
@@ -645,16 +647,4 @@ pub(crate) fn storage_code(error: &StorageError) -> Code {
         | StorageError::Worker { .. }
         | StorageError::Interrupted(_) => Code::Failed,
     }
-}
-
-/// Returns an error and its causes in one line.
-pub(crate) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

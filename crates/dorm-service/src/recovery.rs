@@ -271,7 +271,7 @@ async fn finish_deletion(
         return Ok(());
     }
     report.lines.extend(doomed.iter().map(|snapshot| format!("snapshot {snapshot}: its deletion was finished")));
-    crate::ops::checkpoint::finish_deletion(shared, operation, doomed).await
+    crate::ops::snapshots::finish_deletion(shared, operation, doomed).await
 }
 
 /// Waits for an engine. An engine that does not answer at all prevents the daemon from starting,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{Digest, EventKind, Initiator, SavedStateId};
-use dorm_storage::{Checked, Damage, DamagedFile, Image, Pace, SavedState, StorageError, Stored};
+use dorm_storage::{Checked, Damage, DamagedFile, Expected, Image, Pace, SavedState, StorageError, Stored};
 use dorm_store::{Change, NewEvent, SandboxRecord};
 use tokio::time::Instant;
 
@@ -67,6 +67,28 @@ impl Shared {
             ) => Err(error),
             Ok(_) | Err(_) => Ok(()),
         }
+    }
+
+    /// Reads a saved state to its last byte, and checks that it is what was written and that this
+    /// host's engine can use it.
+    pub(crate) async fn verify_saved_state(
+        self: &Arc<Self>,
+        saved_state: &SavedStateId,
+    ) -> Result<SavedState, StorageError> {
+        let capabilities = self.engine.capabilities();
+        // The storage reports what is wrong with one that cannot be read.
+        let written_by = self.storage.saved_state(saved_state).await.map(|saved_state| saved_state.facts.build);
+        let build = written_by.ok().filter(|build| capabilities.restores(build));
+        let expected = Expected {
+            engine: capabilities.name.to_owned(),
+            build: build.unwrap_or_else(|| capabilities.build.clone()),
+            cpu: capabilities.cpu.clone(),
+        };
+        let verified = self.storage.verify(saved_state, &expected).await;
+        if let Err(error) = &verified {
+            self.is_damaged(error).await;
+        }
+        verified
     }
 
     /// Records what an error says about something on the disk.

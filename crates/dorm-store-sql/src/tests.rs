@@ -4,8 +4,8 @@
 use std::path::Path;
 
 use dorm_lifecycle::{
-    EventKind, Initiator, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SavedStateId, SnapshotId,
-    State, StateName, Timestamp,
+    EventKind, Initiator, OnTimeout, ProjectId, Sandbox, SandboxId, SandboxSpec, SavedStateId, SnapshotId, State,
+    StateName, Timestamp,
 };
 use dorm_store::{
     Change, EventFilter, NewEvent, OperationFilter, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, Store,
@@ -24,22 +24,14 @@ fn sandbox(number: u8) -> SandboxRecord {
     spec.on_timeout = OnTimeout::Terminate;
     let at = Timestamp::from_millis(1_000);
     let sandbox = Sandbox {
-        id: id(number),
-        project: ProjectId::local(),
-        spec,
-        origin: Origin::Image,
-        created: at,
-        generation: 1,
-        run: 1,
-        last_active: at,
         timeouts_set: Timestamp::from_millis(1),
-        holds: Vec::new(),
-        restored: dorm_lifecycle::Restored::Nothing,
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state: State::Running { since: at, image: None, background: None },
+        ..Sandbox::new(
+            id(number),
+            ProjectId::local(),
+            spec,
+            at,
+            State::Running { since: at, image: None, background: None },
+        )
     };
     SandboxRecord { sandbox, revision: 0 }
 }

@@ -12,7 +12,7 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 
-use dorm_lifecycle::{EventKind, Initiator, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, State, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, ProjectId, Sandbox, SandboxId, SandboxSpec, State, Timestamp};
 use dorm_store::{Change, EventFilter, NewEvent, SandboxRecord, Store};
 use dorm_store_sql::SqlStore;
 use tokio::task::JoinSet;
@@ -27,22 +27,15 @@ fn id(task: u8) -> SandboxId {
 fn change(task: u8, revision: u64) -> Change {
     let at = Timestamp::from_millis(revision);
     let sandbox = Sandbox {
-        id: id(task),
-        project: ProjectId::local(),
-        spec: SandboxSpec::new("c".repeat(64).parse().unwrap(), None),
-        origin: Origin::Image,
-        created: Timestamp::from_millis(0),
-        generation: 1,
-        run: 1,
         last_active: at,
         timeouts_set: Timestamp::from_millis(1),
-        holds: Vec::new(),
-        restored: dorm_lifecycle::Restored::Nothing,
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state: State::Running { since: at, image: None, background: None },
+        ..Sandbox::new(
+            id(task),
+            ProjectId::local(),
+            SandboxSpec::new("c".repeat(64).parse().unwrap(), None),
+            Timestamp::from_millis(0),
+            State::Running { since: at, image: None, background: None },
+        )
     };
     let event = NewEvent {
         project: ProjectId::local(),

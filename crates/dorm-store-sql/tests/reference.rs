@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::{
-    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored,
-    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SnapshotId, State, StateName, Timestamp,
+    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, ProjectId, Resources, Sandbox, SandboxId,
+    SandboxSpec, SavedStateId, SleepImage, SnapshotId, State, StateName, Timestamp,
 };
 use dorm_store::memory::MemoryStore;
 use dorm_store::{
@@ -169,24 +169,7 @@ async fn sandbox(plan: &PlannedSandbox, present: &MemoryStore) -> SandboxRecord 
     let mut spec = SandboxSpec::new("a".repeat(64).parse().unwrap(), plan.name.map(name));
     (spec.suspendable, spec.on_timeout) = (true, OnTimeout::Suspend);
     spec.labels = plan.labels.iter().copied().map(label).collect();
-    let sandbox = Sandbox {
-        id: id(plan.number),
-        project: project(plan.project),
-        spec,
-        origin: Origin::Image,
-        created: at(1_000),
-        generation: 1,
-        run: 1,
-        last_active: at(1_000),
-        timeouts_set: at(1_000),
-        holds: Vec::new(),
-        restored: Restored::Nothing,
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state: state(plan.state),
-    };
+    let sandbox = Sandbox::new(id(plan.number), project(plan.project), spec, at(1_000), state(plan.state));
     let stored = present.sandbox(&sandbox.id).await.unwrap().map_or(0, |record| record.revision);
     SandboxRecord { sandbox, revision: plan.revision.unwrap_or(stored) }
 }

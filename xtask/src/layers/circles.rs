@@ -1,14 +1,18 @@
 //! Import circles between the top-level modules of a crate.
 //!
-//! In a circle no module can be read, tested or moved without the others. The circles that exist
-//! are listed with their size; a crate may lose members, and must not gain any.
+//! In a circle no module can be read, tested or moved without the others. A module uses another one
+//! by a path from the root of the crate, however that is written: `crate::`, enough `super::`, or a
+//! name that the root re-exports. The circles that exist are listed with their size; a crate may
+//! lose members, and must not gain any.
+
+mod paths;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 
-use crate::tidy;
+use paths::{imports, used};
 
 /// How many modules of each crate are in circles today. A crate that is not listed has none.
 const ALLOWED: &[(&str, usize)] = &[];
@@ -16,18 +20,47 @@ const ALLOWED: &[(&str, usize)] = &[];
 /// Modules and the modules of the same crate that each one uses.
 type Uses = BTreeMap<String, BTreeSet<String>>;
 
+/// A crate as its files describe it.
+#[derive(Default)]
+struct Package {
+    /// The names of the crate's root that each module uses.
+    uses: Uses,
+    /// The first segment of what each name stands for that the root imports or re-exports.
+    imports: BTreeMap<String, String>,
+}
+
+impl Package {
+    fn read(&mut self, file: SourceFile, text: &str) {
+        match file {
+            SourceFile::Root => self.imports.extend(imports(text)),
+            SourceFile::Module { top, depth } => self.uses.entry(top).or_default().extend(used(text, depth)),
+        }
+    }
+
+    /// Returns the modules that each module uses, with what it uses by a name of the root.
+    fn resolved(&self) -> Uses {
+        let modules = |name: &String| match name.as_str() {
+            "*" => self.uses.keys().cloned().collect(),
+            _ if self.uses.contains_key(name) => vec![name.clone()],
+            _ => self.imports.get(name).cloned().into_iter().collect(),
+        };
+        self.uses.iter().map(|(module, names)| (module.clone(), names.iter().flat_map(modules).collect())).collect()
+    }
+}
+
 /// Adds a line to `wrong` for each crate with more or fewer modules in circles than listed.
 pub(super) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> Result<()> {
     let crates = root.join("crates");
-    let mut uses: BTreeMap<String, Uses> = BTreeMap::new();
+    let mut packages: BTreeMap<String, Package> = BTreeMap::new();
     for path in files {
-        let Some((package, module)) = module_of(&crates, path) else { continue };
+        let Some((package, file)) = source_file(&crates, path) else { continue };
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
-        uses.entry(package).or_default().entry(module).or_default().extend(used(&text));
+        packages.entry(package).or_default().read(file, &text);
     }
-    for (package, uses) in &uses {
+    for (package, found) in &packages {
+        let uses = found.resolved();
         let allowed = ALLOWED.iter().find(|(name, _)| name == package).map_or(0, |(_, count)| *count);
-        let members = in_circles(uses);
+        let members = in_circles(&uses);
         if members.len() > allowed {
             wrong.push(format!(
                 "{package} has {} modules in import circles, {allowed} are allowed: {}",
@@ -44,8 +77,17 @@ pub(super) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> 
     Ok(())
 }
 
-/// The crate and the top-level module of a source file; `None` for a crate's root and for tests.
-fn module_of(crates: &Path, path: &Path) -> Option<(String, String)> {
+/// The part of a crate that a source file is.
+#[derive(PartialEq, Eq, Debug)]
+enum SourceFile {
+    /// `lib.rs` or `main.rs`.
+    Root,
+    /// A file of the top-level module `top`, `depth` modules below the root.
+    Module { top: String, depth: usize },
+}
+
+/// The crate of a source file, and the part of it that the file is; `None` for tests.
+fn source_file(crates: &Path, path: &Path) -> Option<(String, SourceFile)> {
     let inside = path.strip_prefix(crates).ok()?;
     let mut parts = inside.iter().map(|part| part.to_string_lossy().into_owned());
     let package = parts.next()?;
@@ -55,51 +97,15 @@ fn module_of(crates: &Path, path: &Path) -> Option<(String, String)> {
     let parts: Vec<String> = parts.map(|part| part.trim_end_matches(".rs").to_owned()).collect();
     let is_test =
         |part: &String| part == "tests" || part.ends_with("_tests") || part == "properties" || part == "goldens";
-    let module = parts.first()?.clone();
-    let is_root = matches!(module.as_str(), "lib" | "main");
-    (!is_root && !parts.iter().any(is_test)).then_some((package, module))
-}
-
-/// The names that follow `crate::` in `text`, also in a list, outside of comments and of the tests at
-/// its end.
-fn used(text: &str) -> BTreeSet<String> {
-    let code = text.split("#[cfg(test)]\nmod tests {").next().unwrap_or(text);
-    let code = code.lines().map(tidy::code).collect::<Vec<_>>().join("\n");
-    let mut names = BTreeSet::new();
-    for rest in code.split("crate::").skip(1) {
-        match rest.strip_prefix('{') {
-            Some(list) => names.extend(first_names(list)),
-            None => names.extend(first_name(rest)),
-        }
+    if parts.iter().any(is_test) {
+        return None;
     }
-    names
-}
-
-/// The name with which `path` begins.
-fn first_name(path: &str) -> Option<String> {
-    let name: String = path.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect();
-    (!name.is_empty()).then_some(name)
-}
-
-/// The names with which the paths of a list begin, up to the brace that closes it.
-fn first_names(list: &str) -> Vec<String> {
-    let (mut depth, mut start) = (0_usize, 0);
-    let mut names = Vec::new();
-    for (at, symbol) in list.char_indices() {
-        match (symbol, depth) {
-            ('{', _) => depth += 1,
-            (',' | '}', 0) => {
-                names.extend(first_name(&list[start..at]));
-                start = at + 1;
-            }
-            ('}', _) => depth -= 1,
-            _ => {}
-        }
-        if symbol == '}' && start == at + 1 {
-            break;
-        }
-    }
-    names
+    let top = parts.first()?.clone();
+    let file = match top.as_str() {
+        "lib" | "main" => SourceFile::Root,
+        _ => SourceFile::Module { top, depth: parts.len() },
+    };
+    Some((package, file))
 }
 
 /// The modules that use themselves through a chain of other modules.
@@ -140,23 +146,32 @@ mod tests {
     }
 
     #[test]
-    fn comments_and_tests_use_nothing() {
-        let text = "use crate::run::Run; // crate::boot\nlet a = crate::error::chain(&e);\n#[cfg(test)]\nmod tests {\n use crate::world;\n}";
-        assert_eq!(used(text), BTreeSet::from(["run".to_owned(), "error".to_owned()]));
+    fn a_circle_through_names_that_the_root_re_exports_is_found() {
+        let file = |top: &str| SourceFile::Module { top: top.to_owned(), depth: 1 };
+        let mut package = Package::default();
+        package.read(SourceFile::Root, "mod a;\nmod b;\npub use a::{One, other::Two as Second};\npub(crate) use b::Three;\npub use dorm_store::Code;");
+        package.read(file("a"), "use crate::Three;");
+        package.read(file("b"), "use crate::{Code, Error};\nuse super::Second;");
+        let resolved = uses(&[("a", &["b"]), ("b", &["a", "dorm_store"])]);
+        assert_eq!(package.resolved(), resolved);
+        assert_eq!(in_circles(&resolved), BTreeSet::from(["a", "b"]));
     }
 
     #[test]
-    fn every_name_of_a_list_is_used() {
-        let text = "use crate::{\n    gate, names::{self, relay::Relay},\n    ports::Port,\n};\nuse crate::{one};\nlet a = {two};";
-        let expected = ["gate", "names", "one", "ports"].map(str::to_owned);
-        assert_eq!(used(text), BTreeSet::from(expected));
+    fn everything_of_the_root_is_a_use_of_every_module() {
+        let file = |top: &str| SourceFile::Module { top: top.to_owned(), depth: 1 };
+        let mut package = Package::default();
+        package.read(file("a"), "use crate::*;");
+        package.read(file("b"), "");
+        assert_eq!(package.resolved(), uses(&[("a", &["a", "b"]), ("b", &[])]));
     }
 
     #[test]
     fn a_file_belongs_to_the_module_at_the_top() {
-        let of = |path: &str| module_of(Path::new("/c"), &Path::new("/c").join(path)).map(|(_, module)| module);
-        assert_eq!(of("dorm-net/src/names/relay.rs").as_deref(), Some("names"));
-        assert_eq!(of("dorm-net/src/lib.rs"), None);
+        let of = |path: &str| source_file(Path::new("/c"), &Path::new("/c").join(path)).map(|(_, file)| file);
+        let names = SourceFile::Module { top: "names".to_owned(), depth: 2 };
+        assert_eq!(of("dorm-net/src/names/relay.rs"), Some(names));
+        assert_eq!(of("dorm-net/src/lib.rs"), Some(SourceFile::Root));
         assert_eq!(of("dorm-net/src/names/tests.rs"), None);
         assert_eq!(of("dorm-net/tests/whole.rs"), None);
     }

@@ -9,7 +9,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use dorm_agent_client::{Agent, GuestPath, GuestString, ProcessSpec};
-use dorm_engine::{Content, Engine, Entry, EntryKind, FileSink, LeftOut, RunSpec};
+use dorm_engine::{Content, Engine, Entry, EntryKind, FileSink, LeftOut, RunSpec, chain};
 use dorm_engine_gvisor::read_files;
 use dorm_lifecycle::{Resources, RunId};
 use futures_util::StreamExt;
@@ -85,11 +85,6 @@ fn read(image: &Path) -> (Taken, LeftOut) {
     let left = read_files(image, &mut taken).unwrap_or_else(|error| panic!("{}", chain(&*error)));
     check_order(&taken);
     (taken, left)
-}
-
-fn chain(error: &dyn std::error::Error) -> String {
-    let cause = error.source().map(|cause| format!(": {}", chain(cause)));
-    format!("{error}{}", cause.unwrap_or_default())
 }
 
 /// Checks that a directory comes before its entries, a file before its other names, and no path

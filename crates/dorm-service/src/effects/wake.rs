@@ -1,20 +1,18 @@
 //! Wakes a guest: thaws it if it is parked, or else restores it from its image.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
 use dorm_lifecycle::{Observation, OnUnrestorable, Restored, RunId, SavedStateId, SleepImage};
-use dorm_storage::{Expected, SavedState, StorageError};
+use dorm_storage::StorageError;
 use dorm_store::Code;
 
 use super::{
     Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, within, within_limit,
 };
 use crate::error::{Failure, ServiceError};
-use crate::shared::Shared;
 
 /// The variable that tells every process the id of its sandbox.
 const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
@@ -182,7 +180,7 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, saved_state: &SavedStat
     let began = Instant::now();
     let saved_state = match task.shared.removals.is_verified(saved_state) {
         true => task.shared.storage.saved_state(saved_state).await,
-        false => verify(&task.shared, saved_state).await,
+        false => task.shared.verify_saved_state(saved_state).await,
     };
     let saved_state = saved_state.map_err(|error| match error {
         StorageError::Missing(_)
@@ -201,25 +199,6 @@ pub(super) async fn restore(task: &Task, spec: &RunSpec, saved_state: &SavedStat
     let (verifying, restoring) = (verified - began, verified.elapsed());
     tracing::debug!(run = %spec.run, bytes = saved_state.bytes(), ?verifying, ?restoring, "restored");
     Ok(())
-}
-
-/// Reads a saved state to its last byte, and checks that it is what was written and that this
-/// host's engine can use it.
-pub(crate) async fn verify(shared: &Arc<Shared>, saved_state: &SavedStateId) -> Result<SavedState, StorageError> {
-    let capabilities = shared.engine.capabilities();
-    // The storage reports what is wrong with one that cannot be read.
-    let written_by = shared.storage.saved_state(saved_state).await.map(|saved_state| saved_state.facts.build);
-    let build = written_by.ok().filter(|build| capabilities.restores(build));
-    let expected = Expected {
-        engine: capabilities.name.to_owned(),
-        build: build.unwrap_or_else(|| capabilities.build.clone()),
-        cpu: capabilities.cpu.clone(),
-    };
-    let verified = shared.storage.verify(saved_state, &expected).await;
-    if let Err(error) = &verified {
-        shared.is_damaged(error).await;
-    }
-    verified
 }
 
 /// Returns what the agent tells the sandbox about itself when a run starts or continues.

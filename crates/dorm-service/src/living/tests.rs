@@ -1,4 +1,4 @@
-use dorm_lifecycle::{Cause, Origin, ProjectId, Restored, Sandbox, SandboxSpec, SleepImage, State, Timestamp};
+use dorm_lifecycle::{Cause, ProjectId, Sandbox, SandboxSpec, SleepImage, State, Timestamp};
 use dorm_store::memory::MemoryStore;
 
 use super::{Committing, Living, *};
@@ -7,24 +7,7 @@ fn sandbox(number: u8, state: State) -> Sandbox {
     let at = Timestamp::from_millis(1_000);
     let mut spec = SandboxSpec::new("0".repeat(64).parse().unwrap(), None);
     spec.suspendable = true;
-    Sandbox {
-        id: SandboxId::from_random([number; 20]),
-        project: ProjectId::local(),
-        spec,
-        origin: Origin::Image,
-        created: at,
-        generation: 1,
-        run: 1,
-        last_active: at,
-        timeouts_set: at,
-        holds: Vec::new(),
-        restored: Restored::Nothing,
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state,
-    }
+    Sandbox::new(SandboxId::from_random([number; 20]), ProjectId::local(), spec, at, state)
 }
 
 fn suspended() -> State {

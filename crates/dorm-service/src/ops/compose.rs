@@ -10,9 +10,8 @@ use dorm_storage::{Image, ImageConfig, Progress, Stage};
 
 use super::create::{CreateFrom, CreateSpec};
 use crate::activity::Use;
-use crate::effects;
 use crate::error::{ServiceError, chain, host_part};
-use crate::image_settings::fits_host;
+use crate::image_settings::{self, fits_host};
 use crate::shared::Service;
 
 /// The time limit of a trial sandbox; one whose daemon has died is ended by the next daemon.
@@ -52,15 +51,8 @@ impl Service {
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Image, ServiceError> {
         let service = self.clone();
-        let stopping = self.shared.stopping.clone();
-        let work = async move {
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => Err(ServiceError::Stopping),
-                done = service.compose(asked, Arc::new(progress)) => done,
-            }
-        };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        let work = async move { service.compose(asked, Arc::new(progress)).await };
+        self.shared.finish_unless_stopped(work).await
     }
 
     async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {
@@ -174,7 +166,7 @@ impl Service {
     /// [`ServiceError::NotReady`] if it takes too long.
     async fn until_ready(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
         let (agent, _in_use) = self.agent(id, Use::Exec).await?;
-        effects::program::until_ready(&agent, config, self.shared.settings.limits.ready).await
+        image_settings::until_ready(&agent, config, self.shared.settings.limits.ready).await
     }
 }
 

@@ -194,7 +194,7 @@ impl Service {
             Actor::spawn_in(seat, &own, record, Initiator::User, First::Effect(effect, Some(reply)), Open::default());
             Ok(())
         };
-        shared.spawn(begin).await.unwrap_or(Err(ServiceError::Stopping))?;
+        shared.finish(begin).await?;
         drop(admitted);
         answer.await.unwrap_or(Err(ServiceError::Stopping))
     }

@@ -23,9 +23,8 @@ impl Service {
         }
         self.shared.admit_write("take a snapshot", 0).await?;
         let (service, id) = (self.clone(), id.clone());
-        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.take_files(&id).await };
-        let taken = self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))?;
+        let taken = self.shared.finish(work).await?;
         Ok(self.shared.shown_snapshot(taken))
     }
 

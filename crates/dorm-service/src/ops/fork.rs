@@ -25,7 +25,6 @@ use futures_util::StreamExt as _;
 use super::attach::{FollowingVolumes, following};
 use super::create::CreateSpec;
 use crate::backoff::Backoff;
-use crate::effects;
 use crate::error::{ServiceError, chain, stopped};
 use crate::messages::SnapshotSpec;
 use crate::secrets::SecretSpecs;
@@ -99,9 +98,8 @@ impl Service {
             on_partial_failure: asked.on_partial_failure,
         };
         let (service, id) = (self.clone(), id.clone());
-        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.fork_now(&id, &source, plan, asked).await };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     /// Returns the result of a fork that an earlier request began.
@@ -313,7 +311,7 @@ struct Verified {
 impl Verified {
     /// Verifies the saved state once for all children.
     async fn read(shared: &Arc<Shared>, saved_state: SavedStateId) -> Result<Self, ServiceError> {
-        effects::verify(shared, &saved_state).await?;
+        shared.verify_saved_state(&saved_state).await?;
         shared.removals.note_verified(&saved_state);
         Ok(Self { shared: shared.clone(), saved_state })
     }

@@ -47,9 +47,8 @@ impl Service {
         let parent = self.parent_of(&sandbox).await?;
         self.shared.admit_write("promote a sandbox", 0).await?;
         let (service, child) = (self.clone(), child.clone());
-        // The caller may go away at any time; a recorded operation is finished.
         let work = async move { service.promote_now(parent, child, keep).await };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     /// Returns the result of a promotion that an earlier request began.

@@ -96,15 +96,7 @@ impl Service {
                 None => Ok(image),
             }
         };
-        let stopping = self.shared.stopping.clone();
-        let work = async move {
-            tokio::select! {
-                biased;
-                () = stopping.cancelled() => Err(ServiceError::Stopping),
-                done = work => done,
-            }
-        };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish_unless_stopped(work).await
     }
 
     /// Returns the image of that name on this host, unless it has another architecture than

@@ -6,7 +6,6 @@ use std::time::Duration;
 use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Made, SnapshotRecord};
 
-use crate::effects;
 use crate::error::ServiceError;
 use crate::messages::{Message, RewindSpec};
 use crate::shared::{Service, Share};
@@ -67,9 +66,8 @@ impl Service {
         }
         self.is_to_stay(to).await?;
         let (service, id, to) = (self.clone(), id.clone(), to.clone());
-        // The caller may go away at any time; an operation that has begun is finished.
         let work = async move { service.rewind_now(&id, &to, keep).await };
-        self.shared.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(work).await
     }
 
     pub(super) async fn rewind_now(
@@ -90,7 +88,7 @@ impl Service {
         }
         self.shared.admit_write("rewind a sandbox", 0).await?;
         let verified = match snapshot.kind {
-            SnapshotKind::Memory => effects::verify(&self.shared, &snapshot.saved_state).await.map(drop),
+            SnapshotKind::Memory => self.shared.verify_saved_state(&snapshot.saved_state).await.map(drop),
             SnapshotKind::Filesystem => self.shared.storage.layers(&snapshot.saved_state).await.map(drop),
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;

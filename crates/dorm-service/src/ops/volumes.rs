@@ -49,9 +49,8 @@ impl Service {
         let committed = self.shared.ledger.committed().disk_bytes;
         self.shared.admit_disk("create a volume", size_bytes, committed).await?;
         let service = self.clone();
-        // The caller may go away at any time; a recorded operation is finished.
         let made = async move { service.make_volume(name, size_bytes, writers).await };
-        self.shared.spawn(made).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(made).await
     }
 
     async fn make_volume(&self, name: Name, size_bytes: u64, writers: Writers) -> Result<VolumeView, ServiceError> {
@@ -213,7 +212,7 @@ impl Service {
             service.clear_volume(&volume).await;
             Ok(volume)
         };
-        self.shared.spawn(removed).await.unwrap_or(Err(ServiceError::Stopping))
+        self.shared.finish(removed).await
     }
 
     /// Opens a file on a volume for reading; it must be closed before the second part is dropped.

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 use tokio::task::JoinHandle;
 
 use super::Shared;
-use crate::error::STOPPED;
+use crate::error::{STOPPED, ServiceError};
 
 /// Work of the service in a task of its own.
 pub(crate) struct Working<T>(JoinHandle<Option<T>>);
@@ -36,5 +36,31 @@ impl Shared {
                 done = work => Some(done),
             }
         }))
+    }
+
+    /// Runs an operation of a caller to its end. The caller may go away at any time; what is
+    /// recorded is finished even so.
+    pub(crate) async fn finish<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        self.spawn(work).await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Like [`Shared::finish`], for an operation that a stop of the service may cut short at any
+    /// point.
+    pub(crate) async fn finish_unless_stopped<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, ServiceError>> + Send + 'static,
+    ) -> Result<T, ServiceError> {
+        let stopping = self.stopping.clone();
+        let work = async move {
+            tokio::select! {
+                biased;
+                () = stopping.cancelled() => Err(ServiceError::Stopping),
+                done = work => done,
+            }
+        };
+        self.finish(work).await
     }
 }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, Origin, ProjectId, Resources, Restored,
-    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
+    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, ProjectId, Resources, Sandbox, SandboxId,
+    SandboxSpec, SavedStateId, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
 };
 
 use crate::{
@@ -65,22 +65,8 @@ pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> S
     spec.suspendable = true;
     spec.on_timeout = OnTimeout::Suspend;
     let sandbox = Sandbox {
-        id: sandbox_id(number),
-        project: ProjectId::local(),
-        spec,
-        origin: Origin::Image,
-        created: at(1_000),
-        generation: 1,
-        run: 1,
         last_active: at(2_000),
-        timeouts_set: at(1_000),
-        holds: Vec::new(),
-        restored: Restored::Nothing,
-        rewound: None,
-        older: Vec::new(),
-        unreachable: None,
-        suspend_failures: None,
-        state: state(in_state),
+        ..Sandbox::new(sandbox_id(number), ProjectId::local(), spec, at(1_000), state(in_state))
     };
     SandboxRecord { sandbox, revision: 0 }
 }

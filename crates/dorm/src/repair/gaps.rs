@@ -85,7 +85,7 @@ impl Facts {
         }
         match storage.check(&snapshot.saved_state).await {
             Ok(_) => rewrite(RowKind::Snapshot, document),
-            Err(error) => Remedy::Nothing(super::swap::chain(&error)),
+            Err(error) => Remedy::Nothing(dorm_engine::chain(&error)),
         }
     }
 
@@ -143,7 +143,7 @@ impl Facts {
                 (None, false) if !has_sandbox && !self.is_told("saved state", newest_id(self, sandbox)) => continue,
                 (_, _) => match (storage.check(&saved_state.id).await, id.parse::<SnapshotId>()) {
                     (Ok(_), Ok(snapshot)) => snapshot_of(snapshot, None, saved_state),
-                    (Err(error), _) => Remedy::Nothing(super::swap::chain(&error)),
+                    (Err(error), _) => Remedy::Nothing(dorm_engine::chain(&error)),
                     (_, Err(error)) => Remedy::Nothing(error.to_string()),
                 },
             };

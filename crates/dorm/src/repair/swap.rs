@@ -6,6 +6,7 @@ use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
+use dorm_engine::chain;
 use dorm_store::UnreadableRow;
 use dorm_store_sql::SqlStore;
 
@@ -170,15 +171,4 @@ pub(super) fn set_aside(data: &Path, row: &UnreadableRow, dry_run: bool) -> Resu
     written.map_err(io_error("write", &path))?;
     fs::File::open(&directory).and_then(|file| file.sync_all()).map_err(io_error("sync", &directory))?;
     Ok(path)
-}
-
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
-    let mut text = error.to_string();
-    let mut cause = error.source();
-    while let Some(next) = cause {
-        text.push_str(": ");
-        text.push_str(&next.to_string());
-        cause = next.source();
-    }
-    text
 }

@@ -17,7 +17,6 @@ use dorm_store::{
     FailureRecord, Made, OperationFilter, OperationKind, OperationRecord, OperationResult, RequestRecord,
     SnapshotFilter, SnapshotRecord, SnapshotStatus,
 };
-
 use tokio::sync::watch;
 
 use crate::error::ServiceError;
@@ -67,18 +66,18 @@ impl Service {
     }
 
     /// Returns the same handle without the idempotency key, for the parts of a request.
-    pub(crate) fn of_part(&self) -> Self {
+    pub(super) fn of_part(&self) -> Self {
         Self { request: None, ..self.clone() }
     }
 
     /// Returns the object that an earlier request with the same idempotency key has made.
-    pub(crate) fn earlier(&self) -> Option<&Made> {
+    pub(super) fn earlier(&self) -> Option<&Made> {
         self.request.as_ref()?.earlier.as_ref()
     }
 
     /// Returns the record of this request for the change that records what it makes; nothing
     /// without an idempotency key.
-    pub(crate) fn made(&self, made: Made) -> Vec<RequestRecord> {
+    pub(super) fn made(&self, made: Made) -> Vec<RequestRecord> {
         self.request.iter().map(|request| request.record(made.clone(), self.shared.now())).collect()
     }
 
@@ -107,7 +106,7 @@ impl Service {
     }
 
     /// Returns the result of the creation of a sandbox that an earlier request recorded.
-    pub(crate) async fn created_earlier(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
+    pub(super) async fn created_earlier(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         let filter = OperationFilter { sandbox: Some(id.clone()), ..OperationFilter::default() };
         let operations = self.shared.store.find_operations(&filter).await?;
         let creation = operations.into_iter().rfind(|operation| operation.kind == OperationKind::Create);
@@ -123,7 +122,7 @@ impl Service {
     }
 
     /// Returns a snapshot that an earlier request recorded, once it is completed.
-    pub(crate) async fn taken_earlier(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+    pub(super) async fn taken_earlier(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         let mut news = self.news();
         loop {
             let snapshot = self.begun_earlier(id).await?;
@@ -137,7 +136,7 @@ impl Service {
     }
 
     /// Returns the snapshot of an earlier request, whether or not it is completed.
-    pub(crate) async fn begun_earlier(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+    pub(super) async fn begun_earlier(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         match self.snapshot(id).await {
             Err(ServiceError::NoSnapshot(_)) => Err(ServiceError::made_is_gone("snapshot", id)),
             other => other,
@@ -146,7 +145,7 @@ impl Service {
 
     /// Waits for the end of an operation that an earlier request began. The second part of the
     /// result is the failure, if it failed.
-    pub(crate) async fn ended_earlier(
+    pub(super) async fn ended_earlier(
         &self,
         id: &OperationId,
     ) -> Result<(OperationRecord, Option<FailureRecord>), ServiceError> {
@@ -159,7 +158,7 @@ impl Service {
 
     /// Returns the sandbox that an earlier request rewound to a snapshot, and the snapshot of the
     /// state that this abandoned.
-    pub(crate) async fn rewound_earlier(
+    pub(super) async fn rewound_earlier(
         &self,
         operation: &OperationRecord,
         to: &SnapshotId,
