@@ -27,7 +27,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     println!("cargo::rerun-if-changed=build.rs");
 
-    // OUT_DIR is <profile>/build/<package>-<hash>/out, and the hash differs between a check and a build.
+    // OUT_DIR is <profile>/build/<package>-<hash>/out, and the hash differs between a check and a
+    // build.
     let outer = out.ancestors().nth(3).unwrap_or(&out);
     let built = outer.join("dorm-agent-build");
     // Cargo tells a build script only whether the profile derives from release; the name of its

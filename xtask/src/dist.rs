@@ -6,8 +6,9 @@
 //! target/dist/dormouse_VERSION_amd64.deb
 //! ```
 //!
-//! The same files give the same packages, byte for byte: entries are sorted, belong to root, and have the time of the
-//! commit or of `SOURCE_DATE_EPOCH`. It needs neither root nor Debian's packaging tools.
+//! The same files give the same packages, byte for byte: entries are sorted, belong to root, and
+//! have the time of the commit or of `SOURCE_DATE_EPOCH`. It needs neither root nor Debian's
+//! packaging tools.
 
 mod contents;
 mod deb;

@@ -1,6 +1,6 @@
-//! Checks the structure of the code: dependencies between crates point inward only, modules are named
-//! by their file, and the map names every crate and nothing that does not exist. Rules for text are in
-//! [`crate::tidy`].
+//! Checks the structure of the code: dependencies between crates point inward only, modules are
+//! named by their file, and the map names every crate and nothing that does not exist. Rules for
+//! text are in [`crate::tidy`].
 
 mod circles;
 mod diagrams;

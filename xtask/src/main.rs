@@ -77,7 +77,8 @@ enum Command {
     },
     /// Check the structure of the code.
     Layers,
-    /// Check words, lengths, links and numbers in text. DORM_UPDATE=1 lowers what is still allowed in .config/tidy.txt.
+    /// Check words, lengths, links and numbers in text. DORM_UPDATE=1 lowers what is still allowed
+    /// in .config/tidy.txt.
     Tidy {
         /// Check the subjects of the commits since this one, too.
         #[arg(long, value_name = "COMMIT")]
@@ -92,8 +93,8 @@ enum Command {
         #[arg(long, value_name = "PATH")]
         program: Option<PathBuf>,
     },
-    /// Make the data directory that the upgrade test of later builds opens. Once per release, at its
-    /// tag.
+    /// Make the data directory that the upgrade test of later builds opens. Once per release, at
+    /// its tag.
     ReleaseData,
     /// Compare with bare runsc in the same run.
     Bench {

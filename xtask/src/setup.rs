@@ -121,7 +121,8 @@ pub(crate) fn mirror() -> String {
     mirror::Sources::of_host().mirror("bookworm").to_owned()
 }
 
-/// Makes sure that the test runner is there. Unlike the rest of the set-up it needs neither root nor Debian.
+/// Makes sure that the test runner is there. Unlike the rest of the set-up it needs neither root
+/// nor Debian.
 ///
 /// # Errors
 /// When it cannot be built.

@@ -1,4 +1,5 @@
-//! `cargo xtask sim`: builds the simulator with everything else, so that nothing is built twice, and runs it.
+//! `cargo xtask sim`: builds the simulator with everything else, so that nothing is built twice,
+//! and runs it.
 
 use std::process::Command;
 

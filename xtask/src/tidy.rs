@@ -1,5 +1,6 @@
 //! Rules for tracked text that no compiler checks: retired words, lengths of files and functions,
-//! the width of comments, links, the numbers of decisions, the glossary, and the subjects of commits.
+//! the width of comments, links, the numbers of decisions, the glossary, and the subjects of
+//! commits.
 //!
 //! Old debt is in `.config/tidy.txt`: for each file, how many retired words and long functions it
 //! may still have. These numbers may only fall; a file that is not listed may have none.
@@ -43,8 +44,8 @@ impl File {
     }
 }
 
-/// Checks everything and prints each violation. With `base`, checks the subjects of commits since then, too. With
-/// `DORM_UPDATE=1`, writes the numbers that have fallen.
+/// Checks everything and prints each violation. With `base`, checks the subjects of commits since
+/// then, too. With `DORM_UPDATE=1`, writes the numbers that have fallen.
 pub(crate) fn check(root: &Path, base: Option<&str>) -> Result<()> {
     let files = files(root)?;
     let mut wrong = Vec::new();

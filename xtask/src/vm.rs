@@ -1,9 +1,9 @@
 //! `cargo xtask vm`: installs the Debian package in a virtual machine with a stock Debian 12, and
 //! uses it there as a new user would.
 //!
-//! The machine has systemd and control groups of version 2, which the hosts of the tests often lack.
-//! QEMU emulates its processors in software, so it runs wherever the tests run, and takes some
-//! minutes. Nothing of the host is visible inside: what it needs comes on a second disk.
+//! The machine has systemd and control groups of version 2, which the hosts of the tests often
+//! lack. QEMU emulates its processors in software, so it runs wherever the tests run, and takes
+//! some minutes. Nothing of the host is visible inside: what it needs comes on a second disk.
 //!
 //! ```text
 //! target/dormouse/vm/ROOT-HASH.img    the file system of the machine; a run never writes to it

@@ -61,8 +61,8 @@ impl Agent {
     }
 
     /// Makes the stream quiet: when this returns, no frame is partially sent, and neither side
-    /// sends anything until [`Agent::unquiesce`], [`Agent::resumed`] or a new connection. Calls made in
-    /// between wait.
+    /// sends anything until [`Agent::unquiesce`], [`Agent::resumed`] or a new connection. Calls
+    /// made in between wait.
     ///
     /// # Errors
     /// [`AgentError::Closed`].

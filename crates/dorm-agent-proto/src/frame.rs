@@ -1,6 +1,7 @@
 //! Frames: the encoding of messages on the stream, and resynchronisation after one end has died.
 //!
-//! A frame is a header of 16 bytes, at most [`PAYLOAD_MAX`] bytes, and a trailer of 4. All numbers are little-endian:
+//! A frame is a header of 16 bytes, at most [`PAYLOAD_MAX`] bytes, and a trailer of 4. All numbers
+//! are little-endian:
 //!
 //! ```text
 //! magic u32 │ kind u8 │ more u8 │ 0 u16 │ channel u32 │ length u32 │ payload │ trailer u32
@@ -40,7 +41,8 @@ pub enum Kind {
     Hello = 2,
     /// Host: opens its channel. Payload: [`crate::Request`] as JSON.
     Request = 3,
-    /// Agent: the one answer to a request. Payload: `Result<`[`crate::Answer`]`, `[`crate::Failure`]`>` as JSON.
+    /// Agent: the one answer to a request. Payload: `Result<`[`crate::Answer`]`,
+    /// `[`crate::Failure`]`>` as JSON.
     Answer = 4,
     /// Either: raw bytes. Needs credit.
     Data = 5,

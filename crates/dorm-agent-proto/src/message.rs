@@ -75,7 +75,8 @@ pub enum Request {
     Start(ProcessSpec),
     /// List processes: [`Answer::Follows`], then an [`Event::Process`] for each.
     Processes,
-    /// Follow a process's output: [`Answer::Follows`], then data with an [`OutputHeader`] and [`Event`]s.
+    /// Follow a process's output: [`Answer::Follows`], then data with an [`OutputHeader`] and
+    /// [`Event`]s.
     Output {
         /// The process's handle.
         process: u64,

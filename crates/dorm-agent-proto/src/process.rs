@@ -11,7 +11,8 @@ use crate::{Failure, OUTPUT_KEPT};
 /// A process to start.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessSpec {
-    /// The command and its arguments. A command without `/` is looked for in the process's own `PATH`.
+    /// The command and its arguments. A command without `/` is looked for in the process's own
+    /// `PATH`.
     pub arguments: Vec<GuestString>,
     /// Variables in addition to the sandbox's own; of several with one name, the last counts.
     pub variables: Vec<Variable>,

@@ -24,8 +24,8 @@ use crate::lock::lock;
 pub(crate) struct Mounts(pub(crate) Mutex<BTreeMap<GuestPath, GuestMount>>);
 
 impl Mounts {
-    /// Mounts volumes at these paths and at no others. After a failure, mounts that were to be removed
-    /// may be gone.
+    /// Mounts volumes at these paths and at no others. After a failure, mounts that were to be
+    /// removed may be gone.
     pub(crate) fn set(&self, wanted: &[GuestMount], busy: Busy) -> Result<(), Failure> {
         let mut mounted = lock(&self.0);
         let goes: Vec<_> =

@@ -17,14 +17,16 @@ pub struct CollectOptions {
 /// An object on disk or a run, and what garbage collection does with it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct CollectorItem {
-    /// `image`, `saved_state` (the saved state of a sleep image or snapshot), `draft` (an incomplete saved state) or `run`
-    /// (a run on the host that no record of this data directory names).
+    /// `image`, `saved_state` (the saved state of a sleep image or snapshot), `draft` (an
+    /// incomplete saved state) or `run` (a run on the host that no record of this data directory
+    /// names).
     pub kind: String,
     /// Name of the object.
     pub id: String,
     /// Size of the object in bytes; 0 if it is not known.
     pub bytes: u64,
-    /// `kept`, `freed`, or `unknown` if no record names the object. Unknown objects are never deleted.
+    /// `kept`, `freed`, or `unknown` if no record names the object. Unknown objects are never
+    /// deleted.
     pub verdict: String,
     /// The reasons, one entry for each record that refers to the object.
     pub why: Vec<String>,
@@ -41,8 +43,8 @@ pub struct CollectorItemList {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Stored {
-    /// `image`, `image_layer` (part of images, read only by imports) or `saved_state` (the saved state of a sleep image or
-    /// snapshot).
+    /// `image`, `image_layer` (part of images, read only by imports) or `saved_state` (the saved
+    /// state of a sleep image or snapshot).
     pub kind: String,
     /// Digest or ID of the object.
     pub id: String,
@@ -102,8 +104,8 @@ pub struct QuarantinedFile {
     pub reason: String,
 }
 
-/// Everything that cannot be read. Quarantined objects, and everything they may depend on, are never deleted. `dorm
-/// repair` rebuilds records.
+/// Everything that cannot be read. Quarantined objects, and everything they may depend on, are
+/// never deleted. `dorm repair` rebuilds records.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Quarantine {
     /// Unreadable records.
@@ -116,7 +118,8 @@ pub struct Quarantine {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct CreateWebhook {
-    /// URL that receives the events. It must start with `http://`; use a relay for a receiver that requires TLS.
+    /// URL that receives the events. It must start with `http://`; use a relay for a receiver that
+    /// requires TLS.
     pub url: String,
     /// Kinds of events to send. Empty for all kinds.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -139,7 +142,8 @@ pub struct Webhook {
     pub created_at: Time,
     /// Number of the last event that was delivered or skipped.
     pub delivered: u64,
-    /// Signing secret in the format of Standard Webhooks. Only present in the response that creates the webhook.
+    /// Signing secret in the format of Standard Webhooks. Only present in the response that creates
+    /// the webhook.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub secret: Option<String>,
 }

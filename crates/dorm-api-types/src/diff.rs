@@ -9,8 +9,8 @@ use crate::text::Text;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum DiffOrder {
-    /// The older side. The current files of a sandbox are newer than any snapshot; two sandboxes are compared in the
-    /// order given.
+    /// The older side. The current files of a sandbox are newer than any snapshot; two sandboxes
+    /// are compared in the order given.
     #[default]
     Time,
     /// The side given as `from`.

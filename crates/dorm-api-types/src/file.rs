@@ -59,7 +59,8 @@ pub struct FileList {
 pub struct MakeDirectory {
     /// Absolute path.
     pub path: Text,
-    /// Create missing parent directories, and succeed if the directory already exists. Default: true.
+    /// Create missing parent directories, and succeed if the directory already exists. Default:
+    /// true.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub parents: Option<bool>,
     /// Owner: a name, a number, or `UID:GID`. Default: root.
@@ -102,7 +103,7 @@ pub enum WatchKind {
     MovedFrom,
     /// It was renamed; the path is its new name.
     MovedTo,
-    /// Too many changes happened at once and some were not reported. List the directory again. The path is the watched
-    /// directory.
+    /// Too many changes happened at once and some were not reported. List the directory again. The
+    /// path is the watched directory.
     Overflow,
 }

@@ -18,8 +18,8 @@ pub struct CloneRequest {
     /// Name of the clone. A clone without a name is ephemeral.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Secrets of the clone: null for the value of the source, or another value. Other secrets of the source are not
-    /// copied.
+    /// Secrets of the clone: null for the value of the source, or another value. Other secrets of
+    /// the source are not copied.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, NamedSecret>,
     /// How the volumes of the source are attached to the clone. Default `same`.
@@ -75,8 +75,8 @@ pub struct ForkChild {
     /// Labels that override those of the source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-    /// Secrets of the child: null for the value of the source, or another value. Other secrets of the source are not
-    /// copied.
+    /// Secrets of the child: null for the value of the source, or another value. Other secrets of
+    /// the source are not copied.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, NamedSecret>,
 }

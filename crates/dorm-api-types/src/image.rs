@@ -11,7 +11,8 @@ pub struct ImageConfig {
     pub entrypoint: Vec<String>,
     /// Arguments of the entrypoint, or the whole command if there is no entrypoint.
     pub command: Vec<String>,
-    /// Environment variables of every process, as `NAME=VALUE`. Variables of the sandbox override them.
+    /// Environment variables of every process, as `NAME=VALUE`. Variables of the sandbox override
+    /// them.
     pub env: Vec<String>,
     /// Working directory.
     pub directory: Option<String>,
@@ -39,8 +40,8 @@ pub struct ImageSource {
     pub build: Option<String>,
 }
 
-/// Creates an image from the files of a filesystem snapshot or another image. Exactly one of `image` and `snapshot` is
-/// required.
+/// Creates an image from the files of a filesystem snapshot or another image. Exactly one of
+/// `image` and `snapshot` is required.
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComposeImage {
@@ -55,8 +56,8 @@ pub struct ComposeImage {
     /// Tag for the image. An image that has this tag loses it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub tag: Option<String>,
-    /// Identifies what the image is built from. If a tagged image with the same value exists, that image also gets this
-    /// tag and is returned.
+    /// Identifies what the image is built from. If a tagged image with the same value exists, that
+    /// image also gets this tag and is returned.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build: Option<String>,
 }

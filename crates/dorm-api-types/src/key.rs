@@ -14,9 +14,9 @@ pub enum KeyScope {
     Full,
     /// Requests that only read. No request that changes something, and no port of a sandbox.
     ReadOnly,
-    /// One sandbox: its commands, files, terminals, ports and lifecycle. Excluded is everything that creates another
-    /// sandbox from it or reads one: clone, fork, rewind, restart, promote, volumes, retention and automatic
-    /// checkpoints.
+    /// One sandbox: its commands, files, terminals, ports and lifecycle. Excluded is everything
+    /// that creates another sandbox from it or reads one: clone, fork, rewind, restart, promote,
+    /// volumes, retention and automatic checkpoints.
     Sandbox,
 }
 
@@ -91,11 +91,13 @@ pub struct Port {
     pub sandbox: String,
     /// Port number inside the sandbox.
     pub port: u16,
-    /// First label of the host name, such as `8080-ID`. It is followed by `.localhost` and the port of the daemon.
+    /// First label of the host name, such as `8080-ID`. It is followed by `.localhost` and the port
+    /// of the daemon.
     pub label: String,
     /// Who can reach the port.
     pub access: PortAccess,
-    /// Gives access to every port of this sandbox when sent as the header `X-Dormouse-Token`. A fork has its own token.
+    /// Gives access to every port of this sandbox when sent as the header `X-Dormouse-Token`. A
+    /// fork has its own token.
     pub token: String,
 }
 
@@ -109,7 +111,8 @@ pub struct LinkRequest {}
 pub struct PortLink {
     /// First label of the host name, such as `8080-ID`.
     pub label: String,
-    /// Path and query to open there. Append `&to=/PATH` to choose where the browser is redirected. Default `/`.
+    /// Path and query to open there. Append `&to=/PATH` to choose where the browser is redirected.
+    /// Default `/`.
     pub path: String,
     /// When the link expires. It can be opened once before that.
     pub expires_at: Time,

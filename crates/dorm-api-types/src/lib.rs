@@ -2,10 +2,10 @@
 
 //! The wire types of the native API: the body of every request and every response.
 //!
-//! Names are snake_case. Times are RFC 3339 strings, durations are numbers of seconds (`*_secs`), sizes are whole bytes
-//! (`*_bytes`). Requests reject unknown fields; clients ignore unknown fields of responses, so that responses can grow.
-//! These types carry values and do not interpret them. They know neither the server nor a client: the daemon and the
-//! command line both use them.
+//! Names are snake_case. Times are RFC 3339 strings, durations are numbers of seconds (`*_secs`),
+//! sizes are whole bytes (`*_bytes`). Requests reject unknown fields; clients ignore unknown fields
+//! of responses, so that responses can grow. These types carry values and do not interpret them.
+//! They know neither the server nor a client: the daemon and the command line both use them.
 
 mod checkpoints;
 mod daemon;

@@ -5,7 +5,8 @@ use utoipa::ToSchema;
 
 use crate::text::Time;
 
-/// An operation: a change of a sandbox or snapshot that takes time. Events name the operation that they belong to.
+/// An operation: a change of a sandbox or snapshot that takes time. Events name the operation that
+/// they belong to.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Operation {
     /// ID of the operation.

@@ -21,8 +21,8 @@ pub struct ExecRequest {
     /// Environment variables in addition to those of the sandbox.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Working directory. Default: that of the image if the user is the image's, otherwise the home directory of the
-    /// user.
+    /// Working directory. Default: that of the image if the user is the image's, otherwise the home
+    /// directory of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Text>,
     /// User to run as: a name, a number, or `UID:GID`. Default: the user of the image, or root.
@@ -92,8 +92,8 @@ pub struct StartProcess {
     /// Environment variables in addition to those of the sandbox.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Working directory. Default: that of the image if the user is the image's, otherwise the home directory of the
-    /// user.
+    /// Working directory. Default: that of the image if the user is the image's, otherwise the home
+    /// directory of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cwd: Option<Text>,
     /// User to run as: a name, a number, or `UID:GID`. Default: the user of the image, or root.
@@ -180,7 +180,8 @@ pub struct ProcessList {
     pub next: Option<String>,
 }
 
-/// How a process ended. Exactly one of `exit_code` and `signal` is set. Also the data of the server-sent event `exit`.
+/// How a process ended. Exactly one of `exit_code` and `signal` is set. Also the data of the
+/// server-sent event `exit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct ExitStatus {
     /// Exit code, 0 to 255.

@@ -3,7 +3,8 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// Requested resource limits. Fields that are left out use their default, or the limit of the snapshot.
+/// Requested resource limits. Fields that are left out use their default, or the limit of the
+/// snapshot.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ResourcesRequest {

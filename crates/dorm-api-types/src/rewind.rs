@@ -11,7 +11,8 @@ use crate::sandbox::Sandbox;
 pub struct RewindRequest {
     /// ID of the snapshot to rewind to.
     pub to: String,
-    /// Seconds after which the snapshot of the state before the rewind is deleted automatically. Default: 7 days.
+    /// Seconds after which the snapshot of the state before the rewind is deleted automatically.
+    /// Default: 7 days.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub keep_secs: Option<f64>,
     /// Keep that snapshot until it is deleted, or not at all. Cannot be combined with `keep_secs`.
@@ -23,7 +24,8 @@ pub struct RewindRequest {
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct PromoteRequest {
-    /// Seconds after which the snapshot of the parent's previous state is deleted automatically. Default: 7 days.
+    /// Seconds after which the snapshot of the parent's previous state is deleted automatically.
+    /// Default: 7 days.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_secs: Option<f64>,
     /// Keep that snapshot until it is deleted, or not at all. Cannot be combined with `keep_secs`.

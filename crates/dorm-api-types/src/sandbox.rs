@@ -75,7 +75,8 @@ pub struct Sandbox {
     pub residence: Residence,
     /// Whether the sandbox is paused because the disk of the host is almost full.
     pub paused_for_disk: bool,
-    /// Increases with every change of the sandbox's record. `"REVISION"` is the `ETag` for `If-Match`.
+    /// Increases with every change of the sandbox's record. `"REVISION"` is the `ETag` for
+    /// `If-Match`.
     #[serde(default)]
     pub revision: u64,
     /// Set if the run is alive but does not respond. The daemon keeps trying.
@@ -88,7 +89,8 @@ pub struct Sandbox {
     pub generation: u64,
     /// State that the current or last run started with.
     pub restored: Restored,
-    /// Generation of the sleep image that the run started from. Null if it booted or started from a snapshot.
+    /// Generation of the sleep image that the run started from. Null if it booted or started from a
+    /// snapshot.
     pub restored_generation: Option<u64>,
     /// Digest of the image.
     pub image: String,
@@ -216,8 +218,8 @@ pub enum CauseKind {
     Requested,
     /// A deadline.
     Timeout,
-    /// A failure: there was no saved state to return to, or the sandbox could not be suspended and its settings said to
-    /// terminate it.
+    /// A failure: there was no saved state to return to, or the sandbox could not be suspended and
+    /// its settings said to terminate it.
     Failed,
 }
 

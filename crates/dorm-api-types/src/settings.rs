@@ -12,28 +12,30 @@ use crate::resources::ResourcesRequest;
 use crate::text::{Secret, Time};
 use crate::volume::AttachVolume;
 
-/// Creates a sandbox. Exactly one of `image` and `snapshot` is required; every other field has a default.
+/// Creates a sandbox. Exactly one of `image` and `snapshot` is required; every other field has a
+/// default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
-    /// Image to boot from: a tag, a digest, a digest prefix of at least 8 digits, or the name of an image in a
-    /// registry.
+    /// Image to boot from: a tag, a digest, a digest prefix of at least 8 digits, or the name of an
+    /// image in a registry.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
-    /// When to contact the registry for the image. Default `missing`, which contacts only the registry that `image`
-    /// names.
+    /// When to contact the registry for the image. Default `missing`, which contacts only the
+    /// registry that `image` names.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
-    /// Start the entrypoint and command of the image as a process with the label `start`, and wait until it is ready if
-    /// the image has a readiness command. If that fails, the sandbox is terminated. Default: false.
+    /// Start the entrypoint and command of the image as a process with the label `start`, and wait
+    /// until it is ready if the image has a readiness command. If that fails, the sandbox is
+    /// terminated. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub start: bool,
-    /// ID of the snapshot to start from. A memory snapshot continues with its memory, processes, files and limits; a
-    /// filesystem snapshot boots from its files.
+    /// ID of the snapshot to start from. A memory snapshot continues with its memory, processes,
+    /// files and limits; a filesystem snapshot boots from its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Name, unique among living sandboxes: 1 to 63 lower-case letters, digits and hyphens. A sandbox without a name is
-    /// ephemeral.
+    /// Name, unique among living sandboxes: 1 to 63 lower-case letters, digits and hyphens. A
+    /// sandbox without a name is ephemeral.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Resource limits.
@@ -45,8 +47,8 @@ pub struct CreateSandbox {
     /// Environment variables of every process. Their values are never returned.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Secrets that every process gets as environment variables. Their values are never returned, and clones and forks
-    /// get them only if the request names them.
+    /// Secrets that every process gets as environment variables. Their values are never returned,
+    /// and clones and forks get them only if the request names them.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, Secret>,
     /// Action at a deadline. Default: `suspend` for a named sandbox, `terminate` otherwise.
@@ -61,7 +63,8 @@ pub struct CreateSandbox {
     /// Whether traffic to a port resumes the sandbox when it is suspended. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub auto_resume: Option<bool>,
-    /// Who can reach the ports of the sandbox. Default: the setting of the daemon, which is `public` unless changed.
+    /// Who can reach the ports of the sandbox. Default: the setting of the daemon, which is
+    /// `public` unless changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_access: Option<PortAccess>,
     /// Seconds from the start of a run to its deadline, independent of activity. Default: none.
@@ -73,7 +76,8 @@ pub struct CreateSandbox {
     /// Longest time in seconds that a run may last, even if it is extended or held. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_secs: Option<f64>,
-    /// How many sleep images are kept, 1 to 16: the newest, and older ones to fall back to. Default 1.
+    /// How many sleep images are kept, 1 to 16: the newest, and older ones to fall back to. Default
+    /// 1.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub keep_generations: Option<u32>,
     /// Action if no sleep image can be restored. Default `fail`.
@@ -98,9 +102,10 @@ pub enum Egress {
     Public,
     /// Nothing.
     None,
-    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host names: `example.com`
-    /// for one name, `*.example.com` for every name below it, or `*` for every name. No other name resolves. A name
-    /// resolves to a private address only if a network in the list contains that address.
+    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host
+    /// names: `example.com` for one name, `*.example.com` for every name below it, or `*` for every
+    /// name. No other name resolves. A name resolves to a private address only if a network in the
+    /// list contains that address.
     Allow(Vec<String>),
 }
 
@@ -132,8 +137,8 @@ pub enum OnSuspendFailure {
 pub enum OnUnrestorable {
     /// It stays suspended, and the resume returns an error.
     Fail,
-    /// It boots from its files, without memory and processes. No engine of this version supports this, and requests
-    /// with it are refused.
+    /// It boots from its files, without memory and processes. No engine of this version supports
+    /// this, and requests with it are refused.
     Filesystem,
     /// It boots from its root image, without memory and files.
     Fresh,

@@ -32,14 +32,15 @@ pub struct Snapshot {
     pub created_at: Time,
     /// Size on disk in bytes. 0 until the snapshot is completed.
     pub bytes: u64,
-    /// Disk space that deleting the snapshot frees. Only present for completed snapshots in lists and in `GET
-    /// /v1/snapshots/{id}`.
+    /// Disk space that deleting the snapshot frees. Only present for completed snapshots in lists
+    /// and in `GET /v1/snapshots/{id}`.
     pub alone_bytes: Option<u64>,
-    /// Disk space that the snapshot needs and shares with others: layers below it and common files. Present together
-    /// with `alone_bytes`.
+    /// Disk space that the snapshot needs and shares with others: layers below it and common files.
+    /// Present together with `alone_bytes`.
     pub shared_bytes: Option<u64>,
-    /// Whether the snapshot and the sleep image it was made from were one copy on disk when it was made, because the
-    /// file system cannot share blocks between files. Damage to one is damage to the other.
+    /// Whether the snapshot and the sleep image it was made from were one copy on disk when it was
+    /// made, because the file system cannot share blocks between files. Damage to one is damage to
+    /// the other.
     pub shares_data: bool,
     /// Users of the snapshot, which prevent its deletion. Only present in `GET /v1/snapshots/{id}`.
     pub held_by: Option<Vec<String>>,
@@ -54,7 +55,8 @@ pub struct Snapshot {
     pub labels: BTreeMap<String, String>,
     /// When the snapshot is deleted automatically, if it is.
     pub expires_at: Option<Time>,
-    /// Whether the snapshot is deleted as soon as nothing uses it. Nothing can be created from it any more.
+    /// Whether the snapshot is deleted as soon as nothing uses it. Nothing can be created from it
+    /// any more.
     pub goes_when_free: bool,
     /// Why the snapshot was made.
     pub made_by: Maker,
@@ -66,7 +68,8 @@ pub struct Snapshot {
 pub enum Maker {
     /// A request asked for it.
     Request,
-    /// An automatic checkpoint, or the checkpoint before a command. It is deleted by the retention rule of the policy.
+    /// An automatic checkpoint, or the checkpoint before a command. It is deleted by the retention
+    /// rule of the policy.
     Policy,
     /// It was imported or pulled.
     Import,
@@ -78,7 +81,8 @@ pub enum Maker {
 pub struct CheckpointRequest {
     /// Contents of the snapshot. Default `filesystem`.
     pub kind: SnapshotKind,
-    /// Respond when the snapshot is completed. If false, respond as soon as it is in progress. Default: true.
+    /// Respond when the snapshot is completed. If false, respond as soon as it is in progress.
+    /// Default: true.
     pub wait: bool,
     /// Labels: arbitrary strings by key.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
@@ -167,8 +171,9 @@ pub struct ImageList {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub struct ImportImage {
-    /// Absolute path of a directory or a tar archive, plain or compressed with gzip or zstd, with a root file system,
-    /// an OCI layout or a Docker archive. The format is detected from the contents.
+    /// Absolute path of a directory or a tar archive, plain or compressed with gzip or zstd, with a
+    /// root file system, an OCI layout or a Docker archive. The format is detected from the
+    /// contents.
     pub path: String,
     /// Tag for the image. An image that has this tag loses it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -232,8 +237,8 @@ pub struct Engine {
     pub released: Option<String>,
     /// Digest of the CPU features that memory snapshots of this host depend on.
     pub cpu: String,
-    /// Whether user code is paused after a resume until the sandbox knows its new generation. If not, it may run for
-    /// some milliseconds before.
+    /// Whether user code is paused after a resume until the sandbox knows its new generation. If
+    /// not, it may run for some milliseconds before.
     pub holds_after_restore: bool,
 }
 

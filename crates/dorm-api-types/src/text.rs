@@ -59,8 +59,8 @@ impl fmt::Debug for Secret {
 #[schema(value_type = Option<String>)]
 pub struct NamedSecret(pub Option<Secret>);
 
-/// Bytes from inside a sandbox: a string if they are valid UTF-8, otherwise `{"base64": "…"}`. Requests can use either
-/// form.
+/// Bytes from inside a sandbox: a string if they are valid UTF-8, otherwise `{"base64": "…"}`.
+/// Requests can use either form.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(untagged)]
 pub enum Text {

@@ -7,8 +7,8 @@ use utoipa::ToSchema;
 
 use crate::text::Time;
 
-/// Lineage of sandboxes and snapshots as a flat list in drawing order: each node after its parent, oldest first. It is
-/// flat because a chain can be deeper than JSON parsers allow.
+/// Lineage of sandboxes and snapshots as a flat list in drawing order: each node after its parent,
+/// oldest first. It is flat because a chain can be deeper than JSON parsers allow.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Tree {
     /// The nodes.
@@ -24,8 +24,8 @@ pub struct TreeNode {
     pub id: String,
     /// Name of the sandbox, if it has one.
     pub name: Option<String>,
-    /// State of the sandbox or status of the snapshot; `deleted` for a deleted snapshot that sandboxes were created
-    /// from.
+    /// State of the sandbox or status of the snapshot; `deleted` for a deleted snapshot that
+    /// sandboxes were created from.
     pub state: String,
     /// Generation of the sandbox, or of the sandbox that the snapshot was taken from.
     pub generation: Option<u64>,
@@ -35,7 +35,8 @@ pub struct TreeNode {
     pub bytes: u64,
     /// Labels: arbitrary strings by key.
     pub labels: BTreeMap<String, String>,
-    /// ID of the parent: the snapshot that a sandbox was created from, or the sandbox that a snapshot was taken from.
+    /// ID of the parent: the snapshot that a sandbox was created from, or the sandbox that a
+    /// snapshot was taken from.
     pub parent: Option<String>,
     /// Number of ancestors.
     pub depth: usize,

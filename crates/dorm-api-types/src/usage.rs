@@ -12,7 +12,8 @@ pub struct Usage {
     pub memory_bytes: u64,
     /// Number of processes on the host.
     pub processes: u64,
-    /// Disk space in use. Null if the disk of the sandbox has no size limit of its own on this host.
+    /// Disk space in use. Null if the disk of the sandbox has no size limit of its own on this
+    /// host.
     pub disk_bytes: Option<u64>,
     /// Network traffic. Null without a network.
     pub network: Option<NetworkUsage>,

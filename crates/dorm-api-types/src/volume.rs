@@ -89,8 +89,8 @@ pub struct AttachVolume {
     /// Attach the volume read-only. Default: false.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub read_only: bool,
-    /// Directory of the volume to attach. It is created if it is missing, unless the volume is attached read-only.
-    /// Default: the whole volume.
+    /// Directory of the volume to attach. It is created if it is missing, unless the volume is
+    /// attached read-only. Default: the whole volume.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub subpath: Option<String>,
 }
@@ -112,7 +112,8 @@ pub struct AttachedVolume {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum FollowingVolumes {
-    /// As in the source. A volume with a single writer to which the source writes cannot be attached.
+    /// As in the source. A volume with a single writer to which the source writes cannot be
+    /// attached.
     #[default]
     Same,
     /// Read-only.

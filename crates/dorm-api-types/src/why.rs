@@ -25,7 +25,8 @@ pub struct Why {
 /// A statement and what it is based on.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Reason {
-    /// Kind of the evidence: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`, `memory` or `snapshot`.
+    /// Kind of the evidence: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`,
+    /// `memory` or `snapshot`.
     pub signal: String,
     /// The statement.
     pub says: String,

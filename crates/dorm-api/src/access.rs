@@ -1,6 +1,7 @@
 //! Access control: the permission that each route needs, and the permissions that each key gives.
 //!
-//! Every route in the table of routes names its need, so that a new route cannot be open by accident.
+//! Every route in the table of routes names its need, so that a new route cannot be open by
+//! accident.
 
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::request::Parts;

@@ -1,7 +1,7 @@
 //! Conversions between wire types and the types of the service.
 //!
-//! Both are defined in other crates, so that [`From`] cannot be implemented for them here. [`Of`] and
-//! [`Convert`] take its place.
+//! Both are defined in other crates, so that [`From`] cannot be implemented for them here. [`Of`]
+//! and [`Convert`] take its place.
 
 mod checkpoints;
 mod daemon;

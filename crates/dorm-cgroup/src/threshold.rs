@@ -54,8 +54,8 @@ impl Threshold {
             Version::V1 => ring_at(&place, &gate.levels())?,
             Version::V2 => ring_above_high(&place, bytes)?,
         };
-        // SAFETY: the registered value owns the descriptor, which is neither replaced nor closed before
-        // that value is dropped.
+        // SAFETY: the registered value owns the descriptor, which is neither replaced nor closed
+        // before that value is dropped.
         #[allow(unsafe_code)]
         let bell = unsafe { AsyncFd::register_with_interest(bell, Interest::READABLE) };
         let bell = bell.map_err(|error| CgroupError::file("watch", place.dir.clone(), error.into()))?;

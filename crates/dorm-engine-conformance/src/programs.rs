@@ -3,13 +3,13 @@
 /// Commands of the image. All of them print lines on standard output and run until they are killed.
 #[derive(Clone, Debug)]
 pub struct Programs {
-    /// With a token as its last argument: answers each line of its input with the token, a space, and a number that
-    /// rises by one from 1, both kept in memory only.
+    /// With a token as its last argument: answers each line of its input with the token, a space,
+    /// and a number that rises by one from 1, both kept in memory only.
     pub counting: Vec<String>,
     /// Prints a number that rises by one from 1, several times a second at least.
     pub ticking: Vec<String>,
-    /// Answers each line of its input with the next line of a file that it holds open and has deleted: `line 1`,
-    /// `line 2`, ….
+    /// Answers each line of its input with the next line of a file that it holds open and has
+    /// deleted: `line 1`, `line 2`, ….
     pub holding_deleted: Vec<String>,
     /// Allocates ever more memory, and holds it in this same process.
     pub allocating: Vec<String>,

@@ -1,5 +1,5 @@
-//! An engine in memory, for tests: it keeps every promise of the engine port without a process, a mount or a clock of
-//! its own, and breaks them as planned.
+//! An engine in memory, for tests: it keeps every promise of the engine port without a process, a
+//! mount or a clock of its own, and breaks them as planned.
 //!
 //! ```text
 //! FakeHost ── open ──► FakeEngine (one daemon)      Faults: the nth call of an operation fails, hangs, …
@@ -8,10 +8,10 @@
 //!            └──► agent: speaks dorm-agent-proto over a stream in memory
 //! ```
 //!
-//! Nothing is left to chance, and time is tokio's alone, so tests with paused time work. A memory image is real files
-//! with sums, so tests can damage it. The guest's programs are listed in `guest/program.rs`. Root filesystems and
-//! networks are not looked at; of the host a guest sees what is mounted for it. A guest's disk and memory limits are
-//! kept by counting.
+//! Nothing is left to chance, and time is tokio's alone, so tests with paused time work. A memory
+//! image is real files with sums, so tests can damage it. The guest's programs are listed in
+//! `guest/program.rs`. Root filesystems and networks are not looked at; of the host a guest sees
+//! what is mounted for it. A guest's disk and memory limits are kept by counting.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod agent;

@@ -76,8 +76,8 @@ pub struct Config {
     pub unlimited_disks: bool,
     /// Called at each step that changes the host; [`dorm_steps::pass`] does nothing.
     pub steps: AnySteps,
-    /// The program whose workers parse memory images, with the roles [`dorm_memory_image::READERS`]. If `None`,
-    /// this process parses them itself.
+    /// The program whose workers parse memory images, with the roles
+    /// [`dorm_memory_image::READERS`]. If `None`, this process parses them itself.
     pub reader: Option<Program>,
 }
 

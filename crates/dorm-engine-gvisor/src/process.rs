@@ -79,8 +79,8 @@ impl Identity {
     /// Resolves when the process has ended.
     pub(crate) async fn ended(self) {
         let Some(fd) = self.open() else { return };
-        // SAFETY: the registered value owns the descriptor, which is neither replaced nor closed before
-        // that value is dropped.
+        // SAFETY: the registered value owns the descriptor, which is neither replaced nor closed
+        // before that value is dropped.
         #[allow(unsafe_code)]
         let Ok(fd) = (unsafe { AsyncFd::register_with_interest(fd, Interest::READABLE) }) else { return };
         // A pidfd is readable once its process has ended, and stays readable.

@@ -225,8 +225,8 @@ pub trait Engine: Send + Sync + 'static {
     /// the image cannot be understood or the sink fails.
     async fn read_files(&self, image: &std::path::Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError>;
 
-    /// Pauses the run and writes nothing; only [`Engine::resume`] lets it continue. Pausing a paused
-    /// run has no effect.
+    /// Pauses the run and writes nothing; only [`Engine::resume`] lets it continue. Pausing a
+    /// paused run has no effect.
     async fn pause(&self, run: &RunId) -> Result<(), EngineError>;
 
     /// Makes a paused run use no CPU at all. Parking a parked run has no effect.

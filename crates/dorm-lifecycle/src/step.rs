@@ -127,8 +127,8 @@ pub enum Input {
     Observation(Observation),
 }
 
-/// The action that follows a change. It is journalled with the new state before it starts, and can be
-/// repeated.
+/// The action that follows a change. It is journalled with the new state before it starts, and can
+/// be repeated.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Effect {
     /// Start the run.

@@ -10,8 +10,8 @@
 //! The image itself names its types and fields; `graph` knows no others, and `tree` knows the names
 //! that matter. The image was written by a process that its guest may have taken over: anything
 //! unexpected is an error, every value is checked against the lengths of the files, and no path
-//! leaves the root. This crate does not know how an image is written, what the entries are used for,
-//! nor which run an image is of. Every call blocks.
+//! leaves the root. This crate does not know how an image is written, what the entries are used
+//! for, nor which run an image is of. Every call blocks.
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 

@@ -1,5 +1,5 @@
-//! The state that all leases of a host share: the lock under which a number is chosen, the host's own
-//! packet rules and its forwarding.
+//! The state that all leases of a host share: the lock under which a number is chosen, the host's
+//! own packet rules and its forwarding.
 
 use std::collections::BTreeSet;
 use std::fs::File;

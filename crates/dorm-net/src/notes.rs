@@ -79,8 +79,8 @@ impl Notes {
                 match read(&path) {
                     Err(error) if error.kind() == io::ErrorKind::NotFound => {}
                     note => {
-                        // The owner of an unreadable note is unknown; it is treated as one of this data
-                        // directory.
+                        // The owner of an unreadable note is unknown; it is treated as one of this
+                        // data directory.
                         let unclear =
                             |_| Note { found: Noted { stage: Stage::Unclear, egress: Egress::None }, owner: None };
                         found.insert(LeaseId(number), note.unwrap_or_else(unclear));

@@ -1,10 +1,10 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
-//! The smaller ports between the service and the world: clocks, randomness, facts about the host, the disk of the
-//! data directory, and image registries.
+//! The smaller ports between the service and the world: clocks, randomness, facts about the host,
+//! the disk of the data directory, and image registries.
 //!
-//! The ports to engines and stores have crates of their own, `dorm-engine` and `dorm-store`. Where the host itself
-//! is the only real implementation, it is beside its port.
+//! The ports to engines and stores have crates of their own, `dorm-engine` and `dorm-store`. Where
+//! the host itself is the only real implementation, it is beside its port.
 
 mod clock;
 mod data_disk;

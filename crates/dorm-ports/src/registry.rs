@@ -35,8 +35,8 @@ pub trait Registry: Debug + Send + Sync + 'static {
     /// implicitly.
     fn names_registry(&self, reference: &str) -> bool;
 
-    /// Fetches an image into the storage, with the tag `tag`, and returns its digest. Parts that were
-    /// fetched and verified before are not fetched again.
+    /// Fetches an image into the storage, with the tag `tag`, and returns its digest. Parts that
+    /// were fetched and verified before are not fetched again.
     ///
     /// # Errors
     ///

@@ -6,7 +6,8 @@
 //!                 ─► each sandbox is where an acknowledged sleep left it ─► judged as after a kill (operation)
 //! ```
 //!
-//! A kill leaves the page cache, so it never finds a missing sync. After a cut only synced data is there.
+//! A kill leaves the page cache, so it never finds a missing sync. After a cut only synced data is
+//! there.
 
 mod disk;
 mod host;

@@ -1,4 +1,5 @@
-//! A file system with little room, in a file, that can be filled to its last block and emptied again.
+//! A file system with little room, in a file, that can be filled to its last block and emptied
+//! again.
 
 use std::fs::OpenOptions;
 use std::io::Write as _;

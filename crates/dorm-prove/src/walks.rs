@@ -1,11 +1,13 @@
-//! Random walks: many actions in any order, each from a seed, compared with a model of every file and of what memory holds.
+//! Random walks: many actions in any order, each from a seed, compared with a model of every file
+//! and of what memory holds.
 //!
 //! ```text
 //! seed ─► actions (action) ─► asked of a daemon (perform) ─► the same in the model (cast, tree)
 //!                                   └─► every file in one command (listing), the counter ─► equal?
 //! ```
 //!
-//! All walks share one daemon, and each leaves it empty. The daemon is not killed here; that is what the proof does.
+//! All walks share one daemon, and each leaves it empty. The daemon is not killed here; that is
+//! what the proof does.
 
 mod action;
 mod cast;

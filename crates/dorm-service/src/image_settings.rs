@@ -1,5 +1,5 @@
-//! How programs are run in a sandbox, as its image specifies: user, directory, the program to start,
-//! and the command that is polled until that program is ready.
+//! How programs are run in a sandbox, as its image specifies: user, directory, the program to
+//! start, and the command that is polled until that program is ready.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
 //! The simulator: the real service, storage and store over a fake engine, driven from one seed.
 //!
-//! A seed determines a simulation run: several callers send random commands; the daemon dies between
-//! any two steps; engines fail, hang and return wrong results; the disk is full; the power fails, and
-//! data that was not synced is lost; clocks are set. After each death the next daemon recovers. At
-//! each quiet moment the checkers run: no sandbox is lost, no memory is older than acknowledged,
-//! nothing is left over, and no answer was false. The same seed gives the same run to the last line
-//! of its trace, so every failure can be replayed.
+//! A seed determines a simulation run: several callers send random commands; the daemon dies
+//! between any two steps; engines fail, hang and return wrong results; the disk is full; the power
+//! fails, and data that was not synced is lost; clocks are set. After each death the next daemon
+//! recovers. At each quiet moment the checkers run: no sandbox is lost, no memory is older than
+//! acknowledged, nothing is left over, and no answer was false. The same seed gives the same run to
+//! the last line of its trace, so every failure can be replayed.
 //!
 //! ```text
 //! seed ─► plan ─► callers ─► Service ─► SteppedStore ─► (watched) memory or SQLite ─┐
@@ -17,7 +17,8 @@
 //! The tasks of a dead daemon are not aborted one by one. From its death on, every port it holds
 //! hangs, its streams too, so it changes nothing. The runtime is dropped at the end of the run.
 //!
-//! It does not know real engines, networks or HTTP: `dorm prove` does the same to those, without a seed.
+//! It does not know real engines, networks or HTTP: `dorm prove` does the same to those, without a
+//! seed.
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
 mod check;
@@ -174,7 +175,8 @@ impl Simulator {
     }
 }
 
-/// Aborts a simulation run whose time stands still because a task is always busy: it would never end.
+/// Aborts a simulation run whose time stands still because a task is always busy: it would never
+/// end.
 async fn give_up(seed: u64) {
     tokio::time::sleep(Duration::from_secs(300)).await;
     eprintln!("seed {seed}: a task is always busy, so the simulated time stands still");

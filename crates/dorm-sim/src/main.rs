@@ -32,12 +32,12 @@ struct Arguments {
     /// Print every line of the trace.
     #[arg(long)]
     verbose: bool,
-    /// Instead: create so many sandboxes with deadlines spread over a minute, in real time, and print how many
-    /// milliseconds late the latest was acted on.
+    /// Instead: create so many sandboxes with deadlines spread over a minute, in real time, and
+    /// print how many milliseconds late the latest was acted on.
     #[arg(long)]
     deadlines: Option<u32>,
-    /// Instead: measure the service on stores that are empty, that hold only the living, and that hold all of these: living,
-    /// terminated sandboxes, events; and print milliseconds as JSON.
+    /// Instead: measure the service on stores that are empty, that hold only the living, and that
+    /// hold all of these: living, terminated sandboxes, events; and print milliseconds as JSON.
     #[arg(long, value_name = "LIVING,TERMINATED,EVENTS", value_parser = counts)]
     scale: Option<Counts>,
     /// Leave those stores in this directory, as `empty`, `living` and `full`.

@@ -1,5 +1,5 @@
-//! The simulation runs that every test run executes: ten thousand fixed ones, and every seed that has ever
-//! failed. They are split so that two processors share them.
+//! The simulation runs that every test run executes: ten thousand fixed ones, and every seed that
+//! has ever failed. They are split so that two processors share them.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::ops::Range;

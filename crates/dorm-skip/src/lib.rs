@@ -1,12 +1,14 @@
 //! The one way in which a test may end without having tried anything.
 //!
-//! A host may lack what a test needs. Such a test fails, unless `DORM_ALLOW_SKIP` names it: a test that passes has
-//! tried what its name says. `cargo xtask test` allows those in `.config/skips.txt`, each with its reason.
+//! A host may lack what a test needs. Such a test fails, unless `DORM_ALLOW_SKIP` names it: a test
+//! that passes has tried what its name says. `cargo xtask test` allows those in
+//! `.config/skips.txt`, each with its reason.
 
 /// Names of tests that may be skipped, separated by commas.
 pub const ALLOWED: &str = "DORM_ALLOW_SKIP";
 
-/// Ends the test that calls it, which needs what this host lacks: it returns when the test may be skipped.
+/// Ends the test that calls it, which needs what this host lacks: it returns when the test may be
+/// skipped.
 ///
 /// # Panics
 /// When it may not.

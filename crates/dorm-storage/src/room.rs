@@ -19,7 +19,8 @@ const INODES_RESERVED: u64 = 100;
 /// File systems allocate room in blocks, and an inode with its name takes about one.
 const BLOCK: u64 = 4096;
 
-/// The part of a disk that writers must leave free. Cheap to clone; all clones grant from the same room.
+/// The part of a disk that writers must leave free. Cheap to clone; all clones grant from the same
+/// room.
 #[derive(Clone, Debug, Default)]
 pub struct Room {
     reserve_bytes: u64,

@@ -148,8 +148,8 @@ impl Storage {
     /// before. Equal content gives the same image: if it exists already, it is kept. `progress` is
     /// called from another thread, at most several times a second.
     ///
-    /// User and group ids are shifted into the range of the storage; device nodes below `/dev` are left out, since every
-    /// sandbox has its own. Needs root.
+    /// User and group ids are shifted into the range of the storage; device nodes below `/dev` are
+    /// left out, since every sandbox has its own. Needs root.
     ///
     /// # Errors
     /// [`StorageError::Source`] or [`StorageError::Entry`] if something in the source is refused;
@@ -404,7 +404,8 @@ impl Storage {
     /// Reads the whole saved state and checks that it is undamaged and that this host can use it.
     ///
     /// # Errors
-    /// [`StorageError::Missing`], [`StorageError::Damaged`], [`StorageError::Incompatible`], [`StorageError::MissingImage`].
+    /// [`StorageError::Missing`], [`StorageError::Damaged`], [`StorageError::Incompatible`],
+    /// [`StorageError::MissingImage`].
     pub async fn verify(&self, id: &SavedStateId, on: &Expected) -> Result<SavedState, StorageError> {
         let (saved_states, images, id, on) = (self.saved_states.clone(), self.images.clone(), id.clone(), on.clone());
         self.blocking(move || {

@@ -53,7 +53,8 @@ impl SqlStore {
     /// new file, because records hold environment variables.
     ///
     /// # Errors
-    /// [`StoreError::Failed`] with an [`OpenError`] as its source. A file that is refused is not changed.
+    /// [`StoreError::Failed`] with an [`OpenError`] as its source. A file that is refused is not
+    /// changed.
     pub async fn open(path: &Path) -> Result<Self, StoreError> {
         let opened = open::open(path).await;
         let (writer, readers) = opened.map_err(|source| failed("open its file", source))?;

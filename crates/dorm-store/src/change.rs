@@ -28,8 +28,8 @@ impl Change {
     /// conflict.
     ///
     /// # Errors
-    /// [`StoreError::Stale`] when a sandbox is in the change twice; [`StoreError::Failed`] with a [`BrokenSandbox`]
-    /// when one breaks an invariant of the lifecycle.
+    /// [`StoreError::Stale`] when a sandbox is in the change twice; [`StoreError::Failed`] with a
+    /// [`BrokenSandbox`] when one breaks an invariant of the lifecycle.
     pub fn ordered_sandboxes(&self) -> Result<Vec<&SandboxRecord>, StoreError> {
         let mut seen = BTreeSet::new();
         for record in &self.sandboxes {

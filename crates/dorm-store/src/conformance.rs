@@ -159,8 +159,8 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
     Ok(())
 }
 
-/// Runs every check that needs a damaged row. `open` is as for [`conforms`]; `spoil` makes the row of that kind and key
-/// unreadable in the store at the named place, and leaves its key as it is.
+/// Runs every check that needs a damaged row. `open` is as for [`conforms`]; `spoil` makes the row
+/// of that kind and key unreadable in the store at the named place, and leaves its key as it is.
 ///
 /// # Errors
 /// [`Nonconformance`] if the store fails unexpectedly.

@@ -1,5 +1,5 @@
-//! A store in memory, for tests and the simulator: it behaves like one on disk. Shipped programs are
-//! built without it.
+//! A store in memory, for tests and the simulator: it behaves like one on disk. Shipped programs
+//! are built without it.
 //!
 //! The content lives as long as a handle to it does. A clone is another handle to the same content,
 //! as if the store had been opened again. The store fails only where a test asks for it.

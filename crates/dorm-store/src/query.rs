@@ -32,7 +32,8 @@ pub struct SnapshotFilter {
 pub struct OperationFilter {
     /// Only operations on this sandbox.
     pub sandbox: Option<SandboxId>,
-    /// Only operations that come after this one in the list, which is ordered by start, then by id, newest first.
+    /// Only operations that come after this one in the list, which is ordered by start, then by id,
+    /// newest first.
     pub after: Option<(Timestamp, OperationId)>,
     /// Largest number of operations. 0 for all.
     pub limit: usize,

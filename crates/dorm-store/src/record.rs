@@ -14,7 +14,8 @@ use crate::{ApiKeyRecord, ClockNote, Code, RequestRecord, VolumeRecord};
 pub struct SandboxRecord {
     /// The sandbox.
     pub sandbox: Sandbox,
-    /// Counts the changes of this record, from 1. A change names the revision it was made from; 0 for a new record.
+    /// Counts the changes of this record, from 1. A change names the revision it was made from; 0
+    /// for a new record.
     pub revision: u64,
 }
 

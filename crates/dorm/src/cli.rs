@@ -44,8 +44,8 @@ use crate::configuration;
 use crate::exit;
 use crate::serve::ServeOptions;
 
-/// Sandboxes for AI agents, on your own host: they start in tens of milliseconds, sleep with their memory and processes,
-/// and wake up where they were.
+/// Sandboxes for AI agents, on your own host: they start in tens of milliseconds, sleep with their
+/// memory and processes, and wake up where they were.
 #[derive(Debug, Parser)]
 #[command(name = "dorm", version, after_long_help = exit::HELP, disable_help_subcommand = true)]
 pub(crate) struct Arguments {
@@ -54,8 +54,8 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses the arguments of this process, and the configuration file of the daemon if they or the
-    /// environment name one. Ends the process if that fails.
+    /// Parses the arguments of this process, and the configuration file of the daemon if they or
+    /// the environment name one. Ends the process if that fails.
     pub(crate) fn of_process() -> Self {
         let given: Vec<OsString> = std::env::args_os().collect();
         match Self::with_file(given) {

@@ -55,8 +55,8 @@ pub(crate) enum FileError {
     Value { path: PathBuf, key: String, problem: String },
 }
 
-/// Returns the options of `command`, which is `dorm serve` or has the same, that a configuration can
-/// set.
+/// Returns the options of `command`, which is `dorm serve` or has the same, that a configuration
+/// can set.
 pub(crate) fn options(command: &Command) -> impl Iterator<Item = &clap::Arg> {
     let is_option = |argument: &&clap::Arg| {
         let is_shown = !argument.is_hide_set() && argument.get_long().is_some_and(|name| name != FILE);

@@ -162,7 +162,8 @@ pub(crate) struct ServeOptions {
     /// many per sandbox
     #[arg(long, env = "DORM_NETWORK_CONNECTIONS", value_name = "COUNT", default_value = "2048")]
     network_connections: NonZeroU32,
-    /// How long the agent in a sandbox may take to answer before the sandbox is shown as unreachable, such as 30s
+    /// How long the agent in a sandbox may take to answer before the sandbox is shown as
+    /// unreachable, such as 30s
     #[arg(long, env = "DORM_AGENT_LIMIT", value_name = "TIME", default_value = "30s", value_parser = values::duration)]
     agent_limit: f64,
     /// End the run of a sandbox that has been unreachable for this long, such as 12h. By default

@@ -1,4 +1,5 @@
-//! The Debian package: an `ar` archive of a version, the control files and the installed files (deb(5)).
+//! The Debian package: an `ar` archive of a version, the control files and the installed files
+//! (deb(5)).
 
 use std::path::Path;
 

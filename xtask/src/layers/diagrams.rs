@@ -7,7 +7,8 @@ use anyhow::{Context as _, Result};
 /// The crate of a file whose path does not begin with one.
 const CRATE: &str = "dorm-service";
 
-/// Adds a line to `wrong` for each file or function in a `text` block of `page` that does not exist.
+/// Adds a line to `wrong` for each file or function in a `text` block of `page` that does not
+/// exist.
 pub(super) fn check(root: &Path, page: &str, wrong: &mut Vec<String>) -> Result<()> {
     let text = std::fs::read_to_string(root.join(page)).with_context(|| format!("read {page}"))?;
     for (file, function) in places(&text) {

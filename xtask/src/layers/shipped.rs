@@ -19,8 +19,8 @@ const TEST_FEATURES: &[&str] = &["test-util", "fuzzing", PLANTED];
 /// drives daemons with it.
 const TEST_CRATES: &[&str] = &["dorm-engine-conformance", "dorm-engine-fake", "dorm-sim", "dorm-skip"];
 
-/// The feature with the faults that the simulator must find. The tests of a shipped program must not
-/// enable it either.
+/// The feature with the faults that the simulator must find. The tests of a shipped program must
+/// not enable it either.
 const PLANTED: &str = "planted-bugs";
 
 /// Adds a line to `wrong` for each part of a shipped program that is only for tests.

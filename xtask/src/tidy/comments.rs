@@ -15,20 +15,35 @@ pub(super) fn check(files: &[File], wrong: &mut Vec<String>) {
     }
 }
 
-/// The numbers of the comment lines that are too wide.
+/// The numbers of the comment lines that are too wide, except in drawings and examples.
 fn too_wide(text: &str) -> Vec<usize> {
-    let is_wide = |line: &str| {
-        let comment = line.trim_start();
-        let Some(said) = comment.strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim_start()) else {
-            return false;
+    let mut is_drawing = false;
+    let mut wide = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        let Some(said) = said(line) else {
+            is_drawing = false;
+            continue;
         };
-        let indent = line.chars().count() - said.chars().count();
-        let fits = WIDTH_MAX.saturating_sub(indent);
-        // A break at the last space that fits would leave a word on the line.
-        let can_be_broken = said.chars().take(fits + 1).any(char::is_whitespace);
-        line.chars().count() > WIDTH_MAX && can_be_broken && !said.starts_with('|')
-    };
-    text.lines().enumerate().filter(|(_, line)| is_wide(line)).map(|(index, _)| index + 1).collect()
+        if said.starts_with("```") {
+            is_drawing = !is_drawing;
+        } else if !is_drawing && is_too_wide(line, said) {
+            wide.push(index + 1);
+        }
+    }
+    wide
+}
+
+/// The text of a comment line.
+fn said(line: &str) -> Option<&str> {
+    line.trim_start().strip_prefix("//").map(|rest| rest.trim_start_matches(['/', '!']).trim_start())
+}
+
+fn is_too_wide(line: &str, said: &str) -> bool {
+    let indent = line.chars().count() - said.chars().count();
+    let fits = WIDTH_MAX.saturating_sub(indent);
+    // Otherwise a break would leave the same long word.
+    let can_be_broken = said.chars().take(fits + 1).any(char::is_whitespace);
+    line.chars().count() > WIDTH_MAX && can_be_broken && !said.starts_with('|')
 }
 
 #[cfg(test)]
@@ -45,6 +60,7 @@ mod tests {
             (format!("// {}", &word[..95]), false),
             (format!("/// {link}"), false),
             (format!("//! | {word}"), false),
+            (format!("//! ```text\n//! {word}{word}\n//! ```"), false),
             (format!("let x = \"{word}{word}\";"), false),
         ] {
             assert_eq!(too_wide(&line), if expected { vec![1] } else { Vec::new() }, "{line}");

@@ -1,4 +1,5 @@
-//! Functions that are too long. The code is formatted, so a function ends at the brace below its first character.
+//! Functions that are too long. The code is formatted, so a function ends at the brace below its
+//! first character.
 
 const LINES_MAX: usize = 70;
 

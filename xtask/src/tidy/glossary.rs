@@ -8,8 +8,8 @@ use super::{File, words};
 const GLOSSARY: &str = "docs/concepts/glossary.md";
 const CONCEPTS: &str = "docs/concepts.md";
 
-/// The terms that must be explained, although they neither replace a retired word nor are introduced
-/// as a concept.
+/// The terms that must be explained, although they neither replace a retired word nor are
+/// introduced as a concept.
 const TERMS: &[&str] = &[
     "actor",
     "adopt",

@@ -110,8 +110,8 @@ fn split(line: &str, is_rust: bool) -> (&str, Option<&str>) {
     }
 }
 
-/// Where strings in double quotes are in a line of code: from behind the first quote to the last one. Strings of several
-/// lines are not followed.
+/// Where strings in double quotes are in a line of code: from behind the first quote to the last
+/// one. Strings of several lines are not followed.
 pub(super) fn strings(line: &str) -> Vec<(usize, usize)> {
     let (mut strings, mut open, mut is_escaped) = (Vec::new(), None, false);
     for (at, symbol) in line.char_indices() {

@@ -78,7 +78,8 @@ impl Ratchet {
         Ok(())
     }
 
-    /// Says where these differ from what is `allowed`. `notes` has the file and the text of each thing that was counted.
+    /// Says where these differ from what is `allowed`. `notes` has the file and the text of each
+    /// thing that was counted.
     pub(super) fn compare(&self, allowed: &Self, notes: &[(String, String)], wrong: &mut Vec<String>) {
         let paths: BTreeSet<&String> = self.0.keys().chain(allowed.0.keys()).collect();
         for path in paths {

@@ -1,8 +1,9 @@
 //! Words and phrases that are retired, and words with which no sentence may begin.
 //!
-//! A pattern is one or more words; `|` separates forms of a word. Words are found in prose and as parts of identifiers:
-//! `hull` is in `SpareHull` and `spare_hull`, not in `hullabaloo`. A retired word that has another, ordinary meaning
-//! (`pool`, `point`, `seen`, `machine`) is not in the table.
+//! A pattern is one or more words; `|` separates forms of a word. Words are found in prose and as
+//! parts of identifiers: `hull` is in `SpareHull` and `spare_hull`, not in `hullabaloo`. A retired
+//! word that has another, ordinary meaning (`pool`, `point`, `seen`, `machine`) is not in the
+//! table.
 
 use super::File;
 use super::prose::{self, Block, Kind};
@@ -93,7 +94,8 @@ struct Word<'a> {
     gap: &'a str,
 }
 
-/// The words of a text. Identifiers are split where an underscore or a capital letter begins the next word.
+/// The words of a text. Identifiers are split where an underscore or a capital letter begins the
+/// next word.
 fn words(text: &str) -> Vec<Word<'_>> {
     let mut words: Vec<Word<'_>> = Vec::new();
     let mut start = None;

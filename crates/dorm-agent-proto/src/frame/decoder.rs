@@ -39,7 +39,8 @@ impl Decoder {
         Self::new(Awaited::Resync)
     }
 
-    /// A decoder for the host's end, which has sent `nonce`. Everything before the matching `Hello` is dropped.
+    /// A decoder for the host's end, which has sent `nonce`. Everything before the matching `Hello`
+    /// is dropped.
     pub fn for_host(nonce: Nonce) -> Self {
         Self::new(Awaited::Hello(nonce))
     }

@@ -9,8 +9,8 @@ use crate::tagged::Tagged;
 
 /// Set the automatic checkpoint policy
 ///
-/// Automatic checkpoints are taken while the sandbox runs, if it was used since the last one. The retention rule
-/// deletes only automatic snapshots, never those that were requested.
+/// Automatic checkpoints are taken while the sandbox runs, if it was used since the last one. The
+/// retention rule deletes only automatic snapshots, never those that were requested.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoints", operation_id = "setCheckpointPolicy", tag = "sandboxes",
     request_body = wire::SetCheckpoints,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),

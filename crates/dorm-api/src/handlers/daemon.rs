@@ -49,7 +49,8 @@ pub(crate) async fn health() -> axum::Json<wire::Health> {
 
 /// Preview garbage collection
 ///
-/// Lists everything on disk, whether garbage collection would keep or delete it, and why. Changes nothing.
+/// Lists everything on disk, whether garbage collection would keep or delete it, and why. Changes
+/// nothing.
 #[utoipa::path(get, path = "/v1/gc", operation_id = "previewGarbageCollection", tag = "daemon", responses(
     (status = 200, description = "The contents of the data directory.", body = wire::CollectorItemList),
     (status = "default", response = ApiError),
@@ -61,8 +62,9 @@ pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::Col
 
 /// Collect garbage
 ///
-/// Deletes files that records mark for deletion and that could not be deleted earlier, for example because the daemon
-/// was stopped. With `runs=true`, it also ends runs of this data directory that no record names.
+/// Deletes files that records mark for deletion and that could not be deleted earlier, for example
+/// because the daemon was stopped. With `runs=true`, it also ends runs of this data directory that
+/// no record names.
 #[utoipa::path(post, path = "/v1/gc", operation_id = "collectGarbage", tag = "daemon", params(wire::CollectOptions),
     responses(
         (status = 200, description = "The objects that were deleted or ended.", body = wire::CollectorItemList),
@@ -92,7 +94,8 @@ pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::St
 
 /// Verify an image, layer or saved state
 ///
-/// Reads every byte of one stored object and compares it with what was written. A damaged object is not used again.
+/// Reads every byte of one stored object and compares it with what was written. A damaged object is
+/// not used again.
 #[utoipa::path(post, path = "/v1/verify", operation_id = "verifyStoredObject", tag = "daemon",
     request_body = wire::Stored,
     responses(

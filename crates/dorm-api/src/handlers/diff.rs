@@ -29,9 +29,11 @@ pub(crate) struct DiffQuery {
 
 /// Compare the files of two snapshots or sandboxes
 ///
-/// The comparison goes from the older side to the newer one, unless `order` is `given`. The answer says which is which.
+/// The comparison goes from the older side to the newer one, unless `order` is `given`. The answer
+/// says which is which.
 ///
-/// Both must be based on the same image. A running sandbox is paused briefly; a suspended sandbox stays suspended.
+/// Both must be based on the same image. A running sandbox is paused briefly; a suspended sandbox
+/// stays suspended.
 #[utoipa::path(get, path = "/v1/diff", operation_id = "diffFiles", tag = "snapshots", params(DiffQuery), responses(
     (status = 200, description = "The paths that differ.", body = wire::Diff),
     (status = "default", response = ApiError),

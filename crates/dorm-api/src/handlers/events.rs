@@ -30,8 +30,9 @@ const PAGE_MAX: usize = 1000;
 pub(crate) struct EventsQuery {
     /// Only events of this sandbox: its ID, or the name of a living one.
     sandbox: Option<String>,
-    /// Cursor: only events with a higher number. Default 0: from the oldest event that is kept. If events after this
-    /// number were removed because of their age, the response is the error `gone`.
+    /// Cursor: only events with a higher number. Default 0: from the oldest event that is kept. If
+    /// events after this number were removed because of their age, the response is the error
+    /// `gone`.
     after: Option<u64>,
     /// Only this many of the newest events, 1 to 1000. Ignored when following events.
     newest: Option<usize>,
@@ -41,9 +42,9 @@ pub(crate) struct EventsQuery {
 
 /// List or follow events
 ///
-/// Ordered by number. With `Accept: text/event-stream`, the response is a stream of server-sent events that continues
-/// with new events as they happen. The id of each server-sent event is the number of the event; send it back as
-/// `Last-Event-ID` to continue after it.
+/// Ordered by number. With `Accept: text/event-stream`, the response is a stream of server-sent
+/// events that continues with new events as they happen. The id of each server-sent event is the
+/// number of the event; send it back as `Last-Event-ID` to continue after it.
 #[utoipa::path(get, path = "/v1/events", operation_id = "listEvents", tag = "events",
     params(EventsQuery, ("Last-Event-ID" = Option<u64>, Header, description = "Number of the last event received.")),
     responses(

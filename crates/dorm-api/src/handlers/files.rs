@@ -1,4 +1,5 @@
-//! Files inside a sandbox. Contents are streamed, so memory use does not depend on the size of a file.
+//! Files inside a sandbox. Contents are streamed, so memory use does not depend on the size of a
+//! file.
 
 use std::io;
 use std::pin::Pin;
@@ -36,8 +37,8 @@ pub(crate) struct ReadQuery {
 
 /// Read a file
 ///
-/// Follows symbolic links. Supports `Range` requests for a single range of bytes. The response is cut off if the rest
-/// of the file cannot be read.
+/// Follows symbolic links. Supports `Range` requests for a single range of bytes. The response is
+/// cut off if the rest of the file cannot be read.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/files", operation_id = "readFile", tag = "files",
     params(
         ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
@@ -139,8 +140,8 @@ pub(crate) struct WriteQuery {
 
 /// Write a file
 ///
-/// The body is the new contents. The file is replaced atomically: readers see the old or the new contents, and an
-/// incomplete request changes nothing.
+/// The body is the new contents. The file is replaced atomically: readers see the old or the new
+/// contents, and an incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "writeFile", tag = "files",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), WriteQuery),
@@ -235,8 +236,8 @@ pub(crate) struct ListQuery {
     depth: Option<u32>,
     /// Cursor: `next` of the previous page.
     after: Option<String>,
-    /// Largest number of items to return, 1 to 1000. Default 1000. A page with long names may have fewer items although
-    /// `next` is set.
+    /// Largest number of items to return, 1 to 1000. Default 1000. A page with long names may have
+    /// fewer items although `next` is set.
     limit: Option<usize>,
 }
 

@@ -11,12 +11,12 @@ use crate::extract::{ForRequest, Json, Sandbox};
 
 /// Fork a sandbox
 ///
-/// Creates several sandboxes that continue from the current state of this one, each with its own identity. A running
-/// source continues to run, and a suspended source stays suspended.
+/// Creates several sandboxes that continue from the current state of this one, each with its own
+/// identity. A running source continues to run, and a suspended source stays suspended.
 ///
-/// If a child cannot be created, `on_partial_failure` says whether the others are kept. If they are, the response has a
-/// sandbox or an error for each child. With `roll_back`, the call either creates all children, or creates none and
-/// returns an error.
+/// If a child cannot be created, `on_partial_failure` says whether the others are kept. If they
+/// are, the response has a sandbox or an error for each child. With `roll_back`, the call either
+/// creates all children, or creates none and returns an error.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/fork", operation_id = "forkSandbox", tag = "sandboxes",
     request_body = wire::ForkRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),

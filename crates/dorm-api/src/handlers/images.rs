@@ -1,5 +1,5 @@
-//! Images: import, pull, compose, export. Only the owner of the daemon may name paths of its host; other clients stream
-//! the bytes.
+//! Images: import, pull, compose, export. Only the owner of the daemon may name paths of its host;
+//! other clients stream the bytes.
 
 use std::io;
 use std::path::PathBuf;
@@ -53,11 +53,11 @@ pub(crate) async fn list(
 
 /// Import an image from a path on the daemon's host
 ///
-/// Reads a directory or an archive. Only available over the Unix socket `api.sock`, because the path is read with the
-/// daemon's permissions.
+/// Reads a directory or an archive. Only available over the Unix socket `api.sock`, because the
+/// path is read with the daemon's permissions.
 ///
-/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
-/// runs, then `done` with the image, or `error`.
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress`
+/// while the operation runs, then `done` with the image, or `error`.
 #[utoipa::path(post, path = "/v1/images/import", operation_id = "importImage", tag = "images",
     request_body = wire::ImportImage,
     responses(
@@ -91,11 +91,12 @@ pub(crate) struct UploadQuery {
 
 /// Import an image from the request body
 ///
-/// The body is a tar archive, plain or compressed with gzip or zstd, of a root file system, an OCI layout or a Docker
-/// archive.
+/// The body is a tar archive, plain or compressed with gzip or zstd, of a root file system, an OCI
+/// layout or a Docker archive.
 ///
-/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
-/// runs, then `done` with the image, or `error`. The stream starts when the whole body has been received.
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress`
+/// while the operation runs, then `done` with the image, or `error`. The stream starts when the
+/// whole body has been received.
 #[utoipa::path(post, path = "/v1/images/upload", operation_id = "uploadImage", tag = "images",
     request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(UploadQuery),
@@ -124,10 +125,12 @@ pub(crate) async fn upload(
 
 /// Pull an image from a registry
 ///
-/// Data that an earlier pull fetched and verified is not fetched again, even if that pull was interrupted.
+/// Data that an earlier pull fetched and verified is not fetched again, even if that pull was
+/// interrupted.
 ///
-/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
-/// runs, then `done` with the image, or `error`. The operation continues if the client disconnects.
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress`
+/// while the operation runs, then `done` with the image, or `error`. The operation continues if the
+/// client disconnects.
 #[utoipa::path(post, path = "/v1/images/pull", operation_id = "pullImage", tag = "images",
     request_body = wire::PullImage,
     responses(
@@ -161,11 +164,13 @@ pub(crate) async fn pull(
 
 /// Create an image from a snapshot or another image
 ///
-/// Combines the files of a filesystem snapshot or an image with a new configuration. Before the image gets its tag, a
-/// sandbox is created from it, suspended and resumed; if that fails, the image is deleted.
+/// Combines the files of a filesystem snapshot or an image with a new configuration. Before the
+/// image gets its tag, a sandbox is created from it, suspended and resumed; if that fails, the
+/// image is deleted.
 ///
-/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
-/// runs, then `done` with the image, or `error`. The operation continues if the client disconnects.
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress`
+/// while the operation runs, then `done` with the image, or `error`. The operation continues if the
+/// client disconnects.
 #[utoipa::path(post, path = "/v1/images/compose", operation_id = "composeImage", tag = "images",
     request_body = wire::ComposeImage,
     responses(
@@ -215,8 +220,8 @@ pub(crate) async fn describe(
 
 /// Export an image to a path on the daemon's host
 ///
-/// Writes a tar archive with an OCI layout that has all files in one layer. The same image always gives the same bytes.
-/// Only available over the Unix socket `api.sock`.
+/// Writes a tar archive with an OCI layout that has all files in one layer. The same image always
+/// gives the same bytes. Only available over the Unix socket `api.sock`.
 #[utoipa::path(post, path = "/v1/images/{reference}/export", operation_id = "exportImage", tag = "images",
     request_body = wire::ExportImage,
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
@@ -249,9 +254,9 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
 
 /// Download an image as a file
 ///
-/// A tar archive with an OCI layout that has all files in one layer. The same image always gives the same bytes. The
-/// header `X-Dormouse-Image` has the digest of the image, `X-Dormouse-Manifest` that of the manifest in the archive.
-/// The response is cut off if the rest cannot be read.
+/// A tar archive with an OCI layout that has all files in one layer. The same image always gives
+/// the same bytes. The header `X-Dormouse-Image` has the digest of the image, `X-Dormouse-Manifest`
+/// that of the manifest in the archive. The response is cut off if the rest cannot be read.
 #[utoipa::path(get, path = "/v1/images/{reference}/download", operation_id = "downloadImage", tag = "images",
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
     responses(

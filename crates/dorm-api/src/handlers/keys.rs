@@ -43,8 +43,8 @@ pub(crate) async fn create(
 
 /// List API keys
 ///
-/// All keys that were created and not revoked, including expired ones, oldest first. The key in the daemon's data
-/// directory is not listed.
+/// All keys that were created and not revoked, including expired ones, oldest first. The key in the
+/// daemon's data directory is not listed.
 #[utoipa::path(get, path = "/v1/keys", operation_id = "listKeys", tag = "keys", params(PageQuery),
     responses(
         (status = 200, description = "One page of keys.", body = wire::KeyList),

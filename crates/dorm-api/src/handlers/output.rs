@@ -27,15 +27,16 @@ pub(crate) struct OutputQuery {
     stdout: Option<u64>,
     /// Start at this byte of standard error. Default 0. A position past the end means the end.
     stderr: Option<u64>,
-    /// Stream until the process ends. If false, the stream ends with the output that exists now. Default: true.
+    /// Stream until the process ends. If false, the stream ends with the output that exists now.
+    /// Default: true.
     follow: Option<bool>,
 }
 
 /// Stream the output of a process
 ///
-/// A stream of server-sent events: `stdout` and `stderr` carry output, `lost` marks output that is no longer kept, and
-/// `exit` is the last event. The id of each event is the position after it, `STDOUT,STDERR` in bytes; send it back as
-/// `Last-Event-ID` to continue there.
+/// A stream of server-sent events: `stdout` and `stderr` carry output, `lost` marks output that is
+/// no longer kept, and `exit` is the last event. The id of each event is the position after it,
+/// `STDOUT,STDERR` in bytes; send it back as `Last-Event-ID` to continue there.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", operation_id = "streamProcessOutput",
     tag = "processes",
     params(

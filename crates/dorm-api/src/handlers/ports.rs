@@ -11,8 +11,8 @@ use crate::state::Api;
 
 /// Get the address of a port
 ///
-/// Returns the host name label, the access mode and the token of the port. Does not check whether a program listens on
-/// it.
+/// Returns the host name label, the access mode and the token of the port. Does not check whether a
+/// program listens on it.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/ports/{port}", operation_id = "getPort", tag = "ports",
     params(
         ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
@@ -30,8 +30,8 @@ pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Re
 
 /// Create a browser link to a port
 ///
-/// A browser cannot send an API key. The link can be opened once within a minute, and sets a cookie that gives access
-/// to this port for 12 hours.
+/// A browser cannot send an API key. The link can be opened once within a minute, and sets a cookie
+/// that gives access to this port for 12 hours.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/ports/{port}/link", operation_id = "createPortLink", tag = "ports",
     request_body = wire::LinkRequest,
     params(

@@ -45,8 +45,8 @@ pub(crate) struct ListQuery {
 
 /// List processes
 ///
-/// Processes that were started through this API, oldest first: all running ones, and ended ones that are still
-/// remembered.
+/// Processes that were started through this API, oldest first: all running ones, and ended ones
+/// that are still remembered.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes", operation_id = "listProcesses", tag = "processes",
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), ListQuery),
     responses(
@@ -90,7 +90,8 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
 
 /// Write to the standard input of a process
 ///
-/// The body is written as it arrives. Responds when the kernel of the sandbox has accepted all of it.
+/// The body is written as it arrives. Responds when the kernel of the sandbox has accepted all of
+/// it.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin", operation_id = "writeProcessStdin",
     tag = "processes",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
@@ -124,7 +125,8 @@ pub(crate) async fn stdin(
 
 /// Close the standard input of a process
 ///
-/// Input that was written earlier is delivered first. On a terminal, this sends the end-of-file character.
+/// Input that was written earlier is delivered first. On a terminal, this sends the end-of-file
+/// character.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/stdin/close", operation_id = "closeProcessStdin",
     tag = "processes",
     params(

@@ -1,6 +1,8 @@
-//! A terminal over a WebSocket. Bytes are binary frames both ways; [`TerminalMessage`]s are text frames.
+//! A terminal over a WebSocket. Bytes are binary frames both ways; [`TerminalMessage`]s are text
+//! frames.
 //!
-//! The process belongs to the sandbox: it continues when the client disconnects, and can be attached to again.
+//! The process belongs to the sandbox: it continues when the client disconnects, and can be
+//! attached to again.
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -48,7 +50,8 @@ pub(crate) struct PtyQuery {
     term: Option<String>,
     /// Attach to the terminal of the process with this handle instead of starting one.
     attach: Option<u64>,
-    /// With `attach`: start at this byte of the output. Default 0. Output that is no longer kept is skipped.
+    /// With `attach`: start at this byte of the output. Default 0. Output that is no longer kept is
+    /// skipped.
     offset: Option<u64>,
 }
 
@@ -69,9 +72,10 @@ impl FromRequestParts<Api> for Upgrade {
 
 /// Open a terminal over a WebSocket
 ///
-/// Binary frames carry the bytes of the terminal in both directions. Text frames are JSON: the server sends `started`
-/// first, `lost` for output that is no longer kept, and `exit` or `error` last; the client sends `resize` and `eof`.
-/// The process continues if the client disconnects, and can be attached to again.
+/// Binary frames carry the bytes of the terminal in both directions. Text frames are JSON: the
+/// server sends `started` first, `lost` for output that is no longer kept, and `exit` or `error`
+/// last; the client sends `resize` and `eof`. The process continues if the client disconnects, and
+/// can be attached to again.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/pty", operation_id = "openTerminal", tag = "processes",
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), PtyQuery),
     responses(

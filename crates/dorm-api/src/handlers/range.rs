@@ -1,5 +1,5 @@
-//! The `Range` header. A single range of bytes is supported; any other header is ignored and the whole file is
-//! returned, as HTTP allows.
+//! The `Range` header. A single range of bytes is supported; any other header is ignored and the
+//! whole file is returned, as HTTP allows.
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};

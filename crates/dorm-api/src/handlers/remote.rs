@@ -15,11 +15,11 @@ use crate::state::Api;
 
 /// Push a snapshot to a registry
 ///
-/// Sends the exported archive in parts. Parts that the registry already has are not sent again, also after an
-/// interrupted push.
+/// Sends the exported archive in parts. Parts that the registry already has are not sent again,
+/// also after an interrupted push.
 ///
-/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
-/// runs, then `done` with what was pushed, or `error`.
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress`
+/// while the operation runs, then `done` with what was pushed, or `error`.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/push", operation_id = "pushSnapshot", tag = "snapshots",
     request_body = wire::PushSnapshot,
     params(("id" = String, Path, description = "ID of the snapshot.")),
@@ -53,8 +53,8 @@ pub(crate) async fn push(
 ///
 /// The snapshot gets a new id. Every byte is verified; if the pull is refused, nothing is kept.
 ///
-/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress` while the operation
-/// runs, then `done` with the snapshot, or `error`.
+/// With `Accept: text/event-stream`, the response is a stream of server-sent events: `progress`
+/// while the operation runs, then `done` with the snapshot, or `error`.
 #[utoipa::path(post, path = "/v1/snapshots/pull", operation_id = "pullSnapshot", tag = "snapshots",
     request_body = wire::PullSnapshot,
     responses(

@@ -14,8 +14,9 @@ const REASON_MAX: usize = 200;
 
 /// Keep a sandbox awake
 ///
-/// A hold prevents the total and idle timeouts from suspending or terminating the sandbox until the hold expires. The
-/// limit on the length of a run, `max_run_secs`, still applies. A hold does not resume a suspended sandbox.
+/// A hold prevents the total and idle timeouts from suspending or terminating the sandbox until the
+/// hold expires. The limit on the length of a run, `max_run_secs`, still applies. A hold does not
+/// resume a suspended sandbox.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/holds", operation_id = "createHold", tag = "sandboxes",
     request_body = wire::HoldRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),

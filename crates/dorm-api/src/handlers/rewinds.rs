@@ -11,10 +11,11 @@ use crate::extract::{ForRequest, Json, Sandbox, seconds};
 
 /// Rewind a sandbox to a snapshot
 ///
-/// Replaces the state of a running or suspended sandbox with that of a snapshot, in place: id, name, ports and settings
-/// stay the same. After a memory snapshot the sandbox continues with the snapshot's memory, processes and files; after
-/// a filesystem snapshot it boots from the snapshot's files. The state before the rewind is kept as a snapshot for a
-/// limited time. If the rewind fails, the sandbox keeps its previous state.
+/// Replaces the state of a running or suspended sandbox with that of a snapshot, in place: id,
+/// name, ports and settings stay the same. After a memory snapshot the sandbox continues with the
+/// snapshot's memory, processes and files; after a filesystem snapshot it boots from the snapshot's
+/// files. The state before the rewind is kept as a snapshot for a limited time. If the rewind
+/// fails, the sandbox keeps its previous state.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", operation_id = "rewindSandbox", tag = "sandboxes",
     request_body = wire::RewindRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
@@ -39,7 +40,8 @@ pub(crate) async fn rewind(
 
 /// Recreate a terminated sandbox
 ///
-/// Creates a sandbox from the newest snapshot of a terminated one, with its settings, variables, labels and name.
+/// Creates a sandbox from the newest snapshot of a terminated one, with its settings, variables,
+/// labels and name.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/restart", operation_id = "restartSandbox", tag = "sandboxes",
     request_body = wire::RestartRequest,
     params(("id" = String, Path, description = "ID of the terminated sandbox.")),
@@ -61,9 +63,9 @@ pub(crate) async fn restart(
 
 /// Replace a sandbox with its child
 ///
-/// The parent, which is the sandbox that the child was created from, continues with the memory, processes and files of
-/// the child and keeps its own id, name, ports and settings. The child is terminated. If the promotion fails, both
-/// sandboxes continue unchanged.
+/// The parent, which is the sandbox that the child was created from, continues with the memory,
+/// processes and files of the child and keeps its own id, name, ports and settings. The child is
+/// terminated. If the promotion fails, both sandboxes continue unchanged.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/promote", operation_id = "promoteSandbox", tag = "sandboxes",
     request_body = wire::PromoteRequest,
     params(("id" = String, Path, description = "ID of the child, or its name.")),

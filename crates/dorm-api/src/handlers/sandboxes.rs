@@ -72,7 +72,8 @@ pub(crate) async fn create(
 #[into_params(parameter_in = Query)]
 #[allow(dead_code, reason = "only describes the query, which is parsed pair by pair because `label` may be repeated")]
 pub(crate) struct ListQuery {
-    /// Only sandboxes in these states, separated by commas. Default: every state, including `terminated`.
+    /// Only sandboxes in these states, separated by commas. Default: every state, including
+    /// `terminated`.
     state: Option<String>,
     /// Only sandboxes with this name.
     name: Option<String>,
@@ -160,7 +161,8 @@ pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> An
 
 /// Suspend a sandbox
 ///
-/// Saves the memory, processes and files of a running sandbox. When this call responds, they are on disk and verified.
+/// Saves the memory, processes and files of a running sandbox. When this call responds, they are on
+/// disk and verified.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/suspend", operation_id = "suspendSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
@@ -186,8 +188,9 @@ pub(crate) async fn resume(ForRequest(service): ForRequest, Sandbox(id): Sandbox
 
 /// Release the memory of a suspended sandbox
 ///
-/// A suspended sandbox may be parked: its memory is still held for a faster resume. This call releases that memory and
-/// leaves the sleep image on disk. It has no effect on a sandbox that is not parked.
+/// A suspended sandbox may be parked: its memory is still held for a faster resume. This call
+/// releases that memory and leaves the sleep image on disk. It has no effect on a sandbox that is
+/// not parked.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/evict", operation_id = "evictSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
@@ -200,8 +203,8 @@ pub(crate) async fn evict(ForRequest(service): ForRequest, Sandbox(id): Sandbox)
 
 /// Terminate a sandbox
 ///
-/// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain. Terminating a terminated
-/// sandbox succeeds.
+/// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain.
+/// Terminating a terminated sandbox succeeds.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
     responses(
@@ -227,9 +230,9 @@ pub(crate) async fn delete(ForRequest(service): ForRequest, Sandbox(id): Sandbox
 
 /// Take a snapshot of a sandbox
 ///
-/// A running sandbox continues to run, and a suspended sandbox stays suspended. By default the call responds when the
-/// snapshot is on disk and verified. With `"wait": false` it responds at once; poll the snapshot until its status is no
-/// longer `in_progress`.
+/// A running sandbox continues to run, and a suspended sandbox stays suspended. By default the call
+/// responds when the snapshot is on disk and verified. With `"wait": false` it responds at once;
+/// poll the snapshot until its status is no longer `in_progress`.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
     request_body = wire::CheckpointRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
@@ -253,8 +256,8 @@ pub(crate) async fn checkpoint(
 
 /// Clone a sandbox
 ///
-/// Takes a memory snapshot and creates a sandbox from it, with the settings and variables of the source. The snapshot
-/// is kept.
+/// Takes a memory snapshot and creates a sandbox from it, with the settings and variables of the
+/// source. The snapshot is kept.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/clone", operation_id = "cloneSandbox", tag = "sandboxes",
     request_body = wire::CloneRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),

@@ -94,15 +94,16 @@ pub(crate) async fn describe(
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DeleteQuery {
-    /// If the snapshot is in use, delete it when it no longer is, instead of returning an error. Default: false.
+    /// If the snapshot is in use, delete it when it no longer is, instead of returning an error.
+    /// Default: false.
     #[serde(default)]
     when_free: bool,
 }
 
 /// Delete a snapshot
 ///
-/// Sandboxes that were created from a memory snapshot are not affected. A snapshot is in use, and deleting it is an
-/// error, while a sandbox starts from it or depends on its filesystem layer.
+/// Sandboxes that were created from a memory snapshot are not affected. A snapshot is in use, and
+/// deleting it is an error, while a sandbox starts from it or depends on its filesystem layer.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", operation_id = "deleteSnapshot", tag = "snapshots",
     params(("id" = String, Path, description = "ID of the snapshot."), DeleteQuery),
     responses(

@@ -1,4 +1,5 @@
-//! Snapshots as files. Contents are streamed, so memory use does not depend on the size of a snapshot.
+//! Snapshots as files. Contents are streamed, so memory use does not depend on the size of a
+//! snapshot.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,9 +22,9 @@ use crate::state::Api;
 
 /// Export a snapshot as a file
 ///
-/// One tar archive with the snapshot and all layers below it, which any Dormouse host can import. The archive names the
-/// image but does not contain it. Memory snapshots of sandboxes with secrets are refused. The response is cut off if
-/// the rest cannot be read.
+/// One tar archive with the snapshot and all layers below it, which any Dormouse host can import.
+/// The archive names the image but does not contain it. Memory snapshots of sandboxes with secrets
+/// are refused. The response is cut off if the rest cannot be read.
 #[utoipa::path(get, path = "/v1/snapshots/{id}/export", operation_id = "exportSnapshot", tag = "snapshots",
     params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(
@@ -46,7 +47,8 @@ pub(crate) async fn export(State(api): State<Api>, Snapshot(id): Snapshot) -> Re
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ImportQuery {
-    /// Labels to add to those in the archive: a JSON object of strings. They override labels of the same key.
+    /// Labels to add to those in the archive: a JSON object of strings. They override labels of the
+    /// same key.
     labels: Option<String>,
     /// Delete the snapshot automatically after this many seconds. Default: never.
     expires_secs: Option<f64>,
@@ -54,9 +56,9 @@ pub(crate) struct ImportQuery {
 
 /// Import a snapshot from a file
 ///
-/// The body is an exported archive. The snapshot gets a new id. Every byte is verified against the archive's own
-/// digests; if the import is refused, nothing is kept. A memory snapshot of another build of the engine can be
-/// imported, but only its files can be used.
+/// The body is an exported archive. The snapshot gets a new id. Every byte is verified against the
+/// archive's own digests; if the import is refused, nothing is kept. A memory snapshot of another
+/// build of the engine can be imported, but only its files can be used.
 #[utoipa::path(post, path = "/v1/snapshots/import", operation_id = "importSnapshot", tag = "snapshots",
     request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(ImportQuery),
@@ -82,8 +84,8 @@ pub(crate) async fn import(
 
 /// Create a filesystem snapshot from a memory snapshot
 ///
-/// Extracts the files and keeps the memory snapshot. No sandbox runs for this, and it works for memory snapshots of
-/// another build of the engine.
+/// Extracts the files and keeps the memory snapshot. No sandbox runs for this, and it works for
+/// memory snapshots of another build of the engine.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/files", operation_id = "extractSnapshotFiles", tag = "snapshots",
     params(("id" = String, Path, description = "ID of the snapshot.")),
     responses(

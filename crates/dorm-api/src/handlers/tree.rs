@@ -16,9 +16,11 @@ use crate::state::Api;
 #[serde(deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub(crate) struct TreeQuery {
-    /// Only the tree that contains this sandbox, from its root: its ID, or the name of a living one.
+    /// Only the tree that contains this sandbox, from its root: its ID, or the name of a living
+    /// one.
     sandbox: Option<String>,
-    /// Also show terminated sandboxes and deleted snapshots that have no living descendants. Default: false.
+    /// Also show terminated sandboxes and deleted snapshots that have no living descendants.
+    /// Default: false.
     #[serde(default)]
     all: bool,
 }

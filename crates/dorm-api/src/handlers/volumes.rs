@@ -159,8 +159,8 @@ pub(crate) async fn read(
 
 /// Write a file on a volume
 ///
-/// The body is the new contents. The file is replaced atomically: readers see the old or the new contents, and an
-/// incomplete request changes nothing.
+/// The body is the new contents. The file is replaced atomically: readers see the old or the new
+/// contents, and an incomplete request changes nothing.
 #[utoipa::path(put, path = "/v1/volumes/{volume}/files", operation_id = "writeVolumeFile", tag = "volumes",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(("volume" = String, Path, description = "Name or ID of the volume."), PathQuery),

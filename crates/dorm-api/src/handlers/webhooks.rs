@@ -15,8 +15,8 @@ use crate::webhooks;
 
 /// Create a webhook
 ///
-/// Events of the selected kinds are sent to the URL in order, signed, and each is retried until it is accepted. The
-/// response contains the signing secret, which is not shown again.
+/// Events of the selected kinds are sent to the URL in order, signed, and each is retried until it
+/// is accepted. The response contains the signing secret, which is not shown again.
 #[utoipa::path(post, path = "/v1/webhooks", operation_id = "createWebhook", tag = "webhooks",
     request_body = wire::CreateWebhook,
     responses(

@@ -1,5 +1,5 @@
-//! Examples of the main schemas in the OpenAPI document. Tests read each of them into its type, and check that the
-//! requests are valid.
+//! Examples of the main schemas in the OpenAPI document. Tests read each of them into its type, and
+//! check that the requests are valid.
 
 use serde_json::{Value, json};
 use utoipa::openapi::{Components, RefOr, Schema};

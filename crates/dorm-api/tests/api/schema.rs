@@ -1,6 +1,6 @@
-//! Values compared with the schemas of the OpenAPI document: the bodies of all requests and responses of
-//! these tests, and the examples. The comparison knows the keywords that the document uses, and fails
-//! at any other, so that no part of a schema is ignored.
+//! Values compared with the schemas of the OpenAPI document: the bodies of all requests and
+//! responses of these tests, and the examples. The comparison knows the keywords that the document
+//! uses, and fails at any other, so that no part of a schema is ignored.
 
 use std::sync::LazyLock;
 

@@ -92,8 +92,8 @@ impl World {
         client.request(method.parse().unwrap(), format!("http://localhost{path}")).timeout(PATIENCE)
     }
 
-    /// Sends a request with a JSON body, or without a body for `null`; returns status and JSON, which
-    /// must be as the OpenAPI document describes them.
+    /// Sends a request with a JSON body, or without a body for `null`; returns status and JSON,
+    /// which must be as the OpenAPI document describes them.
     pub(crate) async fn call(&self, method: &str, path: &str, body: Value) -> (u16, Value) {
         let mut request = self.request(method, path);
         if !body.is_null() {

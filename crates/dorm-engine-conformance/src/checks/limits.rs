@@ -94,8 +94,8 @@ pub(super) async fn a_run_short_of_memory_can_be_saved_and_is_held(scenario: &Sc
     answered.expect("an agent that answers again");
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
     scenario.stop(guest).await;
-    // The image does not record that only the agent ran, and a run that starts under memory pressure
-    // is reported as well.
+    // The image does not record that only the agent ran, and a run that starts under memory
+    // pressure is reported as well.
     let spec = scenario.spec();
     scenario.engine().restore(&spec, &image.directory).await.expect("restore");
     memory_is_high(&spec.run, &mut notices).await;

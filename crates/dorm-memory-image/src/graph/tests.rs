@@ -13,7 +13,8 @@ fn graph(bytes: &[u8]) -> Result<Graph<'_>, MemoryImageError> {
     }
 }
 
-/// `Top { count, name, inner }`, whose `inner` points into `Outer { tail, inner: Inner { value } }`.
+/// `Top { count, name, inner }`, whose `inner` points into `Outer { tail, inner: Inner { value }
+/// }`.
 fn sample() -> Saved {
     let mut saved = Saved::default();
     let top = saved.room();

@@ -91,7 +91,8 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
     }
 }
 
-/// Sets a deadline that passes at once, and waits until it has had its effect. Only the setting is acknowledged.
+/// Sets a deadline that passes at once, and waits until it has had its effect. Only the setting is
+/// acknowledged.
 async fn soon(world: &World, id: &str, state: &str) -> Result<Value> {
     let mut set = world.daemon.post(&format!("/sandboxes/{id}/timeouts"), json!({ "timeout_secs": SOON })).await?;
     let end = std::time::Instant::now() + crate::probe::PATIENCE;

@@ -55,7 +55,8 @@ fn lock_byte(file: &File) -> io::Result<()> {
         l_len: 1,
         l_pid: 0,
     };
-    // SAFETY: the request reads one `struct flock`, which outlives the call, and the descriptor is open.
+    // SAFETY: the request reads one `struct flock`, which outlives the call, and the descriptor is
+    // open.
     match unsafe { libc::fcntl(file.as_raw_fd(), libc::F_OFD_SETLK, &raw const lock) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),

@@ -1,4 +1,5 @@
-//! Performs an action of a walk through the daemon's API and in the model, and compares the results.
+//! Performs an action of a walk through the daemon's API and in the model, and compares the
+//! results.
 
 use anyhow::{Context as _, Result, bail};
 use reqwest::Method;

@@ -1,5 +1,5 @@
-//! A new actor takes up a sandbox that another one worked on, in an earlier daemon or before a conflict:
-//! according to the lifecycle's plan for what is recorded and what runs.
+//! A new actor takes up a sandbox that another one worked on, in an earlier daemon or before a
+//! conflict: according to the lifecycle's plan for what is recorded and what runs.
 
 use std::sync::Arc;
 

@@ -70,15 +70,15 @@ impl Service {
     /// Creates several sandboxes that continue where `id` is now, with its settings, memory and
     /// processes but not its secrets, each with an identity of its own. A running source continues
     /// in the same run; a suspended one does not wake. The results are in the order of the
-    /// children. With [`OnPartialFailure::RollBack`] either all children exist afterwards or no child
-    /// does.
+    /// children. With [`OnPartialFailure::RollBack`] either all children exist afterwards or no
+    /// child does.
     ///
     /// # Errors
     ///
     /// `BadFork` and `NameTaken` before anything is done; those of [`Service::checkpoint`];
-    /// `ForkFailed` if a child could not be created with [`OnPartialFailure::RollBack`], and none is left;
-    /// `ForkNotRecorded` if the daemon stopped before the end of such a fork could be recorded, so
-    /// that the next start terminates its children.
+    /// `ForkFailed` if a child could not be created with [`OnPartialFailure::RollBack`], and none
+    /// is left; `ForkNotRecorded` if the daemon stopped before the end of such a fork could be
+    /// recorded, so that the next start terminates its children.
     pub async fn fork(
         &self,
         id: &SandboxId,
@@ -348,7 +348,8 @@ pub(super) async fn close(
     }
 }
 
-/// Returns the result of a fork: that of the first child that could not be created, if there is one.
+/// Returns the result of a fork: that of the first child that could not be created, if there is
+/// one.
 fn result_of(made: &[Created]) -> OperationResult {
     let failed = made.iter().filter(|made| made.is_err()).count();
     match made.iter().find_map(|made| made.as_ref().err()) {

@@ -59,8 +59,8 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// Any [`RegistryError`](dorm_ports::RegistryError); nothing is left of an incomplete import, and
-    /// parts that were fetched and verified are used by the next pull.
+    /// Any [`RegistryError`](dorm_ports::RegistryError); nothing is left of an incomplete import,
+    /// and parts that were fetched and verified are used by the next pull.
     pub async fn pull_image(
         &self,
         asked: RemoteSpec,

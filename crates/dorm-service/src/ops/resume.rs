@@ -13,8 +13,8 @@ impl Service {
     /// # Errors
     ///
     /// `Denied` for a terminated sandbox; `OperationFailed` if it could not be restored: it stays
-    /// suspended, with its sleep image intact. `Storage` if its image or a layer is damaged: nothing
-    /// was started.
+    /// suspended, with its sleep image intact. `Storage` if its image or a layer is damaged:
+    /// nothing was started.
     pub async fn resume(&self, id: &SandboxId, by: Initiator) -> Result<SandboxView, ServiceError> {
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { .. } = &sandbox.state {

@@ -1,5 +1,5 @@
-//! Errors of failed operations: all callers get the same kind of error, also those that asked later, and a
-//! daemon that is started afterwards reports it too.
+//! Errors of failed operations: all callers get the same kind of error, also those that asked
+//! later, and a daemon that is started afterwards reports it too.
 
 use std::fs;
 use std::time::Duration;

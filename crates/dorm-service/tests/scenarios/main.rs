@@ -1,4 +1,5 @@
-//! Scenarios of sandboxes: the real service on the fake engine, a store in memory and storage on disk.
+//! Scenarios of sandboxes: the real service on the fake engine, a store in memory and storage on
+//! disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod background;

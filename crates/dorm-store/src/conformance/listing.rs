@@ -19,8 +19,8 @@ fn sorted(numbers: impl IntoIterator<Item = u32>) -> Vec<SandboxId> {
     ids
 }
 
-/// Twenty-four sandboxes: three in each state; every second one of the project `other`, every third one with a name,
-/// each with a label `number` and every fourth one with `colour=red`.
+/// Twenty-four sandboxes: three in each state; every second one of the project `other`, every third
+/// one with a name, each with a label `number` and every fourth one with `colour=red`.
 async fn fill(store: &dyn Store) -> Result<Vec<SandboxRecord>, StoreError> {
     let mut records = Vec::new();
     for number in [23, 5, 17, 2, 11, 0, 8, 20, 14, 1, 22, 9, 3, 16, 6, 12, 19, 4, 7, 21, 10, 15, 13, 18] {

@@ -1,4 +1,5 @@
-//! `dorm man-pages`: a manual page for every verb, for packages. Hidden, since users have `--help` and the packages.
+//! `dorm man-pages`: a manual page for every verb, for packages. Hidden, since users have `--help`
+//! and the packages.
 
 use std::path::PathBuf;
 

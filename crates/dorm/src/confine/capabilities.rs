@@ -1,4 +1,5 @@
-//! The capabilities that the daemon and the programs it starts (`runsc`, `ip`, `nft`, `mkfs.ext4`) use.
+//! The capabilities that the daemon and the programs it starts (`runsc`, `ip`, `nft`, `mkfs.ext4`)
+//! use.
 
 use rustix::thread::{CapabilitySet, CapabilitySets};
 
@@ -6,7 +7,8 @@ use super::{ConfineError, system};
 
 /// The capabilities that are kept, with their kernel names.
 pub(crate) const KEPT: [(&str, CapabilitySet); 15] = [
-    // Files of guests and images: their owners, modes, set-user-id bits, file capabilities and overlay whiteouts.
+    // Files of guests and images: their owners, modes, set-user-id bits, file capabilities and
+    // overlay whiteouts.
     ("CAP_CHOWN", CapabilitySet::CHOWN),
     ("CAP_DAC_OVERRIDE", CapabilitySet::DAC_OVERRIDE),
     ("CAP_FOWNER", CapabilitySet::FOWNER),
@@ -21,7 +23,8 @@ pub(crate) const KEPT: [(&str, CapabilitySet); 15] = [
     ("CAP_SYS_PTRACE", CapabilitySet::SYS_PTRACE),
     // Mounts, namespaces and loop devices.
     ("CAP_SYS_ADMIN", CapabilitySet::SYS_ADMIN),
-    // Links, addresses, routes and packet rules; the packet socket of a sandbox's link; the port of its name server.
+    // Links, addresses, routes and packet rules; the packet socket of a sandbox's link; the port of
+    // its name server.
     ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
     ("CAP_NET_RAW", CapabilitySet::NET_RAW),
     ("CAP_NET_BIND_SERVICE", CapabilitySet::NET_BIND_SERVICE),

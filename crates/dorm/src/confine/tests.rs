@@ -64,7 +64,8 @@ fn each_denied_system_call_fails_before_its_arguments_are_looked_at() {
             let done = unsafe { libc::syscall(*number, -1_i64, 0_i64, 0_i64, 0_i64, 0_i64, 0_i64) };
             (*name, done, std::io::Error::last_os_error().raw_os_error())
         };
-        // These two are not called: without the filter they could do harm even with these arguments.
+        // These two are not called: without the filter they could do harm even with these
+        // arguments.
         let harmless = |(name, _): &&(&str, libc::c_long)| !["reboot", "vhangup"].contains(name);
         syscalls::DENIED.iter().filter(harmless).map(call).collect::<Vec<_>>()
     });

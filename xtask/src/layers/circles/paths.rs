@@ -53,7 +53,8 @@ fn from_root<'p>(path: &[&'p str], mut depth: usize) -> Option<&'p str> {
     None
 }
 
-/// The names that the root of a crate imports or re-exports, each with the first segment of its path.
+/// The names that the root of a crate imports or re-exports, each with the first segment of its
+/// path.
 pub(super) fn imports(text: &str) -> BTreeMap<String, String> {
     let code = code(text);
     let mut imports = BTreeMap::new();
@@ -70,8 +71,8 @@ pub(super) fn imports(text: &str) -> BTreeMap<String, String> {
     imports
 }
 
-/// The paths with which `text` begins: one, or those of a list. The last segment of a renamed one is
-/// its new name.
+/// The paths with which `text` begins: one, or those of a list. The last segment of a renamed one
+/// is its new name.
 fn paths(text: &str) -> Vec<Vec<&str>> {
     let text = text.trim_start();
     if let Some(list) = text.strip_prefix('{') {

@@ -1,8 +1,8 @@
 //! Conversions between the rows and the domain's types. Every conversion is total: rows hold parsed
 //! values.
 //!
-//! Domain values are taken apart field by field, without `..`: a new field stops the build here until it has a place
-//! in the text.
+//! Domain values are taken apart field by field, without `..`: a new field stops the build here
+//! until it has a place in the text.
 
 use dorm_lifecycle::{
     Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
