@@ -84,7 +84,7 @@ pub struct Verified {
 /// A record that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct QuarantinedRecord {
-    /// `sandbox`, `operation`, `snapshot`, `discard`, `webhook` or `volume`.
+    /// `sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `api_key`, `request` or `volume`.
     pub kind: String,
     /// ID of the record.
     pub id: String,
