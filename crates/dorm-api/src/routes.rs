@@ -20,8 +20,9 @@ use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    checkpoints, daemon, diff, events, exec, files, forks, images, keys, operations, output, ports, processes, pty,
-    remote, retention, rewinds, sandboxes, snapshots, transfer, tree, volumes, webhooks,
+    attach, checkpoint, checkpoints, clone, create, daemon, diff, events, evict, exec, files, fork, hold, images, keys,
+    operations, output, ports, processes, promote, pty, remote, restart, resume, retention, rewind, sandboxes,
+    snapshots, suspend, terminate, timeouts, transfer, tree, usage, volumes, webhooks, why,
 };
 use crate::hosts::Access;
 use crate::state::{Api, Life};
@@ -69,29 +70,29 @@ routes! {
     get "/v1/health" Nothing daemon::health;
     get "/v1/info" View daemon::info;
     get "/v1/openapi.json" View openapi;
-    post "/v1/sandboxes" Change sandboxes::create;
+    post "/v1/sandboxes" Change create::create;
     get "/v1/sandboxes" View sandboxes::list;
     get "/v1/sandboxes/{id}" ViewOne sandboxes::describe;
-    delete "/v1/sandboxes/{id}" ChangeOne sandboxes::delete;
-    post "/v1/sandboxes/{id}/suspend" ChangeOne sandboxes::suspend;
-    post "/v1/sandboxes/{id}/resume" ChangeOne sandboxes::resume;
-    post "/v1/sandboxes/{id}/evict" ChangeOne sandboxes::evict;
-    post "/v1/sandboxes/{id}/terminate" ChangeOne sandboxes::terminate;
-    post "/v1/sandboxes/{id}/checkpoint" ChangeOne sandboxes::checkpoint;
-    post "/v1/sandboxes/{id}/clone" Change sandboxes::clone;
-    post "/v1/sandboxes/{id}/fork" Change forks::fork;
-    post "/v1/sandboxes/{id}/rewind" Change rewinds::rewind;
-    post "/v1/sandboxes/{id}/restart" Change rewinds::restart;
-    post "/v1/sandboxes/{id}/promote" Change rewinds::promote;
-    post "/v1/sandboxes/{id}/timeouts" ChangeOne sandboxes::timeouts;
-    post "/v1/sandboxes/{id}/holds" ChangeOne retention::hold;
-    delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne retention::release;
+    delete "/v1/sandboxes/{id}" ChangeOne terminate::delete;
+    post "/v1/sandboxes/{id}/suspend" ChangeOne suspend::suspend;
+    post "/v1/sandboxes/{id}/resume" ChangeOne resume::resume;
+    post "/v1/sandboxes/{id}/evict" ChangeOne evict::evict;
+    post "/v1/sandboxes/{id}/terminate" ChangeOne terminate::terminate;
+    post "/v1/sandboxes/{id}/checkpoint" ChangeOne checkpoint::checkpoint;
+    post "/v1/sandboxes/{id}/clone" Change clone::clone;
+    post "/v1/sandboxes/{id}/fork" Change fork::fork;
+    post "/v1/sandboxes/{id}/rewind" Change rewind::rewind;
+    post "/v1/sandboxes/{id}/restart" Change restart::restart;
+    post "/v1/sandboxes/{id}/promote" Change promote::promote;
+    post "/v1/sandboxes/{id}/timeouts" ChangeOne timeouts::timeouts;
+    post "/v1/sandboxes/{id}/holds" ChangeOne hold::hold;
+    delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne hold::release;
     post "/v1/sandboxes/{id}/retention" Change retention::retention;
     post "/v1/sandboxes/{id}/checkpoints" Change checkpoints::checkpoints;
-    post "/v1/sandboxes/{id}/volumes" Change volumes::attach;
-    delete "/v1/sandboxes/{id}/volumes" Change volumes::detach;
-    get "/v1/sandboxes/{id}/why" ViewOne sandboxes::why;
-    get "/v1/sandboxes/{id}/usage" ViewOne sandboxes::usage;
+    post "/v1/sandboxes/{id}/volumes" Change attach::attach;
+    delete "/v1/sandboxes/{id}/volumes" Change attach::detach;
+    get "/v1/sandboxes/{id}/why" ViewOne why::why;
+    get "/v1/sandboxes/{id}/usage" ViewOne usage::usage;
     get "/v1/sandboxes/{id}/ports/{port}" ChangeOne ports::describe;
     post "/v1/sandboxes/{id}/ports/{port}/link" ChangeOne ports::link;
     post "/v1/sandboxes/{id}/exec" ChangeOne exec::exec;

@@ -1,0 +1,35 @@
+//! Takes snapshots of sandboxes.
+
+use axum::http::StatusCode;
+use dorm_api_types as wire;
+use dorm_service::CheckpointSpec;
+
+use crate::convert::Convert;
+use crate::error::ApiError;
+use crate::extract::{ForRequest, Json, Sandbox, seconds};
+
+/// Take a snapshot of a sandbox
+///
+/// A running sandbox continues to run, and a suspended sandbox stays suspended. By default the call
+/// responds when the snapshot is on disk and verified. With `"wait": false` it responds at once;
+/// poll the snapshot until its status is no longer `in_progress`.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/checkpoint", operation_id = "checkpointSandbox", tag = "snapshots",
+    request_body = wire::CheckpointRequest,
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
+    responses(
+        (status = 201, description = "The completed snapshot.", body = wire::Snapshot),
+        (status = 202, description = "The snapshot in progress.", body = wire::Snapshot),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn checkpoint(
+    ForRequest(service): ForRequest,
+    Sandbox(id): Sandbox,
+    Json(asked): Json<wire::CheckpointRequest>,
+) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
+    let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
+    let settings = CheckpointSpec { kind: asked.kind.convert(), labels: asked.labels, expires };
+    match asked.wait {
+        true => Ok((StatusCode::CREATED, axum::Json(service.checkpoint_as(&id, settings).await?.convert()))),
+        false => Ok((StatusCode::ACCEPTED, axum::Json(service.begin_checkpoint(&id, settings).await?.convert()))),
+    }
+}

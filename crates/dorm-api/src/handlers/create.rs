@@ -1,0 +1,57 @@
+//! Creates sandboxes.
+
+use axum::http::StatusCode;
+use dorm_api_types as wire;
+use dorm_lifecycle::IdError;
+use dorm_ports::{RemoteSpec, Transport};
+use dorm_service::{CreateFrom, PullPolicy};
+
+use crate::convert::{self, Convert};
+use crate::error::ApiError;
+use crate::extract::{ForRequest, Json};
+use crate::tagged::Tagged;
+
+/// Create a sandbox
+///
+/// Starts from an image or a snapshot. Responds when the sandbox is running.
+#[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
+    request_body = wire::CreateSandbox,
+    responses(
+        (status = 201, description = "The running sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn create(
+    ForRequest(service): ForRequest,
+    Json(asked): Json<wire::CreateSandbox>,
+) -> Result<(StatusCode, Tagged), ApiError> {
+    if let Some(created) = service.created_by_first_request().await? {
+        return Ok((StatusCode::CREATED, created.into()));
+    }
+    let (from, base) = match (&asked.image, &asked.snapshot) {
+        (Some(image), None) => {
+            let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
+            let wanted = RemoteSpec { reference: image.clone(), architecture: None, transport: Transport::Secure };
+            let found = service.find_image(wanted, pull, |_| {}).await?;
+            if asked.start && found.config.start().is_empty() {
+                let message = format!("the image '{image}' has no command to start");
+                return Err(ApiError::invalid(message, "create the sandbox without `start` and run a command in it"));
+            }
+            (CreateFrom::Image(found.digest.to_string()), dorm_lifecycle::Resources::default())
+        }
+        (None, Some(id)) => {
+            let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
+            let base = service.snapshot(&id).await?.resources;
+            (CreateFrom::Snapshot(id), base)
+        }
+        _ => {
+            let message = "give exactly one of image and snapshot";
+            return Err(ApiError::invalid(
+                message,
+                "list images with GET /v1/images, snapshots with GET /v1/snapshots",
+            ));
+        }
+    };
+    let asked = convert::create(asked, from, base)?;
+    let view = service.create(asked).await?;
+    Ok((StatusCode::CREATED, view.into()))
+}

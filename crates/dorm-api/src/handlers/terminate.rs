@@ -1,0 +1,34 @@
+//! Terminates sandboxes.
+
+use dorm_api_types as wire;
+
+use crate::error::ApiError;
+use crate::extract::{ForRequest, Sandbox};
+use crate::tagged::Tagged;
+
+/// Terminate a sandbox
+///
+/// Termination is final: memory and files of the sandbox are deleted. Its snapshots remain.
+/// Terminating a terminated sandbox succeeds.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/terminate", operation_id = "terminateSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
+    responses(
+        (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn terminate(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Result<Tagged, ApiError> {
+    Ok(service.terminate(&id).await?.into())
+}
+
+/// Terminate a sandbox
+///
+/// The same as `POST /v1/sandboxes/{id}/terminate`.
+#[utoipa::path(delete, path = "/v1/sandboxes/{id}", operation_id = "deleteSandbox", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
+    responses(
+        (status = 200, description = "The terminated sandbox.", body = wire::Sandbox),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn delete(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Result<Tagged, ApiError> {
+    Ok(service.terminate(&id).await?.into())
+}
