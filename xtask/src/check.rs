@@ -56,7 +56,7 @@ pub(crate) fn all_but_tests(root: &Path, base: Option<&str>) -> Result<()> {
     } else {
         eprintln!("check: licences and sources of dependencies are NOT checked: cargo install cargo-deny --locked");
     }
-    cargo(&["clippy", "--release", "--workspace", "--all-targets", "--quiet", "--", "-D", "warnings"])
+    cargo(&["clippy", "--release", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
 /// Prints a step, and runs it.
