@@ -149,6 +149,9 @@ impl Actor {
     fn over(&mut self, made: &Step, failure: Option<&Failure>, written: Written) -> Change {
         let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
+        // One time for all of it: a retry finds the state that a rewind abandoned by the times of the
+        // rewind.
+        let now = self.shared.now();
         let result = match failure {
             Some(failure) => OperationResult::Failed(failure.record()),
             None => OperationResult::Done,
@@ -168,7 +171,7 @@ impl Actor {
             return change;
         }
         if let Some(mut ended) = open {
-            ended.ended = Some((self.shared.now(), result.clone()));
+            ended.ended = Some((now, result.clone()));
             measure(&ended, &result);
             change.operations.push(ended);
         }
@@ -187,7 +190,7 @@ impl Actor {
         }
         if let Some(abandoned) = &made.abandoned {
             change.discard.retain(|saved_state| *saved_state != abandoned.image.saved_state);
-            change.snapshots.push(future_record(&self.shared, &self.record.sandbox, abandoned));
+            change.snapshots.push(future_record(&self.record.sandbox, abandoned, now));
         }
         if made.effect.is_some() {
             change.operations.extend(operation(next, self.by, self.shared.now(), None));

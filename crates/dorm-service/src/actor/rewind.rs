@@ -2,13 +2,13 @@
 
 use dorm_lifecycle::{
     Abandoned, Command, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
+    Timestamp,
 };
 use dorm_store::{Code, Made, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
 use super::{Actor, Waiting};
 use crate::error::{Failure, ServiceError};
 use crate::messages::{Message, Reply, RewindSpec};
-use crate::shared::Shared;
 use crate::view::SandboxView;
 
 impl Actor {
@@ -73,9 +73,8 @@ impl Actor {
 }
 
 /// Returns the record of the snapshot that keeps the state that a rewind abandons.
-pub(super) fn future_record(shared: &Shared, before: &Sandbox, abandoned: &Abandoned) -> SnapshotRecord {
+pub(super) fn future_record(before: &Sandbox, abandoned: &Abandoned, now: Timestamp) -> SnapshotRecord {
     let Abandoned { future, image, rewound_to } = abandoned;
-    let now = shared.now();
     SnapshotRecord {
         id: future.snapshot.clone(),
         project: before.project.clone(),

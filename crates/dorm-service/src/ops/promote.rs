@@ -53,10 +53,7 @@ impl Service {
 
     /// Returns the result of a promotion that an earlier request began.
     async fn promoted_earlier(&self, earlier: &OperationId) -> Result<Promoted, ServiceError> {
-        let (operation, failure) = self.ended_earlier(earlier).await?;
-        if let Some(failure) = failure {
-            return Err(ServiceError::FailedEarlier(failure));
-        }
+        let operation = self.done_earlier(earlier).await?;
         let Some(PromotePlan { child, snapshot }) = operation.promote.clone() else {
             return Err(ServiceError::made_is_gone("operation", earlier));
         };

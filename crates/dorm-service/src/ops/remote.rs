@@ -5,7 +5,7 @@ use std::sync::Arc;
 use dorm_lifecycle::SnapshotId;
 use dorm_ports::{PullProgress, Pushed, Registry, RegistryError, RemoteSpec};
 use dorm_storage::Progress;
-use dorm_store::SnapshotRecord;
+use dorm_store::{Made, SnapshotRecord};
 use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
 use tokio_stream::wrappers::ReceiverStream;
@@ -50,6 +50,9 @@ impl Service {
         settings: ImportSpec,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<SnapshotRecord, ServiceError> {
+        if let Some(Made::Snapshot(earlier)) = self.earlier() {
+            return self.taken_earlier(earlier).await;
+        }
         let registry = self.registry_for(&from)?;
         let (send, receive) = mpsc::channel(PARTS);
         let progress: PullProgress = Arc::new(progress);

@@ -156,6 +156,14 @@ impl Service {
         }
     }
 
+    /// Waits until an operation that an earlier request began has succeeded.
+    pub(super) async fn done_earlier(&self, id: &OperationId) -> Result<OperationRecord, ServiceError> {
+        match self.ended_earlier(id).await? {
+            (operation, None) => Ok(operation),
+            (_, Some(failure)) => Err(ServiceError::FailedEarlier(failure)),
+        }
+    }
+
     /// Returns the sandbox that an earlier request rewound to a snapshot, and the snapshot of the
     /// state that this abandoned.
     pub(super) async fn rewound_earlier(

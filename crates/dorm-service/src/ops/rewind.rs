@@ -57,10 +57,7 @@ impl Service {
         keep: KeepFuture,
     ) -> Result<RewoundSandbox, ServiceError> {
         if let Some(Made::Operation(earlier)) = self.earlier() {
-            let (operation, failure) = self.ended_earlier(earlier).await?;
-            if let Some(failure) = failure {
-                return Err(ServiceError::FailedEarlier(failure));
-            }
+            let operation = self.done_earlier(earlier).await?;
             let (sandbox, future) = self.rewound_earlier(&operation, to).await?;
             return Ok(RewoundSandbox { sandbox, to: to.clone(), future });
         }

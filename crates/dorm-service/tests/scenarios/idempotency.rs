@@ -2,9 +2,10 @@
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{RequestId, SandboxId, SnapshotKind, StateName, Writers};
+use dorm_ports::{RemoteSpec, Transport};
 use dorm_service::{
-    ApiKeySpec, CheckpointSpec, Code, CreateFrom, CreateSpec, FollowingVolumes, ForkChildSpec, ForkSpec, KeepFuture,
-    SecretSpecs, Service, ServiceError,
+    ApiKeySpec, CheckpointSpec, Code, CreateFrom, CreateSpec, FollowingVolumes, ForkChildSpec, ForkSpec, ImportSpec,
+    KeepFuture, SecretSpecs, Service, ServiceError,
 };
 use dorm_store::{KeyScope, OnPartialFailure, SandboxFilter, Store as _};
 
@@ -213,4 +214,32 @@ async fn a_clone_that_was_interrupted_uses_the_snapshot_it_had_taken() {
     let retry = keyed(&service, 1).await;
     let again = retry.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
     assert_eq!((again.clone.sandbox.id, again.snapshot.id), (made.clone.sandbox.id, snapshot));
+}
+
+#[tokio::test]
+async fn a_retry_finds_the_state_that_the_rewind_of_a_suspended_sandbox_abandoned() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    let to = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap().id;
+    for number in 1..=20 {
+        service.suspend(&id).await.unwrap();
+        let done = keyed(&service, number).await.rewind(&id, &to, KeepFuture::UntilDeleted).await.unwrap();
+        let again = keyed(&service, number).await.rewind(&id, &to, KeepFuture::UntilDeleted).await.unwrap();
+        assert!(done.future.is_some());
+        assert_eq!(again.future, done.future);
+    }
+}
+
+#[tokio::test]
+async fn a_retry_of_a_pull_asks_no_registry() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    let taken = keyed(&service, 1).await.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    let from = RemoteSpec { reference: "host/name".into(), architecture: None, transport: Transport::Secure };
+    let refused = service.pull_snapshot(from.clone(), ImportSpec::default(), |_| {}).await.unwrap_err();
+    assert!(matches!(refused, ServiceError::Registry(_)), "{refused}");
+    let again = keyed(&service, 1).await.pull_snapshot(from, ImportSpec::default(), |_| {}).await.unwrap();
+    assert_eq!(again.id, taken.id);
 }
