@@ -149,8 +149,8 @@ impl Actor {
     fn over(&mut self, made: &Step, failure: Option<&Failure>, written: Written) -> Change {
         let next = &made.next;
         let mut change = Change { discard: discarded(&self.record.sandbox, next), ..Change::default() };
-        // One time for all of it: a retry finds the state that a rewind abandoned by the times of the
-        // rewind.
+        // One time for all of it: a retry finds the state that a rewind abandoned by the times of
+        // the rewind.
         let now = self.shared.now();
         let result = match failure {
             Some(failure) => OperationResult::Failed(failure.record()),
