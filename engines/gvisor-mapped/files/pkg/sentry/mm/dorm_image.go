@@ -1,0 +1,176 @@
+package mm
+
+import (
+	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/sentry/memmap"
+)
+
+const (
+	// imageStreams is the number of runs of rising writes that are followed per address space.
+	imageStreams = 4
+	// imageUnit is the number of bytes copied for a write that continues no other.
+	imageUnit = 64 << 10
+	// imageParts is the number of parts into which copies may cut a huge page before the rest of
+	// it is copied as a whole.
+	imageParts = 9
+	// imageCopiesSmall and imageCopiesLarge are the numbers of copies after which a lonely write
+	// copies 256 KiB and 2 MiB. Each copy adds up to two mappings to a stub and to the sentry, of
+	// which the host allows 65,530.
+	imageCopiesSmall = 8 << 10
+	imageCopiesLarge = 16 << 10
+)
+
+// imageCOWState is what an address space knows about first writes to memory in an image. It is
+// protected by MemoryManager.activeMu.
+type imageCOWState struct {
+	end  [imageStreams]hostarch.Addr
+	unit [imageStreams]hostarch.Addr
+	next int
+
+	// If inFault is true, copies leave the old mappings in place and are added to copied: the
+	// fault handler maps them at once.
+	inFault bool
+	copied  hostarch.AddrRange
+}
+
+// AppendPrivateRanges appends the MemoryFile ranges of all private pmas.
+func (mm *MemoryManager) AppendPrivateRanges(frs []memmap.FileRange) []memmap.FileRange {
+	for pseg := mm.pmas.FirstSegment(); pseg.Ok(); pseg = pseg.NextSegment() {
+		if pma := pseg.ValuePtr(); pma.private && pma.file == memmap.File(mm.mf) {
+			frs = append(frs, pseg.fileRange())
+		}
+	}
+	return frs
+}
+
+// MarkImageBacked makes those parts of private pmas copy-on-write that are in the image.
+//
+// Preconditions: mm has no AddressSpace yet.
+func (mm *MemoryManager) MarkImageBacked() {
+	mm.activeMu.Lock()
+	defer mm.activeMu.Unlock()
+	if mm.as != nil {
+		panic("AddressSpace exists before the image is mapped")
+	}
+	var todo []hostarch.AddrRange
+	for pseg := mm.pmas.FirstSegment(); pseg.Ok(); pseg = pseg.NextSegment() {
+		pma := pseg.ValuePtr()
+		if !pma.private || pma.file != memmap.File(mm.mf) || (pma.needCOW && !pma.maxPerms.Write) {
+			continue
+		}
+		fr, start := pseg.fileRange(), pseg.Start()
+		mm.mf.ForEachImageBacked(fr, func(part memmap.FileRange) {
+			todo = append(todo, hostarch.AddrRange{
+				start + hostarch.Addr(part.Start-fr.Start),
+				start + hostarch.Addr(part.End-fr.Start),
+			})
+		})
+	}
+	for _, ar := range todo {
+		pma := mm.pmas.Isolate(mm.pmas.FindSegment(ar.Start), ar).ValuePtr()
+		pma.needCOW = true
+		pma.effectivePerms.Write = false
+		pma.maxPerms.Write = false
+	}
+}
+
+// imageCopyRange returns the range to copy for a write to ar: a unit for a lonely write, up to a
+// huge page for writes that continue where the last copy ended.
+//
+// Preconditions: mm.activeMu must be locked for writing.
+func (mm *MemoryManager) imageCopyRange(ar hostarch.AddrRange) hostarch.AddrRange {
+	c := &mm.imageCOW
+	i, unit := -1, hostarch.Addr(imageUnit)
+	switch copies := mm.mf.ImageCopies(); {
+	case copies >= imageCopiesLarge:
+		unit = hostarch.HugePageSize
+	case copies >= imageCopiesSmall:
+		unit = imageUnit * 4
+	}
+	for k := range c.end {
+		if c.unit[k] != 0 && ar.Start >= c.end[k] && ar.Start < c.end[k]+c.unit[k] {
+			i, unit = k, max(unit, min(c.unit[k]*4, hostarch.HugePageSize))
+			break
+		}
+	}
+	if i < 0 {
+		i = c.next
+		c.next = (c.next + 1) % imageStreams
+	}
+	r := hostarch.AddrRange{ar.Start &^ (unit - 1), (ar.End + unit - 1) &^ (unit - 1)}
+	c.end[i], c.unit[i] = r.End, unit
+	return r
+}
+
+// imageFaultRangeLocked returns the range to prepare for a fault at ar: ar, or for a write to a
+// huge page that copies have cut into many parts, all of it that vseg covers.
+//
+// Preconditions: mm.activeMu must be locked for writing.
+func (mm *MemoryManager) imageFaultRangeLocked(vseg vmaIterator, ar hostarch.AddrRange, at hostarch.AccessType) hostarch.AddrRange {
+	if !at.Write || !mm.isInImageLocked(ar) {
+		return ar
+	}
+	huge := hugepageAligned(ar).Intersect(vseg.Range())
+	parts := 0
+	for pseg := mm.pmas.LowerBoundSegment(huge.Start); pseg.Ok() && pseg.Start() < huge.End; pseg = pseg.NextSegment() {
+		parts++
+	}
+	if parts < imageParts {
+		return ar
+	}
+	return huge
+}
+
+// isInImageLocked returns whether memory in the image is mapped at ar, which is one page.
+func (mm *MemoryManager) isInImageLocked(ar hostarch.AddrRange) bool {
+	if !mm.mf.HasImage() {
+		return false
+	}
+	pseg := mm.pmas.FindSegment(ar.Start)
+	if !pseg.Ok() || !pseg.ValuePtr().private || !pseg.ValuePtr().needCOW {
+		return false
+	}
+	some, _ := mm.mf.ImageBacked(pseg.fileRangeOf(ar))
+	return some
+}
+
+// tookCopyLocked is called after a copy of old was put at ar. It returns whether the mapping there
+// may stay until the fault handler replaces it: only a mapping of the image itself still shows the
+// old content, since its memory is not reused.
+func (mm *MemoryManager) tookCopyLocked(ar hostarch.AddrRange, wasAllInImage bool) bool {
+	c := &mm.imageCOW
+	if !c.inFault || !wasAllInImage {
+		return false
+	}
+	c.copied = joinAddrRanges(c.copied, ar)
+	return true
+}
+
+// mapCopiesLocked maps what a fault has copied, in one step over the image, and returns whether it
+// did. It must happen before activeMu is released: another thread could otherwise write to the copy
+// while the guest still sees the image.
+//
+// Preconditions: mm.activeMu must be locked for writing; imageCOW.inFault is true.
+func (mm *MemoryManager) mapCopiesLocked(one bool) bool {
+	c := &mm.imageCOW
+	c.inFault = false
+	copied := c.copied
+	c.copied = hostarch.AddrRange{}
+	if copied.Length() == 0 {
+		return false
+	}
+	if mm.as == nil {
+		mm.unmapASLocked(copied)
+		return false
+	}
+	effect := memmap.MMapPlatformEffect(memmap.PlatformEffectPopulate)
+	if one {
+		// All of it is committed, so the guest can be spared the faults.
+		effect = memmap.PlatformEffectCommit
+	}
+	if err := mm.mapASLocked(mm.pmas.LowerBoundSegment(copied.Start), copied, effect); err != nil {
+		mm.unmapASLocked(copied)
+		return false
+	}
+	return true
+}
