@@ -329,3 +329,12 @@ func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 
 // HasImage returns whether f was restored from an image that some memory may still be in.
 func (f *MemoryFile) HasImage() bool { return f.image != nil }
+
+// mappedBlock returns the block for bs, which maps a part of fr. Reads of memory in the image are
+// prepared for a page that the disk cannot read; they fail then, and the sentry survives.
+func (f *MemoryFile) mappedBlock(fr memmap.FileRange, bs []byte) safemem.Block {
+	if some, _ := f.ImageBacked(fr); some {
+		return safemem.BlockFromUnsafeSlice(bs)
+	}
+	return safemem.BlockFromSafeSlice(bs)
+}

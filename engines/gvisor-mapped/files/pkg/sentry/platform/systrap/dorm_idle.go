@@ -1,15 +1,24 @@
 package systrap
 
-import "time"
+import (
+	"time"
 
-// quietest is the highest number of times that the recording period is doubled, to 205 ms.
-const quietest = 9
+	"gvisor.dev/gvisor/pkg/atomicbitops"
+)
 
-// quiet is how often the recording period is doubled, and recorded how many latencies the buckets
-// held after the last look. Both are used by controlFastPath only.
+// quietest is how often the recording period is doubled, to 13 ms, before controlFastPath waits for
+// the next switch between sentry and stub.
+const quietest = 5
+
 var (
+	// quiet is how often the recording period is doubled, and recorded how many latencies the
+	// buckets held after the last look. Both are used by controlFastPath only.
 	quiet    uint
 	recorded uint64
+
+	// isWaiting is 1 while controlFastPath waits for woken.
+	isWaiting atomicbitops.Uint32
+	woken     = make(chan struct{}, 1)
 )
 
 // total returns how many latencies are recorded in b.
@@ -21,11 +30,26 @@ func (b *latencyBuckets) total() uint64 {
 	return n
 }
 
-// sleepRecordingPeriod sleeps for a recording period, which grows while nothing is recorded: an
-// idle sandbox need not wake to judge latencies.
+// hasRecorded returns whether a latency was recorded since the last look.
+func hasRecorded() bool {
+	return latencies.stubBound.total()+latencies.sentryBound.total() != recorded
+}
+
+// sleepRecordingPeriod sleeps for a recording period, which grows while nothing is recorded, and
+// then until something is: an idle sandbox need not wake to judge latencies.
 func sleepRecordingPeriod() {
-	time.Sleep(recordingPeriod << quiet)
-	if latencies.stubBound.total()+latencies.sentryBound.total() != recorded {
+	if quiet < quietest {
+		time.Sleep(recordingPeriod << quiet)
+	} else {
+		isWaiting.Store(1)
+		// A latency may have been recorded just before.
+		if !hasRecorded() {
+			<-woken
+		}
+		isWaiting.Store(0)
+		time.Sleep(recordingPeriod)
+	}
+	if hasRecorded() {
 		quiet = 0
 	} else if quiet < quietest {
 		quiet++
@@ -35,4 +59,14 @@ func sleepRecordingPeriod() {
 // rememberRecorded notes what is in the buckets after the state function has looked at them.
 func rememberRecorded() {
 	recorded = latencies.stubBound.total() + latencies.sentryBound.total()
+}
+
+// wakeController ends the wait of controlFastPath. It is called after each switch.
+func wakeController() {
+	if isWaiting.Load() != 0 && isWaiting.CompareAndSwap(1, 0) {
+		select {
+		case woken <- struct{}{}:
+		default:
+		}
+	}
 }
