@@ -54,12 +54,13 @@ const BLOCK_BYTES: u64 = 4096;
 const UNWRITTEN_AT_FIRST: u64 = 4 << 20;
 
 /// Limits the unwritten data of the device, unless the host's disk has space for all data that may
-/// ever be unwritten.
+/// ever be unwritten. Without a limit, one that the kernel kept from an earlier user of the device
+/// is removed: it would slow writes down to some hundred pages per second.
 fn bound_when_tight(image: &Path, device: &LoopDevice) {
     let host = image.parent().unwrap_or(Path::new("/"));
     let is_tight = reserve::free_bytes(host).is_ok_and(|free| free < unwritten_max().saturating_mul(2));
-    if is_tight && let Some(number) = device.number() {
-        writes::bound_device(number, Some(UNWRITTEN_AT_FIRST));
+    if let Some(number) = device.number() {
+        writes::bound_device(number, is_tight.then_some(UNWRITTEN_AT_FIRST));
     }
 }
 

@@ -172,3 +172,33 @@ fn page_bytes() -> u64 {
     let bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     u64::try_from(bytes).unwrap_or(4096)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::loop_device::LoopDevice;
+
+    #[test]
+    fn a_device_loses_the_limit_of_its_earlier_user() {
+        if crate::Disk::probe().is_err() || !rustix::process::geteuid().is_root() {
+            dorm_skip::skip("this needs root and loop devices");
+            return;
+        }
+        let place = tempfile::Builder::new().prefix("disk-").tempdir().unwrap();
+        let image = place.path().join("disk.img");
+        File::create(&image).unwrap().set_len(16 << 20).unwrap();
+        let device = LoopDevice::attach(&image).unwrap();
+        let number = device.number().unwrap();
+        let limits = PathBuf::from(format!("/sys/class/bdi/7:{number}"));
+        if !limits.join("max_bytes").exists() {
+            dorm_skip::skip("this kernel cannot bound what is unwritten");
+            return;
+        }
+        let limit = |name: &str| fs::read_to_string(limits.join(name)).unwrap().trim().parse::<u64>().unwrap();
+        bound_device(number, Some(1 << 20));
+        assert_eq!(limit("strict_limit"), 1);
+        crate::bound_when_tight(&image, &device);
+        // A host that is nearly full has a limit of its own.
+        assert!(limit("strict_limit") == 0 || limit("max_bytes") > 2 << 20);
+    }
+}
