@@ -26,6 +26,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::setup;
 
+/// The name of the program.
+pub(crate) const NAME: &str = "dorm-runsc";
 /// Our files and hooks, relative to the repository.
 pub(crate) const SOURCES: &str = "engines/gvisor-mapped";
 /// The version that the program reports: the release of its sources, and the number of our changes
@@ -71,7 +73,7 @@ pub(crate) fn ensure_built(sources: &Path, work: &Path, log: &Path) -> Result<En
     let hooks = hooks::Hooks::read(sources)?;
     let key = key(&hooks);
     let noted = place.work.join("dorm-runsc.key");
-    let engine = Engine { program: place.work.join("dorm-runsc"), licences: place.work.join("dorm-runsc.licences") };
+    let engine = Engine { program: place.work.join(NAME), licences: place.work.join("dorm-runsc.licences") };
     let is_built = fs::read_to_string(&noted).is_ok_and(|built| built.trim_end() == key);
     if is_built && engine.program.is_file() && engine.licences.is_file() {
         return Ok(engine);
@@ -173,7 +175,23 @@ fn made<'a>(
     Ok(complete)
 }
 
-fn remove(path: &Path) -> Result<()> {
+/// Gives the program a second name, which replaces an earlier one.
+pub(crate) fn link(program: &Path, name: &Path) -> Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
+    let inode = |path: &Path| fs::metadata(path).map(|facts| (facts.dev(), facts.ino())).ok();
+    if inode(name).is_some() && inode(name) == inode(program) {
+        return Ok(());
+    }
+    let new = name.with_extension("new");
+    remove(&new)?;
+    let parent = name.parent().context("a program has no directory")?;
+    fs::create_dir_all(parent).with_context(|| format!("create {}", parent.display()))?;
+    fs::hard_link(program, &new).with_context(|| format!("link {} to {}", new.display(), program.display()))?;
+    fs::rename(&new, name).with_context(|| format!("rename {}", new.display()))
+}
+
+/// Removes a file, if it exists.
+pub(crate) fn remove(path: &Path) -> Result<()> {
     match fs::remove_file(path) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
             Err(error).with_context(|| format!("remove {}", path.display()))

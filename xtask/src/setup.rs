@@ -87,10 +87,16 @@ pub(crate) fn ensure() -> Result<Environment> {
     packages::ensure(&log)?;
     packages::ensure_nextest(&log)?;
     let stock_runsc = process::find("runsc").context("runsc is not on the PATH although its package is installed")?;
+    let beside_dorm = target.join("release").join(engine::NAME);
     let runsc = match engine::ensure_built(&root.join(engine::SOURCES), &work, &log) {
-        Ok(Engine { program, .. }) => program,
+        Ok(Engine { program, .. }) => {
+            // There `dorm serve --runsc auto` finds it.
+            engine::link(&program, &beside_dorm)?;
+            program
+        }
         Err(error) => {
             say(&format!("using the stock runsc, since dorm-runsc cannot be built: {error:#}"));
+            engine::remove(&beside_dorm)?;
             stock_runsc.clone()
         }
     };
