@@ -66,7 +66,7 @@ pub(crate) struct ServeOptions {
     ports: values::PortAccess,
     /// The runsc to use. `auto` is dorm-runsc, which leaves memory in its image until it is
     /// written, if it is installed and works on this host, or else runsc
-    #[arg(long, env = "DORM_RUNSC", default_value = "auto", value_name = "auto|PATH")]
+    #[arg(long, env = "DORM_RUNSC", default_value = "auto", value_name = "PATH")]
     runsc: Runsc,
     /// An older runsc, for sandboxes and snapshots whose memory the other cannot restore; nothing
     /// new starts with it

@@ -30,7 +30,7 @@ pub(crate) struct DoctorOptions {
     #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
     guest_ids: Option<dorm_guest_ids::GuestIds>,
     /// The runsc that the daemon uses
-    #[arg(long, env = "DORM_RUNSC", value_name = "auto|PATH", default_value = "auto")]
+    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "auto")]
     runsc: Runsc,
 }
 

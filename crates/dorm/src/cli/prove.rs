@@ -32,7 +32,7 @@ pub(crate) struct ProveOptions {
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]
     place: PathBuf,
     /// The runsc to use
-    #[arg(long, env = "DORM_RUNSC", value_name = "auto|PATH", default_value = "auto")]
+    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "auto")]
     runsc: Runsc,
     /// Prove only this operation, such as `resume-evicted`; may be given several times
     #[arg(long, value_name = "OPERATION")]
