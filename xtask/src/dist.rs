@@ -59,7 +59,14 @@ pub(crate) fn build(program: Option<&Path>) -> Result<Packages> {
         }
     };
     fs::create_dir_all(&directory).with_context(|| format!("create {}", directory.display()))?;
-    let (built, mtime) = (Built::by(&program)?, mtime(&root)?);
+    let engine = match setup::engine(None) {
+        Ok(engine) => Some(engine),
+        Err(error) => {
+            eprintln!("dist: packing without dorm-runsc, which cannot be built here: {error:#}");
+            None
+        }
+    };
+    let (built, mtime) = (Built::by(&program, engine.as_ref())?, mtime(&root)?);
     let archive = tarball::gzip(&tarball::tar(&contents::archive(&root, &built, VERSION)?, mtime)?)?;
     let package = deb::package(&root, &built, VERSION, mtime)?;
     let packages = Packages {

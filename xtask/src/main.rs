@@ -9,6 +9,7 @@ mod demo;
 mod dist;
 #[cfg(test)]
 mod docs;
+mod engine;
 mod fuzz;
 mod layers;
 mod prove;
@@ -38,6 +39,13 @@ struct Arguments {
 enum Command {
     /// Install what the host lacks and prepare the base image. Fast if there is nothing to do.
     Setup,
+    /// Build dorm-runsc, the gVisor that Dormouse ships, and print its path. Fast if nothing has
+    /// changed.
+    Engine {
+        /// Take hooks and files from this directory instead of engines/gvisor-mapped.
+        #[arg(long, value_name = "DIRECTORY")]
+        from: Option<PathBuf>,
+    },
     /// Set up, build, and take one real sandbox through every state, with checks and times.
     Demo,
     /// Set up, build, and prove on this host that nothing is lost: see `dorm prove`.
@@ -120,6 +128,7 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Setup => setup::run(),
+        Command::Engine { from } => engine::run(from.as_deref()),
         Command::Demo => {
             let environment = setup::ensure()?;
             let dorm = build::dorm()?;

@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use dorm_storage::Storage;
+pub(crate) use packages::{add_backports, apt, is_release as is_debian};
 pub(crate) use process::{find, run as logged};
+
+use crate::engine::{self, Engine};
 
 /// The paths of a prepared host.
 #[derive(Clone, Debug)]
@@ -34,8 +37,11 @@ pub(crate) struct Environment {
     pub(crate) base: String,
     /// The archive it was imported from.
     pub(crate) base_tar: PathBuf,
-    /// The gVisor runtime.
+    /// The gVisor runtime that tests, demo and bench use: our own build, or the stock one if ours
+    /// cannot be built on this host.
     pub(crate) runsc: PathBuf,
+    /// The gVisor runtime of the distribution.
+    pub(crate) stock_runsc: PathBuf,
 }
 
 /// Runs the set-up and prints the paths.
@@ -47,7 +53,7 @@ pub(crate) fn run() -> Result<()> {
     let environment = ensure()?;
     ensure_tools(&environment)?;
     ensure_python(&environment)?;
-    let Environment { root, target, work, images, base, base_tar, runsc } = &environment;
+    let Environment { root, target, work, images, base, base_tar, runsc, stock_runsc } = &environment;
     println!("repository  {}", root.display());
     println!("target      {}", target.display());
     println!("work        {}", work.display());
@@ -55,6 +61,7 @@ pub(crate) fn run() -> Result<()> {
     println!("base image  {base}");
     println!("base tar    {}", base_tar.display());
     println!("runsc       {}", runsc.display());
+    println!("stock runsc {}", stock_runsc.display());
     Ok(())
 }
 
@@ -79,11 +86,37 @@ pub(crate) fn ensure() -> Result<Environment> {
     let log = work.join("setup.log");
     packages::ensure(&log)?;
     packages::ensure_nextest(&log)?;
-    let runsc = process::find("runsc").context("runsc is not on the PATH although its package is installed")?;
+    let stock_runsc = process::find("runsc").context("runsc is not on the PATH although its package is installed")?;
+    let beside_dorm = target.join("release").join(engine::NAME);
+    let runsc = match engine::ensure_built(&root.join(engine::SOURCES), &work, &log) {
+        Ok(Engine { program, .. }) => {
+            // There `dorm serve --runsc auto` finds it.
+            engine::link(&program, &beside_dorm)?;
+            program
+        }
+        Err(error) => {
+            say(&format!("using the stock runsc, since dorm-runsc cannot be built: {error:#}"));
+            engine::remove(&beside_dorm)?;
+            stock_runsc.clone()
+        }
+    };
     let base_tar = base::ensure_tar(base::BASE, &work, &log)?;
     let (images, base) = ensure_image(base::BASE, &work, &base_tar)?;
     drop(held);
-    Ok(Environment { root, target, work, images, base, base_tar, runsc })
+    Ok(Environment { root, target, work, images, base, base_tar, runsc, stock_runsc })
+}
+
+/// Builds the engine from the repository or the directory `from`, unless it exists. Unlike the rest
+/// of the set-up it needs root only to add the backports.
+///
+/// # Errors
+/// If it cannot be built, with the reason.
+pub(crate) fn engine(from: Option<&Path>) -> Result<Engine> {
+    let (root, work) = (root()?, target()?.join("dormouse"));
+    fs::create_dir_all(&work).with_context(|| format!("make {}", work.display()))?;
+    let _held = lock(&work.join("setup.lock"))?;
+    let sources = from.map_or_else(|| root.join(engine::SOURCES), Path::to_owned);
+    engine::ensure_built(&sources, &work, &work.join("setup.log"))
 }
 
 /// Ensures that there is an image in which projects can be built, with the tag `tools`.

@@ -1,10 +1,12 @@
 //! `cargo xtask test`: runs every check and every test, in the order that finds a mistake soonest.
 
+use std::path::Path;
 use std::process::Command;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow};
 
 use crate::build::cargo;
+use crate::setup::Environment;
 use crate::{check, setup, skips};
 
 /// Runs everything, or only the tests whose names contain `filter`.
@@ -15,19 +17,17 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     if filter.is_none() {
         check::all_but_tests(&environment.root, None)?;
     }
-    let mut command = Command::new(env!("CARGO"));
-    command
-        .args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"])
-        .args(["--profile", if std::env::var_os("CI").is_some() { "ci" } else { "default" }])
-        .args(filter)
-        .env("DORM_TEST_IMAGES", &environment.images)
-        .env("DORM_TEST_RUNSC", &environment.runsc)
-        .env("DORM_TEST_PYTHON", &python)
-        .env("DORM_ALLOW_SKIP", skips::allowed(&environment.root)?)
-        .current_dir(&environment.root);
-    let status = command.status().context("run cargo nextest")?;
-    if !status.success() {
-        bail!("tests failed");
+    let profile = if std::env::var_os("CI").is_some() { "ci" } else { "default" };
+    let mut command = nextest(&environment, &python)?;
+    command.args(["--profile", profile]).args(filter).env("DORM_TEST_RUNSC", &environment.runsc);
+    pass(command, "tests failed")?;
+    let stock = &environment.stock_runsc;
+    if filter.is_none() && environment.runsc != *stock {
+        eprintln!("test: the promises of an engine and the lifecycle matrix under the stock runsc");
+        let mut command = nextest(&environment, &python)?;
+        command.args(["-E", "test(/^conformance::/) | test(/^matrix::/)"]);
+        command.env("DORM_TEST_RUNSC", stock).env("DORM_RUNSC", stock);
+        pass(command, "tests failed under the stock runsc")?;
     }
     if filter.is_none() {
         // Only the simulator and one edge, since nothing that is shipped may ever be built with
@@ -39,4 +39,22 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns the test runner for every crate. Daemons choose their engine as `dorm serve` does.
+fn nextest(environment: &Environment, python: &Path) -> Result<Command> {
+    let mut command = Command::new(env!("CARGO"));
+    command
+        .args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"])
+        .env("DORM_TEST_IMAGES", &environment.images)
+        .env("DORM_TEST_STOCK_RUNSC", &environment.stock_runsc)
+        .env("DORM_TEST_PYTHON", python)
+        .env("DORM_ALLOW_SKIP", skips::allowed(&environment.root)?)
+        .current_dir(&environment.root);
+    Ok(command)
+}
+
+fn pass(mut command: Command, failure: &'static str) -> Result<()> {
+    let status = command.status().context("run cargo nextest")?;
+    if status.success() { Ok(()) } else { Err(anyhow!(failure)) }
 }

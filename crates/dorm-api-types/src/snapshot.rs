@@ -227,9 +227,14 @@ pub struct Info {
 pub struct Engine {
     /// Name, such as `gvisor`.
     pub name: String,
-    /// Exact build. Memory snapshots can be restored only by the same build.
+    /// Exact build.
     pub build: String,
-    /// Other builds whose memory snapshots can be restored on this host.
+    /// Format of the build's memory snapshots. They can be restored by every build with the same
+    /// format. Left out if it is not known: then only the same build can restore them, and
+    /// filesystem snapshots may fail.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub format: Option<String>,
+    /// Other builds on this host. They are used only for memory that `build` cannot restore.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub also: Vec<String>,
     /// Release date of the build, such as `2024-07-29`. Left out if it is not known.
@@ -237,6 +242,14 @@ pub struct Engine {
     pub released: Option<String>,
     /// Digest of the CPU features that memory snapshots of this host depend on.
     pub cpu: String,
+    /// Whether the memory of a resumed sandbox stays in its image until it is written. Forks of one
+    /// snapshot then share it.
+    pub maps_memory: bool,
+    /// Why memory is copied instead. Left out if it is not.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub copies_memory_because: Option<String>,
+    /// Whether the file system of the data directory can share blocks between images.
+    pub shares_blocks: bool,
     /// Whether user code is paused after a resume until the sandbox knows its new generation. If
     /// not, it may run for some milliseconds before.
     pub holds_after_restore: bool,

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Saved, Usage,
+    BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RestoredMemory, RunSpec,
+    Saved, Usage,
 };
 use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc;
@@ -54,9 +55,12 @@ impl FakeEngine {
         let capabilities = Capabilities {
             name: "fake",
             build: build.to_owned(),
+            format: None,
             also: Vec::new(),
             released: None,
             cpu: "fake".to_owned(),
+            memory: RestoredMemory::Copied { reason: "fake memory is read at once".to_owned() },
+            shares_blocks: false,
             holds_after_restore: false,
         };
         Self { host, number, capabilities }
@@ -149,6 +153,10 @@ impl Call<'_> {
 impl Engine for FakeEngine {
     fn capabilities(&self) -> &Capabilities {
         &self.capabilities
+    }
+
+    fn restores(&self, build: &str) -> bool {
+        self.capabilities.build == build
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {

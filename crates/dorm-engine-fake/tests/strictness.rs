@@ -85,6 +85,10 @@ impl Engine for Flawed {
         self.engine.capabilities()
     }
 
+    fn restores(&self, build: &str) -> bool {
+        self.engine.restores(build)
+    }
+
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
         if self.has(Flaw::StartsTwice) { self.boot(spec).await } else { self.engine.start(spec).await }
     }

@@ -191,8 +191,15 @@ impl Shared {
             },
             disk_bytes: spec.resources.disk_bytes,
             limits: limits::for_guest(&spec.resources),
-            build: spec.build.clone().filter(|build| build != self.host.builds.newest()),
+            build: self.build_for(spec).filter(|build| build != self.host.builds.newest()),
         }
+    }
+
+    /// Returns the build to run `spec` with. If none can restore its image, the one that wrote it
+    /// is named, for the error.
+    fn build_for(&self, spec: &RunSpec) -> Option<String> {
+        let writer = spec.build.as_ref()?;
+        Some(self.host.builds.for_images_of(writer).unwrap_or(writer).to_owned())
     }
 
     /// Waits until the agent in the container answers.

@@ -1,5 +1,8 @@
 //! The builds of `runsc` that run sandboxes: the newest for everything new, and older ones for the
-//! memory images they wrote.
+//! memory images that only they can restore.
+//!
+//! A memory image of a known format can be restored by every build with that format, also if the
+//! build that wrote it is gone. Otherwise only the build that wrote it can.
 //!
 //! Each program file stays open and is executed through its descriptor. If the file is replaced
 //! while the daemon runs, the daemon keeps using the old program until its next start, so no memory
@@ -12,23 +15,28 @@ use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use dorm_engine::EngineError;
+use dorm_engine::{Capabilities, EngineError, RestoredMemory};
+use dorm_memory_image::MemoryFormat;
 
 use crate::error::NAME;
 use crate::probe::{Probe, probe};
+use crate::release::format_of;
 
 /// One build of `runsc`.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Build {
     name: String,
+    /// The format of its memory images, if it is known.
+    format: Option<MemoryFormat>,
     program: PathBuf,
     /// Kept open as long as the build may be executed.
-    _file: fs::File,
+    _file: Arc<fs::File>,
 }
 
 /// All builds; the first is the one for new sandboxes.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Builds(Vec<Build>);
 
 impl Builds {
@@ -55,13 +63,37 @@ impl Builds {
         Some(build?.program.clone())
     }
 
+    /// Returns the name of the build that restores memory images of `writer`: the newest that can.
+    pub(crate) fn for_images_of(&self, writer: &str) -> Option<&str> {
+        let format = format_of(writer);
+        let can = |build: &&Build| build.name == writer || (format.is_some() && build.format == format);
+        self.0.iter().find(can).map(|build| build.name.as_str())
+    }
+
+    /// Returns the capabilities of an engine with these builds. `found` are the facts about the
+    /// newest.
+    pub(crate) fn capabilities(&self, found: &Probe, memory: RestoredMemory) -> Capabilities {
+        Capabilities {
+            name: NAME,
+            build: found.build.clone(),
+            format: found.format,
+            also: self.older(),
+            released: found.released.clone(),
+            cpu: found.cpu.clone(),
+            memory,
+            // Only the file system of the engine's directory shows it.
+            shares_blocks: false,
+            holds_after_restore: false,
+        }
+    }
+
     /// Returns the name of the build for new sandboxes.
     pub(crate) fn newest(&self) -> &str {
         self.0.first().map_or("", |build| &build.name)
     }
 
     /// Returns the names of the older builds.
-    pub(crate) fn older(&self) -> Vec<String> {
+    fn older(&self) -> Vec<String> {
         self.0.iter().skip(1).map(|build| build.name.clone()).collect()
     }
 }
@@ -84,7 +116,8 @@ impl Build {
         let path = if is_script { program.to_owned() } else { path_of(&file) };
         let found = Probe { runsc: program.to_owned(), ..probe(&path) };
         found.usable()?;
-        Ok((Self { name: found.build.clone(), program: path, _file: file }, found))
+        let format = format_of(&found.build);
+        Ok((Self { name: found.build.clone(), format, program: path, _file: Arc::new(file) }, found))
     }
 }
 

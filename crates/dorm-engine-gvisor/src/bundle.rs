@@ -20,7 +20,7 @@ use crate::error::GvisorError;
 use crate::notes::Home;
 
 /// The path of the agent in the sandbox. Every image has an empty file at this path.
-const AGENT: &str = "/dorm-agent";
+pub(crate) const AGENT: &str = "/dorm-agent";
 
 /// The capabilities of the agent, and through it of root in the sandbox, towards the sandbox's own
 /// kernel. They have no effect on the host.

@@ -23,13 +23,13 @@ use dorm_worker::Program;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use crate::blocking::{blocking, in_place};
+use crate::blocks;
 use crate::boot::Origin;
 use crate::builds::Builds;
-use crate::error::{GvisorError, NAME, chain, unusable};
+use crate::error::{GvisorError, chain, unusable};
 use crate::files;
 use crate::filling::keep_filled;
 use crate::host::Host;
-use crate::probe::Probe;
 use crate::process;
 use crate::root;
 use crate::run::Runs;
@@ -51,9 +51,10 @@ pub struct Config {
     /// The engine's own directory, with notes, bundles and disks of running sandboxes. Only one
     /// engine at a time can use it.
     pub directory: PathBuf,
-    /// The `runsc` program.
-    pub runsc: PathBuf,
-    /// Older builds of `runsc`, for the memory images they wrote.
+    /// The `runsc` programs to choose from, the preferred one first. The first that can be used
+    /// here is taken.
+    pub runsc: Vec<PathBuf>,
+    /// Older builds of `runsc`, for the memory images that only they can restore.
     pub runsc_also: Vec<PathBuf>,
     /// The agent's static binary.
     pub agent: PathBuf,
@@ -107,18 +108,16 @@ async fn can_limit_disks() -> Result<(), EngineError> {
 }
 
 impl GvisorEngine {
-    /// Opens the engine: checks the host and adopts the runs of an earlier daemon without changing
-    /// them. The process becomes the reaper of its orphans, so that ended sandboxes leave no
-    /// zombies.
-    ///
-    /// # Errors
-    /// [`EngineError::Unusable`], with a hint how to fix the host.
+    /// Checks the host, and adopts the runs of an earlier daemon without changing them. New runs
+    /// use the first of `builds`, about which `found` was found.
     #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
-    pub async fn open(config: Config) -> Result<Arc<Self>, EngineError> {
+    pub(crate) async fn assemble(
+        config: Config,
+        builds: Builds,
+        mut capabilities: Capabilities,
+    ) -> Result<Arc<Self>, EngineError> {
         let Config {
             directory,
-            runsc,
-            runsc_also,
             agent,
             network,
             warm_containers,
@@ -130,13 +129,12 @@ impl GvisorEngine {
             unlimited_disks,
             steps,
             reader,
+            runsc: _,
+            runsc_also: _,
         } = config;
-        let opened = tokio::task::spawn_blocking(move || Builds::open(&runsc, &runsc_also)).await;
-        let (builds, found) = opened.map_err(|source| unusable("this is a bug; please report it", source))??;
         if !unlimited_disks {
             can_limit_disks().await?;
         }
-        let Probe { build, released, cpu, .. } = found;
         fs::metadata(&agent)
             .map_err(|source| unusable("install the agent", GvisorError::file("use", &agent, source)))?;
         let Directories { root, containers, blanks, lock } = Directories::prepare(&directory, guest_ids)?;
@@ -159,7 +157,7 @@ impl GvisorEngine {
             made: Mutex::default(),
             steps,
         };
-        let also = host.builds.older();
+        capabilities.shares_blocks = blocks::are_shared(&directory);
         let shared = Arc::new(Shared {
             host,
             runs: Runs::default(),
@@ -168,7 +166,7 @@ impl GvisorEngine {
             listener: Mutex::default(),
             files,
             reading: Semaphore::new(mib(files.memory_bytes) as usize),
-            capabilities: Capabilities { name: NAME, build, also, released, cpu, holds_after_restore: false },
+            capabilities,
             _lock: lock,
         });
         shared.adopt().map_err(|source| unusable("see the cause", source))?;
@@ -181,6 +179,12 @@ impl GvisorEngine {
     /// Returns how many warm containers are ready for `image`. For tests and metrics.
     pub fn warm_containers(&self, image: &Digest) -> usize {
         self.shared.warm_pool.count(image)
+    }
+
+    /// Returns the process id of the sandbox of a run.
+    pub(crate) fn sandbox_process(&self, run: &RunId) -> Result<i32, EngineError> {
+        let run = self.shared.runs.get(run)?;
+        Ok(run.living("find the process of")?.processes.sandbox.pid())
     }
 
     /// Completes `work` even if the caller is dropped: a call interrupted in the middle would leave
@@ -321,6 +325,10 @@ impl Shared {
 impl Engine for GvisorEngine {
     fn capabilities(&self) -> &Capabilities {
         &self.shared.capabilities
+    }
+
+    fn restores(&self, build: &str) -> bool {
+        self.shared.host.builds.for_images_of(build).is_some()
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {

@@ -5,6 +5,7 @@
 //! save, park, resume ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
 //! files of a memory image ─► files ─► dorm-memory-image
 //!
+//! opening ─► trial ─► engine
 //! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool ─► container
 //! ```
 //!
@@ -15,6 +16,7 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 mod blocking;
+mod blocks;
 mod boot;
 mod builds;
 mod bundle;
@@ -26,6 +28,7 @@ mod engine;
 mod error;
 mod files;
 mod filling;
+mod go_version;
 mod host;
 mod inventory;
 mod limits;
@@ -34,8 +37,10 @@ mod lock;
 mod lost;
 mod memory_pressure;
 mod mounts;
+mod no_network;
 mod notes;
 mod notices;
+mod opening;
 mod pause;
 mod probe;
 mod process;
@@ -48,11 +53,14 @@ mod shared;
 mod slots;
 mod stop;
 mod stream;
+mod trial;
 mod warm_pool;
 
 pub use engine::{Config, GvisorEngine};
+pub use go_version::GoVersion;
 pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
+pub use trial::{TrialOutcome, trial_outcome};
 
 /// Reads the files out of the memory image in the directory `image`. Only tests of this crate call
 /// this function directly.

@@ -11,18 +11,23 @@ use std::process::Command;
 
 use dorm_cgroup::{CgroupError, Support};
 use dorm_engine::EngineError;
+use dorm_memory_image::MemoryFormat;
 
 use crate::error::{NAME, chain};
-use crate::release::released;
+use crate::go_version::GoVersion;
+use crate::release::{format_of, is_ours, released};
 
 /// The facts found. [`Probe::usable`] evaluates them.
 #[derive(Debug)]
 pub struct Probe {
     /// The program that was probed.
     pub runsc: PathBuf,
-    /// Its version and a digest of its binary: a memory image can only be restored by the same
-    /// build. Empty if the program cannot be executed.
+    /// Its version and a digest of its binary. Empty if the program cannot be executed.
     pub build: String,
+    /// The version of Go that compiled it, if that could be read.
+    pub go: Option<GoVersion>,
+    /// The name of the format of its memory images, if it is known.
+    pub format: Option<&'static str>,
     /// The date of its release, such as `2024-07-29`; `None` if its version contains none.
     pub released: Option<String>,
     /// The error of executing it, if that failed.
@@ -48,15 +53,17 @@ const NEEDED: [&str; 6] = ["-net-disconnect-ok", "-overlay2", "-ignore-cgroups",
 /// Probes `runsc` and the host.
 pub fn probe(runsc: &Path) -> Probe {
     let kernel = fs::read_to_string("/proc/sys/kernel/osrelease").unwrap_or_default().trim().to_owned();
-    let (build, failure) = match build(runsc) {
-        Ok(build) => (build, None),
-        Err(error) => (String::new(), Some(error)),
+    let (build, go, failure) = match build(runsc) {
+        Ok((build, go)) => (build, go, None),
+        Err(error) => (String::new(), None, Some(error)),
     };
     let missing = if failure.is_none() { missing(runsc) } else { Vec::new() };
     Probe {
         runsc: runsc.to_owned(),
         released: build.rsplit_once(' ').and_then(|(version, _)| released(version)),
+        format: format_of(&build).map(MemoryFormat::name),
         build,
+        go,
         failure,
         missing,
         cpu: cpu(),
@@ -68,6 +75,22 @@ pub fn probe(runsc: &Path) -> Probe {
 }
 
 impl Probe {
+    /// Returns whether it is a build with our changes.
+    pub fn is_ours(&self) -> bool {
+        is_ours(&self.build)
+    }
+
+    /// Returns the version of Go that compiled the program, if it is too new for its sources.
+    pub fn unfit_go(&self) -> Option<GoVersion> {
+        let is_of_2024 = self.released.as_ref().is_some_and(|day| day.starts_with("2024-"));
+        self.go.filter(|go| is_of_2024 && *go >= GoVersion::CHANGED)
+    }
+
+    /// Says why a program that `go` compiled cannot be used.
+    pub fn unfit(&self, go: GoVersion) -> String {
+        format!("runsc '{}' was compiled with {go}, under which this release crashes at random", self.build)
+    }
+
     /// Checks whether the engine can work on this host.
     ///
     /// # Errors
@@ -84,6 +107,9 @@ impl Probe {
         if let Some(first) = self.missing.first() {
             return refuse(format!("runsc '{}' has no {first}: use release 20240729.0", self.build), None);
         }
+        if let Some(go) = self.unfit_go() {
+            return refuse(format!("use a build of this release by a Go before 1.25: {}", self.unfit(go)), None);
+        }
         if let Err(error) = &self.groups {
             let hint = "mount the cgroup file systems of this host".to_owned();
             return refuse(hint, Some(io::Error::other(chain(error))));
@@ -98,13 +124,12 @@ impl Probe {
     }
 }
 
-fn build(runsc: &Path) -> io::Result<String> {
+fn build(runsc: &Path) -> io::Result<(String, Option<GoVersion>)> {
     let text = output(runsc, &["--version"])?;
     let version = text.lines().next().unwrap_or_default().trim().trim_start_matches("runsc version ").to_owned();
-    let mut hasher = blake3::Hasher::new();
-    hasher.update_reader(fs::File::open(runsc)?)?;
-    let digest = hasher.finalize().to_hex();
-    Ok(format!("runsc {version} {}", &digest[..16]))
+    let program = fs::read(runsc)?;
+    let digest = blake3::hash(&program).to_hex();
+    Ok((format!("runsc {version} {}", &digest[..16]), GoVersion::of_program(&program)))
 }
 
 fn missing(runsc: &Path) -> Vec<&'static str> {
@@ -150,6 +175,33 @@ mod tests {
     fn kernel_releases_are_compared_by_number() {
         assert!(is_at_least("6.18.44-fc", (6, 11)) && is_at_least("7.0", (6, 11)) && is_at_least("6.11.0", (6, 11)));
         assert!(!is_at_least("6.1.0-44-amd64", (6, 11)) && !is_at_least("", (6, 11)));
+    }
+
+    #[test]
+    fn a_release_of_2024_compiled_with_a_newer_go_is_refused_with_the_reason() {
+        let directory = tempfile::tempdir().unwrap();
+        let script = directory.path().join("runsc");
+        let flags = NEEDED.join(" ");
+        let text =
+            format!("#!/bin/sh\ncase $1 in --version) echo runsc version 0.0~20240729.0;; *) echo {flags};; esac\n");
+        let program = |minor| {
+            let start = format!("{text}exit\n");
+            let mut bytes = start.into_bytes();
+            bytes.resize(bytes.len().next_multiple_of(16), b'\n');
+            bytes.extend_from_slice(b"\xff Go buildinf:\x08\x02");
+            bytes.resize(bytes.len() + 16, 0);
+            bytes.extend_from_slice(format!("\x06go1.{minor}").as_bytes());
+            bytes
+        };
+        for (minor, is_refused) in [(22, false), (24, false), (25, true), (26, true)] {
+            fs::write(&script, program(minor)).unwrap();
+            fs::set_permissions(&script, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+            let probe = probe(&script);
+            assert_eq!(probe.go, Some(GoVersion { major: 1, minor }));
+            let refused = probe.usable().err().map(|error| error.chain());
+            let says_so = refused.as_ref().is_some_and(|said| said.contains(&format!("compiled with Go 1.{minor}")));
+            assert_eq!(says_so, is_refused, "{refused:?}");
+        }
     }
 
     #[test]

@@ -1,5 +1,23 @@
-//! The release date of a `runsc` build, parsed from its version: `release-20240729.0`, or
+//! The facts that the version of a `runsc` build contains: `release-20240729.0`, or
 //! `0.0~20240729.0` of Debian.
+
+use dorm_memory_image::MemoryFormat;
+
+/// Returns the version in the name of a build, which is `runsc VERSION DIGEST`.
+fn version_of(build: &str) -> Option<&str> {
+    build.strip_prefix("runsc ")?.rsplit_once(' ').map(|(version, _)| version)
+}
+
+/// Returns whether `build` has our changes.
+pub(crate) fn is_ours(build: &str) -> bool {
+    version_of(build).is_some_and(|version| version.contains("+dorm"))
+}
+
+/// Returns the format of the memory images of `build`, such as one that a saved state names; `None`
+/// if it is not known.
+pub(crate) fn format_of(build: &str) -> Option<MemoryFormat> {
+    MemoryFormat::of_version(version_of(build)?)
+}
 
 /// Returns the release date in `version`, such as `2024-07-29`; `None` if it contains none.
 pub(crate) fn released(version: &str) -> Option<String> {
@@ -21,6 +39,17 @@ mod tests {
     fn the_day_is_read_out_of_any_kind_of_version() {
         for version in ["release-20240729.0", "0.0~20240729.0", "release-20240729.0-12-gabcdef", "x 20240729"] {
             assert_eq!(released(version).as_deref(), Some("2024-07-29"), "{version}");
+        }
+    }
+
+    #[test]
+    fn builds_of_one_release_have_one_format_whatever_their_digests() {
+        let format = |build| format_of(build).map(MemoryFormat::name);
+        for build in ["runsc 0.0~20240729.0 0123456789abcdef", "runsc release-20240729.0 fedcba9876543210"] {
+            assert_eq!(format(build), Some("20240729.0"), "{build}");
+        }
+        for build in ["", "20240729.0", "runsc 20240729.0", "fake-1", "runsc release-20260810.0 0123456789abcdef"] {
+            assert_eq!(format(build), None, "{build}");
         }
     }
 

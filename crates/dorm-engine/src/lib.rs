@@ -44,24 +44,47 @@ pub type BoxStream = Box<dyn Stream>;
 pub struct Capabilities {
     /// The name: `gvisor`, `fake`, …
     pub name: &'static str,
-    /// The exact build: a memory image can only be used by the build that wrote it.
+    /// The exact build.
     pub build: String,
-    /// Other builds installed on this host, whose memory images can be restored as well. They are
-    /// used for nothing else.
+    /// The format of the memory images that the build writes, if it is known. Images of a known
+    /// format can be restored by every build with that format, others only by the build that wrote
+    /// them.
+    pub format: Option<&'static str>,
+    /// Other builds installed on this host. They are used only for memory images that the first one
+    /// cannot restore.
     pub also: Vec<String>,
     /// The release date of the build, such as `2024-07-29`, if known.
     pub released: Option<String>,
     /// A digest of the names of the CPU features that a memory image of this host depends on.
     pub cpu: String,
+    /// Where the memory of a restored run is.
+    pub memory: RestoredMemory,
+    /// Whether files of the engine's directory can share blocks with copies of them.
+    pub shares_blocks: bool,
     /// Whether user code can be held back after a restore until the agent has done its work. If
     /// `false`, user code may run for some milliseconds before that.
     pub holds_after_restore: bool,
 }
 
-impl Capabilities {
-    /// Returns whether memory images of `build` can be restored.
-    pub fn restores(&self, build: &str) -> bool {
-        self.build == build || self.also.iter().any(|also| also == build)
+/// Where the memory of a restored run is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum RestoredMemory {
+    /// In its image, until the run writes to it. Runs of one image share it.
+    Mapped,
+    /// In memory of its own: all of the image is read before the run continues.
+    Copied {
+        /// Why it does not stay in the image.
+        reason: String,
+    },
+}
+
+impl RestoredMemory {
+    /// Returns why memory does not stay in its image; `None` if it does.
+    pub fn copied_because(&self) -> Option<&str> {
+        match self {
+            Self::Mapped => None,
+            Self::Copied { reason } => Some(reason),
+        }
     }
 }
 
@@ -83,8 +106,8 @@ pub struct RunSpec {
     pub egress: Egress,
     /// Directories of the host that are mounted in the run from its start.
     pub mounts: Vec<Mount>,
-    /// The build to run it with: the one that wrote the memory image it starts from. `None` for the
-    /// engine's own build.
+    /// The build that wrote the memory image it starts from. The engine runs it with a build that
+    /// can restore that image. `None` for the engine's own build.
     pub build: Option<String>,
 }
 
@@ -107,7 +130,7 @@ pub struct Saved {
     pub files: Vec<SavedFile>,
     /// How long the guest has been paused so far.
     pub stopped: Duration,
-    /// The build that wrote it; no other build can use it.
+    /// The build that wrote it.
     pub build: String,
 }
 
@@ -201,6 +224,10 @@ pub enum Notice {
 pub trait Engine: Send + Sync + 'static {
     /// Returns the properties and abilities of the engine.
     fn capabilities(&self) -> &Capabilities;
+
+    /// Returns whether a build on this host can restore memory images of `build`, which may be
+    /// gone.
+    fn restores(&self, build: &str) -> bool;
 
     /// Starts a run with a cold boot, or with an equivalent of it. When it returns, the agent
     /// inside answers. Starting a run that exists fails with [`EngineError::Exists`].

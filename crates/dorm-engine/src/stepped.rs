@@ -60,6 +60,10 @@ impl Engine for SteppedEngine {
         self.inner.capabilities()
     }
 
+    fn restores(&self, build: &str) -> bool {
+        self.inner.restores(build)
+    }
+
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
         let names = ["engine: about to start", "engine: started"];
         self.around(names, &spec.run, self.inner.start(spec)).await

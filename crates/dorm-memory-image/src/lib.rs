@@ -17,6 +17,7 @@
 
 mod budget;
 mod error;
+mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod graph;
@@ -36,6 +37,7 @@ mod tests;
 
 pub use budget::FilesLimits;
 pub use error::MemoryImageError;
+pub use format::MemoryFormat;
 pub use read::{IMAGE_FILES, OpenFile, read};
 pub use told::{READERS, read_by};
 pub use tree::TMP_OPTIONS;

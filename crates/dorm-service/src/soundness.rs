@@ -78,7 +78,7 @@ impl Shared {
         let capabilities = self.engine.capabilities();
         // The storage reports what is wrong with one that cannot be read.
         let written_by = self.storage.saved_state(saved_state).await.map(|saved_state| saved_state.facts.build);
-        let build = written_by.ok().filter(|build| capabilities.restores(build));
+        let build = written_by.ok().filter(|build| self.engine.restores(build));
         let expected = Expected {
             engine: capabilities.name.to_owned(),
             build: build.unwrap_or_else(|| capabilities.build.clone()),

@@ -78,6 +78,10 @@ impl Engine for WatchedEngine {
         self.inner.capabilities()
     }
 
+    fn restores(&self, build: &str) -> bool {
+        self.inner.restores(build)
+    }
+
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {
         self.heard(self.inner.start(spec).await).await?;
         self.is_alone(&spec.run);

@@ -27,6 +27,7 @@ use crate::data_disk::HostDisk;
 use crate::guest_ids;
 use crate::identity::{self, Identity};
 use crate::owner_socket::OwnerSocket;
+use crate::program::Runsc;
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
@@ -63,11 +64,12 @@ pub(crate) struct ServeOptions {
     /// Access to the ports of sandboxes that do not set it at creation
     #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
     ports: values::PortAccess,
-    /// The runsc to use
-    #[arg(long, env = "DORM_RUNSC", default_value = "runsc")]
-    runsc: PathBuf,
-    /// An older runsc, for sandboxes and snapshots whose memory it wrote; nothing new starts with
-    /// it
+    /// The runsc to use. `auto` is dorm-runsc, which leaves memory in its image until it is
+    /// written, if it is installed and works on this host, or else runsc
+    #[arg(long, env = "DORM_RUNSC", default_value = "auto", value_name = "PATH")]
+    runsc: Runsc,
+    /// An older runsc, for sandboxes and snapshots whose memory the other cannot restore; nothing
+    /// new starts with it
     #[arg(long, env = "DORM_RUNSC_ALSO", value_name = "PATH", value_delimiter = ':')]
     runsc_also: Vec<PathBuf>,
     /// How many warm containers of each kind (booted, empty, without a network) to keep ready. 0
@@ -306,7 +308,7 @@ async fn open(
     let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
-        runsc: crate::program::find(&options.runsc),
+        runsc: options.runsc.programs(),
         runsc_also: options.runsc_also.iter().map(|path| crate::program::find(path)).collect(),
         agent,
         network: Arc::new(network),

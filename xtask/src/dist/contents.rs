@@ -7,6 +7,7 @@ use std::process::Command;
 use anyhow::{Context as _, Result, bail};
 
 use super::tarball;
+use crate::engine::{Engine, NAME};
 
 /// A file of a package.
 pub(super) struct Entry {
@@ -34,11 +35,20 @@ pub(super) struct Built {
     pub(super) fish: Vec<u8>,
     /// The names and texts of manual pages.
     pub(super) pages: Vec<(String, Vec<u8>)>,
+    /// Our build of gVisor, if this host can build it.
+    pub(super) engine: Option<BuiltEngine>,
+}
+
+/// Our build of gVisor.
+pub(super) struct BuiltEngine {
+    pub(super) program: Vec<u8>,
+    /// The notice of what was changed, and the licences, which must accompany the program.
+    pub(super) licences: Vec<u8>,
 }
 
 impl Built {
     /// Reads the program, and runs it for its completions and manual pages.
-    pub(super) fn by(dorm: &Path) -> Result<Self> {
+    pub(super) fn by(dorm: &Path, engine: Option<&Engine>) -> Result<Self> {
         let pages = tempfile::tempdir().context("create a directory for the manual pages")?;
         said(Command::new(dorm).arg("man-pages").arg(pages.path()))?;
         let completions = |shell| said(Command::new(dorm).args(["completions", shell]));
@@ -48,6 +58,12 @@ impl Built {
             zsh: completions("zsh")?,
             fish: completions("fish")?,
             pages: files(pages.path())?,
+            engine: match engine {
+                Some(Engine { program, licences }) => {
+                    Some(BuiltEngine { program: read(program)?, licences: read(licences)? })
+                }
+                None => None,
+            },
         })
     }
 }
@@ -60,6 +76,10 @@ pub(super) fn archive(root: &Path, built: &Built, version: &str) -> Result<Vec<E
         Entry::file("completions/_dorm", built.zsh.as_slice()),
         Entry::file("completions/dorm.fish", built.fish.as_slice()),
     ];
+    if let Some(BuiltEngine { program, licences }) = &built.engine {
+        entries.push(Entry::program(NAME, program.as_slice()));
+        entries.push(Entry::file(format!("{NAME}.licences"), licences.as_slice()));
+    }
     for name in ["LICENSE", "README.md", "CHANGELOG.md"] {
         entries.push(Entry::file(name, read(&root.join(name))?));
     }
@@ -83,6 +103,10 @@ pub(super) fn installed(root: &Path, built: &Built) -> Result<Vec<Entry>> {
         Entry::file("usr/share/fish/vendor_completions.d/dorm.fish", built.fish.as_slice()),
         Entry::file(format!("{DOC}/changelog.gz"), tarball::gzip(&read(&root.join("CHANGELOG.md"))?)?),
     ];
+    if let Some(BuiltEngine { program, licences }) = &built.engine {
+        entries.push(Entry::program(format!("usr/libexec/dormouse/{NAME}"), program.as_slice()));
+        entries.push(Entry::file(format!("{DOC}/{NAME}.licences.gz"), tarball::gzip(licences)?));
+    }
     for (from, to) in [
         ("packaging/dormouse.service", "lib/systemd/system/dormouse.service"),
         ("packaging/dormouse-sandboxes.service", "lib/systemd/system/dormouse-sandboxes.service"),

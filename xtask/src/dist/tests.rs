@@ -6,7 +6,7 @@ use std::io::Read as _;
 
 use flate2::read::GzDecoder;
 
-use super::contents::{self, Built};
+use super::contents::{self, Built, BuiltEngine};
 use super::{deb, tarball};
 use crate::setup;
 
@@ -19,6 +19,7 @@ fn built() -> Built {
         zsh: b"zsh".to_vec(),
         fish: b"fish".to_vec(),
         pages: vec![("dorm.1".to_owned(), b".TH".to_vec()), ("dorm-sbx.1".to_owned(), b".TH".to_vec())],
+        engine: Some(BuiltEngine { program: b"\x7fELF".to_vec(), licences: b"Apache".to_vec() }),
     }
 }
 
@@ -64,8 +65,10 @@ fn the_archive_has_program_licence_unit_completions_and_pages_in_one_directory()
     assert_eq!(pack(), pack());
     let files = unpack(&pack());
     let mode = |name: &str| files[&format!("./dormouse-1.2.3-x86_64-linux/{name}")].0;
-    assert_eq!(mode("dorm"), 0o755);
-    for name in ["LICENSE", "README.md", "CHANGELOG.md", "dormouse.service", "man/man1/dorm-sbx.1"] {
+    assert_eq!((mode("dorm"), mode("dorm-runsc")), (0o755, 0o755));
+    for name in
+        ["LICENSE", "dorm-runsc.licences", "README.md", "CHANGELOG.md", "dormouse.service", "man/man1/dorm-sbx.1"]
+    {
         assert_eq!(mode(name), 0o644, "{name}");
     }
     for name in ["dorm.bash", "_dorm", "dorm.fish"] {
@@ -105,6 +108,7 @@ fn the_debian_package_has_the_files_of_a_service() {
 
     let data = unpack(members[2].1);
     assert_eq!(data["./usr/bin/dorm"].0, 0o755);
+    assert_eq!(data["./usr/libexec/dormouse/dorm-runsc"].0, 0o755);
     for name in [
         "./lib/systemd/system/dormouse-sandboxes.service",
         "./lib/systemd/system/dormouse.service",
@@ -113,6 +117,7 @@ fn the_debian_package_has_the_files_of_a_service() {
         "./usr/share/fish/vendor_completions.d/dorm.fish",
         "./usr/share/man/man1/dorm.1.gz",
         "./usr/share/doc/dormouse/copyright",
+        "./usr/share/doc/dormouse/dorm-runsc.licences.gz",
         "./usr/share/doc/dormouse/operations.md",
         "./usr/share/doc/dormouse/changelog.gz",
     ] {
@@ -122,6 +127,15 @@ fn the_debian_package_has_the_files_of_a_service() {
     for name in control["./conffiles"].1.lines() {
         assert!(data.contains_key(&format!(".{name}")), "{name}");
     }
+}
+
+#[test]
+fn without_our_build_of_gvisor_the_packages_have_no_trace_of_it() {
+    let root = setup::root().unwrap();
+    let built = Built { engine: None, ..built() };
+    let mut entries = contents::archive(&root, &built, "1.2.3").unwrap();
+    entries.extend(contents::installed(&root, &built).unwrap());
+    assert!(entries.iter().all(|entry| !entry.path.contains("dorm-runsc")));
 }
 
 #[test]

@@ -155,26 +155,28 @@ fn has_venv() -> bool {
     output.is_ok_and(|output| output.status.success())
 }
 
-fn apt() -> Command {
+/// Returns `apt-get`, which asks nothing.
+pub(crate) fn apt() -> Command {
     let mut apt = Command::new("apt-get");
     apt.env("DEBIAN_FRONTEND", "noninteractive");
     apt.args(["--quiet", "--option", "Acquire::Retries=3", "--option", "DPkg::Lock::Timeout=600"]);
     apt
 }
 
-fn is_release() -> bool {
+/// Returns whether this host runs the release of Debian whose packages are used.
+pub(crate) fn is_release() -> bool {
     let text = fs::read_to_string("/etc/os-release").unwrap_or_default();
     text.lines().any(|line| line.trim_matches('"') == format!("VERSION_CODENAME={RELEASE}"))
 }
 
-/// Adds the backports of the mirror in use, in a file of its own.
-fn add_backports() -> Result<()> {
+/// Adds the backports of the mirror in use, in a file of its own, and returns their name.
+pub(crate) fn add_backports() -> Result<&'static str> {
     let sources = Sources::of_host();
     if sources.has(BACKPORTS) {
-        return Ok(());
+        return Ok(BACKPORTS);
     }
     let mut text = format!(
-        "# Written by `cargo xtask setup` of Dormouse, for runsc.\nTypes: deb\nURIs: {}\nSuites: {BACKPORTS}\n\
+        "# Written by `cargo xtask setup` of Dormouse, for gVisor.\nTypes: deb\nURIs: {}\nSuites: {BACKPORTS}\n\
          Components: main\n",
         sources.mirror(RELEASE)
     );
@@ -184,5 +186,6 @@ fn add_backports() -> Result<()> {
     say(&format!("adding {BACKPORTS} in {SOURCES}"));
     let new = format!("{SOURCES}.new");
     fs::write(&new, text).with_context(|| format!("write {new}"))?;
-    fs::rename(&new, SOURCES).with_context(|| format!("rename {new}"))
+    fs::rename(&new, SOURCES).with_context(|| format!("rename {new}"))?;
+    Ok(BACKPORTS)
 }

@@ -27,9 +27,13 @@ pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
         engine: wire::Engine {
             name: engine.name.to_owned(),
             build: engine.build.clone(),
+            format: engine.format.map(str::to_owned),
             also: engine.also.clone(),
             released: engine.released.clone(),
             cpu: engine.cpu.clone(),
+            maps_memory: engine.memory.copied_because().is_none(),
+            copies_memory_because: engine.memory.copied_because().map(str::to_owned),
+            shares_blocks: engine.shares_blocks,
             holds_after_restore: engine.holds_after_restore,
         },
     })
@@ -149,8 +153,18 @@ pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire
 pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
     let figures = api.service.figures().await?;
     gauges(&figures);
+    let engine = api.service.capabilities();
+    engine_gauge(&engine.build, engine.memory.copied_because());
     let text = api.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
+}
+
+/// The engine's build, and whether the memory of resumed sandboxes stays in its image.
+fn engine_gauge(build: &str, copied_because: Option<&str>) {
+    let maps_memory = if copied_because.is_none() { "true" } else { "false" };
+    let reason = copied_because.unwrap_or_default().to_owned();
+    metrics::gauge!("dorm_engine", "build" => build.to_owned(), "maps_memory" => maps_memory, "reason" => reason)
+        .set(1.0);
 }
 
 #[allow(clippy::cast_precision_loss, reason = "gauges are floating point numbers")]

@@ -72,9 +72,24 @@ impl Place {
     }
 
     pub(crate) async fn try_open(&self, containers: usize) -> Result<Arc<GvisorEngine>, EngineError> {
-        GvisorEngine::open(Config {
+        GvisorEngine::open(self.config(containers)).await
+    }
+
+    /// Opens the engine with the first of these programs that can be used.
+    pub(crate) async fn try_open_with(&self, runsc: Vec<PathBuf>) -> Result<Arc<GvisorEngine>, EngineError> {
+        GvisorEngine::open(Config { runsc, ..self.config(0) }).await
+    }
+
+    /// Opens the stock engine in another directory of this place.
+    pub(crate) async fn try_open_in(&self, directory: &str) -> Result<Arc<GvisorEngine>, EngineError> {
+        let directory = self.path().join(directory);
+        GvisorEngine::open(Config { directory, runsc: vec![stock_runsc()], ..self.config(0) }).await
+    }
+
+    fn config(&self, containers: usize) -> Config {
+        Config {
             directory: self.path().join("engine"),
-            runsc: runsc(),
+            runsc: vec![runsc()],
             runsc_also: Vec::new(),
             agent: agent(),
             network: self.network.clone(),
@@ -87,8 +102,7 @@ impl Place {
             owner: self.owner.clone(),
             steps: dorm_steps::pass(),
             reader: None,
-        })
-        .await
+        }
     }
 
     /// A run of a new sandbox without network.
@@ -177,8 +191,13 @@ impl Drop for Place {
     }
 }
 
-fn runsc() -> PathBuf {
+pub(crate) fn runsc() -> PathBuf {
     std::env::var_os("DORM_TEST_RUNSC").map_or_else(|| PathBuf::from("/usr/bin/runsc"), PathBuf::from)
+}
+
+/// The `runsc` of the distribution, which reads all memory of an image.
+pub(crate) fn stock_runsc() -> PathBuf {
+    std::env::var_os("DORM_TEST_STOCK_RUNSC").map_or_else(|| PathBuf::from("/usr/bin/runsc"), PathBuf::from)
 }
 
 /// The agent's binary, installed once for all tests of this process.

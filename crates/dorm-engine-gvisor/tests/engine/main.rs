@@ -11,3 +11,4 @@ mod host;
 mod network;
 mod restart;
 mod sleep;
+mod trial;

@@ -274,8 +274,9 @@ impl Service {
         }
         // The restore reports what is wrong with a saved state that cannot be read.
         let Ok(saved_state) = self.shared.storage.saved_state(&snapshot.saved_state).await else { return Ok(()) };
-        let (needs, has) = (saved_state.facts, self.shared.engine.capabilities());
-        let build = if has.restores(&needs.build) { needs.build.clone() } else { has.build.clone() };
+        let (needs, engine) = (saved_state.facts, &self.shared.engine);
+        let has = engine.capabilities();
+        let build = if engine.restores(&needs.build) { needs.build.clone() } else { has.build.clone() };
         let rows = [
             ("engine", needs.engine, has.name.to_owned()),
             ("build", needs.build, build),

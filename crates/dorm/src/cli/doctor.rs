@@ -14,6 +14,7 @@ use super::output::{self, Format};
 use super::problem::Done;
 use crate::exit;
 use crate::guest_ids::{self, Look};
+use crate::program::Runsc;
 
 /// Options of `dorm doctor`.
 #[derive(Debug, clap::Args)]
@@ -29,8 +30,8 @@ pub(crate) struct DoctorOptions {
     #[arg(long, env = "DORM_GUEST_IDS", value_name = "BASE")]
     guest_ids: Option<dorm_guest_ids::GuestIds>,
     /// The runsc that the daemon uses
-    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "runsc")]
-    runsc: PathBuf,
+    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "auto")]
+    runsc: Runsc,
 }
 
 /// The result of one check.
@@ -92,7 +93,7 @@ pub(crate) async fn run(options: DoctorOptions) -> Done {
 }
 
 fn checks(options: &DoctorOptions) -> Vec<Check> {
-    let mut checks = host::checks(&crate::program::find(&options.runsc));
+    let mut checks = host::checks(&options.runsc.programs(), &options.data);
     checks.extend(tools::checks());
     checks.extend(disk::checks(&options.data));
     checks.push(self::guest_ids(options));

@@ -11,6 +11,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use crate::exit;
+use crate::program::Runsc;
 
 /// Options of `dorm prove`.
 #[derive(Debug, clap::Args)]
@@ -31,8 +32,8 @@ pub(crate) struct ProveOptions {
     #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]
     place: PathBuf,
     /// The runsc to use
-    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "runsc")]
-    runsc: PathBuf,
+    #[arg(long, env = "DORM_RUNSC", value_name = "PATH", default_value = "auto")]
+    runsc: Runsc,
     /// Prove only this operation, such as `resume-evicted`; may be given several times
     #[arg(long, value_name = "OPERATION")]
     only: Vec<String>,
@@ -116,7 +117,10 @@ fn setting(options: &ProveOptions) -> Result<Setting, Problem> {
         dorm: format!("/proc/{}/exe", std::process::id()).into(),
         images,
         image: options.image.clone(),
-        runsc: Some(crate::program::find(&options.runsc)),
+        runsc: match &options.runsc {
+            Runsc::Auto => None,
+            Runsc::Program(program) => Some(crate::program::find(program)),
+        },
         directory: options.place.clone(),
         prefix: crate::identity::prefix,
         limit: options.minutes.map(|minutes| Duration::from_secs(60 * minutes)),

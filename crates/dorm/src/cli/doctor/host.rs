@@ -1,21 +1,39 @@
 //! Checks of the kernel, `runsc`, control groups, loop devices and KVM.
 
 use std::fs::OpenOptions;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dorm_cgroup::Version;
-use dorm_engine_gvisor::Probe;
+use dorm_engine_gvisor::{Probe, TrialOutcome};
 
 use super::Check;
 
 /// The first kernel with `openat2`, which keeps paths of sandboxes inside their directory.
 const KERNEL_LEAST: (u32, u32) = (5, 6);
 
-pub(super) fn checks(runsc: &Path) -> Vec<Check> {
-    let probe = dorm_engine_gvisor::probe(runsc);
+/// Checks the first of the programs `runsc` that can be executed here, which is the one that the
+/// daemon would use.
+pub(super) fn checks(runsc: &[PathBuf], data: &Path) -> Vec<Check> {
+    let (mut probe, mut passed_over) =
+        (dorm_engine_gvisor::probe(runsc.first().map_or(Path::new("runsc"), |first| first)), None);
+    for next in runsc.iter().skip(1) {
+        let Some(reason) = unfitness(&probe, data) else { break };
+        passed_over = Some(format!("{} is not used: {reason}", probe.runsc.display()));
+        probe = dorm_engine_gvisor::probe(next);
+    }
     let table = std::fs::read_to_string("/proc/sys/net/netfilter/nf_conntrack_max").ok();
-    let (groups, connections) = (groups(&probe), connections(table.as_deref()));
-    vec![root(), kernel(&probe.kernel), runsc_itself(&probe), groups, namespaces(&probe), loops(), kvm(), connections]
+    vec![
+        root(),
+        kernel(&probe.kernel),
+        runsc_itself(&probe),
+        memory_images(&probe),
+        restored_memory(&probe, passed_over, data),
+        groups(&probe),
+        namespaces(&probe),
+        loops(),
+        kvm(),
+        connections(table.as_deref()),
+    ]
 }
 
 fn root() -> Check {
@@ -47,7 +65,60 @@ fn runsc_itself(probe: &Probe) -> Check {
         let missing = probe.missing.join(", ");
         return Check::fail("runsc", format!("{} lacks {missing}", probe.build), "use release 20240729.0 or newer");
     }
+    if let Some(go) = probe.unfit_go() {
+        return Check::fail(
+            "runsc",
+            probe.unfit(go),
+            "use a build of this release by a Go before 1.25, or a newer release",
+        );
+    }
     age(&probe.build, probe.released.as_deref(), jiff::Timestamp::now())
+}
+
+/// Returns why the daemon would not use our own build.
+fn unfitness(probe: &Probe, data: &Path) -> Option<String> {
+    if let Some(error) = &probe.failure {
+        return Some(error.to_string());
+    }
+    match dorm_engine_gvisor::trial_outcome(&data.join("gvisor"), probe) {
+        TrialOutcome::Failed(reason) if probe.is_ours() => Some(reason),
+        _ => probe.unfit_go().map(|go| probe.unfit(go)),
+    }
+}
+
+/// Checks where the memory of resumed sandboxes is. `passed_over` is the build that would leave it
+/// in its image, but cannot be used.
+fn restored_memory(probe: &Probe, passed_over: Option<String>, data: &Path) -> Check {
+    const NAME: &str = "restored memory";
+    if let Some(reason) = passed_over {
+        return Check::warn(
+            NAME,
+            reason,
+            "remove the cause and restart the daemon; until then resumes read all memory",
+        );
+    }
+    if !probe.is_ours() {
+        return Check::ok(NAME, "read before a sandbox continues; dorm-runsc would leave it in its image");
+    }
+    match dorm_engine_gvisor::trial_outcome(&data.join("gvisor"), probe) {
+        TrialOutcome::Succeeded => Check::ok(NAME, "stays in its image until it is written"),
+        TrialOutcome::Untried => Check::ok(NAME, "will be tried when the daemon starts"),
+        TrialOutcome::Failed(reason) => Check::fail(NAME, reason, "remove the cause, or use `--runsc auto`"),
+    }
+}
+
+/// Checks whether the reader of memory images, which filesystem snapshots need, knows those of this
+/// build.
+fn memory_images(probe: &Probe) -> Check {
+    const NAME: &str = "memory images";
+    const NEXT: &str = "use release 20240729.0; with another, filesystem snapshots can fail";
+    match probe.format {
+        Some(format) => Check::ok(NAME, format!("in the format of release {format}")),
+        None if probe.build.is_empty() => {
+            Check::warn(NAME, "not examined: runsc cannot be executed", "install runsc, or give its path with --runsc")
+        }
+        None => Check::warn(NAME, format!("the format of {} is not known", probe.build), NEXT),
+    }
 }
 
 /// After this many days without an update, a build lacks fixes.
@@ -172,6 +243,18 @@ mod tests {
         assert_eq!(old.verdict, Verdict::Warn);
         assert!(old.found.contains("2026-05-01, 207 days ago") && old.next_step.contains("operations.md"), "{old:?}");
         assert_eq!(verdict(None).verdict, Verdict::Warn);
+    }
+
+    #[test]
+    fn a_build_that_is_passed_over_is_a_warning_with_its_reason() {
+        let data = tempfile::tempdir().unwrap();
+        let missing = Path::new("/nonexistent/dorm-runsc");
+        let reason = unfitness(&dorm_engine_gvisor::probe(missing), data.path());
+        assert!(reason.is_some(), "it cannot be executed");
+        let stock = dorm_engine_gvisor::probe(Path::new("/nonexistent/runsc"));
+        let check = restored_memory(&stock, reason, data.path());
+        assert_eq!(check.verdict, Verdict::Warn, "{check:?}");
+        assert_eq!(restored_memory(&stock, None, data.path()).verdict, Verdict::Ok);
     }
 
     #[test]
