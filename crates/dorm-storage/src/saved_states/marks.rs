@@ -29,7 +29,7 @@ use dorm_lifecycle::SavedStateId;
 use rustix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
-use super::SavedStateFile;
+use super::{SavedState, SavedStateFile};
 
 /// The name of the log in the data directory.
 pub const MARKS: &str = "verified.log";
@@ -191,8 +191,25 @@ impl Marks {
         self.state().known.remove(saved_state);
     }
 
-    /// Makes the marks of a damaged saved state void, also for the next daemon.
-    pub(super) fn distrust(&self, saved_state: &SavedStateId) {
+    /// Makes the marks of a damaged saved state void, also for the next daemon, and those of others
+    /// that have a file in common with it.
+    pub(super) fn distrust(&self, damaged: &SavedState) {
+        let inodes: BTreeSet<_> = damaged
+            .files
+            .iter()
+            .filter_map(|file| damaged.directory.join(&file.name).symlink_metadata().ok())
+            .map(|facts| (facts.dev(), facts.ino()))
+            .collect();
+        let others: Vec<_> = {
+            let state = self.state();
+            let shares = |mark: &Mark| inodes.contains(&(mark.identity.device, mark.identity.inode));
+            let shared = state.known.iter().filter(|(_, files)| files.values().any(shares));
+            shared.map(|(id, _)| id.clone()).filter(|id| *id != damaged.id).collect()
+        };
+        others.iter().chain([&damaged.id]).for_each(|saved_state| self.void(saved_state));
+    }
+
+    fn void(&self, saved_state: &SavedStateId) {
         let mut state = self.state();
         state.known.remove(saved_state);
         let line = Line { saved_state: saved_state.to_string(), file: None, mark: None };

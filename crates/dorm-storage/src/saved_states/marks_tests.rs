@@ -163,9 +163,11 @@ fn a_mark_spares_the_reading_and_damage_found_by_reading_makes_it_void() {
         return;
     }
     let sound = fs::read(pages(&made)).unwrap();
+    let copied = states.copy(&id(1), &id(2), Reading::Trusted).unwrap();
     early.write_all_at(&[1], FLIPPED).unwrap();
     // As if a bit had flipped below the page cache: the mark is of the file as it is now.
     states.marks.forge(&made.id, &made.files[1], &early);
+    states.marks.forge(&copied.saved_state.id, &made.files[1], &early);
     assert!(is_marked(&states, &made), "{:?}", made.files);
     verify(&states, &id(1)).unwrap();
     for _ in 0..2 {
@@ -174,6 +176,9 @@ fn a_mark_spares_the_reading_and_damage_found_by_reading_makes_it_void() {
             "reading takes no notice of it"
         );
         assert!(matches!(verify(&states, &id(1)), Err(StorageError::Damaged { .. })));
+    }
+    if copied.shares_data {
+        assert!(!is_marked(&states, &copied.saved_state), "it is the same file");
     }
     drop(states);
     let states = open(home.path());

@@ -121,7 +121,7 @@ impl SavedStates {
         let SavedState { id, directory, files, .. } = saved_state;
         files.iter().try_for_each(|file| self.check_file(id, directory, file, trust)).inspect_err(|error| {
             if matches!(error, StorageError::Damaged { .. }) {
-                self.marks.distrust(id);
+                self.marks.distrust(saved_state);
             }
         })
     }
