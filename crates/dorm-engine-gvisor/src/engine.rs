@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::lock::{self, LockError, Sharing};
 use dorm_engine::{
-    BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
+    BoxStream, Capabilities, Engine, EngineError, Expectation, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
     NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
@@ -26,6 +26,7 @@ use crate::blocking::{blocking, in_place};
 use crate::boot::Origin;
 use crate::builds::Builds;
 use crate::error::{GvisorError, NAME, chain, unusable};
+use crate::expected::Expected;
 use crate::files;
 use crate::filling::keep_filled;
 use crate::host::Host;
@@ -164,6 +165,7 @@ impl GvisorEngine {
             host,
             runs: Runs::default(),
             warm_pool: WarmPool::new(warm_containers),
+            expected: Expected::default(),
             reader,
             listener: Mutex::default(),
             files,
@@ -181,6 +183,11 @@ impl GvisorEngine {
     /// Returns how many warm containers are ready for `image`. For tests and metrics.
     pub fn warm_containers(&self, image: &Digest) -> usize {
         self.shared.warm_pool.count(image)
+    }
+
+    /// Returns how many containers are ready for announced runs of `image`. For tests and metrics.
+    pub fn expected_containers(&self, image: &Digest) -> usize {
+        self.shared.expected.count(image.as_str())
     }
 
     /// Completes `work` even if the caller is dropped: a call interrupted in the middle would leave
@@ -428,7 +435,15 @@ impl Engine for GvisorEngine {
         Ok(())
     }
 
+    fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
+        match self.shared.expect(like, count) {
+            Some(announced) => Expectation::ending_with(move || announced.end()),
+            None => Expectation::default(),
+        }
+    }
+
     async fn close(&self) {
+        self.shared.close_expected().await;
         for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
             if let Err(error) = self.shared.host.destroy(&container.home).await {
                 tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container");

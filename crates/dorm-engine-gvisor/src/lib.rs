@@ -5,7 +5,7 @@
 //! save, park, resume ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
 //! files of a memory image ─► files ─► dorm-memory-image
 //!
-//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool ─► container
+//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool, expected ─► container
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -24,6 +24,7 @@ mod control;
 mod creation;
 mod engine;
 mod error;
+mod expected;
 mod files;
 mod filling;
 mod host;
