@@ -197,6 +197,10 @@ impl Engine for Flawed {
         self.engine.prepare(image, rootfs).await
     }
 
+    async fn deleted_image_bytes(&self) -> u64 {
+        self.engine.deleted_image_bytes().await
+    }
+
     fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
         self.engine.expect(like, count)
     }

@@ -29,6 +29,7 @@ use crate::error::{GvisorError, NAME, chain, unusable};
 use crate::expected::Expected;
 use crate::files;
 use crate::filling::keep_filled;
+use crate::held;
 use crate::host::Host;
 use crate::probe::Probe;
 use crate::process;
@@ -433,6 +434,12 @@ impl Engine for GvisorEngine {
     async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
         self.shared.warm_pool.want(image, rootfs);
         Ok(())
+    }
+
+    async fn deleted_image_bytes(&self) -> u64 {
+        let runs = self.shared.runs.all();
+        let pids: Vec<i32> = runs.iter().filter_map(|run| Some(run.container()?.processes.sandbox.pid())).collect();
+        tokio::task::spawn_blocking(move || held::deleted_bytes(pids.into_iter())).await.unwrap_or(0)
     }
 
     fn expect(&self, like: &RunSpec, count: usize) -> Expectation {

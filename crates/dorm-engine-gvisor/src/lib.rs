@@ -27,6 +27,7 @@ mod error;
 mod expected;
 mod files;
 mod filling;
+mod held;
 mod host;
 mod inventory;
 mod limits;

@@ -309,6 +309,12 @@ pub trait Engine: Send + Sync + 'static {
     /// template, warm containers). `start` does not depend on it.
     async fn prepare(&self, image: &Digest, rootfs: &std::path::Path) -> Result<(), EngineError>;
 
+    /// Returns the disk space, in bytes, of deleted memory images that runs still read from. It
+    /// becomes free when those runs end.
+    async fn deleted_image_bytes(&self) -> u64 {
+        0
+    }
+
     /// Prepares resources for `count` runs that will start soon and depend on the host as `like`
     /// does: the same image, layers and disk size, also with or without a network. The run of
     /// `like` does not matter. What no run has taken is released when the result is dropped.

@@ -161,6 +161,10 @@ impl Engine for SteppedEngine {
         self.inner.prepare(image, rootfs).await
     }
 
+    async fn deleted_image_bytes(&self) -> u64 {
+        self.inner.deleted_image_bytes().await
+    }
+
     fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
         self.inner.expect(like, count)
     }
