@@ -39,6 +39,7 @@ checks! {
         two_runs_at_once_share_nothing,
         a_new_stream_to_the_agent_ends_the_one_before,
         preparing_an_image_changes_nothing_for_its_runs,
+        expected_runs_start_as_any_other_and_the_rest_is_released,
         eight_runs_start_and_stop_at_once,
     }
     save {

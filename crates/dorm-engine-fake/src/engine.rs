@@ -334,6 +334,10 @@ impl Engine for FakeEngine {
         call.end(()).await
     }
 
+    async fn deleted_image_bytes(&self) -> u64 {
+        self.host.deleted_image_bytes()
+    }
+
     async fn close(&self) {}
 }
 

@@ -26,6 +26,7 @@ struct Shared {
     faults: Faults,
     notices: Notices,
     opened: AtomicU64,
+    deleted_image_bytes: AtomicU64,
     began: Instant,
 }
 
@@ -52,8 +53,18 @@ impl FakeHost {
             faults: Faults::default(),
             notices: Notices::default(),
             opened: AtomicU64::new(0),
+            deleted_image_bytes: AtomicU64::new(0),
             began: Instant::now(),
         }))
+    }
+
+    /// Makes runs hold deleted memory images of this size from now on.
+    pub fn hold_deleted_images(&self, bytes: u64) {
+        self.0.deleted_image_bytes.store(bytes, Ordering::SeqCst);
+    }
+
+    pub(crate) fn deleted_image_bytes(&self) -> u64 {
+        self.0.deleted_image_bytes.load(Ordering::SeqCst)
     }
 
     /// Returns the faults of this host, to plan them.

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
 use dorm_engine::{
-    BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Saved, Usage,
+    BoxStream, Capabilities, Engine, EngineError, Expectation, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec,
+    Saved, Usage,
 };
 use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
 use dorm_engine_fake::{FakeEngine, FakeHost};
@@ -198,6 +199,14 @@ impl Engine for Flawed {
 
     async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
         self.engine.prepare(image, rootfs).await
+    }
+
+    async fn deleted_image_bytes(&self) -> u64 {
+        self.engine.deleted_image_bytes().await
+    }
+
+    fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
+        self.engine.expect(like, count)
     }
 
     async fn close(&self) {

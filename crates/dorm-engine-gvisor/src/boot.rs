@@ -163,7 +163,7 @@ impl Shared {
         wanted: Progress,
     ) -> Result<WarmContainer, GvisorError> {
         let duty = Duty::Run { run: spec.run.to_string(), phase: Phase::Beginning };
-        while let Some(mut warm) = self.warm_pool.take(order, wanted) {
+        while let Some(mut warm) = self.prepared(order, wanted).await {
             warm.note.duty = duty.clone();
             warm.note.memory_bytes = order.limits.memory_bytes;
             let container = &warm.container;
@@ -180,7 +180,21 @@ impl Shared {
         Ok(WarmContainer { container, note, progress: Progress::Empty })
     }
 
-    fn order(&self, spec: &RunSpec) -> Order {
+    /// Returns a container that was created ahead: for an expected run, or in the warm pool.
+    async fn prepared(&self, order: &Order, wanted: Progress) -> Option<WarmContainer> {
+        // One that is booted already is still better than an empty one.
+        if wanted == Progress::Empty
+            && let Some(expected) = self.expected.ready(order)
+        {
+            return Some(expected);
+        }
+        match self.warm_pool.take(order, wanted) {
+            Some(warm) => Some(warm),
+            None => self.expected.wait(order).await,
+        }
+    }
+
+    pub(crate) fn order(&self, spec: &RunSpec) -> Order {
         Order {
             root: root_key(&spec.image, &spec.layers),
             rootfs: spec.rootfs.clone(),

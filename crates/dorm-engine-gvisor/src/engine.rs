@@ -12,7 +12,7 @@ use async_trait::async_trait;
 use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::lock::{self, LockError, Sharing};
 use dorm_engine::{
-    BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
+    BoxStream, Capabilities, Engine, EngineError, Expectation, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Network,
     NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
@@ -27,8 +27,10 @@ use crate::blocks;
 use crate::boot::Origin;
 use crate::builds::Builds;
 use crate::error::{GvisorError, chain, unusable};
+use crate::expected::Expected;
 use crate::files;
 use crate::filling::keep_filled;
+use crate::held;
 use crate::host::Host;
 use crate::process;
 use crate::root;
@@ -162,6 +164,7 @@ impl GvisorEngine {
             host,
             runs: Runs::default(),
             warm_pool: WarmPool::new(warm_containers),
+            expected: Expected::default(),
             reader,
             listener: Mutex::default(),
             files,
@@ -185,6 +188,11 @@ impl GvisorEngine {
     pub(crate) fn sandbox_process(&self, run: &RunId) -> Result<i32, EngineError> {
         let run = self.shared.runs.get(run)?;
         Ok(run.living("find the process of")?.processes.sandbox.pid())
+    }
+
+    /// Returns how many containers are ready for announced runs of `image`. For tests and metrics.
+    pub fn expected_containers(&self, image: &Digest) -> usize {
+        self.shared.expected.count(image.as_str())
     }
 
     /// Completes `work` even if the caller is dropped: a call interrupted in the middle would leave
@@ -436,7 +444,21 @@ impl Engine for GvisorEngine {
         Ok(())
     }
 
+    async fn deleted_image_bytes(&self) -> u64 {
+        let runs = self.shared.runs.all();
+        let pids: Vec<i32> = runs.iter().filter_map(|run| Some(run.container()?.processes.sandbox.pid())).collect();
+        tokio::task::spawn_blocking(move || held::deleted_bytes(pids.into_iter())).await.unwrap_or(0)
+    }
+
+    fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
+        match self.shared.expect(like, count) {
+            Some(announced) => Expectation::ending_with(move || announced.end()),
+            None => Expectation::default(),
+        }
+    }
+
     async fn close(&self) {
+        self.shared.close_expected().await;
         for WarmContainer { container, .. } in self.shared.warm_pool.close().await {
             if let Err(error) = self.shared.host.destroy(&container.home).await {
                 tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a warm container");

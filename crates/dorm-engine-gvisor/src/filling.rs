@@ -73,7 +73,12 @@ async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Re
     Ok(())
 }
 
-async fn prepare(shared: &Arc<Shared>, container: &Container, progress: Progress) -> Result<(), GvisorError> {
+/// Takes a new container as far as `progress`, and freezes it.
+pub(crate) async fn prepare(
+    shared: &Arc<Shared>,
+    container: &Container,
+    progress: Progress,
+) -> Result<(), GvisorError> {
     if progress == Progress::Booted {
         let booted = async {
             container.control.start(container.home.id()).await?;

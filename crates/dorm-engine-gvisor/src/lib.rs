@@ -6,7 +6,7 @@
 //! files of a memory image ─► files ─► dorm-memory-image
 //!
 //! opening ─► trial ─► engine
-//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool ─► container
+//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool, expected ─► container
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -26,9 +26,11 @@ mod control;
 mod creation;
 mod engine;
 mod error;
+mod expected;
 mod files;
 mod filling;
 mod go_version;
+mod held;
 mod host;
 mod inventory;
 mod limits;

@@ -8,6 +8,7 @@ use dorm_memory_image::FilesLimits;
 use dorm_worker::Program;
 use tokio::sync::{Semaphore, mpsc};
 
+use crate::expected::Expected;
 use crate::host::Host;
 use crate::run::Runs;
 use crate::warm_pool::WarmPool;
@@ -17,6 +18,7 @@ pub(crate) struct Shared {
     pub(crate) host: Host,
     pub(crate) runs: Runs,
     pub(crate) warm_pool: WarmPool,
+    pub(crate) expected: Expected,
     pub(crate) reader: Option<Program>,
     pub(crate) listener: Mutex<Option<mpsc::Sender<Notice>>>,
     pub(crate) files: FilesLimits,

@@ -94,6 +94,11 @@ impl WarmPool {
         }
     }
 
+    /// Whether containers may be created ahead of runs.
+    pub(crate) fn is_on(&self) -> bool {
+        self.of_each > 0
+    }
+
     /// Takes a container that fits `order` out of the pool: one with `progress` if possible,
     /// otherwise an empty one.
     pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<WarmContainer> {

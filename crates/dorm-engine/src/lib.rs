@@ -88,6 +88,26 @@ impl RestoredMemory {
     }
 }
 
+/// The expectation of runs, as announced by [`Engine::expect`]. It ends when this is dropped.
+#[must_use = "dropping it ends the expectation"]
+#[derive(Default)]
+pub struct Expectation(Option<Box<dyn FnOnce() + Send>>);
+
+impl Expectation {
+    /// Returns an expectation at whose end `end` is called. `end` must not block.
+    pub fn ending_with(end: impl FnOnce() + Send + 'static) -> Self {
+        Self(Some(Box::new(end)))
+    }
+}
+
+impl Drop for Expectation {
+    fn drop(&mut self) {
+        if let Some(end) = self.0.take() {
+            end();
+        }
+    }
+}
+
 /// The host resources that a run needs, however it starts.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunSpec {
@@ -315,6 +335,20 @@ pub trait Engine: Send + Sync + 'static {
     /// Prepares resources that make the next [`Engine::start`] of this image fast (a booted
     /// template, warm containers). `start` does not depend on it.
     async fn prepare(&self, image: &Digest, rootfs: &std::path::Path) -> Result<(), EngineError>;
+
+    /// Returns the disk space, in bytes, of deleted memory images that runs still read from. It
+    /// becomes free when those runs end.
+    async fn deleted_image_bytes(&self) -> u64 {
+        0
+    }
+
+    /// Prepares resources for `count` runs that will start soon and depend on the host as `like`
+    /// does: the same image, layers and disk size, also with or without a network. The run of
+    /// `like` does not matter. What no run has taken is released when the result is dropped.
+    /// [`Engine::start`] and [`Engine::restore`] do not depend on it, and this never fails.
+    fn expect(&self, _like: &RunSpec, _count: usize) -> Expectation {
+        Expectation::default()
+    }
 
     /// Releases everything that is not a run: warm containers, helpers. Runs continue. Called at a
     /// clean stop.

@@ -9,8 +9,8 @@ use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
 use crate::{
-    BoxStream, Capabilities, Engine, EngineError, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Notice, RunSpec,
-    Saved, Usage,
+    BoxStream, Capabilities, Engine, EngineError, Expectation, FileSink, ForeignRun, FoundRun, LeftOut, Mount, Notice,
+    RunSpec, Saved, Usage,
 };
 
 /// Another engine, with steps around its calls. Read-only calls have none.
@@ -163,6 +163,14 @@ impl Engine for SteppedEngine {
     async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
         self.living().await;
         self.inner.prepare(image, rootfs).await
+    }
+
+    async fn deleted_image_bytes(&self) -> u64 {
+        self.inner.deleted_image_bytes().await
+    }
+
+    fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
+        self.inner.expect(like, count)
     }
 
     async fn close(&self) {

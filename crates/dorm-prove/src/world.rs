@@ -237,6 +237,11 @@ impl World {
         if let Some(disk) = self.power.clone().filter(|disk| disk.is_off()) {
             lose_power(&mut self.traces, &disk)?;
             self.lost_power = true;
+            // The host has not rebooted, but what it knew of the files' content ends here as well.
+            match std::fs::remove_file(self.traces.data.join("verified.log")) {
+                Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error.into()),
+                Ok(()) | Err(_) => {}
+            }
             for probe in self.sleeper.iter_mut().chain(&mut self.doomed) {
                 probe.lost_power();
             }

@@ -92,8 +92,13 @@ impl Shared {
         }
         if let Some(budget) = budgets.disk_bytes {
             let used = self.saved_states_bytes().await?;
-            if used.saturating_add(bytes) > budget {
-                let reason = format!("sleep images and snapshots occupy {used} of at most {budget} bytes");
+            let deleted = self.engine.deleted_image_bytes().await;
+            if used.saturating_add(deleted).saturating_add(bytes) > budget {
+                let running = match deleted {
+                    0 => String::new(),
+                    _ => format!(", and deleted ones on which sandboxes still run, {deleted}"),
+                };
+                let reason = format!("sleep images and snapshots occupy {used}{running} of at most {budget} bytes");
                 return Err(refused(what, reason));
             }
         }

@@ -19,7 +19,7 @@ use dorm_steps::pass;
 pub use crate::images::fuzzing::{documents, told};
 use crate::images::{self, Images};
 pub use crate::saved_states::fuzzing::listing;
-use crate::saved_states::{self, SavedStates};
+use crate::saved_states::{self, MARKS, SavedStates};
 use crate::steps::Steps;
 
 const CANARY: &str = "canary";
@@ -43,8 +43,7 @@ impl Fuzzed {
         let images = Images::open(home.join("images"), GuestIds::DEFAULT, steps())
             .expect("images")
             .limited(images::fuzzing::LIMITS);
-        let saved_states =
-            Arc::new(SavedStates::open(home.join("saved_states"), GuestIds::DEFAULT, steps()).expect("saved_states"));
+        let saved_states = Arc::new(SavedStates::open(home, GuestIds::DEFAULT, steps()).expect("saved_states"));
         fs::create_dir(home.join(CANARY)).expect("a directory");
         fs::write(home.join(CANARY).join("file"), CONTENT).expect("a file");
         Self { home: home.to_owned(), images, saved_states }
@@ -92,7 +91,7 @@ impl Fuzzed {
     /// Checks that nothing outside the storage has changed, and that it holds no partial object.
     fn is_clean(&self) {
         let mut names = names(&self.home);
-        names.retain(|name| !["images", "saved_states", SOURCE, "blobs", CANARY].contains(&name.as_str()));
+        names.retain(|name| !["images", "saved_states", MARKS, SOURCE, "blobs", CANARY].contains(&name.as_str()));
         assert!(names.is_empty(), "outside of the storage there are {names:?}");
         let file = self.home.join(CANARY).join("file");
         assert_eq!(fs::read(&file).expect("the canary"), CONTENT);

@@ -13,6 +13,7 @@
 //! DATA/saved_states/ID/         manifest.json and the files         IMAGES/DIGEST/            image.json and rootfs/
 //!                           of memory; or listing and root/
 //! DATA/saved_states/ID.gone/    being removed                       IMAGES/layers/DIFFID/     a layer of images
+//! DATA/verified.log             marks of files that were read
 //!                                                               …/guest-ids               whose files they are
 //!                                                               IMAGES/tags/TAG           a digest
 //! ```
@@ -67,7 +68,7 @@ pub use pace::Pace;
 pub use room::{Meter, Room};
 pub use saved_states::{
     Below, Copied, Difference, Differing, Expected, Export, ExportNote, Exported, ExportedTree, ImportAs, Imported,
-    Incoming, Listed, Lister, SavedState, SavedStateDraft, SavedStateFacts, SavedStateFile, Sizes, TreeFacts,
+    Incoming, Listed, Lister, MARKS, SavedState, SavedStateDraft, SavedStateFacts, SavedStateFile, Sizes, TreeFacts,
     TreeWriter, WrittenFile,
 };
 pub use storage::Storage;

@@ -18,6 +18,9 @@ mod flatten;
 pub(crate) mod fuzzing;
 mod listing;
 mod manifest;
+mod marks;
+#[cfg(test)]
+mod marks_tests;
 mod owners;
 #[cfg(test)]
 mod tests;
@@ -29,6 +32,7 @@ pub(crate) mod tree_tests;
 mod verify;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -49,6 +53,7 @@ pub use diff::{Difference, Differing, Lister};
 pub use draft::SavedStateDraft;
 pub(crate) use flatten::Merged;
 pub use listing::Listed;
+pub use marks::MARKS;
 pub(crate) use transfer::BaseImage;
 pub use transfer::{Export, ExportNote, Exported, ExportedTree, ImportAs, Imported, Incoming};
 pub(crate) use tree::set_attributes;
@@ -178,12 +183,15 @@ pub(crate) struct SavedStates {
     live: Mutex<BTreeMap<SavedStateId, Live>>,
     /// The trees that this process has written, or has read to their last byte.
     trusted: Mutex<BTreeSet<SavedStateId>>,
+    /// The memory files that were read and found unchanged.
+    marks: marks::Marks,
     /// The reserve that writing leaves free on the disk; nothing unless it is set.
     room: OnceLock<Room>,
 }
 
 impl SavedStates {
-    pub(crate) fn open(directory: PathBuf, ids: GuestIds, steps: Steps) -> Result<Self, StorageError> {
+    pub(crate) fn open(data: &Path, ids: GuestIds, steps: Steps) -> Result<Self, StorageError> {
+        let directory = data.join("saved_states");
         disk::make_directories(&directory)?;
         disk::close_directory(&directory)?;
         for name in disk::names(&directory)? {
@@ -194,7 +202,9 @@ impl SavedStates {
             }
         }
         let (live, trusted, room) = (Mutex::default(), Mutex::default(), OnceLock::new());
-        let saved_states = Self { directory, ids, steps, live, trusted, room };
+        let existing = disk::names(&directory)?.iter().filter_map(|name| name.parse().ok()).collect();
+        let marks = marks::Marks::open(data.join(MARKS), &existing);
+        let saved_states = Self { directory, ids, steps, live, trusted, marks, room };
         saved_states.complete_changes()?;
         Ok(saved_states)
     }
@@ -283,12 +293,17 @@ impl SavedStates {
             live.intent = Intent::Discard;
         }
         self.trusted().remove(id);
+        let shared = self.shared_files(id);
+        self.marks.forget(id);
         let gone = self.path(id, GONE);
         disk::remove_tree(&gone)?;
         match disk::rename_new(&self.path(id, ""), &gone) {
             Ok(()) => {
                 self.steps.reach(Step::GoneRenamed)?;
                 disk::sync_directory(&self.directory, &self.steps)?;
+                for (name, file) in shared {
+                    self.marks.through(&file, None, || disk::remove_file(&gone.join(name)))?;
+                }
                 disk::remove_tree(&gone)?;
                 self.steps.reach(Step::Removed)?;
             }
@@ -299,6 +314,18 @@ impl SavedStates {
             disk::remove_tree(&self.path(id, DRAFT))?;
         }
         disk::sync_directory(&self.directory, &self.steps)
+    }
+
+    /// The files of a saved state that have further names, opened. Removing one name changes the
+    /// file for the others.
+    fn shared_files(&self, id: &SavedStateId) -> Vec<(PathBuf, File)> {
+        let Ok(saved_state) = self.load(id) else { return Vec::new() };
+        let opened = saved_state.files.into_iter().filter_map(|SavedStateFile { name, .. }| {
+            let file = draft::open_regular(&saved_state.directory.join(&name)).ok()??;
+            let is_shared = file.metadata().is_ok_and(|facts| facts.nlink() > 1);
+            is_shared.then_some((name, file))
+        });
+        opened.collect()
     }
 
     fn trusted(&self) -> MutexGuard<'_, BTreeSet<SavedStateId>> {

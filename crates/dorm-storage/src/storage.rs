@@ -65,7 +65,7 @@ impl Storage {
     /// As [`Storage::open`].
     pub fn open_for(data: &Path, images: &Path, ids: GuestIds, steps: AnySteps) -> Result<Self, StorageError> {
         let steps = Steps(steps);
-        let saved_states = SavedStates::open(data.join("saved_states"), ids, steps.clone())?;
+        let saved_states = SavedStates::open(data, ids, steps.clone())?;
         let images = Images::open(images.to_owned(), ids, steps)?;
         let room = Room::default();
         Ok(Self { saved_states: Arc::new(saved_states), images: Arc::new(images), data: data.to_owned(), room })

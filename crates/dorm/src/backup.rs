@@ -26,7 +26,7 @@ use crate::repair::{DATABASE, RepairError, replace};
 const RECORDS: &str = "records.db";
 const SAVED_STATES: &str = "saved_states";
 /// Small files of the data directory that belong to one daemon, or that are created anew.
-const LEFT_OUT: [&str; 2] = ["lock", "address"];
+const LEFT_OUT: [&str; 3] = ["lock", "address", dorm_storage::MARKS];
 /// Files that a data directory keeps instead of taking those of the backup.
 const STAYS: [&str; 3] = ["key", "identity.json", dorm_guest_ids::RECORD];
 const SMALL: u64 = 64 << 10;

@@ -191,6 +191,7 @@ fn gauges(figures: &Figures) {
         ("dorm_memory_budget_bytes", figures.budgets.memory_bytes),
         ("dorm_disk_free_bytes", Some(figures.disk_free_bytes)),
         ("dorm_disk_saved_states_bytes", Some(figures.saved_states_bytes)),
+        ("dorm_disk_deleted_images_bytes", Some(figures.deleted_image_bytes)),
         ("dorm_disk_promised_bytes", Some(figures.disks_bytes)),
         ("dorm_disk_promise_budget_bytes", figures.budgets.disks_bytes),
         ("dorm_disk_floor_bytes", Some(figures.budgets.disk_floor_bytes)),

@@ -56,6 +56,27 @@ pub(super) async fn preparing_an_image_changes_nothing_for_its_runs(scenario: &S
     scenario.engine().prepare(&image, &rootfs).await.expect("prepare again");
 }
 
+pub(super) async fn expected_runs_start_as_any_other_and_the_rest_is_released(scenario: &Scenario) {
+    let engine = scenario.engine();
+    let expected = engine.expect(&scenario.spec(), 3);
+    let (one, other) = (scenario.start().await, scenario.start().await);
+    assert!(one.agent.processes().await.expect("the processes").is_empty());
+    one.write("/root/note", "of the one").await;
+    assert!(matches!(other.read("/root/note").await, Err(AgentError::NotFound(_))));
+    // One that no run has taken, and one for which there is no run at all.
+    drop(expected);
+    drop(engine.expect(&scenario.spec(), 1));
+    // An expectation that ends does not end the runs.
+    one.write("/root/note", "still there").await;
+    for run in [one, other] {
+        scenario.stop(run).await;
+    }
+    let left = engine.expect(&scenario.spec(), 2);
+    engine.close().await;
+    scenario.nothing_is_left().await;
+    drop(left);
+}
+
 pub(super) async fn eight_runs_start_and_stop_at_once(scenario: &Scenario) {
     let engine = scenario.engine();
     let runs = join_all((0..8).map(|_| async {

@@ -77,6 +77,51 @@ async fn warm_containers_are_used_and_made_again_and_go_when_the_engine_closes()
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn announced_runs_find_containers_and_what_is_left_goes_when_the_engine_closes() {
+    let network = Arc::new(Pairs::new());
+    let Some(place) = Place::with(network.clone()) else { return };
+    let engine = place.open(1).await;
+    let announced = engine.expect(&place.spec(), 3);
+    wait_for("the containers", || async { engine.expected_containers(&place.image) == 3 }).await;
+    let origin = place.spec();
+    engine.start(&origin).await.unwrap();
+    let image = place.image_directory("origin");
+    engine.save(&origin.run, &image).await.unwrap();
+    let children = [place.spec(), place.spec()];
+    for child in &children {
+        engine.restore(child, &image).await.unwrap();
+        let agent = agent_of(&engine, &child.run).await;
+        assert_eq!(shell(&agent, "true").await, 0);
+    }
+    assert_eq!(engine.expected_containers(&place.image), 0, "all three runs have taken one");
+    drop(announced);
+    // What was taken is made up for, for the next fork.
+    wait_for("the containers again", || async { engine.expected_containers(&place.image) == 3 }).await;
+    let again = engine.expect(&place.spec(), 3);
+    assert_eq!(engine.expected_containers(&place.image), 3, "they are there at once");
+    for run in children.iter().chain([&origin]) {
+        engine.stop(&run.run).await.unwrap();
+    }
+    drop(again);
+    let unmet = engine.expect(&place.spec(), 5);
+    engine.close().await;
+    drop(unmet);
+    assert_eq!(place.left(), [""; 0]);
+    assert!(network.left().is_empty(), "{:?}", network.left());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn nothing_is_created_ahead_if_there_is_no_warm_pool() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let announced = engine.expect(&place.spec(), 3);
+    assert_eq!(place.left(), [""; 0]);
+    drop(announced);
+    engine.close().await;
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn ten_runs_at_once() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;

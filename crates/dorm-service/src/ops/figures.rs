@@ -31,6 +31,8 @@ pub struct Figures {
     pub disks_bytes: u64,
     /// The size of sleep images and snapshots, in bytes.
     pub saved_states_bytes: u64,
+    /// The disk space of deleted images on which sandboxes still run, in bytes.
+    pub deleted_image_bytes: u64,
     /// The number of runs that are left alone because no record names them.
     pub unrecorded_runs: usize,
     /// The number of runs that are left alone because they belong to another data directory.
@@ -68,6 +70,7 @@ impl Service {
             paused_for_disk: shared.paused_for_disk.count(),
             disks_bytes: shared.ledger.committed().disk_bytes.saturating_add(shared.volumes_bytes().await?),
             saved_states_bytes: shared.saved_states_bytes().await?,
+            deleted_image_bytes: shared.engine.deleted_image_bytes().await,
             unrecorded_runs,
             foreign_runs,
             quarantined: shared.quarantined.counts(),

@@ -1,7 +1,8 @@
 //! Forks: several sandboxes that continue from one moment of another.
 //!
 //! ```text
-//! record the fork ─► memory snapshot, deleted when unused ─► children, each recorded before it starts
+//! record the fork ─► announce the children ─► memory snapshot, deleted when unused
+//!    ─► children, each recorded before it starts
 //!    ─► record the end of the fork
 //! ```
 //!
@@ -13,8 +14,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use dorm_engine::{Expectation, Layer, RunSpec};
 use dorm_lifecycle::{
-    Command, EventKind, Initiator, Name, OperationId, SandboxId, SandboxSpec, SavedStateId, SnapshotKind,
+    Command, EventKind, Initiator, Name, OperationId, RunId, SandboxId, SandboxSpec, SavedStateId, SnapshotKind,
 };
 use dorm_store::{
     Change, FailureRecord, ForkPlan, Made, NewEvent, OnPartialFailure, OperationKind, OperationRecord, OperationResult,
@@ -34,7 +36,7 @@ use crate::view::SandboxView;
 /// The maximum number of children of one fork.
 pub const FORK_MAX: usize = 256;
 /// How many children start at the same time.
-const AT_ONCE: usize = 4;
+const AT_ONCE: usize = 8;
 /// The delays before recording the end of a fork, or terminating a child, is retried, first and
 /// longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
@@ -176,6 +178,7 @@ impl Service {
         let _using = Using::of(shared, &plan.snapshot);
         let requests = self.made(Made::Operation(operation.id.clone()));
         shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
+        let expected = self.expect_children(source, &plan).await;
         let snapshot = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
         let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
@@ -196,6 +199,7 @@ impl Service {
             async move { service.create_as(child, asked).await }
         });
         let made: Vec<_> = futures_util::stream::iter(creations).buffered(AT_ONCE).collect().await;
+        drop(expected);
         let (count, failed) = (made.len(), made.iter().filter(|made| made.is_err()).count());
         let result = result_of(&made);
         if plan.on_partial_failure == OnPartialFailure::RollBack && failed > 0 {
@@ -215,6 +219,29 @@ impl Service {
             // The next start closes the operation and keeps the children.
             (Recorded::NotYet, OnPartialFailure::Keep) | (Recorded::Yes, _) => Ok(made),
         }
+    }
+
+    /// Lets the engine prepare for the children while the snapshot is taken. This only affects
+    /// speed.
+    async fn expect_children(&self, source: &SandboxSpec, plan: &ForkPlan) -> Expectation {
+        let shared = &self.shared;
+        let Some(first) = plan.children.first() else { return Expectation::default() };
+        let (image, layers) = match shared.sound(&source.image, source.layer.as_ref()).await {
+            Ok(found) => found,
+            // The children report it.
+            Err(_) => return Expectation::default(),
+        };
+        let like = RunSpec {
+            run: RunId { sandbox: first.clone(), generation: 0 },
+            image: image.digest,
+            rootfs: image.rootfs,
+            layers: layers.iter().map(|layer| Layer { id: layer.id.clone(), directory: layer.root() }).collect(),
+            resources: source.resources,
+            egress: source.egress.clone(),
+            mounts: Vec::new(),
+            build: None,
+        };
+        shared.engine.expect(&like, plan.children.len())
     }
 
     /// Returns the event of a fork that has ended.

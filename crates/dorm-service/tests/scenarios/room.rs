@@ -91,6 +91,22 @@ async fn a_full_disk_refuses_what_writes_and_never_a_suspend() {
 }
 
 #[tokio::test]
+async fn deleted_images_on_which_sandboxes_run_count_as_used() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { disk_bytes: Some(64 << 20), ..Budgets::default() };
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    world.host.hold_deleted_images(64 << 20);
+    let refused = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert!(refused.message().contains("deleted ones on which sandboxes still run, 67108864"), "{}", refused.message());
+    assert_eq!(service.figures().await.unwrap().deleted_image_bytes, 64 << 20);
+    world.host.hold_deleted_images(0);
+    service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    world.is_sound().await;
+}
+
+#[tokio::test]
 async fn everything_on_the_disk_is_told_with_its_reason_and_only_what_a_record_says_is_deleted() {
     let world = World::new().await;
     let service = world.daemon().await;

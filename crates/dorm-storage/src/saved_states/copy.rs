@@ -12,10 +12,12 @@ use std::sync::Arc;
 use dorm_lifecycle::SavedStateId;
 use rustix::io::Errno;
 
+use super::draft::READ_ONLY;
+use super::verify::Trust;
 use super::{SavedState, SavedStates};
 use crate::disk;
 use crate::error::{StorageError, failed};
-use crate::steps::{Step, Steps};
+use crate::steps::Step;
 
 /// A copy, and how it was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -31,7 +33,7 @@ pub struct Copied {
 pub(crate) enum Reading {
     /// It is not: the caller has read it just before.
     Trusted,
-    /// It is, to the last byte.
+    /// It is, unless its files have verified marks.
     Checked,
 }
 
@@ -71,10 +73,19 @@ impl SavedStates {
         }
         let mut shares_data = false;
         for file in &source.files {
-            shares_data |= share(&source.directory.join(&file.name), &draft.directory().join(&file.name), &self.steps)?;
-        }
-        if reading == Reading::Checked {
-            self.check_files(from, draft.directory(), &source.files)?;
+            let (one, other) = (source.directory.join(&file.name), draft.directory().join(&file.name));
+            let shared = self.share(to, &file.name, (&one, &other))?;
+            shares_data |= shared == Shared::File;
+            match (reading, shared) {
+                (Reading::Trusted, _) => {}
+                // What holds for the source holds for them.
+                (Reading::Checked, Shared::File | Shared::Blocks) => {
+                    self.check_file(from, &source.directory, file, Trust::Marks)?;
+                }
+                (Reading::Checked, Shared::Nothing) => {
+                    self.check_file(from, draft.directory(), file, Trust::Nothing)?
+                }
+            }
         }
         self.steps.reach(Step::Linked)?;
         let saved_state = draft.finish(&source.facts, source.files, None, &directories)?;
@@ -82,32 +93,45 @@ impl SavedStates {
     }
 }
 
-/// Creates a clone of the file with the same blocks, else a hard link, else a durable copy. Returns
-/// whether both are the same file.
-fn share(from: &Path, to: &Path, steps: &Steps) -> Result<bool, StorageError> {
-    if clone_blocks(from, to)? {
-        steps.durable(to);
-        return Ok(false);
-    }
-    match fs::hard_link(from, to) {
-        Err(error)
-            if matches!(
-                error.kind(),
-                io::ErrorKind::TooManyLinks | io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
-            ) =>
-        {
-            fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(failed("copy", from))?;
-            steps.durable(to);
-            Ok(false)
+/// What a copy of a file has in common with its source.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Shared {
+    /// It is the same file.
+    File,
+    /// Its blocks, until one of the two is written to.
+    Blocks,
+    Nothing,
+}
+
+impl SavedStates {
+    /// Creates a clone of the file with the same blocks, else a hard link, else a durable copy.
+    fn share(&self, copy: &SavedStateId, name: &Path, (from, to): (&Path, &Path)) -> Result<Shared, StorageError> {
+        if clone_blocks(from, to)? {
+            self.steps.durable(to);
+            return Ok(Shared::Blocks);
         }
-        other => other.map(|()| true).map_err(failed("link", from)),
+        let file = File::open(from).map_err(failed("open", from))?;
+        match self.marks.through(&file, Some((copy, name)), || fs::hard_link(from, to)) {
+            Err(error)
+                if matches!(
+                    error.kind(),
+                    io::ErrorKind::TooManyLinks | io::ErrorKind::Unsupported | io::ErrorKind::PermissionDenied
+                ) =>
+            {
+                fs::copy(from, to).and_then(|_| File::open(to)?.sync_all()).map_err(failed("copy", from))?;
+                self.steps.durable(to);
+                Ok(Shared::Nothing)
+            }
+            other => other.map(|()| Shared::File).map_err(failed("link", from)),
+        }
     }
 }
 
 /// Returns whether `to` is now a durable clone of `from`; if not, it does not exist.
 fn clone_blocks(from: &Path, to: &Path) -> Result<bool, StorageError> {
     let source = File::open(from).map_err(failed("open", from))?;
-    let target = OpenOptions::new().write(true).create_new(true).mode(0o600).open(to).map_err(failed("make", to))?;
+    let target =
+        OpenOptions::new().write(true).create_new(true).mode(READ_ONLY).open(to).map_err(failed("make", to))?;
     match rustix::fs::ioctl_ficlone(&target, &source) {
         Ok(()) => target.sync_all().map(|()| true).map_err(failed("sync", to)),
         // Most file systems cannot share blocks. A full one may still have room for a name.

@@ -1,9 +1,9 @@
 //! A saved state that is being written, and the commit that completes it.
 
 use std::collections::BTreeSet;
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread;
@@ -13,6 +13,7 @@ use dorm_lifecycle::SavedStateId;
 use rustix::fs::OFlags;
 
 use super::manifest::{self, is_inside};
+use super::marks::{Mark, Observed};
 use super::tree::{Below, LISTING, ROOT, TreeFacts, TreeWriter};
 use super::{DRAFT, Intent, Live, MANIFEST, SavedState, SavedStateFacts, SavedStateFile, SavedStates, WrittenFile};
 use crate::blocking::{blocking, elsewhere};
@@ -22,8 +23,13 @@ use crate::hashing::hash_file;
 use crate::room::Meter;
 use crate::steps::{Step, Steps};
 
+/// The mode of the files of a complete memory saved state.
+pub(super) const READ_ONLY: u32 = 0o400;
 /// The directory of a memory image that is needed only until its files are read.
 const MEMORY: &str = "memory";
+
+/// A file with its hash, and its mark if it can have one.
+type Hashed = (SavedStateFile, Option<Mark>);
 
 /// An open file by its name in the draft, and its expected length.
 struct Opened {
@@ -108,9 +114,20 @@ impl SavedStateDraft {
     pub(super) fn commit_now(self, facts: &SavedStateFacts, files: &[WrittenFile]) -> Result<SavedState, StorageError> {
         let steps = &self.saved_states.steps;
         let (opened, directories) = check(&self.id, &self.directory, files)?;
+        for Opened { name, file, .. } in &opened {
+            // Only the name of a complete file goes from hand to hand; nothing opens it for writing.
+            let closed = file.set_permissions(Permissions::from_mode(READ_ONLY));
+            closed.map_err(failed("set the mode of", &self.directory.join(name)))?;
+        }
         steps.reach(Step::FilesChecked)?;
-        let files = self.hash_and_sync(opened)?;
-        self.finish(facts, files, None, &directories)
+        let (files, marks): (Vec<_>, Vec<_>) = self.hash_and_sync(opened)?.into_iter().unzip();
+        let saved_state = self.finish(facts, files, None, &directories)?;
+        for (file, mark) in saved_state.files.iter().zip(marks) {
+            if let Some(mark) = mark {
+                self.saved_states.marks.keep(&self.id, &file.name, mark);
+            }
+        }
+        Ok(saved_state)
     }
 
     /// Creates an empty directory for a memory image that is needed only until its files are read.
@@ -188,7 +205,8 @@ impl SavedStateDraft {
         let path = self.directory.join(LISTING);
         let listing = File::open(&path).map_err(failed("open", &path))?;
         let bytes = listing.metadata().map_err(failed("look at", &path))?.len();
-        let files = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes }])?;
+        let hashed = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes }])?;
+        let files = hashed.into_iter().map(|(file, _)| file).collect();
         disk::write_new(&self.directory.join(RECORD), self.saved_states.ids.to_record().as_bytes(), steps)?;
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
         File::open(&self.directory)
@@ -259,7 +277,7 @@ impl SavedStateDraft {
     }
 
     /// The kernel writes to the disk while the content is hashed.
-    fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<SavedStateFile>, StorageError> {
+    fn hash_and_sync(&self, opened: Vec<Opened>) -> Result<Vec<Hashed>, StorageError> {
         let steps = &self.saved_states.steps;
         if steps.in_place() {
             let hashed = self.hash(&opened)?;
@@ -296,12 +314,15 @@ impl SavedStateDraft {
         })
     }
 
-    fn hash(&self, opened: &[Opened]) -> Result<Vec<SavedStateFile>, StorageError> {
+    fn hash(&self, opened: &[Opened]) -> Result<Vec<Hashed>, StorageError> {
         let hashed = opened.iter().map(|one| {
             let path = self.directory.join(&one.name);
+            let observed = Observed::begin(&one.file);
             let hash = hash_file(&one.file, one.bytes).map_err(failed("hash", &path))?;
             one.is_whole(&self.id, &path)?;
-            Ok(SavedStateFile { name: one.name.clone(), bytes: one.bytes, blake3: hash.to_hex().to_string() })
+            let blake3 = hash.to_hex().to_string();
+            let mark = observed.end(&one.file, &blake3);
+            Ok((SavedStateFile { name: one.name.clone(), bytes: one.bytes, blake3 }, mark))
         });
         hashed.collect()
     }

@@ -10,6 +10,7 @@ use dorm_lifecycle::{Digest, SavedStateId};
 use super::diff::View;
 use super::draft::open_regular;
 use super::flatten::merge;
+use super::marks::{Mark, Observed};
 use super::tree::{LISTING, ROOT};
 use super::{Below, Expected, Listed, SavedState, SavedStateFile, SavedStates, listing, tree_check};
 use crate::error::{StorageError, failed};
@@ -41,7 +42,10 @@ impl SavedStates {
         if !has_image(&facts.image)? {
             return Err(StorageError::MissingImage { saved_state: id.clone(), image: facts.image.clone() });
         }
-        self.check_content(&saved_state)?;
+        match saved_state.tree {
+            None => self.check_files(&saved_state, Trust::Marks)?,
+            Some(_) => self.check_content(&saved_state)?,
+        }
         Ok(saved_state)
     }
 
@@ -103,33 +107,52 @@ impl SavedStates {
     /// Reads a saved state to its last byte, also one that this host cannot use. A damaged one is
     /// no longer trusted.
     pub(crate) fn check_content(&self, saved_state: &SavedState) -> Result<(), StorageError> {
-        self.read_content(saved_state).inspect_err(|error| {
+        let read = self.check_files(saved_state, Trust::Nothing).and_then(|()| self.check_tree(saved_state));
+        read.inspect_err(|error| {
             if matches!(error, StorageError::Damaged { .. }) {
                 self.trusted().remove(&saved_state.id);
             }
         })
     }
 
-    /// Reads the files in `directory` and checks that they are those of the saved state `id`.
-    pub(super) fn check_files(
-        &self,
-        id: &SavedStateId,
-        directory: &Path,
-        files: &[SavedStateFile],
-    ) -> Result<(), StorageError> {
-        files.iter().try_for_each(|file| {
-            check_file(directory, file).map_err(|wrong| match wrong {
-                Wrong::Damaged(what) => {
-                    StorageError::Damaged { saved_state: id.clone(), file: file.name.clone(), what }
-                }
-                Wrong::Unread(error) => StorageError::io("read", &directory.join(&file.name), error),
-            })
+    /// Checks the files of a saved state except its tree, and marks those that it reads. A damaged
+    /// one has no marks afterwards.
+    pub(super) fn check_files(&self, saved_state: &SavedState, trust: Trust) -> Result<(), StorageError> {
+        let SavedState { id, directory, files, .. } = saved_state;
+        files.iter().try_for_each(|file| self.check_file(id, directory, file, trust)).inspect_err(|error| {
+            if matches!(error, StorageError::Damaged { .. }) {
+                self.marks.distrust(saved_state);
+            }
         })
     }
 
-    fn read_content(&self, saved_state: &SavedState) -> Result<(), StorageError> {
+    /// Checks one of the files of the saved state `id`, in `directory`.
+    pub(super) fn check_file(
+        &self,
+        id: &SavedStateId,
+        directory: &Path,
+        expected: &SavedStateFile,
+        trust: Trust,
+    ) -> Result<(), StorageError> {
+        let checked = open_file(directory, expected).and_then(|file| {
+            if trust == Trust::Marks && self.marks.holds(id, expected, &file) {
+                return Ok(());
+            }
+            if let Some(mark) = read_file(&file, expected)? {
+                self.marks.keep(id, &expected.name, mark);
+            }
+            Ok(())
+        });
+        checked.map_err(|wrong| match wrong {
+            Wrong::Damaged(what) => {
+                StorageError::Damaged { saved_state: id.clone(), file: expected.name.clone(), what }
+            }
+            Wrong::Unread(error) => StorageError::io("read", &directory.join(&expected.name), error),
+        })
+    }
+
+    fn check_tree(&self, saved_state: &SavedState) -> Result<(), StorageError> {
         let id = &saved_state.id;
-        self.check_files(id, &saved_state.directory, &saved_state.files)?;
         if saved_state.tree.is_none() {
             return Ok(());
         }
@@ -144,6 +167,15 @@ impl SavedStates {
     }
 }
 
+/// What a check may rely on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Trust {
+    /// On marks: a file that has one is not read.
+    Marks,
+    /// On nothing: every file is read to its last byte.
+    Nothing,
+}
+
 enum Wrong {
     /// A phrase whose subject is the file.
     Damaged(String),
@@ -151,26 +183,38 @@ enum Wrong {
     Unread(io::Error),
 }
 
-fn check_file(directory: &Path, expected: &SavedStateFile) -> Result<(), Wrong> {
-    let unreadable = |error: io::Error| match error.kind() {
-        io::ErrorKind::NotFound => Wrong::Damaged("is missing".to_owned()),
-        io::ErrorKind::UnexpectedEof => Wrong::Damaged("is shorter than it was".to_owned()),
-        // The disk has lost the data.
-        _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
-            Wrong::Damaged(format!("cannot be read ({error})"))
+impl From<io::Error> for Wrong {
+    fn from(error: io::Error) -> Self {
+        match error.kind() {
+            io::ErrorKind::NotFound => Self::Damaged("is missing".to_owned()),
+            io::ErrorKind::UnexpectedEof => Self::Damaged("is shorter than it was".to_owned()),
+            // The disk has lost the data.
+            _ if error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error()) => {
+                Self::Damaged(format!("cannot be read ({error})"))
+            }
+            _ => Self::Unread(error),
         }
-        _ => Wrong::Unread(error),
-    };
-    let Some(file) = open_regular(&directory.join(&expected.name)).map_err(unreadable)? else {
+    }
+}
+
+/// Opens a file and compares its length.
+fn open_file(directory: &Path, expected: &SavedStateFile) -> Result<File, Wrong> {
+    let Some(file) = open_regular(&directory.join(&expected.name))? else {
         return Err(Wrong::Damaged("is not a regular file any more".to_owned()));
     };
-    let bytes = file.metadata().map_err(unreadable)?.len();
+    let bytes = file.metadata()?.len();
     if bytes != expected.bytes {
         return Err(Wrong::Damaged(format!("has {bytes} bytes instead of {}", expected.bytes)));
     }
-    let hash = hash_file(&file, bytes).map_err(unreadable)?;
+    Ok(file)
+}
+
+/// Reads a file to its last byte and compares its hash.
+fn read_file(file: &File, expected: &SavedStateFile) -> Result<Option<Mark>, Wrong> {
+    let observed = Observed::begin(file);
+    let hash = hash_file(file, expected.bytes)?;
     if hash.to_hex().as_str() != expected.blake3 {
         return Err(Wrong::Damaged("has other content than was written".to_owned()));
     }
-    Ok(())
+    Ok(observed.end(file, &expected.blake3))
 }

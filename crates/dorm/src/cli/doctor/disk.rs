@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 use super::Check;
 use crate::cli::shown;
@@ -14,7 +14,7 @@ const ROOM_GOOD: u64 = 20 << 30;
 
 pub(super) fn checks(data: &Path) -> Vec<Check> {
     let there = existing(data);
-    vec![room(data, &there), way(data, &there), reflink(&there), identity(data)]
+    vec![room(data, &there), way(data, &there), executable(&there), reflink(&there), identity(data)]
 }
 
 /// Returns the directory itself, or the nearest existing one above it.
@@ -56,6 +56,24 @@ fn way(data: &Path, there: &Path) -> Check {
             let found = format!("user ids of sandboxes cannot pass through {} to {}", closed.display(), data.display());
             let next = format!("chmod o+x {}, or choose another directory with --data", closed.display());
             Check::fail(NAME, found, next)
+        }
+    }
+}
+
+/// Checks whether memory that comes from a file there may be executed.
+fn executable(there: &Path) -> Check {
+    const NAME: &str = "data mount";
+    match rustix::fs::statvfs(there) {
+        Ok(found) if found.f_flag.contains(StatVfsMountFlags::NOEXEC) => {
+            let text = format!("{} is mounted with noexec", there.display());
+            let next = "remount it without noexec: a runsc that maps memory images from there cannot execute the code in \
+                        them, and programs that make code at run time fail";
+            Check::warn(NAME, text, next)
+        }
+        Ok(_) => Check::ok(NAME, format!("memory images in {} can be mapped", there.display())),
+        Err(error) => {
+            let text = format!("cannot get the mount options of {}: {error}", there.display());
+            Check::warn(NAME, text, "follow this message")
         }
     }
 }
@@ -103,6 +121,15 @@ mod tests {
         let checks = checks(&below);
         assert!(checks[0].found.contains(&below.display().to_string()), "{checks:?}");
         assert_eq!(std::fs::read_dir(above.path()).unwrap().count(), 0, "nothing is left behind");
+    }
+
+    #[test]
+    fn a_mount_without_execution_is_warned_of() {
+        let check = executable(Path::new("/proc"));
+        assert_eq!(check.verdict, super::super::Verdict::Warn, "{check:?}");
+        assert!(check.next_step.contains("remount"), "{check:?}");
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        assert_eq!(executable(home.path()).verdict, super::super::Verdict::Ok);
     }
 
     #[test]

@@ -1,0 +1,349 @@
+//! Containers for runs that were announced, such as the children of a fork: created ahead of them,
+//! several at a time, and kept for a while for the next fork of the same kind.
+//!
+//! ```text
+//! announced ─► workers: make, freeze ─► ready ─► a run claims it
+//!                                         ▲
+//! over ─► one worker: make up for some ───┘ ─► not announced again for a while: destroyed
+//! ```
+//!
+//! Like the warm pool, this is only an optimisation, and it is off when that is. A run for which no
+//! container is ready takes over one that nobody has begun to create, or waits for one that is
+//! nearly complete. The notes of these containers are those of warm ones, so the next daemon
+//! removes what this one leaves.
+
+use std::collections::VecDeque;
+use std::os::unix::fs::MetadataExt;
+use std::sync::{Arc, Mutex, Weak};
+use std::thread;
+use std::time::Duration;
+
+use dorm_cgroup::Precedence;
+use dorm_engine::RunSpec;
+use tokio::sync::Notify;
+
+use crate::blocking::in_place;
+use crate::container::Order;
+use crate::error::{GvisorError, chain};
+use crate::filling::prepare;
+use crate::lock::lock;
+use crate::notes::Duty;
+use crate::shared::Shared;
+use crate::warm_pool::{Progress, WarmContainer};
+
+/// The maximum number of containers that are created ahead for one kind of run.
+const READY_MAX: usize = 64;
+/// The maximum number that is kept after the runs.
+const KEPT_MAX: usize = 10;
+/// How long they are kept.
+const KEPT_FOR: Duration = Duration::from_secs(60);
+
+/// The kinds of runs that are announced, or were a short time ago.
+#[derive(Default)]
+pub(crate) struct Expected(Mutex<Batches>);
+
+#[derive(Default)]
+struct Batches {
+    living: Vec<Arc<Batch>>,
+    is_closed: bool,
+}
+
+/// The containers for one kind of run.
+struct Batch {
+    order: Order,
+    /// The directory of the root file system. An image that was removed and imported again has
+    /// another one, and old containers would still show the old.
+    rootfs: Option<(u64, u64)>,
+    state: Mutex<State>,
+    /// Notified when a container is ready or will never be, and at the end of work.
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct State {
+    /// How many announcements are not over.
+    announced: usize,
+    /// The number of all announcements so far.
+    announcements: u64,
+    /// The number of runs in the latest one.
+    count: usize,
+    /// How many containers nobody has begun to create.
+    open: usize,
+    /// How many are being created.
+    begun: usize,
+    /// How many tasks are creating or removing some.
+    working: usize,
+    /// The oldest first.
+    ready: VecDeque<WarmContainer>,
+    /// How many runs wait for one that is being created.
+    waiting: usize,
+    has_ended: bool,
+}
+
+/// An announcement.
+pub(crate) struct Announced {
+    shared: Weak<Shared>,
+    batch: Arc<Batch>,
+}
+
+impl Shared {
+    /// Begins to create containers for `count` runs like `like`; none if the warm pool is off.
+    pub(crate) fn expect(self: &Arc<Self>, like: &RunSpec, count: usize) -> Option<Announced> {
+        let mut order = self.order(like);
+        // Runs have precedence, until one of them claims the container.
+        order.limits.precedence = Precedence::Last;
+        let mut batches = lock(&self.expected.0);
+        if batches.is_closed || !self.warm_pool.is_on() {
+            return None;
+        }
+        let rootfs = directory(&order);
+        let known = batches.living.iter().find(|batch| batch.rootfs == rootfs && batch.announce(&order, count));
+        let batch = match known.cloned() {
+            Some(batch) => batch,
+            None => {
+                let (state, changed) = (Mutex::default(), Notify::new());
+                let batch = Arc::new(Batch { order, rootfs, state, changed });
+                batch.announce(&batch.order, count);
+                batches.living.push(batch.clone());
+                batch
+            }
+        };
+        drop(batches);
+        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(count) {
+            tokio::spawn(create_all(self.clone(), batch.clone()));
+        }
+        Some(Announced { shared: Arc::downgrade(self), batch })
+    }
+
+    /// Removes the containers of all announcements, and creates no more.
+    pub(crate) async fn close_expected(&self) {
+        let batches = {
+            let mut batches = lock(&self.expected.0);
+            batches.is_closed = true;
+            batches.living.clone()
+        };
+        for batch in batches {
+            batch.remove(self, batch.close()).await;
+            batch.settled().await;
+        }
+    }
+}
+
+/// Creates containers until none is missing. The first failure ends it: the runs create their own.
+async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
+    while batch.begin() {
+        let made = create(&shared, &batch.order).await;
+        let failed = made.is_err();
+        if let Err(error) = &made {
+            tracing::warn!(error = %chain(error), "cannot create a container ahead of a run; runs start more slowly");
+        }
+        let surplus = batch.complete(made.ok());
+        batch.remove(&shared, surplus.into_iter().collect()).await;
+        if failed {
+            return;
+        }
+    }
+}
+
+async fn create(shared: &Arc<Shared>, order: &Order) -> Result<WarmContainer, GvisorError> {
+    let (container, note) = shared.host.make(order, Duty::Warm).await?;
+    if let Err(error) = prepare(shared, &container, Progress::Empty).await {
+        shared.host.destroy(&container.home).await?;
+        return Err(error);
+    }
+    Ok(WarmContainer { container, note, progress: Progress::Empty })
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn directory(order: &Order) -> Option<(u64, u64)> {
+    let facts = in_place(|| std::fs::metadata(&order.rootfs));
+    facts.ok().map(|facts| (facts.dev(), facts.ino()))
+}
+
+impl Announced {
+    /// Ends the announcement. Some containers are kept for a while, in case of another one.
+    pub(crate) fn end(self) {
+        let Self { shared, batch } = self;
+        let Some((announcements, surplus)) = batch.end_announcement() else { return };
+        // Without a runtime or an engine the process ends, and the next daemon removes them.
+        let (Some(living), Ok(runtime)) = (shared.upgrade(), tokio::runtime::Handle::try_current()) else { return };
+        runtime.spawn(async move {
+            batch.remove(&living, surplus).await;
+            tokio::spawn(create_all(living, batch.clone()));
+            // Waiting must not keep the engine alive.
+            tokio::time::sleep(KEPT_FOR).await;
+            let Some(shared) = shared.upgrade() else { return };
+            if let Some(left) = batch.close_unless_announced(announcements) {
+                batch.remove(&shared, left).await;
+                batch.settled().await;
+                lock(&shared.expected.0).living.retain(|living| !Arc::ptr_eq(living, &batch));
+            }
+        });
+    }
+}
+
+impl Batch {
+    fn fits(&self, order: &Order) -> bool {
+        (&self.order.root, self.order.reach, self.order.disk_bytes, &self.order.build)
+            == (&order.root, order.reach, order.disk_bytes, &order.build)
+    }
+
+    /// Adds an announcement; returns `false` if it is of another kind, or if this has ended.
+    fn announce(&self, order: &Order, count: usize) -> bool {
+        let mut state = lock(&self.state);
+        if !self.fits(order) || state.has_ended {
+            return false;
+        }
+        state.announced += 1;
+        state.announcements += 1;
+        state.count = count;
+        let there = state.ready.len() + state.begun;
+        state.open = state.open.max(count.min(READY_MAX).saturating_sub(there));
+        true
+    }
+
+    /// Ends an announcement. If it was the last, returns how many there have been, and what is not
+    /// kept; its removal counts as work.
+    fn end_announcement(&self) -> Option<(u64, Vec<WarmContainer>)> {
+        let mut state = lock(&self.state);
+        state.announced -= 1;
+        if state.announced > 0 || state.has_ended {
+            return None;
+        }
+        let kept = state.count.min(KEPT_MAX);
+        state.open = kept.saturating_sub(state.ready.len() + state.begun);
+        state.working += 1;
+        let surplus = state.ready.len().saturating_sub(kept);
+        Some((state.announcements, state.ready.drain(..surplus).collect()))
+    }
+
+    /// Reserves one container for creation, which counts as work.
+    fn begin(&self) -> bool {
+        let mut state = lock(&self.state);
+        if state.has_ended || state.open == 0 {
+            return false;
+        }
+        (state.open, state.begun, state.working) = (state.open - 1, state.begun + 1, state.working + 1);
+        true
+    }
+
+    /// Ends the creation of a container; returns it if it is not needed any more.
+    fn complete(&self, made: Option<WarmContainer>) -> Option<WarmContainer> {
+        let mut state = lock(&self.state);
+        state.begun -= 1;
+        let surplus = match made {
+            Some(container) if !state.has_ended => {
+                state.ready.push_back(container);
+                None
+            }
+            other => other,
+        };
+        drop(state);
+        self.changed.notify_waiters();
+        surplus
+    }
+
+    /// Destroys containers, and ends the work that this was.
+    async fn remove(&self, shared: &Shared, containers: Vec<WarmContainer>) {
+        for WarmContainer { container, .. } in containers {
+            if let Err(error) = shared.host.destroy(&container.home).await {
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a container that no run has taken; the next start removes it");
+            }
+        }
+        lock(&self.state).working -= 1;
+        self.changed.notify_waiters();
+    }
+
+    /// Waits until no task creates or removes a container.
+    async fn settled(&self) {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            if lock(&self.state).working == 0 {
+                return;
+            }
+            changed.await;
+        }
+    }
+
+    /// Takes a container, or waits for one that is being created. `None` if the caller has to
+    /// create its own.
+    async fn wait(&self) -> Option<WarmContainer> {
+        loop {
+            let changed = self.changed.notified();
+            tokio::pin!(changed);
+            changed.as_mut().enable();
+            {
+                let mut state = lock(&self.state);
+                if let Some(container) = state.ready.pop_front() {
+                    return Some(container);
+                }
+                if state.open > 0 {
+                    state.open -= 1;
+                    return None;
+                }
+                if state.has_ended || state.begun <= state.waiting {
+                    return None;
+                }
+                state.waiting += 1;
+            }
+            changed.await;
+            lock(&self.state).waiting -= 1;
+        }
+    }
+
+    /// Lets no run have a container from now on, and returns those that are ready; their removal
+    /// counts as work.
+    fn close(&self) -> Vec<WarmContainer> {
+        self.close_locked(&mut lock(&self.state))
+    }
+
+    /// The same, unless there was another announcement since the first `announcements`.
+    fn close_unless_announced(&self, announcements: u64) -> Option<Vec<WarmContainer>> {
+        let mut state = lock(&self.state);
+        let is_over = state.announcements == announcements && !state.has_ended;
+        is_over.then(|| self.close_locked(&mut state))
+    }
+
+    fn close_locked(&self, state: &mut State) -> Vec<WarmContainer> {
+        state.has_ended = true;
+        state.open = 0;
+        state.working += 1;
+        std::mem::take(&mut state.ready).into()
+    }
+}
+
+impl Expected {
+    /// Returns how many containers are ready for the runs of an image.
+    pub(crate) fn count(&self, root: &str) -> usize {
+        let batches = lock(&self.0);
+        let of_image = batches.living.iter().filter(|batch| batch.order.root == root);
+        of_image.map(|batch| lock(&batch.state).ready.len()).sum()
+    }
+
+    fn fitting(&self, order: &Order) -> Vec<Arc<Batch>> {
+        let fitting: Vec<_> = lock(&self.0).living.iter().filter(|batch| batch.fits(order)).cloned().collect();
+        if fitting.is_empty() {
+            return fitting;
+        }
+        let rootfs = directory(order);
+        fitting.into_iter().filter(|batch| batch.rootfs == rootfs).collect()
+    }
+
+    /// Takes a container that is ready and fits `order`.
+    pub(crate) fn ready(&self, order: &Order) -> Option<WarmContainer> {
+        self.fitting(order).iter().find_map(|batch| lock(&batch.state).ready.pop_front())
+    }
+
+    /// Takes a container that fits `order`; waits for it if one is being created that no other run
+    /// waits for.
+    pub(crate) async fn wait(&self, order: &Order) -> Option<WarmContainer> {
+        for batch in self.fitting(order) {
+            if let Some(container) = batch.wait().await {
+                return Some(container);
+            }
+        }
+        None
+    }
+}
