@@ -5,7 +5,7 @@
 //! save, park, resume ─► save ─► pause ─► control      stop ─► cleanup      sweep, inventory ─► inventory
 //! files of a memory image ─► files ─► dorm-memory-image
 //!
-//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool, expected ─► container
+//! engine ─► inventory, announced ─► filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool, expected ─► container
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -14,6 +14,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
+mod announced;
 mod blocking;
 mod boot;
 mod builds;
