@@ -1,42 +1,33 @@
-//! Containers for runs that were announced, such as the children of a fork: created ahead of them,
-//! several at a time, and kept for a while for the next fork of the same kind.
+//! Containers for runs that were announced, such as the children of a fork.
 //!
 //! ```text
-//! announced ─► workers: make, freeze ─► ready ─► a run claims it
-//!                                         ▲
-//! over ─► one worker: make up for some ───┘ ─► not announced again for a while: destroyed
+//! begin ─► complete ─► ready ─► a run takes it
+//!                        └────► end: removed
 //! ```
 //!
-//! Like the warm pool, this is only an optimisation, and it is off when that is. A run for which no
-//! container is ready takes over one that nobody has begun to create, or waits for one that is
-//! nearly complete. The notes of these containers are those of warm ones, so the next daemon
-//! removes what this one leaves.
+//! Like the warm pool, this is only an optimisation. A run for which no container is ready takes
+//! over one that nobody has begun to create, or waits for one that is nearly complete. The notes of
+//! these containers are those of warm ones, so the next daemon removes what this one leaves.
+//!
+//! This module does not know how containers are created, nor when.
 
 use std::collections::VecDeque;
 use std::os::unix::fs::MetadataExt;
-use std::sync::{Arc, Mutex, Weak};
-use std::thread;
-use std::time::Duration;
+use std::sync::{Arc, Mutex};
 
-use dorm_cgroup::Precedence;
-use dorm_engine::RunSpec;
 use tokio::sync::Notify;
 
 use crate::blocking::in_place;
 use crate::container::Order;
-use crate::error::{GvisorError, chain};
-use crate::filling::prepare;
+use crate::error::chain;
+use crate::host::Host;
 use crate::lock::lock;
-use crate::notes::Duty;
-use crate::shared::Shared;
-use crate::warm_pool::{Progress, WarmContainer};
+use crate::warm_pool::WarmContainer;
 
 /// The maximum number of containers that are created ahead for one kind of run.
 const READY_MAX: usize = 64;
 /// The maximum number that is kept after the runs.
 const KEPT_MAX: usize = 10;
-/// How long they are kept.
-const KEPT_FOR: Duration = Duration::from_secs(60);
 
 /// The kinds of runs that are announced, or were a short time ago.
 #[derive(Default)]
@@ -49,8 +40,8 @@ struct Batches {
 }
 
 /// The containers for one kind of run.
-struct Batch {
-    order: Order,
+pub(crate) struct Batch {
+    pub(crate) order: Order,
     /// The directory of the root file system. An image that was removed and imported again has
     /// another one, and old containers would still show the old.
     rootfs: Option<(u64, u64)>,
@@ -80,106 +71,10 @@ struct State {
     has_ended: bool,
 }
 
-/// An announcement.
-pub(crate) struct Announced {
-    shared: Weak<Shared>,
-    batch: Arc<Batch>,
-}
-
-impl Shared {
-    /// Begins to create containers for `count` runs like `like`; none if the warm pool is off.
-    pub(crate) fn expect(self: &Arc<Self>, like: &RunSpec, count: usize) -> Option<Announced> {
-        let mut order = self.order(like);
-        // Runs have precedence, until one of them claims the container.
-        order.limits.precedence = Precedence::Last;
-        let mut batches = lock(&self.expected.0);
-        if batches.is_closed || !self.warm_pool.is_on() {
-            return None;
-        }
-        let rootfs = directory(&order);
-        let known = batches.living.iter().find(|batch| batch.rootfs == rootfs && batch.announce(&order, count));
-        let batch = match known.cloned() {
-            Some(batch) => batch,
-            None => {
-                let (state, changed) = (Mutex::default(), Notify::new());
-                let batch = Arc::new(Batch { order, rootfs, state, changed });
-                batch.announce(&batch.order, count);
-                batches.living.push(batch.clone());
-                batch
-            }
-        };
-        drop(batches);
-        for _ in 0..thread::available_parallelism().map_or(1, usize::from).min(count) {
-            tokio::spawn(create_all(self.clone(), batch.clone()));
-        }
-        Some(Announced { shared: Arc::downgrade(self), batch })
-    }
-
-    /// Removes the containers of all announcements, and creates no more.
-    pub(crate) async fn close_expected(&self) {
-        let batches = {
-            let mut batches = lock(&self.expected.0);
-            batches.is_closed = true;
-            batches.living.clone()
-        };
-        for batch in batches {
-            batch.remove(self, batch.close()).await;
-            batch.settled().await;
-        }
-    }
-}
-
-/// Creates containers until none is missing. The first failure ends it: the runs create their own.
-async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
-    while batch.begin() {
-        let made = create(&shared, &batch.order).await;
-        let failed = made.is_err();
-        if let Err(error) = &made {
-            tracing::warn!(error = %chain(error), "cannot create a container ahead of a run; runs start more slowly");
-        }
-        let surplus = batch.complete(made.ok());
-        batch.remove(&shared, surplus.into_iter().collect()).await;
-        if failed {
-            return;
-        }
-    }
-}
-
-async fn create(shared: &Arc<Shared>, order: &Order) -> Result<WarmContainer, GvisorError> {
-    let (container, note) = shared.host.make(order, Duty::Warm).await?;
-    if let Err(error) = prepare(shared, &container, Progress::Empty).await {
-        shared.host.destroy(&container.home).await?;
-        return Err(error);
-    }
-    Ok(WarmContainer { container, note, progress: Progress::Empty })
-}
-
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn directory(order: &Order) -> Option<(u64, u64)> {
     let facts = in_place(|| std::fs::metadata(&order.rootfs));
     facts.ok().map(|facts| (facts.dev(), facts.ino()))
-}
-
-impl Announced {
-    /// Ends the announcement. Some containers are kept for a while, in case of another one.
-    pub(crate) fn end(self) {
-        let Self { shared, batch } = self;
-        let Some((announcements, surplus)) = batch.end_announcement() else { return };
-        // Without a runtime or an engine the process ends, and the next daemon removes them.
-        let (Some(living), Ok(runtime)) = (shared.upgrade(), tokio::runtime::Handle::try_current()) else { return };
-        runtime.spawn(async move {
-            batch.remove(&living, surplus).await;
-            tokio::spawn(create_all(living, batch.clone()));
-            // Waiting must not keep the engine alive.
-            tokio::time::sleep(KEPT_FOR).await;
-            let Some(shared) = shared.upgrade() else { return };
-            if let Some(left) = batch.close_unless_announced(announcements) {
-                batch.remove(&shared, left).await;
-                batch.settled().await;
-                lock(&shared.expected.0).living.retain(|living| !Arc::ptr_eq(living, &batch));
-            }
-        });
-    }
 }
 
 impl Batch {
@@ -204,7 +99,7 @@ impl Batch {
 
     /// Ends an announcement. If it was the last, returns how many there have been, and what is not
     /// kept; its removal counts as work.
-    fn end_announcement(&self) -> Option<(u64, Vec<WarmContainer>)> {
+    pub(crate) fn end_announcement(&self) -> Option<(u64, Vec<WarmContainer>)> {
         let mut state = lock(&self.state);
         state.announced -= 1;
         if state.announced > 0 || state.has_ended {
@@ -218,7 +113,7 @@ impl Batch {
     }
 
     /// Reserves one container for creation, which counts as work.
-    fn begin(&self) -> bool {
+    pub(crate) fn begin(&self) -> bool {
         let mut state = lock(&self.state);
         if state.has_ended || state.open == 0 {
             return false;
@@ -228,7 +123,7 @@ impl Batch {
     }
 
     /// Ends the creation of a container; returns it if it is not needed any more.
-    fn complete(&self, made: Option<WarmContainer>) -> Option<WarmContainer> {
+    pub(crate) fn complete(&self, made: Option<WarmContainer>) -> Option<WarmContainer> {
         let mut state = lock(&self.state);
         state.begun -= 1;
         let surplus = match made {
@@ -244,9 +139,9 @@ impl Batch {
     }
 
     /// Destroys containers, and ends the work that this was.
-    async fn remove(&self, shared: &Shared, containers: Vec<WarmContainer>) {
+    pub(crate) async fn remove(&self, host: &Host, containers: Vec<WarmContainer>) {
         for WarmContainer { container, .. } in containers {
-            if let Err(error) = shared.host.destroy(&container.home).await {
+            if let Err(error) = host.destroy(&container.home).await {
                 tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot remove a container that no run has taken; the next start removes it");
             }
         }
@@ -255,7 +150,7 @@ impl Batch {
     }
 
     /// Waits until no task creates or removes a container.
-    async fn settled(&self) {
+    pub(crate) async fn settled(&self) {
         loop {
             let changed = self.changed.notified();
             tokio::pin!(changed);
@@ -295,12 +190,12 @@ impl Batch {
 
     /// Lets no run have a container from now on, and returns those that are ready; their removal
     /// counts as work.
-    fn close(&self) -> Vec<WarmContainer> {
+    pub(crate) fn close(&self) -> Vec<WarmContainer> {
         self.close_locked(&mut lock(&self.state))
     }
 
     /// The same, unless there was another announcement since the first `announcements`.
-    fn close_unless_announced(&self, announcements: u64) -> Option<Vec<WarmContainer>> {
+    pub(crate) fn close_unless_announced(&self, announcements: u64) -> Option<Vec<WarmContainer>> {
         let mut state = lock(&self.state);
         let is_over = state.announcements == announcements && !state.has_ended;
         is_over.then(|| self.close_locked(&mut state))
@@ -315,6 +210,35 @@ impl Batch {
 }
 
 impl Expected {
+    /// Adds an announcement of `count` runs; none if no more containers may be created.
+    pub(crate) fn announce(&self, order: Order, count: usize) -> Option<Arc<Batch>> {
+        let rootfs = directory(&order);
+        let mut batches = lock(&self.0);
+        if batches.is_closed {
+            return None;
+        }
+        let known = batches.living.iter().find(|batch| batch.rootfs == rootfs && batch.announce(&order, count));
+        if let Some(known) = known {
+            return Some(known.clone());
+        }
+        let batch = Arc::new(Batch { order, rootfs, state: Mutex::default(), changed: Notify::new() });
+        batch.announce(&batch.order, count);
+        batches.living.push(batch.clone());
+        Some(batch)
+    }
+
+    /// Forgets a kind of run that has ended.
+    pub(crate) fn forget(&self, ended: &Arc<Batch>) {
+        lock(&self.0).living.retain(|batch| !Arc::ptr_eq(batch, ended));
+    }
+
+    /// Accepts no announcement from now on, and returns all kinds.
+    pub(crate) fn close(&self) -> Vec<Arc<Batch>> {
+        let mut batches = lock(&self.0);
+        batches.is_closed = true;
+        batches.living.clone()
+    }
+
     /// Returns how many containers are ready for the runs of an image.
     pub(crate) fn count(&self, root: &str) -> usize {
         let batches = lock(&self.0);

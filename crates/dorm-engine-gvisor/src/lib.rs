@@ -6,7 +6,7 @@
 //! files of a memory image ─► files ─► dorm-memory-image
 //!
 //! opening ─► trial ─► engine
-//! engine ─► inventory, filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool, expected ─► container
+//! engine ─► inventory, announced ─► filling ─► boot, notices, save, stop ─► pause ─► shared ─► host, runs, warm_pool, expected ─► container
 //! ```
 //!
 //! The engine executes calls and reports results; it makes no decisions. It does not know
@@ -15,6 +15,7 @@
 
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
+mod announced;
 mod blocking;
 mod blocks;
 mod boot;

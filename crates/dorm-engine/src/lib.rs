@@ -344,8 +344,9 @@ pub trait Engine: Send + Sync + 'static {
 
     /// Prepares resources for `count` runs that will start soon and depend on the host as `like`
     /// does: the same image, layers and disk size, also with or without a network. The run of
-    /// `like` does not matter. What no run has taken is released when the result is dropped.
-    /// [`Engine::start`] and [`Engine::restore`] do not depend on it, and this never fails.
+    /// `like` does not matter. Dropping the result ends the expectation: resources that no run has
+    /// taken are released, at once or after a while. [`Engine::start`] and [`Engine::restore`] do
+    /// not depend on it, and this never fails.
     fn expect(&self, _like: &RunSpec, _count: usize) -> Expectation {
         Expectation::default()
     }

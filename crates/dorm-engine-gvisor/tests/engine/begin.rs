@@ -95,7 +95,7 @@ async fn announced_runs_find_containers_and_what_is_left_goes_when_the_engine_cl
     }
     assert_eq!(engine.expected_containers(&place.image), 0, "all three runs have taken one");
     drop(announced);
-    // What was taken is made up for, for the next fork.
+    // Others take the place of those, for the next fork.
     wait_for("the containers again", || async { engine.expected_containers(&place.image) == 3 }).await;
     let again = engine.expect(&place.spec(), 3);
     assert_eq!(engine.expected_containers(&place.image), 3, "they are there at once");

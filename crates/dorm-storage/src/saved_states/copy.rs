@@ -78,7 +78,7 @@ impl SavedStates {
             shares_data |= shared == Shared::File;
             match (reading, shared) {
                 (Reading::Trusted, _) => {}
-                // What holds for the source holds for them.
+                // They have the content of the source.
                 (Reading::Checked, Shared::File | Shared::Blocks) => {
                     self.check_file(from, &source.directory, file, Trust::Marks)?;
                 }
@@ -93,7 +93,7 @@ impl SavedStates {
     }
 }
 
-/// What a copy of a file has in common with its source.
+/// The part of a copied file that it has in common with its source.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Shared {
     /// It is the same file.

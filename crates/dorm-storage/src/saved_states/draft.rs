@@ -115,7 +115,7 @@ impl SavedStateDraft {
         let steps = &self.saved_states.steps;
         let (opened, directories) = check(&self.id, &self.directory, files)?;
         for Opened { name, file, .. } in &opened {
-            // Only the name of a complete file goes from hand to hand; nothing opens it for writing.
+            // From here on nothing writes to it: sandboxes may map it.
             let closed = file.set_permissions(Permissions::from_mode(READ_ONLY));
             closed.map_err(failed("set the mode of", &self.directory.join(name)))?;
         }

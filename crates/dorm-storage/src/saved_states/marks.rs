@@ -2,8 +2,8 @@
 //! next use need not read them again (decision 0040).
 //!
 //! A mark ties a hash to what the file system says of a file: device, inode, length, and the times
-//! of the last write and of the last change of the inode. Whoever writes to the file changes those,
-//! and cannot set the second time. The mark is no proof of anything: without one, a file is read.
+//! of the last write and of the last change of the inode. A write to the file changes those, and no
+//! process can set the second time. The mark is no proof of anything: without one, a file is read.
 //! It does not see a bit that flips on the disk; reading in the background does, and takes no
 //! notice of marks.
 //!
@@ -44,8 +44,8 @@ const SURPLUS_LINES: usize = 4096;
 const FILE_SYSTEMS: [i64; 3] = [0xEF53, 0x5846_5342, 0x9123_683E];
 const BOOT: &str = "/proc/sys/kernel/random/boot_id";
 
-/// What a file system says of a file. Two equal ones, one taken before its content was read and one
-/// later, mean that it was not written to in between.
+/// The facts about a file that a write changes. If they are the same before and after its content
+/// was read, it was not written to in between.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Identity {
     device: u64,

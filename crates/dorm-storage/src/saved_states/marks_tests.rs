@@ -155,7 +155,7 @@ fn a_write_makes_the_mark_void_however_it_is_done() {
 }
 
 #[test]
-fn a_mark_spares_the_reading_and_damage_found_by_reading_makes_it_void() {
+fn a_mark_saves_the_reading_and_damage_found_by_reading_makes_it_void() {
     let home = tempfile::tempdir().unwrap();
     let states = open(home.path());
     let (made, early) = make(&states, &id(1));

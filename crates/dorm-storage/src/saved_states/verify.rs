@@ -167,7 +167,7 @@ impl SavedStates {
     }
 }
 
-/// What a check may rely on.
+/// The evidence that a check may rely on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Trust {
     /// On marks: a file that has one is not read.
