@@ -178,3 +178,23 @@ fn wrapped(text: &str) -> String {
     }
     lines.join("\n")
 }
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_page_and_its_plots_are_those_of_the_committed_results() {
+        let root = crate::setup::root().unwrap();
+        let report = Report::read(&root.join("docs/performance/results.json")).unwrap();
+        if std::env::var_os("DORM_UPDATE").is_some() {
+            write(&report, &root).unwrap();
+        }
+        for (path, content) in files(&report).unwrap() {
+            let path = root.join("docs").join(path);
+            let written = fs::read_to_string(&path).unwrap();
+            assert!(written == content, "{} is stale: DORM_UPDATE=1 writes it", path.display());
+        }
+    }
+}
