@@ -1,4 +1,5 @@
-//! Builds the program that users run, with the one profile that tests, demo and bench share.
+//! Builds the program that users run: with the one profile that tests and demo share, or as it is
+//! shipped, for the bench.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -14,6 +15,17 @@ pub(crate) fn dorm() -> Result<PathBuf> {
     // built twice.
     cargo(&["build", "--release", "--workspace"])?;
     Ok(setup::target()?.join("release/dorm"))
+}
+
+/// Builds `dorm` as it is shipped and returns its path. The simulator, if it is wanted, is built
+/// beside it, in a second step: its features must not be those of the daemon.
+pub(crate) fn dist(with_simulator: bool) -> Result<PathBuf> {
+    eprintln!("build: cargo build --profile dist --locked -p dorm (the first build takes many minutes)");
+    cargo(&["build", "--profile", "dist", "--locked", "-p", "dorm"])?;
+    if with_simulator {
+        cargo(&["build", "--profile", "dist", "--locked", "-p", "dorm-sim"])?;
+    }
+    Ok(setup::target()?.join("dist/dorm"))
 }
 
 /// Runs cargo in the repository.

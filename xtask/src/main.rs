@@ -104,15 +104,8 @@ enum Command {
     /// Make the data directory that the upgrade test of later builds opens. Once per release, at
     /// its tag.
     ReleaseData,
-    /// Compare with bare runsc in the same run.
-    Bench {
-        /// Measure only these parts.
-        #[arg(long, value_name = "PART", value_delimiter = ',')]
-        only: Vec<bench::Part>,
-        /// Also write the rows to this file.
-        #[arg(long)]
-        json: Option<PathBuf>,
-    },
+    /// Compare the build that is shipped with stock runsc in the same run.
+    Bench(bench::Options),
 }
 
 fn main() -> ExitCode {
@@ -150,11 +143,11 @@ fn run(command: Command) -> Result<()> {
             setup::ensure()?;
             wait(release_data::run(&build::dorm()?))
         }
-        Command::Bench { only, json } => {
+        Command::Bench(options) if !options.measures() => bench::show(&options),
+        Command::Bench(options) => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;
-            let dorm = build::dorm()?;
-            wait(bench::run(&dorm, &environment.images, &only, json.as_deref()))
+            wait(bench::run(&options.program()?, &environment, &options))
         }
     }
 }

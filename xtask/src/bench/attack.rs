@@ -6,12 +6,14 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result, ensure};
+use anyhow::{Result, ensure};
 use dorm_testing::Daemon;
 use reqwest::Method;
 use serde_json::json;
 
-use super::{Row, millis};
+use super::millis;
+use super::rows::{Row, Unit};
+use super::stage::resident_mib;
 
 /// The attacks of root in the sandbox.
 const ATTACK: &str = include_str!("attack/attack.py");
@@ -39,10 +41,10 @@ const MIB: f64 = 1_048_576.0;
 pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> {
     let neighbour = daemon.create(json!({ "name": "neighbour", "image": "base" })).await?;
     let mut rows = [
-        Row::new("exec of true beside a hostile sandbox, and alone", SLOWER_MAX),
-        Row::new("the slowest twentieth of them", SLOWER_MAX),
-        Row::new("list of sandboxes beside a hostile sandbox, and alone", SLOWER_MAX),
-        Row::new("the slowest twentieth of them", SLOWER_MAX),
+        Row::new("exec of true beside a hostile sandbox", SLOWER_MAX).beside("alone"),
+        Row::new("the slowest twentieth of them", SLOWER_MAX).beside("alone"),
+        Row::new("list of sandboxes beside a hostile sandbox", SLOWER_MAX).beside("alone"),
+        Row::new("the slowest twentieth of them", SLOWER_MAX).beside("alone"),
     ];
     eprintln!("bench: a neighbour alone, for {} s", ALONE.as_secs());
     let mut alone = measure(daemon, &neighbour, Instant::now() + ALONE).await?;
@@ -65,13 +67,14 @@ pub(super) async fn attack(daemon: &Daemon, table: &mut Vec<Row>) -> Result<()> 
         rows[at].ours.extend(ours);
         rows[at].peer.extend(peer);
     }
-    let mut daemons = Row::new("MiB of memory of the daemon meanwhile, and the promise", 1.0);
+    let mut daemons = Row::at_most("memory of the daemon meanwhile", DAEMON_MIB_MAX).unit(Unit::Mib);
     daemons.ours.push(peaks.memory_mib);
-    daemons.peer.push(DAEMON_MIB_MAX);
-    let mut disks = Row::new("MiB more on the host's disk at most, and the sandbox's disk", 1.0);
+    let mut disks = Row::new("growth of the host's disk at most", 1.0).unit(Unit::Mib).beside("the sandbox's disk");
     disks.ours.push(peaks.disk.saturating_sub(before) as f64 / MIB);
     disks.peer.push(DISK as f64 / MIB);
-    let mut saved = Row::new("the same during snapshots by its owner, and the memory it may have for that", 1.0);
+    let mut saved = Row::new("the same during snapshots by its owner", 1.0)
+        .unit(Unit::Mib)
+        .beside("the memory it may have for that");
     saved.ours.push(peaks.disk_while_saving.saturating_sub(before) as f64 / MIB);
     saved.peer.push((SAVING + 2 * DISK) as f64 / MIB);
     table.extend(rows.into_iter().chain([daemons, disks, saved]));
@@ -183,13 +186,6 @@ fn slowest_twentieth(times: &[f64]) -> f64 {
     let mut sorted = times.to_vec();
     sorted.sort_by(f64::total_cmp);
     sorted.get(sorted.len() * 19 / 20).copied().unwrap_or(f64::NAN)
-}
-
-fn resident_mib(pid: u32) -> Result<f64> {
-    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).context("read the daemon's status")?;
-    let kib =
-        status.lines().find_map(|line| line.strip_prefix("VmRSS:")?.trim().strip_suffix("kB")?.trim().parse().ok());
-    kib.map(|kib: f64| kib / 1024.0).context("the daemon has no memory")
 }
 
 /// Returns the disk space of the files below `directory`.

@@ -9,7 +9,8 @@ use dorm_testing::{Daemon, project};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Row, millis};
+use super::millis;
+use super::rows::Row;
 
 const ROUNDS: usize = 4;
 /// How many sandboxes of an image are created one after the other.
@@ -18,8 +19,8 @@ const IN_A_ROW: usize = 6;
 /// Compares a build whose steps are all cached with one that runs them all, and creating from the
 /// built image with creating from `base`.
 pub(super) async fn build(daemon: &Daemon, dorm: &Path, directory: &Path) -> Result<Vec<Row>> {
-    let mut kept = Row::new("build: all steps kept, beside all run", 0.1);
-    let mut create = Row::new("create from a built image, beside base", 1.2);
+    let mut kept = Row::new("build with all steps cached", 0.1).beside("all steps run");
+    let mut create = Row::new("create from a built image", 1.2).beside("create from base");
     let context = directory.join("project");
     let mut images = Vec::new();
     for round in 0..3 {

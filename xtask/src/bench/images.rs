@@ -12,7 +12,8 @@ use dorm_testing::Daemon;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Row, millis};
+use super::millis;
+use super::rows::{Row, Unit};
 
 const ROUNDS: usize = 3;
 /// How much longer than `tar -x` an import may take.
@@ -26,9 +27,9 @@ const LINE: usize = 64;
 
 /// Creates the image, imports it and unpacks it.
 pub(super) async fn import(daemon: &Daemon, directory: &Path) -> Result<Vec<Row>> {
-    let mut row = Row::new("import of a 1 GiB image, and tar -x of its layers", LIMIT);
-    let mut synced = Row::new("the same, and tar -x with a sync of what it wrote", LIMIT);
-    let mut memory = Row::new("MiB of memory the daemon needs for it, and the promise", 1.0);
+    let mut row = Row::new("import of a 1 GiB image", LIMIT).beside("tar -x of its layers");
+    let mut synced = Row::new("import of a 1 GiB image", LIMIT).beside("tar -x with a sync of what it wrote");
+    let mut memory = Row::at_most("memory that the daemon needs for it", MEMORY_MIB).unit(Unit::Mib);
     let directory = directory.join("images");
     let layout = directory.join("layout");
     eprintln!("bench: creating an image of 1 GiB");
@@ -54,12 +55,9 @@ pub(super) async fn import(daemon: &Daemon, directory: &Path) -> Result<Vec<Row>
         row.ours.push(took);
         synced.ours.push(took);
         memory.ours.push(peak_mib(daemon.pid())?);
-        memory.peer.push(MEMORY_MIB);
         daemon.ask(Method::DELETE, &format!("/images/{TAG}"), None).await?;
     }
     fs::remove_dir_all(&directory).with_context(|| format!("remove {}", directory.display()))?;
-    // The worst one counts.
-    memory.ours = vec![memory.ours.iter().copied().fold(0.0, f64::max)];
     Ok(vec![row, synced, memory])
 }
 

@@ -1,5 +1,6 @@
 //! The promises for many sandboxes at once: deadlines that are met, a restart that finds every
-//! sandbox, one resume for all requests. The other side of each row is the promise itself.
+//! sandbox, one resume for all requests. The limits of times are noted, since they depend on the
+//! machine.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,7 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use dorm_testing::{Daemon, until};
 use serde_json::{Value, json};
 
-use super::{Row, millis};
+use super::millis;
+use super::rows::{Row, Unit};
 
 const PATIENCE: Duration = Duration::from_secs(300);
 /// How late a deadline may be acted on, in milliseconds.
@@ -35,7 +37,7 @@ async fn create(daemon: &Daemon, name: String, timeout: Option<f64>) -> Result<V
 
 async fn deadlines(daemon: &Daemon, count: u32) -> Result<Row> {
     eprintln!("bench: {count} deadlines on gVisor, spread over a minute");
-    let mut row = Row::new("30 deadlines, gVisor: ms late, and the promise", 1.0);
+    let mut row = Row::noted("30 deadlines, gVisor: how late the last one is", LATE);
     let mut ids = Vec::new();
     for number in 0..count {
         // Creating takes a while itself: the first deadline comes when the last sandbox exists.
@@ -51,7 +53,6 @@ async fn deadlines(daemon: &Daemon, count: u32) -> Result<Row> {
         let passed = moment(&events, "deadline_passed")?;
         let timeout = daemon.describe(id).await?["timeout_secs"].as_f64().context("timeout")?;
         row.ours.push((passed - started).mul_add(1000.0, -timeout * 1000.0));
-        row.peer.push(LATE);
     }
     // The worst one counts.
     let worst = row.ours.iter().copied().fold(0.0, f64::max);
@@ -69,7 +70,7 @@ fn moment(events: &Value, kind: &str) -> Result<f64> {
 
 async fn one_resume(daemon: &Daemon) -> Result<Row> {
     eprintln!("bench: 50 requests at once to a suspended sandbox");
-    let mut row = Row::new("50 requests to a suspended one: resumes, and the promise", 1.0);
+    let mut row = Row::at_most("resumes for 50 requests to a suspended sandbox", 1.0).unit(Unit::Count);
     let made = create(daemon, "busy".to_owned(), None).await?;
     let id = made["id"].as_str().context("id")?;
     daemon.write(id, "/srv/who", b"busy".to_vec()).await?;
@@ -88,13 +89,12 @@ async fn one_resume(daemon: &Daemon) -> Result<Row> {
     let resumed = events["events"].as_array().into_iter().flatten().filter(|event| event["kind"] == "resumed").count();
     ensure!(resumed == 1, "{resumed} resumes for 50 requests");
     row.ours.push(1.0);
-    row.peer.push(1.0);
     Ok(row)
 }
 
 async fn after_a_kill(daemon: &mut Daemon) -> Result<Row> {
     eprintln!("bench: 60 sandboxes, and SIGKILL to the daemon");
-    let mut row = Row::new("20 running, 20 parked, 20 evicted found after SIGKILL: ms, and the promise", 1.0);
+    let mut row = Row::noted("20 running, 20 parked, 20 evicted sandboxes found after SIGKILL", FOUND);
     let mut ids = Vec::new();
     for number in 0..60 {
         let made = create(daemon, format!("many{number}"), None).await?;
@@ -114,7 +114,6 @@ async fn after_a_kill(daemon: &mut Daemon) -> Result<Row> {
     daemon.start_again()?;
     let list = daemon.get("/sandboxes?limit=1000").await?;
     row.ours.push(millis(began));
-    row.peer.push(FOUND);
     for (number, id) in ids.iter().enumerate() {
         let found = list["sandboxes"].as_array().into_iter().flatten().find(|sandbox| sandbox["id"] == id.as_str());
         let found = found.with_context(|| format!("sandbox {number} is lost"))?;
@@ -139,6 +138,6 @@ pub(super) fn fake(simulator: &Path) -> Result<Row> {
     let said = String::from_utf8_lossy(&output.stdout).into_owned();
     let late = said.trim().parse().with_context(|| format!("{} said '{said}'", simulator.display()))?;
     ensure!(output.status.success(), "{}: {}", output.status, String::from_utf8_lossy(&output.stderr));
-    let name = "1000 deadlines, fake engine and SQLite: ms late, and the promise";
-    Ok(Row { ours: vec![late], peer: vec![LATE], ..Row::new(name, 1.0) })
+    let name = "1000 deadlines, fake engine and SQLite: how late the last one is";
+    Ok(Row { ours: vec![late], ..Row::noted(name, LATE) })
 }

@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result, ensure};
 use dorm_testing::Daemon;
 use serde_json::Value;
 
-use super::{Row, millis};
+use super::millis;
+use super::rows::Row;
 
 /// Numbers of living sandboxes, terminated ones, and events.
 const COUNTS: &str = "1000,1000000,5000000";
@@ -41,8 +42,8 @@ pub(super) fn on_full_store(dorm: &Path, directory: &Path) -> Result<Vec<Row>> {
             if name == PAGE && beside == "an empty store" {
                 continue;
             }
-            let name = format!("full store: {name}, and on {beside}");
-            rows.push(Row { ours: full.to_vec(), peer: peer.to_vec(), ..Row::new(name, LIMIT) });
+            let row = Row::new(format!("full store: {name}"), LIMIT).beside(beside);
+            rows.push(Row { ours: full.to_vec(), peer: peer.to_vec(), ..row });
         }
     };
     for row in report["rows"].as_array().into_iter().flatten() {
