@@ -153,7 +153,8 @@ fn failed(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Tri
     move |source| TrialError::File { operation, path, source }
 }
 
-/// The directory of a trial.
+/// The directory of a trial, which is also that of its engine: a longer path would leave less room
+/// for the paths of sockets.
 struct Place {
     directory: PathBuf,
     rootfs: PathBuf,
@@ -190,7 +191,7 @@ impl Place {
 
     async fn open(&self, config: &Config, builds: &Builds, found: &Probe) -> Result<Arc<GvisorEngine>, TrialError> {
         let config = Config {
-            directory: self.directory.join("engine"),
+            directory: self.directory.clone(),
             network: Arc::new(NoNetwork),
             warm_containers: 0,
             // A prover examines the steps of what the daemon does for its callers.

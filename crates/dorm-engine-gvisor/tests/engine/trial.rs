@@ -73,7 +73,7 @@ async fn what_an_interrupted_trial_left_is_removed_by_the_next() {
         return dorm_skip::skip("it needs our own build of gVisor: run `cargo xtask engine`");
     }
     // A trial's engine whose daemon was killed: its run continues.
-    let engine = place.try_open_in("engine/trial/engine").await.unwrap();
+    let engine = place.try_open_in("engine/trial").await.unwrap();
     engine.start(&place.spec()).await.unwrap();
     drop(engine);
     assert!(place.left().iter().any(|left| left.starts_with("process")), "{:?}", place.left());
