@@ -117,8 +117,8 @@ pub(crate) struct Options {
     /// How to print the results.
     #[arg(short, long, value_enum, default_value = "table")]
     output: Output,
-    /// The runsc of the daemon; by default the one that the daemon chooses. The peer is always the
-    /// stock one.
+    /// The runsc of the daemon; by default dorm-runsc, if it can be built here. The peer is always
+    /// the stock one.
     #[arg(long, value_name = "PATH")]
     runsc: Option<PathBuf>,
     /// Measure this program instead of building one, such as target/release/dorm.

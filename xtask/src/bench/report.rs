@@ -74,7 +74,6 @@ impl Machine {
         let cpus = fs::read_to_string("/proc/cpuinfo").context("read /proc/cpuinfo")?;
         let cpu = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(':'));
         let name = rustix::system::uname();
-        let engine = stage.engine.as_deref().unwrap_or(Path::new("runsc"));
         Ok(Self {
             date: jiff::Timestamp::now().strftime("%Y-%m-%d").to_string(),
             commit: said(
@@ -85,7 +84,7 @@ impl Machine {
             memory_mib: info.totalram.saturating_mul(u64::from(info.mem_unit)) >> 20,
             kernel: name.release().to_string_lossy().into_owned(),
             disk: super::reflink::kind_of(&stage.directory)?,
-            engine: version(engine)?,
+            engine: version(&stage.engine)?,
             peer: version(&stage.stock)?,
             short: stage.short,
             note: note.map(str::to_owned),

@@ -31,8 +31,8 @@ pub(super) struct Stage {
     pub(super) rootfs: PathBuf,
     /// The peer's `runsc`.
     pub(super) stock: PathBuf,
-    /// The daemon's `runsc`, if it is not to choose one.
-    pub(super) engine: Option<PathBuf>,
+    /// The daemon's `runsc`.
+    pub(super) engine: PathBuf,
     /// Whether to repeat less.
     pub(super) short: bool,
     interrupted: watch::Receiver<bool>,
@@ -54,8 +54,8 @@ impl Stage {
             images: environment.images.clone(),
             directory,
             rootfs: environment.images.join(&environment.base).join("rootfs"),
-            stock: environment.runsc.clone(),
-            engine: engine.map(Path::to_owned),
+            stock: environment.stock_runsc.clone(),
+            engine: engine.unwrap_or(&environment.runsc).to_owned(),
             short,
             interrupted,
         };
@@ -94,8 +94,8 @@ impl Stage {
     }
 
     fn start(&self, data: &Path, options: &[&str]) -> Result<Daemon> {
-        let engine = self.engine.as_ref().map(|path| path.display().to_string());
-        let mut all: Vec<&str> = engine.iter().flat_map(|path| ["--runsc", path]).collect();
+        let engine = self.engine.display().to_string();
+        let mut all = vec!["--runsc", engine.as_str()];
         all.extend(options);
         let log = std::env::temp_dir().join("dorm-bench.log");
         // A signal from a terminal is for the bench, which still needs the daemon to clean up.
