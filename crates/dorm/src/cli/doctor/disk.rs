@@ -125,11 +125,18 @@ mod tests {
 
     #[test]
     fn a_mount_without_execution_is_warned_of() {
-        let check = executable(Path::new("/proc"));
-        assert_eq!(check.verdict, super::super::Verdict::Warn, "{check:?}");
-        assert!(check.next_step.contains("remount"), "{check:?}");
         let home = tempfile::tempdir_in("/var/tmp").unwrap();
         assert_eq!(executable(home.path()).verdict, super::super::Verdict::Ok);
+        let mounted = std::process::Command::new("mount")
+            .args(["-t", "tmpfs", "-o", "noexec,size=64k", "none"])
+            .arg(home.path())
+            .status();
+        assert!(mounted.unwrap().success());
+        let check = executable(home.path());
+        let unmounted = std::process::Command::new("umount").arg(home.path()).status();
+        assert!(unmounted.unwrap().success());
+        assert_eq!(check.verdict, super::super::Verdict::Warn, "{check:?}");
+        assert!(check.next_step.contains("remount"), "{check:?}");
     }
 
     #[test]
