@@ -250,7 +250,7 @@ fn lock_directory(directory: &Path) -> Result<fs::File, EngineError> {
 
 /// Creates a directory with this mode, regardless of the umask. Changes the mode if it exists.
 #[allow(clippy::disallowed_methods, reason = "nothing else runs before the engine is open")]
-fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
+pub(crate) fn make_directory(path: &Path, mode: u32) -> Result<(), EngineError> {
     use std::os::unix::fs::PermissionsExt as _;
     let made = fs::create_dir_all(path).and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(mode)));
     made.map_err(|source| unusable("make its directory writable", GvisorError::file("create", path, source)))

@@ -12,7 +12,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ use thiserror::Error;
 
 use crate::builds::Builds;
 use crate::bundle;
-use crate::engine::{Config, GvisorEngine};
+use crate::engine::{Config, GvisorEngine, make_directory};
 use crate::error::chain;
 use crate::no_network::NoNetwork;
 use crate::probe::Probe;
@@ -170,21 +170,18 @@ impl Place {
             remove_directory(old)?;
         }
         let owner = config.guest_ids.base();
-        let make = |path: &Path, mode| {
-            let made = fs::DirBuilder::new().recursive(true).mode(mode).create(path);
-            made.map_err(failed("create", path))
-        };
         for open in [engine, &directory, &rootfs] {
-            make(open, 0o711)?;
+            make_directory(open, 0o711)?;
         }
-        make(&image, 0o700)?;
+        make_directory(&image, 0o700)?;
         for name in DIRECTORIES {
             let path = rootfs.join(name);
-            make(&path, 0o755)?;
+            make_directory(&path, 0o755)?;
             std::os::unix::fs::chown(&path, Some(owner), Some(owner)).map_err(failed("change the owner of", &path))?;
         }
         let agent = rootfs.join(bundle::AGENT.trim_start_matches('/'));
         fs::write(&agent, "").map_err(failed("write", &agent))?;
+        std::os::unix::fs::chown(&agent, Some(owner), Some(owner)).map_err(failed("change the owner of", &agent))?;
         std::os::unix::fs::chown(&rootfs, Some(owner), Some(owner)).map_err(failed("change the owner of", &rootfs))?;
         Ok(Self { directory, rootfs, image })
     }

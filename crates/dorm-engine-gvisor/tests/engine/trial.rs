@@ -28,6 +28,8 @@ fn outcome(place: &Place, runsc: &Path) -> TrialOutcome {
 #[tokio::test(flavor = "multi_thread")]
 async fn our_build_is_tried_once_leaves_memory_in_its_image_and_the_trial_leaves_nothing() {
     let Some(place) = Place::new() else { return };
+    // That of the daemon, under which new directories are closed to guests.
+    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
     assert_eq!(outcome(&place, &runsc()), TrialOutcome::Untried);
     for _ in 0..2 {
         let engine = place.open(0).await;
