@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // every other build one of the release profile.
     let profile = if outer.file_name().is_some_and(|name| name == "dist") { "dist" } else { "release" };
     let status = Command::new(variable("CARGO")?)
-        .args(["build", "--profile", profile, "--locked", "--package", "dorm-agent", "--bin", "dorm-agent"])
+        .args(["build", "--profile", profile, "--locked", "--package", "dorm-agent", "--bins"])
         .args(["--target", &target])
         .arg("--target-dir")
         .arg(&built)
@@ -55,9 +55,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     if !status.success() {
         return Err(format!("building the agent failed ({status}): see the messages above").into());
     }
-    let binary = built.join(&target).join(profile).join("dorm-agent");
-    fs::copy(&binary, out.join("dorm-agent"))
-        .map_err(|error| format!("cannot copy the built agent '{}': {error}", binary.display()))?;
+    for name in ["dorm-agent", "dorm-trial"] {
+        let binary = built.join(&target).join(profile).join(name);
+        fs::copy(&binary, out.join(name)).map_err(|error| format!("cannot copy '{}': {error}", binary.display()))?;
+    }
     Ok(())
 }
 

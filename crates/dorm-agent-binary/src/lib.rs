@@ -18,6 +18,9 @@ use thiserror::Error;
 /// The agent, a static executable for this architecture.
 pub const AGENT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dorm-agent"));
 
+/// The program with which an engine is tried, a static executable for this architecture.
+pub const TRIAL: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/dorm-trial"));
+
 const NAME: &str = "dorm-agent";
 const MODE: u32 = 0o755;
 /// Guests' ids may traverse the directory to reach the agent, but not list it.

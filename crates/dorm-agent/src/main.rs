@@ -30,7 +30,6 @@ mod measure;
 mod mounts;
 mod process;
 mod session;
-mod trial;
 mod users;
 mod workers;
 
@@ -42,11 +41,7 @@ use crate::agent::Agent;
 
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
-    let first = arguments.next();
-    if first.as_ref().is_some_and(|argument| argument == trial::ARGUMENT) {
-        return if matches!(trial::run(), Ok(true)) { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-    }
-    if first.is_some_and(|argument| argument == exchange::ARGUMENT) {
+    if arguments.next().is_some_and(|argument| argument == exchange::ARGUMENT) {
         return match exchange::run(arguments.map(PathBuf::from)) {
             Ok(()) => ExitCode::SUCCESS,
             Err(_) => ExitCode::FAILURE,

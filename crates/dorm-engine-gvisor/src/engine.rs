@@ -60,6 +60,8 @@ pub struct Config {
     pub runsc_also: Vec<PathBuf>,
     /// The agent's static binary.
     pub agent: PathBuf,
+    /// The static program for trials, which checks its own memory.
+    pub trial: &'static [u8],
     /// The network. No other engine may use it.
     pub network: Arc<dyn Network>,
     /// How many containers of each kind are kept warm for each of the most recently used images; 0
@@ -133,6 +135,7 @@ impl GvisorEngine {
             reader,
             runsc: _,
             runsc_also: _,
+            trial: _,
         } = config;
         if !unlimited_disks {
             can_limit_disks().await?;

@@ -2,7 +2,7 @@
 //! anything uses it.
 //!
 //! A sandbox without network and without an image is saved and restored by an engine of its own in
-//! the directory `trial`. The trial succeeds if memory stays in the image, its content is right,
+//! the directory `try`. The trial succeeds if memory stays in the image, its content is right,
 //! and a write of the guest does not reach the image. It ends within a limit and leaves nothing;
 //! after a crash, the next trial removes what is left. Its outcome is noted. A success counts until
 //! the next boot, for the same build and file system; a failure is only shown, and tried again at
@@ -12,7 +12,7 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt as _;
+use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
@@ -39,6 +39,10 @@ use crate::process;
 const LIMIT: Duration = Duration::from_secs(30);
 /// The name of the note in the engine's directory.
 const NOTE: &str = "trial.json";
+/// The name of the trial program in the root file system.
+const PROGRAM: &str = "dorm-trial";
+/// The name of its directory, which is part of the limited paths of sockets.
+const PLACE: &str = "try";
 /// The directories that the agent needs in a root file system.
 const DIRECTORIES: [&str; 8] = ["dev", "etc", "proc", "root", "run", "sys", "tmp", "usr"];
 
@@ -162,9 +166,9 @@ struct Place {
 }
 
 impl Place {
-    /// Makes the directory, with a root file system that has no programs.
+    /// Makes the directory, with a root file system that has one program.
     fn make(engine: &Path, config: &Config) -> Result<Self, TrialError> {
-        let directory = engine.join("trial");
+        let directory = engine.join(PLACE);
         let (rootfs, image) = (directory.join("rootfs"), directory.join("image"));
         for old in [&rootfs, &image] {
             remove_directory(old)?;
@@ -179,9 +183,13 @@ impl Place {
             make_directory(&path, 0o755)?;
             std::os::unix::fs::chown(&path, Some(owner), Some(owner)).map_err(failed("change the owner of", &path))?;
         }
-        let agent = rootfs.join(bundle::AGENT.trim_start_matches('/'));
-        fs::write(&agent, "").map_err(failed("write", &agent))?;
-        std::os::unix::fs::chown(&agent, Some(owner), Some(owner)).map_err(failed("change the owner of", &agent))?;
+        for (name, content) in [(bundle::AGENT.trim_start_matches('/'), &[][..]), (PROGRAM, config.trial)] {
+            let file = rootfs.join(name);
+            fs::write(&file, content).map_err(failed("write", &file))?;
+            let opened = fs::set_permissions(&file, fs::Permissions::from_mode(0o755));
+            opened.map_err(failed("set the mode of", &file))?;
+            std::os::unix::fs::chown(&file, Some(owner), Some(owner)).map_err(failed("change the owner of", &file))?;
+        }
         std::os::unix::fs::chown(&rootfs, Some(owner), Some(owner)).map_err(failed("change the owner of", &rootfs))?;
         Ok(Self { directory, rootfs, image })
     }
@@ -254,7 +262,7 @@ async fn attempt(engine: &GvisorEngine, place: &Place) -> Result<(), TrialError>
 
 /// Starts the process with known memory, and waits until it has filled that.
 async fn begin_process(agent: &Agent) -> Result<u64, TrialError> {
-    let arguments = [bundle::AGENT, "trial"].into_iter().map(GuestString::new).collect::<Result<_, _>>()?;
+    let arguments = [format!("/{PROGRAM}")].into_iter().map(GuestString::new).collect::<Result<_, _>>()?;
     let spec = ProcessSpec { stdin: Stdin::Pipe, first_reader: FirstReader::Expected, ..ProcessSpec::new(arguments) };
     let process = agent.start(&spec).await?.process;
     let mut output = agent.output(process, Offsets::BEGINNING).await?;

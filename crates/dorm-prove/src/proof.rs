@@ -25,7 +25,7 @@ use crate::{Outcome, Setting};
 const ENOUGH: usize = 10;
 /// The most bytes in the path of the proof's directory: a socket's path in it has 107 bytes at
 /// most.
-const PATH_MOST: usize = 107 - "/d9999/disk/data/gvisor/trial/runsc/runsc-h0123456789abcdef.sock".len();
+const PATH_MOST: usize = 107 - "/d9999/disk/data/gvisor/try/runsc/runsc-h0123456789abcdef.sock".len();
 /// An operation's preparation is over once no step has come for this long.
 const CALM: Duration = Duration::from_millis(40);
 /// An operation's background work is over once no step has come for this long; longer with each

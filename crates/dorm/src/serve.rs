@@ -311,6 +311,7 @@ async fn open(
         runsc: options.runsc.programs(),
         runsc_also: options.runsc_also.iter().map(|path| crate::program::find(path)).collect(),
         agent,
+        trial: dorm_agent_binary::TRIAL,
         network: Arc::new(network),
         warm_containers: options.warm_containers,
         cgroup_prefix: format!("dormouse-{prefix}"),

@@ -92,6 +92,7 @@ impl Place {
             runsc: vec![runsc()],
             runsc_also: Vec::new(),
             agent: agent(),
+            trial: dorm_agent_binary::TRIAL,
             network: self.network.clone(),
             warm_containers: containers,
             cgroup_prefix: self.prefix.clone(),

@@ -40,7 +40,7 @@ async fn our_build_is_tried_once_leaves_memory_in_its_image_and_the_trial_leaves
             assert!(engine.capabilities().memory.copied_because().is_some());
             assert_eq!(outcome(&place, &runsc()), TrialOutcome::Untried);
         }
-        assert!(!place.path().join("engine/trial").exists());
+        assert!(!place.path().join("engine/try").exists());
         assert_eq!(place.left(), [""; 0]);
         engine.close().await;
     }
@@ -57,7 +57,7 @@ async fn a_build_that_fails_its_trial_is_passed_over_with_its_reason() {
     assert!(reason.contains("read instead of being left in its image"), "{reason}");
     let TrialOutcome::Failed(noted) = outcome(&place, &pretender) else { panic!("a failure is noted") };
     assert!(reason.contains(&noted), "{noted}: {reason}");
-    assert!(!place.path().join("engine/trial").exists());
+    assert!(!place.path().join("engine/try").exists());
     assert_eq!(place.left(), [""; 0]);
     engine.close().await;
     drop(engine);
@@ -75,13 +75,13 @@ async fn what_an_interrupted_trial_left_is_removed_by_the_next() {
         return dorm_skip::skip("it needs our own build of gVisor: run `cargo xtask engine`");
     }
     // A trial's engine whose daemon was killed: its run continues.
-    let engine = place.try_open_in("engine/trial").await.unwrap();
+    let engine = place.try_open_in("engine/try").await.unwrap();
     engine.start(&place.spec()).await.unwrap();
     drop(engine);
     assert!(place.left().iter().any(|left| left.starts_with("process")), "{:?}", place.left());
     let engine = place.open(0).await;
     assert_eq!(engine.capabilities().memory, RestoredMemory::Mapped);
-    assert!(!place.path().join("engine/trial").exists());
+    assert!(!place.path().join("engine/try").exists());
     assert_eq!(place.left(), [""; 0]);
     engine.close().await;
 }

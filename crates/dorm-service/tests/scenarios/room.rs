@@ -96,11 +96,11 @@ async fn deleted_images_on_which_sandboxes_run_count_as_used() {
     world.settings.budgets = Budgets { disk_bytes: Some(64 << 20), ..Budgets::default() };
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
-    world.host.hold_deleted_images(64 << 20);
+    world.host.hold_deleted_images((64 << 20) + 1);
     let refused = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains("deleted ones on which sandboxes still run, 67108864"), "{}", refused.message());
-    assert_eq!(service.figures().await.unwrap().deleted_image_bytes, 64 << 20);
+    assert!(refused.message().contains("deleted ones on which sandboxes still run, 67108865"), "{}", refused.message());
+    assert_eq!(service.figures().await.unwrap().deleted_image_bytes, (64 << 20) + 1);
     world.host.hold_deleted_images(0);
     service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
     world.is_sound().await;

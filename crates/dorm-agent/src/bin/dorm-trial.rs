@@ -1,23 +1,22 @@
-//! A process with known memory, with which the host tries whether an engine can be used. It is the
-//! same program as the agent with another argument, so a trial needs no image.
+//! A program with known memory, with which the host tries whether an engine can be used. It is not
+//! part of the agent, whose bytes must not change without need: sleeping sandboxes have it mapped.
 //!
 //! It fills some memory and reports that. Meanwhile the host saves and restores the sandbox. After
 //! a line on standard input it compares its memory, writes to every page, compares again, and
 //! succeeds only if every word is right.
 
 use std::io::{self, BufRead as _, Write as _};
-
-/// The argument that selects this function of the program.
-pub(crate) const ARGUMENT: &str = "trial";
+use std::process::ExitCode;
 
 const WORDS: usize = (4 << 20) / size_of::<u64>();
 const WORDS_IN_PAGE: usize = 4096 / size_of::<u64>();
 
+fn main() -> ExitCode {
+    if matches!(run(), Ok(true)) { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
 /// Returns whether all memory was right.
-///
-/// # Errors
-/// If the streams cannot be used.
-pub(crate) fn run() -> io::Result<bool> {
+fn run() -> io::Result<bool> {
     let mut memory: Vec<u64> = (0..WORDS).map(word).collect();
     let mut output = io::stdout();
     output.write_all(b"ready\n")?;
