@@ -61,6 +61,7 @@ mod warm_pool;
 
 pub use engine::{Config, GvisorEngine};
 pub use go_version::GoVersion;
+pub use no_network::NoNetwork;
 pub use notes::{NotedRun, noted_runs};
 pub use probe::{Probe, probe};
 pub use trial::{TrialOutcome, trial_outcome};

@@ -4,8 +4,9 @@ use async_trait::async_trait;
 use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
 
-/// A network without leases.
-pub(crate) struct NoNetwork;
+/// A network without leases, for an engine whose runs have no network.
+#[derive(Debug)]
+pub struct NoNetwork;
 
 #[async_trait]
 impl Network for NoNetwork {

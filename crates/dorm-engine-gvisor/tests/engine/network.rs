@@ -7,39 +7,10 @@ use std::sync::Mutex;
 
 use async_trait::async_trait;
 use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
+pub(crate) use dorm_engine_gvisor::NoNetwork;
 use dorm_lifecycle::Egress;
 
 use crate::host::lease_like;
-
-/// A host without network leases.
-pub(crate) struct NoNetwork;
-
-#[async_trait]
-impl Network for NoNetwork {
-    async fn lease(&self) -> Result<Lease, NetworkError> {
-        Err(NetworkError::Exhausted(0))
-    }
-
-    async fn allow(&self, lease: LeaseId, _: &Egress) -> Result<(), NetworkError> {
-        Err(NetworkError::NoLease(lease))
-    }
-
-    async fn connect(&self, lease: LeaseId, _: u16) -> Result<BoxStream, NetworkError> {
-        Err(NetworkError::NoLease(lease))
-    }
-
-    async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError> {
-        Err(NetworkError::NoLease(lease))
-    }
-
-    async fn release(&self, _: LeaseId) -> Result<(), NetworkError> {
-        Ok(())
-    }
-
-    async fn leases(&self) -> Result<Vec<Lease>, NetworkError> {
-        Ok(Vec::new())
-    }
-}
 
 /// Pairs of namespaces, all with the same addresses, that lead nowhere else.
 pub(crate) struct Pairs {
