@@ -1,8 +1,8 @@
 //! The formats of memory images, by the releases of gVisor that write them.
 //!
 //! A build of a listed release can read the images of every other build of a release with the same
-//! format, whoever compiled them. Only releases that were tested with each other and with the
-//! reader of this crate are listed.
+//! format, regardless of who compiled them. Only releases that were tested with each other and with
+//! the reader of this crate are listed.
 
 /// The releases whose images are known, each with the name of its format: the first release that
 /// wrote it.
