@@ -26,7 +26,7 @@ use crate::notes::{Duty, Note, Phase, Reach, root_key};
 use crate::run::{Run, Turn};
 use crate::shared::Shared;
 use crate::stream;
-use crate::warm_pool::{Progress, WarmContainer};
+use crate::warm_pool::{Base, Progress, WarmContainer};
 
 /// How long the agent may take to answer for the first time.
 const HELLO_LIMIT: Duration = Duration::from_secs(120);
@@ -105,7 +105,8 @@ impl Shared {
         let asked = Instant::now();
         let order = self.order(spec);
         if order.layers.is_empty() {
-            self.warm_pool.used(&spec.image, &spec.rootfs);
+            let base = Base { image: spec.image.clone(), disk_bytes: spec.resources.disk_bytes };
+            self.warm_pool.used(&base, &spec.rootfs);
         }
         let wanted = match &origin {
             Origin::Cold => Progress::Booted,

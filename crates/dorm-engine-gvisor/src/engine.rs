@@ -16,7 +16,7 @@ use dorm_engine::{
     NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
-use dorm_lifecycle::{Digest, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Resources, RunCondition, RunId};
 use dorm_memory_image::FilesLimits;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
@@ -38,7 +38,7 @@ use crate::run::Runs;
 use crate::shared::Shared;
 use crate::slots;
 use crate::stream;
-use crate::warm_pool::{WarmContainer, WarmPool};
+use crate::warm_pool::{Base, WarmContainer, WarmPool};
 
 const NO_LIMIT: &str = "cannot limit the size of sandbox disks: load the kernel module loop and install e2fsprogs, or, if \
                         every guest is trusted, start the daemon with --allow-unlimited-disks";
@@ -443,7 +443,8 @@ impl Engine for GvisorEngine {
     }
 
     async fn prepare(&self, image: &Digest, rootfs: &Path) -> Result<(), EngineError> {
-        self.shared.warm_pool.want(image, rootfs);
+        let base = Base { image: image.clone(), disk_bytes: Resources::default().disk_bytes };
+        self.shared.warm_pool.want(base, rootfs);
         Ok(())
     }
 

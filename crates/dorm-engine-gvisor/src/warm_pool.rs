@@ -1,8 +1,8 @@
 //! The pool of warm containers, which are created ahead of time and frozen, one step from a run.
 //!
 //! It is only an optimisation: without warm containers everything works, but slower. They are
-//! created one at a time, while no run waits for a container. A container fits one image; there are
-//! some for each of the images used most.
+//! created one at a time, while no run waits for a container. A container fits one image and one
+//! size of disk; there are some for each of the pairs used most.
 //!
 //! In a booted one the agent already runs and waits, frozen, for its identity: a start only resumes
 //! it. An empty one can also be restored from a memory image.
@@ -20,11 +20,19 @@ use crate::limits;
 use crate::lock::lock;
 use crate::notes::{Note, Reach};
 
-/// How many images have warm containers at the same time.
-const IMAGES: usize = 2;
-/// How many uses of images are remembered, to determine those used most.
+/// How many pairs of image and size of disk have warm containers at the same time.
+const BASES: usize = 2;
+/// How many uses are remembered, to determine the pairs used most.
 const REMEMBERED: usize = 16;
-/// The pool, and the images it serves.
+
+/// What a container is made for. Neither can be changed afterwards.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Base {
+    pub(crate) image: Digest,
+    pub(crate) disk_bytes: u64,
+}
+
+/// The pool, and what it serves.
 #[derive(Debug)]
 pub(crate) struct WarmPool {
     of_each: usize,
@@ -60,10 +68,10 @@ const KINDS: [(Reach, Progress); 3] =
 #[derive(Debug, Default)]
 struct Pool {
     ready: Vec<WarmContainer>,
-    /// The images for which containers are kept.
-    wanted: VecDeque<(Digest, std::path::PathBuf)>,
-    /// The images of recent runs, the latest first.
-    used: VecDeque<Digest>,
+    /// For what containers are kept, with the root file system of each image.
+    wanted: VecDeque<(Base, std::path::PathBuf)>,
+    /// What recent runs have used, the latest first.
+    used: VecDeque<Base>,
     is_closed: bool,
 }
 
@@ -121,40 +129,40 @@ impl WarmPool {
         Some(taken)
     }
 
-    /// Keeps containers for `image` from now on. It replaces the image for which that was requested
+    /// Keeps containers for `base` from now on. It replaces the one for which that was requested
     /// longest ago.
-    pub(crate) fn want(&self, image: &Digest, rootfs: &std::path::Path) {
+    pub(crate) fn want(&self, base: Base, rootfs: &std::path::Path) {
         let mut pool = lock(&self.pool);
-        pool.wanted.retain(|(known, _)| known != image);
-        pool.wanted.push_front((image.clone(), rootfs.to_owned()));
-        pool.wanted.truncate(IMAGES);
+        pool.wanted.retain(|(known, _)| *known != base);
+        pool.wanted.push_front((base, rootfs.to_owned()));
+        pool.wanted.truncate(BASES);
         drop(pool);
         self.wake.notify_one();
     }
 
-    /// Records that a run starts with `image`. If that image is used more than one for which
-    /// containers are kept, it replaces the least used of those; images that are used alternately
-    /// do not displace each other.
-    pub(crate) fn used(&self, image: &Digest, rootfs: &std::path::Path) {
+    /// Records that a run starts from `base`. If that is used more than one for which containers
+    /// are kept, it replaces the least used of those; those that are used alternately do not
+    /// displace each other.
+    pub(crate) fn used(&self, base: &Base, rootfs: &std::path::Path) {
         let mut pool = lock(&self.pool);
-        pool.used.push_front(image.clone());
+        pool.used.push_front(base.clone());
         pool.used.truncate(REMEMBERED);
         let Pool { wanted, used, .. } = &mut *pool;
-        let times = |image: &Digest| used.iter().filter(|used| *used == image).count();
-        if wanted.is_empty() || wanted.iter().any(|(known, _)| known == image) {
+        let times = |base: &Base| used.iter().filter(|used| *used == base).count();
+        if wanted.is_empty() || wanted.iter().any(|(known, _)| known == base) {
             return;
         }
         let least = (0..wanted.len()).min_by_key(|at| wanted.get(*at).map_or(0, |(known, _)| times(known)));
-        let least = least.filter(|_| wanted.len() >= IMAGES);
+        let least = least.filter(|_| wanted.len() >= BASES);
         let before = least.and_then(|at| wanted.get(at)).map_or(0, |(known, _)| times(known));
-        // Of images that are used alternately, one is always one use ahead of the others.
-        if times(image) < before + 2 {
+        // Of those that are used alternately, one is always one use ahead of the others.
+        if times(base) < before + 2 {
             return;
         }
         if let Some(at) = least {
             wanted.remove(at);
         }
-        wanted.push_front((image.clone(), rootfs.to_owned()));
+        wanted.push_front((base.clone(), rootfs.to_owned()));
         drop(pool);
         self.wake.notify_one();
     }
@@ -184,13 +192,15 @@ impl WarmPool {
         if pool.is_closed || self.busy.load(Ordering::SeqCst) > 0 {
             return None;
         }
-        for (image, rootfs) in &pool.wanted {
+        for (base, rootfs) in &pool.wanted {
             for (reach, progress) in KINDS {
-                let fits = |warm: &&WarmContainer| warm.progress == progress && warm.note.is_for(image.as_str(), reach);
+                let fits = |warm: &&WarmContainer| {
+                    warm.progress == progress && is_made_for(warm, base) && warm.note.reach == reach
+                };
                 if pool.ready.iter().filter(fits).count() < self.of_each {
-                    let resources = Resources::default();
+                    let resources = Resources { disk_bytes: base.disk_bytes, ..Resources::default() };
                     let order = Order {
-                        root: image.as_str().to_owned(),
+                        root: base.image.as_str().to_owned(),
                         rootfs: rootfs.clone(),
                         layers: Vec::new(),
                         reach,
@@ -206,13 +216,13 @@ impl WarmPool {
         None
     }
 
-    /// Removes and returns the containers of images for which none are kept any more, or that have
-    /// been deleted.
+    /// Removes and returns the containers for which none are kept any more, or whose image has been
+    /// deleted.
     pub(crate) fn unwanted(&self) -> Vec<WarmContainer> {
         let mut pool = lock(&self.pool);
         let Pool { ready, wanted, .. } = &mut *pool;
         wanted.retain(|(_, rootfs)| is_directory(rootfs));
-        let unwanted = |warm: &mut WarmContainer| !wanted.iter().any(|(image, _)| image.as_str() == warm.note.image);
+        let unwanted = |warm: &mut WarmContainer| !wanted.iter().any(|(base, _)| is_made_for(warm, base));
         ready.extract_if(.., unwanted).collect()
     }
 
@@ -232,6 +242,10 @@ impl WarmPool {
     }
 }
 
+fn is_made_for(warm: &WarmContainer, base: &Base) -> bool {
+    warm.note.image == base.image.as_str() && warm.note.disk_bytes == base.disk_bytes
+}
+
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 pub(crate) fn is_directory(path: &std::path::Path) -> bool {
     path.is_dir()
@@ -243,13 +257,13 @@ mod tests {
 
     use super::*;
 
-    fn image(letter: char) -> Digest {
-        letter.to_string().repeat(64).parse().unwrap()
+    fn base(letter: char) -> Base {
+        Base { image: letter.to_string().repeat(64).parse().unwrap(), disk_bytes: 1 << 30 }
     }
 
     fn kept(warm_pool: &WarmPool) -> Vec<char> {
         let mut kept: Vec<_> =
-            lock(&warm_pool.pool).wanted.iter().filter_map(|(image, _)| image.as_str().chars().next()).collect();
+            lock(&warm_pool.pool).wanted.iter().filter_map(|(base, _)| base.image.as_str().chars().next()).collect();
         kept.sort_unstable();
         kept
     }
@@ -258,22 +272,35 @@ mod tests {
     fn warm_containers_are_kept_for_the_images_that_are_used_most() {
         let warm_pool = WarmPool::new(1);
         let rootfs = Path::new("/");
-        warm_pool.used(&image('a'), rootfs);
-        warm_pool.used(&image('a'), rootfs);
+        warm_pool.used(&base('a'), rootfs);
+        warm_pool.used(&base('a'), rootfs);
         assert_eq!(kept(&warm_pool), [], "nothing is kept before anything is prepared");
         for letter in ['b', 'c'] {
-            warm_pool.want(&image(letter), rootfs);
+            warm_pool.want(base(letter), rootfs);
         }
-        warm_pool.used(&image('d'), rootfs);
+        warm_pool.used(&base('d'), rootfs);
         assert_eq!(kept(&warm_pool), ['b', 'c'], "once is not often");
-        warm_pool.used(&image('b'), rootfs);
-        warm_pool.used(&image('d'), rootfs);
+        warm_pool.used(&base('b'), rootfs);
+        warm_pool.used(&base('d'), rootfs);
         assert_eq!(kept(&warm_pool), ['b', 'd'], "the one that nobody uses goes");
         for _ in 0..5 {
-            ['b', 'd', 'e'].into_iter().for_each(|letter| warm_pool.used(&image(letter), rootfs));
+            ['b', 'd', 'e'].into_iter().for_each(|letter| warm_pool.used(&base(letter), rootfs));
         }
         assert_eq!(kept(&warm_pool), ['b', 'd'], "images that are used in turns stay what they are");
-        (0..REMEMBERED).for_each(|_| warm_pool.used(&image('e'), rootfs));
+        (0..REMEMBERED).for_each(|_| warm_pool.used(&base('e'), rootfs));
         assert!(kept(&warm_pool).contains(&'e'));
+    }
+
+    #[test]
+    fn warm_containers_are_kept_for_the_sizes_of_disks_that_are_used() {
+        let warm_pool = WarmPool::new(1);
+        let small = Base { disk_bytes: 256 << 20, ..base('a') };
+        warm_pool.want(base('a'), Path::new("/"));
+        assert_eq!(warm_pool.missing().unwrap().0.disk_bytes, 1 << 30);
+        warm_pool.used(&small, Path::new("/"));
+        assert_eq!(warm_pool.missing().unwrap().0.disk_bytes, 1 << 30, "once is not often");
+        warm_pool.used(&small, Path::new("/"));
+        assert_eq!(warm_pool.missing().unwrap().0.disk_bytes, 256 << 20);
+        assert_eq!(kept(&warm_pool), ['a', 'a'], "both sizes are kept");
     }
 }
