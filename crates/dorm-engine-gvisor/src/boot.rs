@@ -16,6 +16,7 @@ use dorm_lifecycle::Egress;
 use dorm_memory_image::IMAGE_FILES;
 use tokio::sync::OwnedMutexGuard;
 
+use crate::agents::parts;
 use crate::blocking::in_place;
 use crate::container::{Container, Order};
 use crate::control::{ImageFiles, SOON};
@@ -207,13 +208,14 @@ impl Shared {
             disk_bytes: spec.resources.disk_bytes,
             limits: limits::for_guest(&spec.resources),
             build: self.build_for(spec).filter(|build| build != self.host.builds.newest()),
+            agent: spec.build.as_ref().and_then(|writer| in_place(|| self.host.agents.for_images_of(writer))),
         }
     }
 
     /// Returns the build to run `spec` with. If none can restore its image, the one that wrote it
     /// is named, for the error.
     fn build_for(&self, spec: &RunSpec) -> Option<String> {
-        let writer = spec.build.as_ref()?;
+        let (writer, _) = parts(spec.build.as_ref()?);
         Some(self.host.builds.for_images_of(writer).unwrap_or(writer).to_owned())
     }
 

@@ -7,8 +7,9 @@
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
 use std::fs;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dorm_engine::{Lease, MOUNTS};
 use dorm_guest_ids::GuestIds;
@@ -66,6 +67,17 @@ pub(crate) fn write(
     let text = serde_json::to_vec(&describe(rootfs, agent, lease, &home.slots(), ids))
         .map_err(|source| GvisorError::Text { path: path.clone(), source })?;
     fs::write(&path, text).map_err(|source| GvisorError::file("write", &path, source))
+}
+
+/// Returns the path of the agent that the container in `home` was made with.
+pub(crate) fn agent(home: &Home) -> Result<PathBuf, GvisorError> {
+    let path = home.bundle().join("config.json");
+    let text = fs::read(&path).map_err(|source| GvisorError::file("read", &path, source))?;
+    let bundle: Value =
+        serde_json::from_slice(&text).map_err(|source| GvisorError::Text { path: path.clone(), source })?;
+    let mut mounts = bundle["mounts"].as_array().into_iter().flatten();
+    let agent = mounts.find(|mount| mount["destination"] == AGENT).and_then(|mount| mount["source"].as_str());
+    agent.map(PathBuf::from).ok_or_else(|| GvisorError::file("find the agent in", path, io::ErrorKind::InvalidData))
 }
 
 fn describe(rootfs: &Path, agent: &Path, lease: Option<&Lease>, slots: &Path, ids: GuestIds) -> Value {

@@ -27,6 +27,8 @@ pub(crate) struct Order {
     pub(crate) limits: Limits,
     /// The `runsc` build to run it with; `None` for the newest.
     pub(crate) build: Option<String>,
+    /// The agent to run in it; `None` for the newest.
+    pub(crate) agent: Option<String>,
 }
 
 /// The immutable properties of one container.

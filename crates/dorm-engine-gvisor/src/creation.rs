@@ -56,7 +56,8 @@ impl Host {
 
     #[allow(clippy::disallowed_methods, reason = "it is called in place")]
     fn check_parts(&self, order: &Order) -> Result<(), GvisorError> {
-        for path in [&order.rootfs, &self.agent].into_iter().chain(order.layers.iter().map(|layer| &layer.directory)) {
+        let agent = self.agents.path(order.agent.as_deref())?;
+        for path in [&order.rootfs, &agent].into_iter().chain(order.layers.iter().map(|layer| &layer.directory)) {
             fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
         }
         Ok(())
@@ -100,7 +101,8 @@ impl Host {
         in_place(|| slots::make(home))?;
         self.reach("gvisor: slots made")?;
         let said = in_place(|| {
-            bundle::write(home, &rootfs, &self.agent, lease.as_ref(), self.guest_ids)?;
+            let agent = self.agents.path(order.agent.as_deref())?;
+            bundle::write(home, &rootfs, &agent, lease.as_ref(), self.guest_ids)?;
             bundle::make_fifos(home)?;
             Said::open(home)
         })?;

@@ -22,6 +22,7 @@ use dorm_steps::AnySteps;
 use dorm_worker::Program;
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
+use crate::agents::{Agents, parts};
 use crate::blocking::{blocking, in_place};
 use crate::blocks;
 use crate::boot::Origin;
@@ -58,7 +59,7 @@ pub struct Config {
     pub runsc: Vec<PathBuf>,
     /// Older builds of `runsc`, for the memory images that only they can restore.
     pub runsc_also: Vec<PathBuf>,
-    /// The agent's static binary.
+    /// The agent's static binary. Agents of earlier daemons are in directories beside its own.
     pub agent: PathBuf,
     /// The static program for trials, which checks its own memory.
     pub trial: &'static [u8],
@@ -147,7 +148,7 @@ impl GvisorEngine {
             .map_err(|source| unusable("run it where prctl is allowed", io::Error::from(source)))?;
         let host = Host {
             builds,
-            agent,
+            agents: Agents::new(agent),
             network,
             containers,
             root,
@@ -339,7 +340,9 @@ impl Engine for GvisorEngine {
     }
 
     fn restores(&self, build: &str) -> bool {
-        self.shared.host.builds.for_images_of(build).is_some()
+        let (runsc, _) = parts(build);
+        let host = &self.shared.host;
+        host.builds.for_images_of(runsc).is_some() && in_place(|| host.agents.restore(build))
     }
 
     async fn start(&self, spec: &RunSpec) -> Result<(), EngineError> {

@@ -66,6 +66,10 @@ pub(crate) enum GvisorError {
     Late { operation: &'static str, limit: Duration },
     #[error("{0} is not on this host: start the daemon with --runsc-also and the path of that build")]
     NoBuild(String),
+    #[error("{name} is not in {}: copy that directory from the data directory in which the memory was saved", directory.display())]
+    NoAgent { name: String, directory: PathBuf },
+    #[error("{} is damaged: copy it from the data directory in which the memory was saved, or from a backup", .0.display())]
+    DamagedAgent(PathBuf),
     #[error("the sandbox ended: {said}")]
     Died { said: String },
     #[error("the task was cancelled")]

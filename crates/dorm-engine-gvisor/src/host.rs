@@ -15,6 +15,7 @@ use dorm_steps::AnySteps;
 use serde::Deserialize;
 use tokio::sync::RwLock;
 
+use crate::agents::Agents;
 use crate::blocking::blocking;
 use crate::builds::Builds;
 use crate::container::Container;
@@ -28,7 +29,7 @@ use crate::slots;
 /// The shared settings and state for creating containers on this host.
 pub(crate) struct Host {
     pub(crate) builds: Builds,
-    pub(crate) agent: PathBuf,
+    pub(crate) agents: Agents,
     pub(crate) network: Arc<dyn Network>,
     pub(crate) containers: PathBuf,
     /// The directory passed as `runsc --root`.

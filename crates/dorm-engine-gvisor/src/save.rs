@@ -12,7 +12,9 @@ use dorm_engine::{EngineError, Saved, SavedFile};
 use dorm_lifecycle::RunId;
 use dorm_memory_image::IMAGE_FILES;
 
+use crate::agents::writer;
 use crate::blocking::{blocking, in_place};
+use crate::bundle;
 use crate::container::Container;
 use crate::control::ImageFiles;
 use crate::error::GvisorError;
@@ -50,7 +52,8 @@ impl Shared {
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
         let build = turn.note().map(|note| note.build.clone());
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
-        Ok(Saved { files, stopped: turn.stood(), build })
+        let agent = in_place(|| bundle::agent(&container.home)).map_err(|error| error.of(OPERATION, id))?;
+        Ok(Saved { files, stopped: turn.stood(), build: writer(&build, &agent) })
     }
 
     /// [`dorm_engine::Engine::pause`].

@@ -110,8 +110,8 @@ impl WarmPool {
     /// Takes a container that fits `order` out of the pool: one with `progress` if possible,
     /// otherwise an empty one.
     pub(crate) fn take(&self, order: &Order, progress: Progress) -> Option<WarmContainer> {
-        // All warm containers use the newest build.
-        if order.build.is_some() {
+        // All warm containers use the newest build and agent.
+        if order.build.is_some() || order.agent.is_some() {
             return None;
         }
         let mut pool = lock(&self.pool);
@@ -208,6 +208,7 @@ impl WarmPool {
                         // Other containers have precedence.
                         limits: Limits { precedence: Precedence::Last, ..limits::for_guest(&resources) },
                         build: None,
+                        agent: None,
                     };
                     return Some((order, progress));
                 }

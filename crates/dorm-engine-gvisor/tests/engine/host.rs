@@ -80,6 +80,11 @@ impl Place {
         GvisorEngine::open(Config { runsc, ..self.config(0) }).await
     }
 
+    /// Opens the engine of a daemon that has another agent.
+    pub(crate) async fn open_with_agent(&self, agent: PathBuf) -> Arc<GvisorEngine> {
+        GvisorEngine::open(Config { agent, ..self.config(1) }).await.unwrap()
+    }
+
     /// Opens the stock engine in another directory of this place.
     pub(crate) async fn try_open_in(&self, directory: &str) -> Result<Arc<GvisorEngine>, EngineError> {
         let directory = self.path().join(directory);
@@ -202,7 +207,7 @@ pub(crate) fn stock_runsc() -> PathBuf {
 }
 
 /// The agent's binary, installed once for all tests of this process.
-fn agent() -> PathBuf {
+pub(crate) fn agent() -> PathBuf {
     static AGENT: OnceLock<PathBuf> = OnceLock::new();
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     if let Some(agent) = std::env::var_os("DORM_TEST_AGENT") {
