@@ -75,11 +75,13 @@ async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
 
 async fn create(shared: &Arc<Shared>, order: &Order) -> Result<WarmContainer, GvisorError> {
     let (container, note) = shared.host.make(order, Duty::Warm).await?;
-    if let Err(error) = prepare(shared, &container, Progress::Empty).await {
-        shared.host.destroy(&container.home).await?;
-        return Err(error);
+    match prepare(shared, &container, Progress::Empty).await {
+        Ok(allowed) => Ok(WarmContainer { container, note, progress: Progress::Empty, allowed }),
+        Err(error) => {
+            shared.host.destroy(&container.home).await?;
+            Err(error)
+        }
     }
-    Ok(WarmContainer { container, note, progress: Progress::Empty })
 }
 
 impl Announced {

@@ -113,12 +113,14 @@ impl Shared {
             Origin::Cold => Progress::Booted,
             Origin::Image(_) => Progress::Empty,
         };
-        let WarmContainer { container, note, progress } = self.container_for(spec, &order, wanted).await?;
+        let WarmContainer { container, note, progress, allowed } = self.container_for(spec, &order, wanted).await?;
         run.take_container(turn, container, note);
         let Some(container) = run.container() else { return Ok(()) };
         container.reach("gvisor: container claimed")?;
         if let Some(lease) = &container.lease {
-            self.host.network.allow(lease.id, &spec.egress).await?;
+            if allowed.as_ref() != Some(&spec.egress) {
+                self.host.network.allow(lease.id, &spec.egress).await?;
+            }
             container.reach("gvisor: egress allowed")?;
         }
         // An empty container slot needs no mount, and the slots of warm containers are empty.
@@ -179,7 +181,7 @@ impl Shared {
         }
         let (container, mut note) = self.host.make(order, duty).await?;
         note.memory_bytes = order.limits.memory_bytes;
-        Ok(WarmContainer { container, note, progress: Progress::Empty })
+        Ok(WarmContainer { container, note, progress: Progress::Empty, allowed: None })
     }
 
     /// Returns a container that was created ahead: for an expected run, or in the warm pool.

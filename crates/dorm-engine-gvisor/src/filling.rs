@@ -4,6 +4,7 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dorm_cgroup::Cgroup;
+use dorm_lifecycle::Egress;
 
 use crate::blocking::in_place;
 use crate::container::{Container, Order};
@@ -62,23 +63,30 @@ async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Re
         return Ok(());
     }
     let (container, note) = shared.host.make(order, Duty::Warm).await?;
-    if let Err(error) = prepare(shared, &container, progress).await {
-        shared.host.destroy(&container.home).await?;
-        return Err(error);
-    }
+    let allowed = match prepare(shared, &container, progress).await {
+        Ok(allowed) => allowed,
+        Err(error) => {
+            shared.host.destroy(&container.home).await?;
+            return Err(error);
+        }
+    };
     shared.host.reach("gvisor: warm container ready")?;
-    if let Some(WarmContainer { container, .. }) = shared.warm_pool.put(WarmContainer { container, note, progress }) {
+    if let Some(WarmContainer { container, .. }) =
+        shared.warm_pool.put(WarmContainer { container, note, progress, allowed })
+    {
         shared.host.destroy(&container.home).await?;
     }
     Ok(())
 }
 
-/// Takes a new container as far as `progress`, and freezes it.
+/// Takes a new container as far as `progress`, and freezes it. Its network already allows the
+/// default egress, which it returns: setting it takes as long as the rest of a start, and no
+/// program but the agent runs in there.
 pub(crate) async fn prepare(
     shared: &Arc<Shared>,
     container: &Container,
     progress: Progress,
-) -> Result<(), GvisorError> {
+) -> Result<Option<Egress>, GvisorError> {
     if progress == Progress::Booted {
         let booted = async {
             container.control.start(container.home.id()).await?;
@@ -91,5 +99,12 @@ pub(crate) async fn prepare(
             }
         }
     }
-    container.group(Cgroup::freeze).await
+    let mut allowed = None;
+    if let Some(lease) = &container.lease {
+        let default = Egress::default();
+        shared.host.network.allow(lease.id, &default).await?;
+        allowed = Some(default);
+    }
+    container.group(Cgroup::freeze).await?;
+    Ok(allowed)
 }

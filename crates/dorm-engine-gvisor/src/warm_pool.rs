@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use dorm_cgroup::{Limits, Precedence};
-use dorm_lifecycle::{Digest, Resources};
+use dorm_lifecycle::{Digest, Egress, Resources};
 use tokio::sync::Notify;
 
 use crate::container::{Container, Order};
@@ -59,6 +59,8 @@ pub(crate) struct WarmContainer {
     pub(crate) container: Container,
     pub(crate) note: Note,
     pub(crate) progress: Progress,
+    /// The egress that its network allows; `None` if it allows none.
+    pub(crate) allowed: Option<Egress>,
 }
 
 /// The containers that are kept for each image. Sandboxes without a network are rare.
