@@ -29,6 +29,9 @@ impl GvisorEngine {
                  build can restore what it saves"
             );
         }
+        if let Err(error) = trial::clear(&config, (&builds, &found)).await {
+            tracing::warn!(error = %chain(&error), "cannot remove what an interrupted trial of runsc has left; the next start tries it again");
+        }
         let capabilities = builds.capabilities(&found, memory);
         Self::assemble(config, builds, capabilities).await
     }

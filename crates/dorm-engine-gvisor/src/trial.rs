@@ -4,7 +4,7 @@
 //! A sandbox without network and without an image is saved and restored by an engine of its own in
 //! the directory `try`. The trial succeeds if memory stays in the image, its content is right,
 //! and a write of the guest does not reach the image. It ends within a limit and leaves nothing;
-//! after a crash, the next trial removes what is left. Its outcome is noted. A success counts until
+//! after a crash, the next start removes what is left. Its outcome is noted. A success counts until
 //! the next boot, for the same build and file system; a failure is only shown, and tried again at
 //! the next start.
 
@@ -127,6 +127,19 @@ pub(crate) async fn succeeds(config: &Config, (builds, found): (&Builds, &Probe)
     let written = fs::write(&new, text).and_then(|()| fs::rename(&new, &file));
     written.map_err(failed("write", &file))?;
     tried
+}
+
+/// Removes what a trial has left that a crash interrupted, and that is not repeated at this start.
+pub(crate) async fn clear(config: &Config, (builds, found): (&Builds, &Probe)) -> Result<(), TrialError> {
+    if !config.directory.join(PLACE).exists() {
+        return Ok(());
+    }
+    let place = Place::make(&config.directory, config)?;
+    let engine = place.open(config, builds, found).await?;
+    engine.sweep(&[]).await?;
+    engine.close().await;
+    drop(engine);
+    place.remove()
 }
 
 async fn attempt_in(directory: &Path, config: &Config, (builds, found): (&Builds, &Probe)) -> Result<(), TrialError> {

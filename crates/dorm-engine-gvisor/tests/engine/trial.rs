@@ -69,19 +69,19 @@ async fn a_build_that_fails_its_trial_is_passed_over_with_its_reason() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_an_interrupted_trial_left_is_removed_by_the_next() {
+async fn what_an_interrupted_trial_left_is_removed_by_the_next_start() {
     let Some(place) = Place::new() else { return };
-    if !probe(&runsc()).is_ours() {
-        return dorm_skip::skip("it needs our own build of gVisor: run `cargo xtask engine`");
+    // The second tries nothing.
+    for runsc in [runsc(), stock_runsc()] {
+        // A trial's engine whose daemon was killed: its run continues.
+        let engine = place.try_open_in("engine/try").await.unwrap();
+        engine.start(&place.spec()).await.unwrap();
+        drop(engine);
+        assert!(place.left().iter().any(|left| left.starts_with("process")), "{:?}", place.left());
+        let engine = place.try_open_with(vec![runsc.clone()]).await.unwrap();
+        assert_eq!(engine.capabilities().memory == RestoredMemory::Mapped, probe(&runsc).is_ours());
+        assert!(!place.path().join("engine/try").exists());
+        assert_eq!(place.left(), [""; 0]);
+        engine.close().await;
     }
-    // A trial's engine whose daemon was killed: its run continues.
-    let engine = place.try_open_in("engine/try").await.unwrap();
-    engine.start(&place.spec()).await.unwrap();
-    drop(engine);
-    assert!(place.left().iter().any(|left| left.starts_with("process")), "{:?}", place.left());
-    let engine = place.open(0).await;
-    assert_eq!(engine.capabilities().memory, RestoredMemory::Mapped);
-    assert!(!place.path().join("engine/try").exists());
-    assert_eq!(place.left(), [""; 0]);
-    engine.close().await;
 }
