@@ -6,7 +6,7 @@ const (
 	// patchAfter is the use of a system call instruction at which it is patched. Patching copies
 	// the page of code, unmaps it, and lets the next fetch from it fault, which takes as long as
 	// several tens of unpatched system calls. Most instructions of a short process are used once.
-	patchAfter = 8
+	patchAfter = 16
 	// patchSlots is how many instructions are counted per stub at a time.
 	patchSlots = 64
 )
