@@ -12,9 +12,9 @@ const (
 	reprotectParts = 4
 )
 
-// reprotectASLocked takes permissions from the mappings in ar after its pmas have lost them. It maps
-// them anew over the old ones where that is cheap, which spares the guest the next fault, and else
-// unmaps them.
+// reprotectASLocked takes permissions from the mappings in ar after its pmas have lost them. It
+// maps them anew over the old ones where that is cheap, which spares the guest the next fault, and
+// else unmaps them.
 //
 // Preconditions: mm.activeMu must be locked for writing; ar is not empty.
 func (mm *MemoryManager) reprotectASLocked(ar hostarch.AddrRange) {
