@@ -3,6 +3,7 @@ package mm
 import (
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
+	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 )
 
 const (
@@ -134,12 +135,19 @@ func (mm *MemoryManager) isInImageLocked(ar hostarch.AddrRange) bool {
 	return some
 }
 
+// isHostFile returns whether f is a file of the host, which shows the same file for ever. The guest's
+// own files are in memory files.
+func isHostFile(f memmap.File) bool {
+	_, ok := f.(*pgalloc.MemoryFile)
+	return !ok
+}
+
 // tookCopyLocked is called after a copy of old was put at ar. It returns whether the mapping there
-// may stay until the fault handler replaces it: only a mapping of the image itself still shows the
-// old content, since its memory is not reused.
-func (mm *MemoryManager) tookCopyLocked(ar hostarch.AddrRange, wasAllInImage bool) bool {
+// may stay until the fault handler replaces it: only a mapping of the image itself or of a file of
+// the host still shows the old content, since its memory is not reused.
+func (mm *MemoryManager) tookCopyLocked(ar hostarch.AddrRange, wasInFile bool) bool {
 	c := &mm.imageCOW
-	if !c.inFault || !wasAllInImage {
+	if !c.inFault || !wasInFile {
 		return false
 	}
 	c.copied = joinAddrRanges(c.copied, ar)
