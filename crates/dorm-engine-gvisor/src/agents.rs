@@ -2,8 +2,8 @@
 //! sandboxes saved by them still need (decision 0043).
 //!
 //! A restored process continues in the program text that it has mapped, so memory can only be
-//! restored with the agent that ran in it. What wrote a memory image is therefore recorded as the
-//! build of `runsc` and the agent.
+//! restored with the agent that ran in it. The writer of a memory image is therefore recorded as
+//! the build of `runsc` and the agent.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 
 use crate::error::GvisorError;
 
-/// What precedes the digest in the names of the agents' directories.
+/// The beginning of the names of the agents' directories, before the digest.
 const PREFIX: &str = "agent-";
 /// The number of hexadecimal digits of the digest there.
 const DIGITS: usize = 16;
@@ -83,7 +83,8 @@ impl Agents {
     }
 }
 
-/// Returns what is recorded as the writer of memory in which the agent at `agent` ran, under `build`.
+/// Returns the text that is recorded as the writer of memory in which the agent at `agent` ran,
+/// under `build`.
 pub(crate) fn writer(build: &str, agent: &Path) -> String {
     match name_in(agent) {
         Some(name) => format!("{build}{WITH}{name}"),

@@ -25,7 +25,7 @@ const BASES: usize = 2;
 /// How many uses are remembered, to determine the pairs used most.
 const REMEMBERED: usize = 16;
 
-/// What a container is made for. Neither can be changed afterwards.
+/// The facts about a container that cannot be changed after it was made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct Base {
     pub(crate) image: Digest,
@@ -72,7 +72,7 @@ struct Pool {
     ready: Vec<WarmContainer>,
     /// For what containers are kept, with the root file system of each image.
     wanted: VecDeque<(Base, std::path::PathBuf)>,
-    /// What recent runs have used, the latest first.
+    /// The bases of recent runs, the latest first.
     used: VecDeque<Base>,
     is_closed: bool,
 }
