@@ -163,6 +163,13 @@ mod tests {
     }
 
     #[test]
+    fn the_agent_of_the_daemon_is_installed_under_such_a_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = dorm_agent_binary::install(directory.path()).unwrap();
+        assert_eq!(name_in(&path), Some(&*name_of(dorm_agent_binary::AGENT)));
+    }
+
+    #[test]
     fn a_name_leads_nowhere_else() {
         for agent in ["agent-../../../../etc", "agent-", "agent-0123456789ABCDEF", "passwd", "agent-0123456789abcdef0"]
         {

@@ -15,13 +15,11 @@ use std::time::Duration;
 use dorm_cgroup::Precedence;
 use dorm_engine::RunSpec;
 
-use crate::container::Order;
-use crate::error::{GvisorError, chain};
+use crate::error::chain;
 use crate::expected::Batch;
-use crate::filling::prepare;
-use crate::notes::Duty;
+use crate::filling::create;
 use crate::shared::Shared;
-use crate::warm_pool::{Progress, WarmContainer};
+use crate::warm_pool::Progress;
 
 /// How long containers are kept after the runs.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -60,7 +58,7 @@ impl Shared {
 /// Creates containers until none is missing. The first failure ends it: the runs create their own.
 async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
     while batch.begin() {
-        let made = create(&shared, &batch.order).await;
+        let made = create(&shared, &batch.order, Progress::Empty).await;
         let failed = made.is_err();
         if let Err(error) = &made {
             tracing::warn!(error = %chain(error), "cannot create a container ahead of a run; runs start more slowly");
@@ -69,17 +67,6 @@ async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
         batch.remove(&shared.host, surplus.into_iter().collect()).await;
         if failed {
             return;
-        }
-    }
-}
-
-async fn create(shared: &Arc<Shared>, order: &Order) -> Result<WarmContainer, GvisorError> {
-    let (container, note) = shared.host.make(order, Duty::Warm).await?;
-    match prepare(shared, &container, Progress::Empty).await {
-        Ok(allowed) => Ok(WarmContainer { container, note, progress: Progress::Empty, allowed }),
-        Err(error) => {
-            shared.host.destroy(&container.home).await?;
-            Err(error)
         }
     }
 }

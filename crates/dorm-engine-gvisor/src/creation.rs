@@ -42,10 +42,10 @@ impl Host {
     /// Creates a container. On failure, removes what was created.
     pub(crate) async fn make(&self, order: &Order, duty: Duty) -> Result<(Container, Note), GvisorError> {
         // The error of runsc does not name a missing part.
-        in_place(|| self.check_parts(order))?;
+        let agent = in_place(|| self.check_parts(order))?;
         let home = Home::new(&self.containers)?;
         lock(&self.made).insert(home.directory().to_owned());
-        let made = self.try_make(&home, order, duty).await;
+        let made = self.try_make(&home, order, &agent, duty).await;
         if made.is_err()
             && let Err(error) = self.destroy(&home).await
         {
@@ -54,18 +54,24 @@ impl Host {
         made
     }
 
+    /// Returns the path of the agent, if it and all other parts are there.
     #[allow(clippy::disallowed_methods, reason = "it is called in place")]
-    fn check_parts(&self, order: &Order) -> Result<(), GvisorError> {
+    fn check_parts(&self, order: &Order) -> Result<PathBuf, GvisorError> {
         let agent = self.agents.path(order.agent.as_deref())?;
         for path in [&order.rootfs, &agent].into_iter().chain(order.layers.iter().map(|layer| &layer.directory)) {
             fs::metadata(path).map_err(|source| GvisorError::file("use", path, source))?;
         }
-        Ok(())
+        Ok(agent)
     }
 
-    async fn try_make(&self, home: &Home, order: &Order, duty: Duty) -> Result<(Container, Note), GvisorError> {
-        let directory = home.directory();
-        in_place(|| make_directory(directory))?;
+    async fn try_make(
+        &self,
+        home: &Home,
+        order: &Order,
+        agent: &Path,
+        duty: Duty,
+    ) -> Result<(Container, Note), GvisorError> {
+        in_place(|| make_directory(home.directory()))?;
         self.reach("gvisor: home made")?;
         let mut note = Note {
             format: FORMAT,
@@ -101,8 +107,7 @@ impl Host {
         in_place(|| slots::make(home))?;
         self.reach("gvisor: slots made")?;
         let said = in_place(|| {
-            let agent = self.agents.path(order.agent.as_deref())?;
-            bundle::write(home, &rootfs, &agent, lease.as_ref(), self.guest_ids)?;
+            bundle::write(home, &rootfs, agent, lease.as_ref(), self.guest_ids)?;
             bundle::make_fifos(home)?;
             Said::open(home)
         })?;

@@ -62,27 +62,35 @@ async fn fill_one(shared: &Arc<Shared>, order: &Order, progress: Progress) -> Re
     if shared.warm_pool.is_closed() {
         return Ok(());
     }
-    let (container, note) = shared.host.make(order, Duty::Warm).await?;
-    let allowed = match prepare(shared, &container, progress).await {
-        Ok(allowed) => allowed,
-        Err(error) => {
-            shared.host.destroy(&container.home).await?;
-            return Err(error);
-        }
-    };
+    let warm = create(shared, order, progress).await?;
     shared.host.reach("gvisor: warm container ready")?;
-    if let Some(WarmContainer { container, .. }) =
-        shared.warm_pool.put(WarmContainer { container, note, progress, allowed })
-    {
+    if let Some(WarmContainer { container, .. }) = shared.warm_pool.put(warm) {
         shared.host.destroy(&container.home).await?;
     }
     Ok(())
 }
 
+/// Creates a container that has progressed as far as `progress`, and freezes it. On failure,
+/// removes everything it created.
+pub(crate) async fn create(
+    shared: &Arc<Shared>,
+    order: &Order,
+    progress: Progress,
+) -> Result<WarmContainer, GvisorError> {
+    let (container, note) = shared.host.make(order, Duty::Warm).await?;
+    match prepare(shared, &container, progress).await {
+        Ok(allowed) => Ok(WarmContainer { container, note, progress, allowed }),
+        Err(error) => {
+            shared.host.destroy(&container.home).await?;
+            Err(error)
+        }
+    }
+}
+
 /// Takes a new container as far as `progress`, and freezes it. Its network already allows the
 /// default egress, which it returns: setting it takes as long as the rest of a start, and no
 /// program but the agent runs in there.
-pub(crate) async fn prepare(
+async fn prepare(
     shared: &Arc<Shared>,
     container: &Container,
     progress: Progress,

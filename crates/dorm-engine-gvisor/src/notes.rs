@@ -178,8 +178,8 @@ impl Note {
         }
     }
 
-    pub(crate) fn is_for(&self, root: &str, reach: Reach) -> bool {
-        self.image == root && self.reach == reach
+    pub(crate) fn is_for(&self, root: &str, disk_bytes: u64) -> bool {
+        self.image == root && self.disk_bytes == disk_bytes
     }
 }
 

@@ -42,6 +42,8 @@ impl Shared {
         if limit > 0 {
             give_kernel_room(&run, container, limit).await;
         }
+        // Read first: without it the image would be of no use.
+        let agent = in_place(|| bundle::agent(&container.home)).map_err(|error| error.of(OPERATION, id))?;
         let written = async {
             lost::refuse(container, &mut turn).await?;
             let files = write_image(container, into).await?;
@@ -52,7 +54,6 @@ impl Shared {
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
         let build = turn.note().map(|note| note.build.clone());
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
-        let agent = in_place(|| bundle::agent(&container.home)).map_err(|error| error.of(OPERATION, id))?;
         Ok(Saved { files, stopped: turn.stood(), build: writer(&build, &agent) })
     }
 

@@ -134,7 +134,8 @@ pub(crate) async fn clear(config: &Config, (builds, found): (&Builds, &Probe)) -
     if !config.directory.join(PLACE).exists() {
         return Ok(());
     }
-    let place = Place::make(&config.directory, config)?;
+    // Nothing is written, so that a full disk does not prevent it.
+    let place = Place::in_engine(&config.directory);
     let engine = place.open(config, builds, found).await?;
     engine.sweep(&[]).await?;
     engine.close().await;
@@ -179,18 +180,24 @@ struct Place {
 }
 
 impl Place {
+    /// Returns the place in the directory of an engine, whether it exists or not.
+    fn in_engine(engine: &Path) -> Self {
+        let directory = engine.join(PLACE);
+        Self { rootfs: directory.join("rootfs"), image: directory.join("image"), directory }
+    }
+
     /// Makes the directory, with a root file system that has one program.
     fn make(engine: &Path, config: &Config) -> Result<Self, TrialError> {
-        let directory = engine.join(PLACE);
-        let (rootfs, image) = (directory.join("rootfs"), directory.join("image"));
-        for old in [&rootfs, &image] {
+        let place = Self::in_engine(engine);
+        let Self { directory, rootfs, image } = &place;
+        for old in [rootfs, image] {
             remove_directory(old)?;
         }
         let owner = config.guest_ids.base();
-        for open in [engine, &directory, &rootfs] {
+        for open in [engine, directory, rootfs] {
             make_directory(open, 0o711)?;
         }
-        make_directory(&image, 0o700)?;
+        make_directory(image, 0o700)?;
         for name in DIRECTORIES {
             let path = rootfs.join(name);
             make_directory(&path, 0o755)?;
@@ -203,8 +210,8 @@ impl Place {
             opened.map_err(failed("set the mode of", &file))?;
             std::os::unix::fs::chown(&file, Some(owner), Some(owner)).map_err(failed("change the owner of", &file))?;
         }
-        std::os::unix::fs::chown(&rootfs, Some(owner), Some(owner)).map_err(failed("change the owner of", &rootfs))?;
-        Ok(Self { directory, rootfs, image })
+        std::os::unix::fs::chown(rootfs, Some(owner), Some(owner)).map_err(failed("change the owner of", rootfs))?;
+        Ok(place)
     }
 
     async fn open(&self, config: &Config, builds: &Builds, found: &Probe) -> Result<Arc<GvisorEngine>, TrialError> {

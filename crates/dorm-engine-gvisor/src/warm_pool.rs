@@ -32,6 +32,12 @@ pub(crate) struct Base {
     pub(crate) disk_bytes: u64,
 }
 
+impl Base {
+    fn fits(&self, note: &Note) -> bool {
+        note.is_for(self.image.as_str(), self.disk_bytes)
+    }
+}
+
 /// The pool, and what it serves.
 #[derive(Debug)]
 pub(crate) struct WarmPool {
@@ -120,8 +126,8 @@ impl WarmPool {
         let find = |progress| {
             pool.ready.iter().position(|warm| {
                 warm.progress == progress
-                    && warm.note.is_for(&order.root, order.reach)
-                    && warm.note.disk_bytes == order.disk_bytes
+                    && warm.note.reach == order.reach
+                    && warm.note.is_for(&order.root, order.disk_bytes)
             })
         };
         let at = find(progress).or_else(|| find(Progress::Empty))?;
@@ -143,8 +149,8 @@ impl WarmPool {
     }
 
     /// Records that a run starts from `base`. If that is used more than one for which containers
-    /// are kept, it replaces the least used of those; those that are used alternately do not
-    /// displace each other.
+    /// are kept, it replaces the least used of those; those that are used in turns do not displace
+    /// each other.
     pub(crate) fn used(&self, base: &Base, rootfs: &std::path::Path) {
         let mut pool = lock(&self.pool);
         pool.used.push_front(base.clone());
@@ -157,7 +163,7 @@ impl WarmPool {
         let least = (0..wanted.len()).min_by_key(|at| wanted.get(*at).map_or(0, |(known, _)| times(known)));
         let least = least.filter(|_| wanted.len() >= BASES);
         let before = least.and_then(|at| wanted.get(at)).map_or(0, |(known, _)| times(known));
-        // Of those that are used alternately, one is always one use ahead of the others.
+        // Among bases that are used in turns, one is always one use ahead.
         if times(base) < before + 2 {
             return;
         }
@@ -197,7 +203,7 @@ impl WarmPool {
         for (base, rootfs) in &pool.wanted {
             for (reach, progress) in KINDS {
                 let fits = |warm: &&WarmContainer| {
-                    warm.progress == progress && is_made_for(warm, base) && warm.note.reach == reach
+                    warm.progress == progress && warm.note.reach == reach && base.fits(&warm.note)
                 };
                 if pool.ready.iter().filter(fits).count() < self.of_each {
                     let resources = Resources { disk_bytes: base.disk_bytes, ..Resources::default() };
@@ -225,7 +231,7 @@ impl WarmPool {
         let mut pool = lock(&self.pool);
         let Pool { ready, wanted, .. } = &mut *pool;
         wanted.retain(|(_, rootfs)| is_directory(rootfs));
-        let unwanted = |warm: &mut WarmContainer| !wanted.iter().any(|(base, _)| is_made_for(warm, base));
+        let unwanted = |warm: &mut WarmContainer| !wanted.iter().any(|(base, _)| base.fits(&warm.note));
         ready.extract_if(.., unwanted).collect()
     }
 
@@ -243,10 +249,6 @@ impl WarmPool {
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.pool).is_closed
     }
-}
-
-fn is_made_for(warm: &WarmContainer, base: &Base) -> bool {
-    warm.note.image == base.image.as_str() && warm.note.disk_bytes == base.disk_bytes
 }
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
