@@ -30,7 +30,7 @@ use dorm_lifecycle::{Digest, RunId};
 
 pub use checks::CHECKS;
 pub use programs::Programs;
-pub use scenario::Scenario;
+pub use scenario::{Scenario, name_shared};
 
 /// The time limit of a check. Hosts can be very slow.
 const PATIENCE: Duration = Duration::from_secs(400);

@@ -45,6 +45,19 @@ pub(crate) struct Answering {
     at: u64,
 }
 
+/// Gives the files that a memory image shares with earlier ones their names in its directory, as
+/// the storage does.
+///
+/// # Panics
+/// When a file cannot be linked.
+pub fn name_shared(files: &[SavedFile], directory: &Path) {
+    for file in files {
+        if let Some(shared) = &file.shared_with {
+            std::fs::hard_link(shared, directory.join(&file.name)).expect("a shared file that can be linked");
+        }
+    }
+}
+
 impl Scenario {
     pub(crate) fn new(subject: Arc<dyn Subject>) -> Self {
         Self { subject, images: TempDir::with_prefix("dorm-conformance-").expect("a directory for images") }
@@ -112,6 +125,7 @@ impl Scenario {
         let directory = self.directory();
         let saved = self.engine().save(guest.run(), &directory).await.expect("save");
         assert!(!saved.files.is_empty(), "an image without files");
+        name_shared(&saved.files, &directory);
         for file in &saved.files {
             assert!(directory.join(&file.name).is_file(), "{} was saved but is not there", file.name.display());
         }

@@ -4,8 +4,6 @@
 //! A cold boot needs no template: `StartRoot` in an empty container together with the agent's first
 //! answer takes less time than restoring the same state (`docs/decisions`).
 
-use std::fs;
-use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,13 +15,15 @@ use dorm_memory_image::IMAGE_FILES;
 use tokio::sync::OwnedMutexGuard;
 
 use crate::agents::parts;
-use crate::blocking::in_place;
+use crate::base;
+use crate::blocking::{blocking, in_place};
 use crate::container::{Container, Order};
 use crate::control::{ImageFiles, SOON};
 use crate::error::{GvisorError, chain};
 use crate::limits;
 use crate::memory_pressure::give_kernel_room;
 use crate::notes::{Duty, Note, Phase, Reach, root_key};
+use crate::release::has_bases;
 use crate::run::{Run, Turn};
 use crate::shared::Shared;
 use crate::stream;
@@ -42,19 +42,8 @@ pub(crate) enum Origin {
 
 impl Origin {
     /// Opens the memory image in `directory`.
-    #[allow(clippy::disallowed_methods, reason = "it is called in place")]
     pub(crate) fn open(directory: &Path) -> Result<Self, GvisorError> {
-        let open = |name: &str| {
-            let path = directory.join(name);
-            let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-            let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
-            if !facts.is_file() || (facts.len() == 0 && name != "pages.img") {
-                return Err(GvisorError::file("use", path, io::Error::from(io::ErrorKind::InvalidData)));
-            }
-            Ok(file.into())
-        };
-        let [first, second, third] = IMAGE_FILES;
-        Ok(Self::Image(ImageFiles([open(first)?, open(second)?, open(third)?])))
+        base::open(directory).map(Self::Image)
     }
 }
 
@@ -132,7 +121,12 @@ impl Shared {
             match (origin, progress) {
                 (Origin::Cold, Progress::Booted) => Ok(()),
                 (Origin::Cold, Progress::Empty) => container.control.start(container.home.id()).await,
-                (Origin::Image(files), _) => {
+                (Origin::Image(mut files), _) => {
+                    let build = turn.note().map(|note| note.build.as_str()).unwrap_or_default();
+                    if files.0.len() > IMAGE_FILES.len() && !has_bases(build) {
+                        let scratch = self.host.containers.clone();
+                        files = blocking(move || base::completed(files, &scratch)).await?;
+                    }
                     give_kernel_room(run, container, order.limits.memory_bytes).await;
                     container.control.restore(files).await?;
                     // The memory may have been saved while a signal from inside had stopped the

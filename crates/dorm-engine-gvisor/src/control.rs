@@ -41,9 +41,10 @@ pub(crate) struct Control {
     socket: PathBuf,
 }
 
-/// The files of a memory image, in the order the sandbox expects.
+/// The files of a memory image, in the order the sandbox expects: its own, then its map, and to
+/// restore it also the pages of its base.
 #[derive(Debug)]
-pub(crate) struct ImageFiles(pub(crate) [OwnedFd; 3]);
+pub(crate) struct ImageFiles(pub(crate) Vec<OwnedFd>);
 
 #[derive(Deserialize)]
 struct Answer {
@@ -90,13 +91,13 @@ impl Control {
             "have_pages_file": true,
             "Resume": true,
         });
-        self.call("containerManager.Checkpoint", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
+        self.call("containerManager.Checkpoint", argument, files.0, UNTIL_ANSWERED).await.map(drop)
     }
 
     /// Restores the memory in `files` into an empty container. The guest runs when this returns.
     pub(crate) async fn restore(&self, files: ImageFiles) -> Result<(), GvisorError> {
         let argument = json!({"HavePagesFile": true, "HaveDeviceFile": false});
-        self.call("containerManager.Restore", argument, files.0.into(), UNTIL_ANSWERED).await.map(drop)
+        self.call("containerManager.Restore", argument, files.0, UNTIL_ANSWERED).await.map(drop)
     }
 
     /// Returns the guest's processes in ascending order, the agent first.
@@ -208,7 +209,7 @@ async fn on_its_own_thread<T: Send + 'static>(ask: impl FnOnce() -> io::Result<T
 
 fn send(stream: &UnixStream, question: &[u8], files: &[OwnedFd]) -> io::Result<()> {
     let borrowed: Vec<_> = files.iter().map(AsFd::as_fd).collect();
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(4))];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(5))];
     let mut control = SendAncillaryBuffer::new(&mut space);
     if !borrowed.is_empty() && !control.push(SendAncillaryMessage::ScmRights(&borrowed)) {
         return Err(io::Error::other("too many file descriptors for one call"));

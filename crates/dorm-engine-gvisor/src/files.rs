@@ -4,10 +4,11 @@
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
 use std::fs;
+use std::io;
 use std::path::Path;
 
 use dorm_engine::{FileSink, LeftOut, SavedFile};
-use dorm_memory_image::{FilesLimits, IMAGE_FILES, OpenFile};
+use dorm_memory_image::{FilesLimits, IMAGE_FILES, OpenFile, PAGES_MAP, PagesMap};
 use dorm_worker::Program;
 
 use crate::error::GvisorError;
@@ -25,23 +26,30 @@ pub(crate) fn read_by(
 
 /// Passes every change in the image to `sink`. Blocks.
 pub(crate) fn read(image: &Path, limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
-    let read = dorm_memory_image::read(open(image)?, limits, sink);
+    let read = dorm_memory_image::read(open(image)?, open_map(image)?, limits, sink);
     read.map_err(|source| GvisorError::Files { image: image.to_owned(), source })
 }
 
-/// Returns the files of the image, with the lengths that should have been written. Blocks.
-pub(crate) fn written(image: &Path) -> Result<Vec<SavedFile>, GvisorError> {
-    let lengths = dorm_memory_image::written(open(image)?);
+/// Returns the map of the image: what it leaves out. Blocks.
+pub(crate) fn map(image: &Path) -> Result<PagesMap, GvisorError> {
+    let Some(map) = open_map(image)? else { return Ok(PagesMap::default()) };
+    PagesMap::read(map).map_err(|source| GvisorError::Short { image: image.to_owned(), source })
+}
+
+/// Returns the files of the image except those of its base, with the lengths that should have been
+/// written. Blocks.
+pub(crate) fn written(image: &Path, map: &PagesMap) -> Result<Vec<SavedFile>, GvisorError> {
+    let lengths = dorm_memory_image::written(open(image)?, map);
     let lengths = lengths.map_err(|source| GvisorError::Short { image: image.to_owned(), source })?;
-    let files = IMAGE_FILES.into_iter().zip(lengths);
-    Ok(files.map(|(name, bytes)| SavedFile { name: name.into(), bytes }).collect())
+    let own = |(name, bytes): (&str, u64)| SavedFile { name: name.into(), bytes, shared_with: None };
+    Ok(IMAGE_FILES.into_iter().zip(lengths).map(own).collect())
 }
 
 /// Returns how much of the memory limit reading `image` may take.
 pub(crate) fn share(image: &Path, limits: FilesLimits) -> u64 {
     let [state, meta, _] = IMAGE_FILES;
     let length = |name| fs::metadata(image.join(name)).map_or(0, |facts| facts.len());
-    limits.share_of(length(state).saturating_add(length(meta)))
+    limits.share_of(length(state).saturating_add(length(meta)).saturating_add(length(PAGES_MAP)))
 }
 
 fn open(image: &Path) -> Result<[OpenFile; 3], GvisorError> {
@@ -53,4 +61,13 @@ fn open(image: &Path) -> Result<[OpenFile; 3], GvisorError> {
     };
     let [first, second, third] = IMAGE_FILES;
     Ok([open(first)?, open(second)?, open(third)?])
+}
+
+fn open_map(image: &Path) -> Result<Option<OpenFile>, GvisorError> {
+    let path = image.join(PAGES_MAP);
+    let opened = fs::File::open(&path).and_then(|file| file.metadata().map(|facts| (file, facts.len())));
+    match opened {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        opened => opened.map(Some).map_err(|source| GvisorError::file("open", path, source)),
+    }
 }

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use dorm_memory_image::IMAGE_FILES;
+use dorm_memory_image::{IMAGE_FILES, PAGES_BASE};
 
 /// The unit of the number of blocks in metadata.
 const BLOCK: u64 = 512;
@@ -31,7 +31,8 @@ fn deleted(link: &Path) -> Option<((u64, u64), u64)> {
     let shown = fs::read_link(link).ok()?;
     let name = shown.file_name()?.to_str()?.strip_suffix(" (deleted)")?.to_owned();
     let facts = fs::metadata(link).ok().filter(|facts| facts.is_file() && facts.nlink() == 0)?;
-    IMAGE_FILES.contains(&name.as_str()).then_some(((facts.dev(), facts.ino()), facts.blocks() * BLOCK))
+    (IMAGE_FILES.contains(&name.as_str()) || name == PAGES_BASE)
+        .then_some(((facts.dev(), facts.ino()), facts.blocks() * BLOCK))
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@
 
 mod agents;
 mod announced;
+mod base;
 mod blocking;
 mod blocks;
 mod boot;

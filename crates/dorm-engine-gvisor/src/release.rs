@@ -13,6 +13,13 @@ pub(crate) fn is_ours(build: &str) -> bool {
     version_of(build).is_some_and(|version| version.contains("+dorm"))
 }
 
+/// Returns whether `build` can leave out of an image what an earlier image has, and restore such an
+/// image: ours can since its second version.
+pub(crate) fn has_bases(build: &str) -> bool {
+    let number = version_of(build).and_then(|version| version.split_once("+dorm")?.1.parse::<u32>().ok());
+    number.is_some_and(|number| number >= 2)
+}
+
 /// Returns the format of the memory images of `build`, such as one that a saved state names; `None`
 /// if it is not known.
 pub(crate) fn format_of(build: &str) -> Option<MemoryFormat> {
@@ -50,6 +57,20 @@ mod tests {
         }
         for build in ["", "20240729.0", "runsc 20240729.0", "fake-1", "runsc release-20260810.0 0123456789abcdef"] {
             assert_eq!(format(build), None, "{build}");
+        }
+    }
+
+    #[test]
+    fn only_our_later_builds_leave_out_what_an_earlier_image_has() {
+        for (build, expected) in [
+            ("runsc 0.0~20240729.0+dorm2 0123456789abcdef", true),
+            ("runsc 0.0~20240729.0+dorm12 0123456789abcdef", true),
+            ("runsc 0.0~20240729.0+dorm1 0123456789abcdef", false),
+            ("runsc 0.0~20240729.0 0123456789abcdef", false),
+            ("runsc 0.0~20240729.0+dorm2x 0123456789abcdef", false),
+            ("fake-1", false),
+        ] {
+            assert_eq!(has_bases(build), expected, "{build}");
         }
     }
 

@@ -4,15 +4,16 @@ use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::Disk;
 use dorm_engine::{EngineError, Saved, SavedFile};
 use dorm_lifecycle::RunId;
-use dorm_memory_image::IMAGE_FILES;
+use dorm_memory_image::{IMAGE_FILES, PAGES_MAP, PagesMap};
 
 use crate::agents::writer;
+use crate::base;
 use crate::blocking::{blocking, in_place};
 use crate::bundle;
 use crate::container::Container;
@@ -23,6 +24,7 @@ use crate::lost;
 use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
 use crate::pause::{pause, resume, settle};
+use crate::release::has_bases;
 use crate::shared::Shared;
 use crate::slots;
 
@@ -44,16 +46,16 @@ impl Shared {
         }
         // Read first: without it the image would be of no use.
         let agent = in_place(|| bundle::agent(&container.home)).map_err(|error| error.of(OPERATION, id))?;
+        let build = turn.note().map(|note| note.build.clone());
+        let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
         let written = async {
             lost::refuse(container, &mut turn).await?;
-            let files = write_image(container, into).await?;
+            let files = self.write_image(container, &build, into).await?;
             // Data lost while the memory was written may be part of the image.
             lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
             Ok(files)
         };
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
-        let build = turn.note().map(|note| note.build.clone());
-        let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
         Ok(Saved { files, stopped: turn.stood(), build: writer(&build, &agent) })
     }
 
@@ -100,18 +102,70 @@ impl Shared {
     }
 }
 
-/// Writes the memory of the paused guest into `into`. On failure, leaves no file there.
-async fn write_image(container: &Container, into: &Path) -> Result<Vec<SavedFile>, GvisorError> {
-    let (home, pid) = (container.home.clone(), container.processes.sandbox.pid());
-    if let Some(path) = blocking(move || slots::deleted(&home, pid)).await? {
-        return Err(GvisorError::DeletedOnVolume(path));
+impl Shared {
+    /// Writes the memory of the paused guest into `into`. On failure, leaves no file there.
+    async fn write_image(
+        &self,
+        container: &Container,
+        build: &str,
+        into: &Path,
+    ) -> Result<Vec<SavedFile>, GvisorError> {
+        let (home, pid) = (container.home.clone(), container.processes.sandbox.pid());
+        if let Some(path) = blocking(move || slots::deleted(&home, pid)).await? {
+            return Err(GvisorError::DeletedOnVolume(path));
+        }
+        let opened = match has_bases(build) && !self.capabilities.shares_blocks {
+            true => blocking(move || Ok::<_, GvisorError>(base::opened_by(pid))).await?,
+            false => Vec::new(),
+        };
+        if !opened.is_empty() {
+            write_files(container, into, Extent::BesideBase).await?;
+            let (image, pages) = (into.to_owned(), opened);
+            let written = blocking(move || written(&image, &pages).inspect_err(|_| remove_files(&image))).await?;
+            if let Some(files) = written {
+                return Ok(files);
+            }
+            in_place(|| remove_files(into));
+        }
+        write_files(container, into, Extent::Whole).await?;
+        let image = into.to_owned();
+        let whole = PagesMap::default();
+        blocking(move || files::written(&image, &whole).inspect_err(|_| remove_files(&image))).await
     }
-    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into)?)))?;
+}
+
+/// The extent of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Extent {
+    /// All memory.
+    Whole,
+    /// The memory that its base does not have, if that saves enough; the sandbox decides.
+    BesideBase,
+}
+
+/// Returns the files of an image that may leave out what its base has; `None` if the base is not
+/// there any more. `opened` are the pages that the sandbox had open before.
+#[allow(clippy::disallowed_methods, reason = "it is called on threads that may block")]
+fn written(image: &Path, opened: &[PathBuf]) -> Result<Option<Vec<SavedFile>>, GvisorError> {
+    let map = files::map(image)?;
+    let mut all = files::written(image, &map)?;
+    let path = image.join(PAGES_MAP);
+    let Some(base) = map.base() else {
+        fs::remove_file(&path).map_err(|source| GvisorError::file("remove", path, source))?;
+        return Ok(Some(all));
+    };
+    let Some(base) = base::base_file(base, opened) else { return Ok(None) };
+    let bytes = fs::metadata(&path).map_err(|source| GvisorError::file("read the metadata of", path, source))?.len();
+    all.extend([SavedFile { name: PAGES_MAP.into(), bytes, shared_with: None }, base]);
+    Ok(Some(all))
+}
+
+/// Has the sandbox write the files of an image. On failure, leaves no file there.
+async fn write_files(container: &Container, into: &Path, extent: Extent) -> Result<(), GvisorError> {
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent)?)))?;
     container.reach("gvisor: image files made")?;
     let Err(error) = container.control.checkpoint(files).await else {
-        container.reach("gvisor: image written")?;
-        let image = into.to_owned();
-        return blocking(move || files::written(&image).inspect_err(|_| remove_files(&image))).await;
+        return container.reach("gvisor: image written");
     };
     in_place(|| remove_files(into));
     // The sandbox reports a full disk only as text, which is not parsed.
@@ -142,11 +196,11 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
     Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
 }
 
-/// Creates the three files of a memory image. Where the file system supports it, the pages are
+/// Creates the files of a memory image. Where the file system supports it, the pages are
 /// written with direct I/O, which makes them durable faster and does not displace other processes'
 /// pages from the cache.
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
-fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
+fn create_files(into: &Path, extent: Extent) -> Result<ImageFiles, GvisorError> {
     let create = |name: &str, flags: i32| {
         let path = into.join(name);
         let file =
@@ -163,7 +217,11 @@ fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
             }
             other => other,
         }?;
-        Ok(ImageFiles([create(first, 0)?, create(second, 0)?, pages]))
+        let mut files = vec![create(first, 0)?, create(second, 0)?, pages];
+        if extent == Extent::BesideBase {
+            files.push(create(PAGES_MAP, 0)?);
+        }
+        Ok(ImageFiles(files))
     };
     made().inspect_err(|error: &GvisorError| {
         let exists = matches!(error, GvisorError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
@@ -176,7 +234,7 @@ fn create_files(into: &Path) -> Result<ImageFiles, GvisorError> {
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn remove_files(into: &Path) {
-    for name in IMAGE_FILES {
+    for name in IMAGE_FILES.into_iter().chain([PAGES_MAP]) {
         // The caller removes the whole directory; this only frees the space early.
         let _ = fs::remove_file(into.join(name));
     }

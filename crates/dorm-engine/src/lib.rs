@@ -162,6 +162,9 @@ pub struct SavedFile {
     /// The number of bytes that the engine wrote. A file of any other length is not what was
     /// saved.
     pub bytes: u64,
+    /// `Some` if the engine has written no such file: the file at this path, which belongs to an
+    /// earlier memory image, belongs to this one too. The storage gives it the name.
+    pub shared_with: Option<PathBuf>,
 }
 
 /// A run that the engine found on the host.

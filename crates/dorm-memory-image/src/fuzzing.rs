@@ -8,6 +8,7 @@ use dorm_engine::{Content, Entry, EntryKind, FileSink};
 use dorm_worker::Frames;
 
 use crate::budget::{Budget, FilesLimits};
+use crate::map::PagesMap;
 use crate::pages::{MemoryFiles, Source};
 use crate::read::kernel;
 use crate::told::Stopped;
@@ -47,7 +48,8 @@ pub fn image(data: &[u8]) {
     let pages = File::from(rustix::fs::memfd_create("pages", rustix::fs::MemfdFlags::CLOEXEC).expect("a file"));
     pages.set_len(memory.bytes).expect("to give it its length");
     let mut sink = Counted::default();
-    let _ = Walk::new(&graph, Source::new(pages, memory.bytes), &mut sink, &budget).run(&upper, tmp.as_ref());
+    let _ = Walk::new(&graph, Source::new(pages, memory.bytes, PagesMap::default()), &mut sink, &budget)
+        .run(&upper, tmp.as_ref());
 }
 
 /// Reads the messages of a worker about a memory image.

@@ -5,6 +5,7 @@
 //! checkpoint.img ─► unframe ─► graph (wire) ─► tree ─► walk ─► sink
 //! pages_meta.img ─► graph (wire) ─► pages ──────────────┘
 //! pages.img ────────────────────────────────────────────┘  contents, piece by piece
+//! pages_map.img ─► map                                     what pages.img leaves out
 //! ```
 //!
 //! The image itself names its types and fields; `graph` knows no others, and `tree` knows the names
@@ -21,6 +22,7 @@ mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod graph;
+mod map;
 mod pages;
 mod read;
 #[cfg(test)]
@@ -38,7 +40,8 @@ mod tests;
 pub use budget::FilesLimits;
 pub use error::MemoryImageError;
 pub use format::MemoryFormat;
-pub use read::{IMAGE_FILES, OpenFile, read};
+pub use map::{BaseFile, OpenFile, PAGES_BASE, PAGES_MAP, PagesMap, PagesPart};
+pub use read::{IMAGE_FILES, read};
 pub use told::{READERS, read_by};
 pub use tree::TMP_OPTIONS;
 pub use whole::written;

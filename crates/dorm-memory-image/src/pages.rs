@@ -15,6 +15,7 @@ use dorm_engine::Content;
 use crate::budget::Budget;
 use crate::error::MemoryImageError;
 use crate::graph::{self, Graph, Part};
+use crate::map::PagesMap;
 use crate::wire::{Items, Value, Wire};
 
 const FILE: &str = "pages_meta.img";
@@ -45,7 +46,7 @@ pub(crate) struct MemoryFile {
 struct PagePart {
     start: u64,
     end: u64,
-    /// The position in `pages.img`.
+    /// The position in the stream of pages: in `pages.img`, unless the image leaves out memory.
     offset: u64,
 }
 
@@ -180,14 +181,15 @@ impl MemoryFile {
 /// still be read.
 pub(crate) struct Source {
     pages: File,
+    map: PagesMap,
     buffer: Vec<u8>,
     /// No page belongs to two files, so there is never more content than pages.
     left: u64,
 }
 
 impl Source {
-    pub(crate) fn new(pages: File, bytes: u64) -> Self {
-        Self { pages, buffer: Vec::new(), left: bytes }
+    pub(crate) fn new(pages: File, bytes: u64, map: PagesMap) -> Self {
+        Self { pages, map, buffer: Vec::new(), left: bytes }
     }
 }
 
@@ -238,8 +240,8 @@ impl<'a, 's> FileContent<'a, 's> {
         Ok(true)
     }
 
-    /// Returns the next piece: its position in the file, its position in `pages.img`, and its
-    /// length.
+    /// Returns the next piece: its position in the file, its position in the stream of pages, and
+    /// its length.
     fn find(&mut self) -> Result<Option<(u64, u64, u64)>, MemoryImageError> {
         loop {
             let left = self.span.end - self.span.at;
@@ -276,12 +278,16 @@ impl Content for FileContent<'_, '_> {
             return Err(io::Error::other(MemoryImageError::unsound("several files share pages")));
         };
         source.left = left;
+        let part = source.map.find(offset);
+        if part.in_base || part.bytes < length {
+            return Err(io::Error::other(MemoryImageError::unsound("content of a file is left out of the image")));
+        }
         let length = usize::try_from(length).map_err(io::Error::other)?;
         if source.buffer.len() < length {
             source.buffer.resize(length, 0);
         }
         let Some(piece) = source.buffer.get_mut(..length) else { return Ok(None) };
-        source.pages.read_exact_at(piece, offset)?;
+        source.pages.read_exact_at(piece, part.offset)?;
         Ok(Some((at, piece)))
     }
 }

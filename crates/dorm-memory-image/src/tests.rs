@@ -8,6 +8,7 @@ use dorm_engine::{Content, Entry, EntryKind, FileSink, LeftOut};
 use crate::budget::{Budget, FilesLimits};
 use crate::error::MemoryImageError;
 use crate::fuzzing;
+use crate::map::PagesMap;
 use crate::pages::{MemoryFiles, Source};
 use crate::read::{kernel, read};
 use crate::sample::{self, Saved, int, map, nil, reference, slice, text, truth, uint};
@@ -180,7 +181,7 @@ fn read_within(
 ) -> Result<Vec<(Entry, Vec<Piece>)>, MemoryImageError> {
     let [checkpoint, meta, pages] = image_of(state, parts);
     let mut sink = Collected::default();
-    read([file_of(&checkpoint), file_of(&meta), file_of(&pages)], limits, &mut sink)?;
+    read([file_of(&checkpoint), file_of(&meta), file_of(&pages)], None, limits, &mut sink)?;
     Ok(sink.0)
 }
 
@@ -199,7 +200,7 @@ pub(crate) fn an_image(sink: &mut dyn FileSink) -> Result<LeftOut, MemoryImageEr
     image.directory(image.root, b"", children);
     let parts = [(0, 8192, true), (8192, 12_288, false), (12_288, 16_384, true)];
     let [checkpoint, meta, pages] = image_of(&image.saved.bytes(), &parts);
-    read([file_of(&checkpoint), file_of(&meta), file_of(&pages)], FilesLimits::default(), sink)
+    read([file_of(&checkpoint), file_of(&meta), file_of(&pages)], None, FilesLimits::default(), sink)
 }
 
 /// The files of an image whose content is not parsed.
@@ -390,7 +391,8 @@ fn a_very_deep_tree_is_read_to_where_paths_end_without_running_out_of_stack() {
     let (upper, tmp) = tree::find(&graph, &memory).unwrap();
     let mut sink = Deepest(0);
     let (pages, length) = file_of(b"");
-    let read = Walk::new(&graph, Source::new(pages, length), &mut sink, &plenty()).run(&upper, tmp.as_ref());
+    let read = Walk::new(&graph, Source::new(pages, length, PagesMap::default()), &mut sink, &plenty())
+        .run(&upper, tmp.as_ref());
     let error = read.unwrap_err();
     assert!(error.to_string().contains("longer than the maximum path length"), "{error}");
     assert_eq!(sink.0, 4095);

@@ -14,6 +14,7 @@ use dorm_worker::{Fields, Frames, Limits, Program, Role, Sender, Work, WorkerErr
 
 use crate::budget::FilesLimits;
 use crate::error::MemoryImageError;
+use crate::map::PAGES_MAP;
 use crate::read::{self, IMAGE_FILES};
 use crate::walk::is_component;
 
@@ -61,9 +62,11 @@ pub fn read_by(
     };
     let [checkpoint, meta, _] = IMAGE_FILES;
     let (checkpoint, meta) = (bytes(checkpoint)?, bytes(meta)?);
+    let map = bytes(PAGES_MAP).unwrap_or(0);
     // The content of the frames is a quarter of their size, and what is built from it is less than
     // three times as large as the content.
-    let memory_bytes = MEMORY.saturating_add(checkpoint).saturating_add(meta.saturating_mul(4)).min(MEMORY_MAX);
+    let memory_bytes =
+        MEMORY.saturating_add(checkpoint).saturating_add(meta.saturating_add(map).saturating_mul(4)).min(MEMORY_MAX);
     let bounds = Limits { memory_bytes, cpu_seconds: 3600, silence_seconds: 300 };
     let (entries, memory) = (limits.entries.to_string(), limits.memory_bytes.to_string());
     let place = directory.to_str().ok_or_else(|| MemoryImageError::unsound("the path of the image is not UTF-8"))?;
@@ -226,7 +229,13 @@ fn path(path: Vec<u8>) -> io::Result<Vec<u8>> {
 
 fn open(arguments: &[String]) -> io::Result<Vec<File>> {
     let [directory, _, _] = arguments else { return Err(io::Error::other("the image argument is missing")) };
-    IMAGE_FILES.iter().map(|name| File::open(Path::new(directory).join(name))).collect()
+    let open = |name: &str| File::open(Path::new(directory).join(name));
+    let mut files: Vec<_> = IMAGE_FILES.into_iter().map(open).collect::<io::Result<_>>()?;
+    match open(PAGES_MAP) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+        map => files.push(map?),
+    }
+    Ok(files)
 }
 
 fn run(work: Work) -> io::Result<()> {
@@ -236,10 +245,11 @@ fn run(work: Work) -> io::Result<()> {
     };
     let limits = FilesLimits { entries, memory_bytes };
     let files = work.files.into_iter().map(|file| file.metadata().map(|facts| (file, facts.len())));
-    let files: Vec<_> = files.collect::<io::Result<_>>()?;
+    let mut files: Vec<_> = files.collect::<io::Result<_>>()?;
+    let map = if files.len() > IMAGE_FILES.len() { files.pop() } else { None };
     let files = files.try_into().map_err(|_| io::Error::other("expected three image files"))?;
     let mut telling = Telling { sender: Sender::new(work.output), fields: Fields::default() };
-    match read::read(files, limits, &mut telling) {
+    match read::read(files, map, limits, &mut telling) {
         Ok(left) => {
             telling.fields.clear();
             telling.fields.put(left.sockets);

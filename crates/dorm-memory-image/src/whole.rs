@@ -10,22 +10,26 @@ use std::io::{BufReader, Read};
 
 use crate::budget::{Budget, FilesLimits};
 use crate::error::MemoryImageError;
+use crate::map::{OpenFile, PagesMap};
 use crate::pages::MemoryFiles;
-use crate::read::{IMAGE_FILES, OpenFile};
+use crate::read::IMAGE_FILES;
 use crate::unframe;
 
 /// The maximum size of metadata that is read, since the guest is paused meanwhile. For a guest of
 /// many gigabytes it takes a few megabytes.
 const ACCOUNT_MAX: u64 = 64 << 20;
 
-/// Returns the lengths that the files of [`IMAGE_FILES`] should have, in that order.
+/// Returns the lengths that the files of [`IMAGE_FILES`] should have, in that order. `map` says
+/// what the image leaves out.
 ///
 /// # Errors
 /// When the image is shorter than it should be.
-pub fn written(files: [OpenFile; 3]) -> Result<[u64; 3], MemoryImageError> {
+pub fn written(files: [OpenFile; 3], map: &PagesMap) -> Result<[u64; 3], MemoryImageError> {
     let [(checkpoint, checkpoint_bytes), (meta, meta_bytes), (_, pages_found)] = files;
     let pages_bytes = match account(&meta, meta_bytes) {
-        Ok(bytes) => bytes,
+        Ok(bytes) => bytes
+            .checked_sub(map.left_out_bytes())
+            .ok_or_else(|| MemoryImageError::unsound("more memory is left out than there is"))?,
         Err(error) => believed(error, pages_found)?,
     };
     if let Err(error) = unframe::ends_whole(&mut BufReader::new(checkpoint)) {
@@ -96,7 +100,7 @@ mod tests {
     #[test]
     fn a_whole_image_has_the_lengths_that_it_tells() {
         let image = image();
-        let lengths = written(open(image.path())).unwrap();
+        let lengths = written(open(image.path()), &PagesMap::default()).unwrap();
         assert_eq!(lengths, image_files().map(|content| content.len() as u64));
     }
 
@@ -107,7 +111,7 @@ mod tests {
                 let image = image();
                 let file = fs::OpenOptions::new().write(true).open(image.path().join(name)).unwrap();
                 file.set_len((content.len() - missing) as u64).unwrap();
-                assert!(written(open(image.path())).is_err(), "{name} without {missing} bytes");
+                assert!(written(open(image.path()), &PagesMap::default()).is_err(), "{name} without {missing} bytes");
             }
         }
     }

@@ -23,6 +23,8 @@ mod marks;
 mod marks_tests;
 mod owners;
 #[cfg(test)]
+mod shared_tests;
+#[cfg(test)]
 mod tests;
 mod transfer;
 mod tree;
@@ -107,6 +109,9 @@ pub struct WrittenFile {
     pub name: PathBuf,
     /// The number of bytes written, according to the writer.
     pub bytes: u64,
+    /// `Some` if no such file was written: the file at this path, which belongs to a complete saved
+    /// state, belongs to this one too.
+    pub shared_with: Option<PathBuf>,
 }
 
 /// A complete saved state. Its files are immutable: other saved states may share them.

@@ -73,7 +73,8 @@ const UNFAVOURABLE: &str = "\
   nothing; the table of first writes shows what it loses.
 - Memory that is not in the page cache is read when it is first used, in small parts. After a restart of the host, reading
   all of 4 GiB takes as long as the disk needs, and longer than reading it in one piece.
-- On a file system without reflinks, such as ext4, a suspend writes the whole memory again.
+- On a file system without reflinks, such as ext4, an image of a resumed sandbox refers to an earlier one and takes up to
+  twice its space. Damage to the earlier one is damage to all that refer to it.
 - The page cache holds images, which these tables do not count as memory of forks unless they say so.
 - Limits in milliseconds are noted only: another machine has other times.
 ";

@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_engine::{Engine, RunSpec};
+use dorm_engine_conformance::name_shared;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_lifecycle::{RunId, SandboxId};
 
@@ -57,6 +58,7 @@ async fn memory_continues_with_the_agent_it_was_saved_with() {
     assert!(has_agent(&engine, &again.run, &old).await);
     let image = place.image_directory("two");
     let saved_again = engine.save(&again.run, &image).await.unwrap();
+    name_shared(&saved_again.files, &image);
     assert_eq!(saved_again.build, saved.build);
     engine.stop(&again.run).await.unwrap();
 

@@ -5,6 +5,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod agents;
+mod base;
 mod begin;
 mod conformance;
 mod files;

@@ -3,6 +3,7 @@
 use std::fs;
 
 use dorm_engine::{Engine, EngineError, RunSpec};
+use dorm_engine_conformance::name_shared;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_lifecycle::{RunCondition, RunId};
 
@@ -97,7 +98,8 @@ async fn a_chain_of_saves_and_restores_keeps_everything() {
     agent.quiesce().await.unwrap();
     for step in 0..3 {
         let image = place.image_directory(&format!("step-{step}"));
-        engine.save(&spec.run, &image).await.unwrap();
+        let saved = engine.save(&spec.run, &image).await.unwrap();
+        name_shared(&saved.files, &image);
         engine.stop(&spec.run).await.unwrap();
         spec = next(&spec);
         engine.restore(&spec, &image).await.unwrap();

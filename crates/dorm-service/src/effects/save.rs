@@ -178,7 +178,8 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
     }
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "saved");
     let build = written.build;
-    let files = written.files.into_iter().map(|SavedFile { name, bytes }| WrittenFile { name, bytes });
+    let files = written.files.into_iter();
+    let files = files.map(|SavedFile { name, bytes, shared_with }| WrittenFile { name, bytes, shared_with });
     Ok(Written { draft, files: files.collect(), memory: into, build })
 }
 

@@ -13,8 +13,9 @@ use dorm_lifecycle::SavedStateId;
 use rustix::io::Errno;
 
 use super::draft::READ_ONLY;
+use super::manifest::is_inside;
 use super::verify::Trust;
-use super::{SavedState, SavedStates};
+use super::{MANIFEST, SavedState, SavedStateFile, SavedStates, WrittenFile};
 use crate::disk;
 use crate::error::{StorageError, failed};
 use crate::steps::Step;
@@ -104,6 +105,37 @@ enum Shared {
 }
 
 impl SavedStates {
+    /// Gives a file of a complete saved state a second name in the draft of `to`, in `directory`.
+    pub(super) fn name_again(
+        &self,
+        to: &SavedStateId,
+        directory: &Path,
+        file: &WrittenFile,
+    ) -> Result<SavedStateFile, StorageError> {
+        let bad = |what| StorageError::BadFile { saved_state: to.clone(), file: file.name.clone(), what };
+        let path = file.shared_with.as_deref().ok_or_else(|| bad("is not shared"))?;
+        if !is_inside(&file.name) || file.name.components().count() != 1 || file.name.as_os_str() == MANIFEST {
+            return Err(bad("is not the name of a file in it"));
+        }
+        let id = path.parent().and_then(Path::file_name).and_then(|name| name.to_str()?.parse().ok());
+        let id: SavedStateId = id.ok_or_else(|| bad("is shared with a file of no saved state"))?;
+        let source = self.load(&id)?;
+        let known = source.files.iter().find(|known| Some(known.name.as_os_str()) == path.file_name());
+        let known = known.filter(|known| known.bytes == file.bytes);
+        let known = known.ok_or_else(|| bad("is shared with a file that its saved state does not have"))?;
+        let (one, other) = (source.directory.join(&known.name), directory.join(&file.name));
+        if !is_one_file(&one, path) {
+            return Err(bad("is shared with a file of no saved state"));
+        }
+        self.check_file(&id, &source.directory, known, Trust::Marks)?;
+        let shared = self.share(to, &file.name, (&one, &other))?;
+        let named = SavedStateFile { name: file.name.clone(), ..known.clone() };
+        if shared == Shared::Nothing {
+            self.check_file(to, directory, &named, Trust::Nothing)?;
+        }
+        Ok(named)
+    }
+
     /// Creates a clone of the file with the same blocks, else a hard link, else a durable copy.
     fn share(&self, copy: &SavedStateId, name: &Path, (from, to): (&Path, &Path)) -> Result<Shared, StorageError> {
         if clone_blocks(from, to)? {

@@ -91,13 +91,13 @@ impl SavedStateDraft {
     }
 
     /// Compares the lengths of `files` with the bytes written, hashes and syncs them, and completes
-    /// the saved state. When this returns, the saved state survives a power failure. If it fails,
-    /// there is no saved state.
+    /// the saved state. A shared file is checked where it is, and gets its name here. When this
+    /// returns, the saved state survives a power failure. If it fails, there is no saved state.
     ///
     /// # Errors
-    /// [`StorageError::BadFile`] if a file is not a regular file in the draft, or a file in the
-    /// draft is not in `files`; [`StorageError::Short`] if a length differs;
-    /// [`StorageError::DiskFull`] or [`StorageError::Io`] if the disk fails.
+    /// [`StorageError::BadFile`] if a file is not a regular file in the draft, a shared one is not
+    /// a file of a saved state, or a file in the draft is not in `files`; [`StorageError::Short`]
+    /// if a length differs; [`StorageError::DiskFull`] or [`StorageError::Io`] if the disk fails.
     pub async fn commit(self, facts: SavedStateFacts, files: &[WrittenFile]) -> Result<SavedState, StorageError> {
         let files = files.to_vec();
         blocking(&self.saved_states.steps.clone(), move || self.commit_now(&facts, &files)).await
@@ -113,18 +113,28 @@ impl SavedStateDraft {
 
     pub(super) fn commit_now(self, facts: &SavedStateFacts, files: &[WrittenFile]) -> Result<SavedState, StorageError> {
         let steps = &self.saved_states.steps;
-        let (opened, directories) = check(&self.id, &self.directory, files)?;
+        let (shared, own): (Vec<_>, Vec<_>) = files.iter().cloned().partition(|file| file.shared_with.is_some());
+        let (opened, directories) = check(&self.id, &self.directory, &own)?;
         for Opened { name, file, .. } in &opened {
             // From here on nothing writes to it: sandboxes may map it.
             let closed = file.set_permissions(Permissions::from_mode(READ_ONLY));
             closed.map_err(failed("set the mode of", &self.directory.join(name)))?;
         }
         steps.reach(Step::FilesChecked)?;
-        let (files, marks): (Vec<_>, Vec<_>) = self.hash_and_sync(opened)?.into_iter().unzip();
+        let hashed = self.hash_and_sync(opened)?;
+        let marks: Vec<_> = hashed.iter().map(|(file, mark)| (file.name.clone(), mark.clone())).collect();
+        let mut files: Vec<_> = hashed.into_iter().map(|(file, _)| file).collect();
+        for file in &shared {
+            files.push(self.saved_states.name_again(&self.id, &self.directory, file)?);
+        }
+        if !shared.is_empty() {
+            steps.reach(Step::Linked)?;
+        }
+        files.sort_by(|a, b| a.name.cmp(&b.name));
         let saved_state = self.finish(facts, files, None, &directories)?;
-        for (file, mark) in saved_state.files.iter().zip(marks) {
+        for (name, mark) in marks {
             if let Some(mark) = mark {
-                self.saved_states.marks.keep(&self.id, &file.name, mark);
+                self.saved_states.marks.keep(&self.id, &name, mark);
             }
         }
         Ok(saved_state)
@@ -144,12 +154,14 @@ impl SavedStateDraft {
     }
 
     /// Compares the lengths of `files` in [`SavedStateDraft::make_memory`] with the bytes written.
+    /// A shared file is not needed there.
     ///
     /// # Errors
     /// As for [`SavedStateDraft::commit`].
     pub async fn check_memory(&self, files: &[WrittenFile]) -> Result<(), StorageError> {
         let (id, memory, files) = (self.id.clone(), self.directory.join(MEMORY), files.to_vec());
-        blocking(&self.saved_states.steps, move || check(&id, &memory, &files).map(drop)).await
+        let own: Vec<_> = files.into_iter().filter(|file| file.shared_with.is_none()).collect();
+        blocking(&self.saved_states.steps, move || check(&id, &memory, &own).map(drop)).await
     }
 
     /// Begins the tree of a filesystem saved state that will be based on `below`.
@@ -338,7 +350,7 @@ fn check(
     let bad = |file: &Path, what| StorageError::BadFile { saved_state: id.clone(), file: file.to_owned(), what };
     let mut opened = Vec::new();
     let mut listed = BTreeSet::new();
-    for WrittenFile { name, bytes } in files {
+    for WrittenFile { name, bytes, .. } in files {
         if !is_inside(name) || name.to_str().is_none() || name.as_os_str() == MANIFEST {
             return Err(bad(name, "is not the name of a file in it"));
         }

@@ -31,7 +31,7 @@ pub(super) fn facts() -> SavedStateFacts {
     }
 }
 
-fn expected() -> Expected {
+pub(super) fn expected() -> Expected {
     let facts = facts();
     Expected { engine: facts.engine, build: facts.build, cpu: facts.cpu }
 }
@@ -47,7 +47,7 @@ fn files(names: &[&str]) -> Vec<WrittenFile> {
         "checkpoint.img" | "other" => 5,
         _ => 0,
     };
-    names.iter().map(|name| WrittenFile { name: name.into(), bytes: bytes(name) }).collect()
+    names.iter().map(|name| WrittenFile { name: name.into(), bytes: bytes(name), shared_with: None }).collect()
 }
 
 pub(super) fn open(home: &Path, steps: AnySteps) -> Storage {

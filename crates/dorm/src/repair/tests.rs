@@ -178,7 +178,7 @@ impl Place {
             resources: Resources::default(),
             taken: AT,
         };
-        let written = WrittenFile { name: "pages".into(), bytes: 5 };
+        let written = WrittenFile { name: "pages".into(), bytes: 5, shared_with: None };
         draft.commit(facts, &[written]).await.unwrap();
     }
 

@@ -126,7 +126,11 @@ impl SavedStates {
             unpack_file(draft.directory(), file, from, &mut meter)?;
         }
         from.end()?;
-        let files = about.memory.iter().map(|file| WrittenFile { name: file.name.clone(), bytes: file.bytes });
+        let files = about.memory.iter().map(|file| WrittenFile {
+            name: file.name.clone(),
+            bytes: file.bytes,
+            shared_with: None,
+        });
         let files: Vec<_> = files.collect();
         let saved_state = draft.commit_now(&SavedStateFacts { layer, ..about.facts.clone() }, &files)?;
         let mut said = about.memory.clone();

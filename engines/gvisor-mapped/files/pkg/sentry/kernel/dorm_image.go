@@ -32,9 +32,12 @@ func (k *Kernel) finishImageLoad(ctx context.Context, pagesFile *fd.FD) error {
 		private = m.AppendPrivateRanges(private)
 	}
 	pr := statefile.NewAsyncReader(pagesFile, 0)
-	k.mf.FinishImageLoad(ctx, private, pr)
+	err := k.mf.FinishImageLoad(ctx, private, pr)
 	for m := range mms {
 		m.MarkImageBacked()
 	}
-	return pr.Close()
+	if closeErr := pr.Close(); err == nil {
+		err = closeErr
+	}
+	return err
 }

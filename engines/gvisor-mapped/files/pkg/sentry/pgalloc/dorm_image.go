@@ -40,7 +40,8 @@ func (*imageFile) MapInternal(memmap.FileRange, hostarch.AccessType) (safemem.Bl
 	return safemem.BlockSeq{}, linuxerr.ENODEV
 }
 
-// imageRun is a range of the MemoryFile whose content starts at an offset of the image.
+// imageRun is a range of the MemoryFile whose content starts at an offset of the image. An offset
+// with the bit inBase is one of the image's base.
 type imageRun struct {
 	fr  memmap.FileRange
 	off uint64
@@ -49,6 +50,10 @@ type imageRun struct {
 // imageState is what a MemoryFile knows about the image that it was restored from.
 type imageState struct {
 	file *imageFile
+	// base is the base of the image, or nil.
+	base *imageBase
+	// readAll is set if nothing can be mapped.
+	readAll bool
 	// pending are all runs, between LoadFrom and FinishImageLoad.
 	pending []imageRun
 	// copies counts the copies that first writes made.
@@ -60,38 +65,63 @@ type imageState struct {
 	backed unfreeSet
 }
 
-// DeferLoad makes the next LoadFrom only note where pages are in the image. It changes nothing if
-// code in the image could not be executed, as on a file system that is mounted noexec.
-func (f *MemoryFile) DeferLoad(pagesFD int) error {
-	if pagesFD < 0 || f.opts.DiskBackedFile {
-		return nil
-	}
+// DeferLoad makes the next LoadFrom only note where pages are in the image and its base. Without a
+// base, it changes nothing if memory cannot be mapped: if canMap is false, or if code in the image
+// could not be executed, as on a file system that is mounted noexec.
+func (f *MemoryFile) DeferLoad(pagesFD int, canMap bool) error {
+	base := takeImageBase()
+	canMap = canMap && !f.opts.DiskBackedFile
 	// The guest maps code from the image, too, and the filter lets no process here try that.
 	var fs unix.Statfs_t
 	if err := unix.Fstatfs(pagesFD, &fs); err != nil || fs.Flags&unix.ST_NOEXEC != 0 {
 		log.Warningf("image-backed restore: code cannot be executed in the image's file system (flags %#x, %v), so all memory is read", fs.Flags, err)
+		canMap = false
+	}
+	if !canMap && base == nil {
 		return nil
 	}
 	nfd, err := unix.Dup(pagesFD)
 	if err != nil {
 		return err
 	}
-	f.image = &imageState{file: &imageFile{fd: nfd}}
+	f.image = &imageState{file: &imageFile{fd: nfd}, base: base, readAll: !canMap}
 	return nil
+}
+
+// at returns the file that has an offset of the image, and the offset in that file.
+func (im *imageState) at(off uint64) (*imageFile, uint64) {
+	if off&inBase != 0 {
+		return im.base.file, off &^ inBase
+	}
+	return im.file, off
 }
 
 // LoadDeferred returns whether FinishImageLoad has to be called.
 func (f *MemoryFile) LoadDeferred() bool { return f.image != nil && f.image.pending != nil }
 
-// deferRun notes that fr has its content at the offset off of the image.
-func (im *imageState) deferRun(fr memmap.FileRange, off int64) {
-	im.pending = append(im.pending, imageRun{fr, uint64(off)})
+// deferRun notes where the content of fr is, which is next in the image's pages.
+func (im *imageState) deferRun(fr memmap.FileRange, pr *statefile.AsyncReader) {
+	note := func(length, off uint64) {
+		if length > 0 {
+			im.pending = append(im.pending, imageRun{memmap.FileRange{fr.Start, fr.Start + length}, off})
+			fr.Start += length
+		}
+	}
+	for im.base != nil && fr.Length() > 0 {
+		own, referred, off := im.base.next(uint64(pr.Skip(0)), fr.Length())
+		note(own, uint64(pr.Skip(int(own))))
+		note(referred, off|inBase)
+	}
+	note(fr.Length(), uint64(pr.Skip(int(fr.Length()))))
 }
 
 // FinishImageLoad maps those parts of the image that belong to private ranges, and reads all
 // others.
-func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileRange, pr *statefile.AsyncReader) {
+func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileRange, pr *statefile.AsyncReader) error {
 	im := f.image
+	if im.readAll {
+		private = nil
+	}
 	parts := im.mappable(private)
 	var mapped, read uint64
 	next := 0
@@ -102,10 +132,13 @@ func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileR
 				return
 			}
 			fr := memmap.FileRange{at, end}
-			off := int64(run.off + at - run.fr.Start)
+			in, off := pr, run.off+at-run.fr.Start
+			if off&inBase != 0 {
+				in, off = im.base.reader(), off&^inBase
+			}
 			f.forEachMappingSlice(fr, func(s []byte) {
-				pr.ReadAsyncAt(s, off)
-				off += int64(len(s))
+				in.ReadAsyncAt(s, int64(off))
+				off += uint64(len(s))
 			})
 			read += fr.Length()
 			at = end
@@ -113,7 +146,8 @@ func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileR
 		for ; next < len(parts) && parts[next].fr.Start < run.fr.End; next++ {
 			part := parts[next]
 			readTo(part.fr.Start)
-			if err := f.remap(part.fr, im.file.fd, part.off, unix.PROT_READ); err != nil {
+			file, off := im.at(part.off)
+			if err := f.remap(part.fr, file.fd, off, unix.PROT_READ); err != nil {
 				log.Warningf("image-backed restore: cannot map %v, so it is read: %v", part.fr, err)
 				continue
 			}
@@ -125,6 +159,7 @@ func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileR
 	}
 	im.pending = nil
 	log.Infof("image-backed restore: %d bytes left in the image in %d mappings, %d bytes read", mapped, len(parts), read)
+	return im.base.finish()
 }
 
 // mappable returns the parts of the pending runs to map, by rising offset: those in private ranges,
@@ -212,7 +247,8 @@ func (f *MemoryFile) ForEachBacking(fr memmap.FileRange, fn func(part memmap.Fil
 		if part.Start > at {
 			pieces = append(pieces, piece{memmap.FileRange{at, part.Start}, f, at})
 		}
-		pieces = append(pieces, piece{part, im.file, part.Start + seg.Value().refs})
+		file, off := im.at(part.Start + seg.Value().refs)
+		pieces = append(pieces, piece{part, file, off})
 		at = part.End
 	}
 	im.mu.RUnlock()
@@ -297,13 +333,16 @@ func (f *MemoryFile) dropImage(fr memmap.FileRange) bool {
 	return true
 }
 
-// savePages writes fr to pw. What is still in the image is copied from file to file, which a file
-// system that shares blocks does without reading it.
+// savePages writes fr to pw. What is still in the image is referred to if the caller wants that, or
+// else copied from file to file, which a file system that shares blocks does without reading it.
 func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 	return f.ForEachBacking(fr, func(part memmap.FileRange, file memmap.File, off uint64) error {
 		img, ok := file.(*imageFile)
 		out, isFile := pw.(*fd.FD)
 		if ok && isFile {
+			if referred, err := imageMap.refer(img, part.Length(), off, out); referred || err != nil {
+				return err
+			}
 			in := int64(off)
 			for part.Length() > 0 {
 				n, err := unix.CopyFileRange(img.fd, &in, out.FD(), nil, int(part.Length()), 0)
