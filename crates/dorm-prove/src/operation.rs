@@ -46,6 +46,7 @@ operations! {
     CreateEphemeral "create ephemeral";
     CreateFromSnapshot "create from snapshot";
     Suspend "suspend";
+    SuspendWoken "suspend, after a resume from disk";
     ResumeParked "resume parked";
     ResumeEvicted "resume evicted";
     Evict "evict";

@@ -62,6 +62,7 @@ pub(crate) async fn judge(
             back::judge(world, scene, heard, &mut faults).await?;
         }
         Operation::Suspend
+        | Operation::SuspendWoken
         | Operation::ResumeParked
         | Operation::ResumeEvicted
         | Operation::Evict
@@ -82,7 +83,7 @@ pub(crate) async fn judge(
 /// The states and residences that the sandbox may have.
 fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
     match (operation, is_done) {
-        (Operation::Suspend | Operation::TimeoutSuspends, true) => &["suspended"],
+        (Operation::Suspend | Operation::SuspendWoken | Operation::TimeoutSuspends, true) => &["suspended"],
         (Operation::ResumeParked | Operation::ResumeEvicted, true) => &["running"],
         (Operation::Evict, true) => &["evicted"],
         (

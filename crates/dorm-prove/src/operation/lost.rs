@@ -76,7 +76,7 @@ pub(super) async fn after_cut(
 /// Whether the caller got the answer that it sleeps with all its data.
 fn is_asleep(operation: Operation, heard: &Heard) -> bool {
     match operation {
-        Operation::Suspend => heard.is_some(),
+        Operation::Suspend | Operation::SuspendWoken => heard.is_some(),
         Operation::TimeoutSuspends => heard.as_ref().is_some_and(|answer| answer["seen"] == true),
         _ => false,
     }

@@ -35,7 +35,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::CreateFromSnapshot | Operation::CreateFromFiles => {
             daemon.post("/sandboxes", json!({ "snapshot": snapshot, "labels": labels })).await
         }
-        Operation::Suspend => daemon.act(&id, "suspend").await,
+        Operation::Suspend | Operation::SuspendWoken => daemon.act(&id, "suspend").await,
         Operation::ResumeParked | Operation::ResumeEvicted => daemon.act(&id, "resume").await,
         Operation::Evict => daemon.act(&id, "evict").await,
         Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.checkpoint(&id, "memory").await,

@@ -117,6 +117,11 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         Operation::TerminateRunning => return doomed(world, Stage::Running).await.map(Some),
         Operation::TerminateParked => return doomed(world, Stage::Parked).await.map(Some),
         Operation::TerminateEvicted => return doomed(world, Stage::Evicted).await.map(Some),
+        Operation::SuspendWoken => {
+            let mut woken = world.sleeper(Stage::Evicted).await?;
+            world.bring(&mut woken, Stage::Running).await.map_err(crate::world::said)?;
+            return Ok(Some(woken));
+        }
         Operation::TimeoutTerminates => return ephemeral(world).await.map(Some),
         Operation::Suspend
         | Operation::CheckpointRunning
