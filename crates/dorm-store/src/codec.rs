@@ -5,7 +5,7 @@
 //! meaning of a record must not be guessed. Revisions and numbers are not part of the text: they
 //! belong to the store.
 
-mod v1;
+mod rows;
 mod word;
 
 use dorm_lifecycle::Sandbox;
@@ -71,7 +71,7 @@ pub enum CodecError {
 /// # Errors
 /// [`CodecError::Unwritable`], which no sandbox is known to cause.
 pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
-    encode::<v1::SandboxRow>(sandbox.into())
+    encode::<rows::SandboxRow>(sandbox.into())
 }
 
 /// Decodes a sandbox.
@@ -80,7 +80,7 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
-        SANDBOX => decode::<v1::SandboxRow>(text, SANDBOX).map(Sandbox::from),
+        SANDBOX => decode::<rows::SandboxRow>(text, SANDBOX).map(Sandbox::from),
         found => Err(CodecError::Version { found, newest: SANDBOX }),
     }
 }
@@ -90,7 +90,7 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no operation is known to cause.
 pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecError> {
-    encode::<v1::OperationRow>(operation.into())
+    encode::<rows::OperationRow>(operation.into())
 }
 
 /// Decodes an operation.
@@ -99,7 +99,7 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        OPERATION => decode::<v1::OperationRow>(text, OPERATION).map(OperationRecord::from),
+        OPERATION => decode::<rows::OperationRow>(text, OPERATION).map(OperationRecord::from),
         found => Err(CodecError::Version { found, newest: OPERATION }),
     }
 }
@@ -109,7 +109,7 @@ pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no snapshot is known to cause.
 pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> {
-    encode::<v1::SnapshotRow>(snapshot.into())
+    encode::<rows::SnapshotRow>(snapshot.into())
 }
 
 /// Decodes a snapshot.
@@ -118,7 +118,7 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
     match version(text)? {
-        SNAPSHOT => decode::<v1::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
+        SNAPSHOT => decode::<rows::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
         found => Err(CodecError::Version { found, newest: SNAPSHOT }),
     }
 }
@@ -128,7 +128,7 @@ pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no event is known to cause.
 pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
-    encode::<v1::EventRow>(event.into())
+    encode::<rows::EventRow>(event.into())
 }
 
 /// Decodes an event.
@@ -137,7 +137,7 @@ pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
     match version(text)? {
-        EVENT => decode::<v1::EventRow>(text, EVENT).map(NewEvent::from),
+        EVENT => decode::<rows::EventRow>(text, EVENT).map(NewEvent::from),
         found => Err(CodecError::Version { found, newest: EVENT }),
     }
 }
@@ -147,7 +147,7 @@ pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no API key is known to cause.
 pub fn encode_api_key(key: &ApiKeyRecord) -> Result<String, CodecError> {
-    encode::<v1::ApiKeyRow>(key.into())
+    encode::<rows::ApiKeyRow>(key.into())
 }
 
 /// Decodes an API key.
@@ -156,7 +156,7 @@ pub fn encode_api_key(key: &ApiKeyRecord) -> Result<String, CodecError> {
 /// A [`CodecError`] that says what is wrong with the text.
 pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
     match version(text)? {
-        API_KEY => decode::<v1::ApiKeyRow>(text, API_KEY).map(ApiKeyRecord::from),
+        API_KEY => decode::<rows::ApiKeyRow>(text, API_KEY).map(ApiKeyRecord::from),
         found => Err(CodecError::Version { found, newest: API_KEY }),
     }
 }
@@ -166,7 +166,7 @@ pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no request is known to cause.
 pub fn encode_request(request: &RequestRecord) -> Result<String, CodecError> {
-    encode::<v1::RequestRow>(request.into())
+    encode::<rows::RequestRow>(request.into())
 }
 
 /// Decodes a request with an idempotency key.
@@ -175,7 +175,7 @@ pub fn encode_request(request: &RequestRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_request(text: &str) -> Result<RequestRecord, CodecError> {
     match version(text)? {
-        REQUEST => decode::<v1::RequestRow>(text, REQUEST).map(RequestRecord::from),
+        REQUEST => decode::<rows::RequestRow>(text, REQUEST).map(RequestRecord::from),
         found => Err(CodecError::Version { found, newest: REQUEST }),
     }
 }
@@ -185,7 +185,7 @@ pub fn decode_request(text: &str) -> Result<RequestRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no webhook is known to cause.
 pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
-    encode::<v1::WebhookRow>(webhook.into())
+    encode::<rows::WebhookRow>(webhook.into())
 }
 
 /// Decodes a webhook.
@@ -194,7 +194,7 @@ pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
     match version(text)? {
-        WEBHOOK => decode::<v1::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
+        WEBHOOK => decode::<rows::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
         found => Err(CodecError::Version { found, newest: WEBHOOK }),
     }
 }
@@ -204,7 +204,7 @@ pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no volume is known to cause.
 pub fn encode_volume(volume: &VolumeRecord) -> Result<String, CodecError> {
-    encode::<v1::VolumeRow>(volume.into())
+    encode::<rows::VolumeRow>(volume.into())
 }
 
 /// Decodes a volume.
@@ -213,7 +213,7 @@ pub fn encode_volume(volume: &VolumeRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
     match version(text)? {
-        VOLUME => decode::<v1::VolumeRow>(text, VOLUME).map(VolumeRecord::from),
+        VOLUME => decode::<rows::VolumeRow>(text, VOLUME).map(VolumeRecord::from),
         found => Err(CodecError::Version { found, newest: VOLUME }),
     }
 }
@@ -223,7 +223,7 @@ pub fn decode_volume(text: &str) -> Result<VolumeRecord, CodecError> {
 /// # Errors
 /// [`CodecError::Unwritable`], which no note is known to cause.
 pub fn encode_clock(note: &ClockNote) -> Result<String, CodecError> {
-    encode::<v1::ClockRow>(note.into())
+    encode::<rows::ClockRow>(note.into())
 }
 
 /// Decodes the note of the clocks.
@@ -232,7 +232,7 @@ pub fn encode_clock(note: &ClockNote) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_clock(text: &str) -> Result<ClockNote, CodecError> {
     match version(text)? {
-        CLOCK => decode::<v1::ClockRow>(text, CLOCK).map(ClockNote::from),
+        CLOCK => decode::<rows::ClockRow>(text, CLOCK).map(ClockNote::from),
         found => Err(CodecError::Version { found, newest: CLOCK }),
     }
 }

@@ -1,5 +1,5 @@
-//! The rows of version 1. They are a contract: a change here that breaks a golden needs a new
-//! version.
+//! The rows, in the newest version of each kind. They are a contract: a change here that breaks a
+//! golden of a released version needs a new version.
 //!
 //! Every field is present, if only as `null`. Rows have no rules and no behaviour.
 
