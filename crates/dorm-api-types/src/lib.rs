@@ -10,6 +10,7 @@
 mod checkpoints;
 mod daemon;
 mod diff;
+mod egress;
 mod event;
 mod file;
 mod fork;
@@ -37,6 +38,7 @@ pub use daemon::{
     QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
+pub use egress::{Egress, EgressDefault, EgressRule, EgressRules, SetEgress};
 pub use event::{Event, EventPage};
 pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
 pub use fork::{CloneRequest, Cloned, ForkChild, ForkRequest, Forked, ForkedChild, OnPartialFailure};
@@ -57,7 +59,7 @@ pub use sandbox::{
     Unreachable,
 };
 pub use settings::{
-    CreateSandbox, Egress, Hold, HoldRequest, OnSuspendFailure, OnTimeout, OnUnrestorable, SetRetention, SetTimeouts,
+    CreateSandbox, Hold, HoldRequest, OnSuspendFailure, OnTimeout, OnUnrestorable, SetRetention, SetTimeouts,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,

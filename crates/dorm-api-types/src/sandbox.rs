@@ -6,9 +6,10 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::checkpoints::Checkpoints;
+use crate::egress::Egress;
 use crate::key::PortAccess;
 use crate::resources::Resources;
-use crate::settings::{Egress, Hold, OnSuspendFailure, OnTimeout, OnUnrestorable};
+use crate::settings::{Hold, OnSuspendFailure, OnTimeout, OnUnrestorable};
 use crate::text::Time;
 use crate::volume::AttachedVolume;
 

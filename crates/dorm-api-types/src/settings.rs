@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
 use crate::checkpoints::CheckpointsRequest;
+use crate::egress::Egress;
 use crate::image::Pull;
 use crate::key::PortAccess;
 use crate::resources::ResourcesRequest;
@@ -92,21 +93,6 @@ pub struct CreateSandbox {
     /// Labels: arbitrary strings by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
-}
-
-/// Where a sandbox may connect to.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum Egress {
-    /// Public internet addresses, never private or link-local ones. Every name resolves.
-    Public,
-    /// Nothing.
-    None,
-    /// Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host
-    /// names: `example.com` for one name, `*.example.com` for every name below it, or `*` for every
-    /// name. No other name resolves. A name resolves to a private address only if a network in the
-    /// list contains that address.
-    Allow(Vec<String>),
 }
 
 /// Action on a running sandbox at a deadline.

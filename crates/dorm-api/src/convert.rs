@@ -5,6 +5,7 @@
 
 mod checkpoints;
 mod daemon;
+mod egress;
 mod event;
 mod file;
 mod image;

@@ -20,9 +20,9 @@ use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    attach, checkpoint, checkpoints, clone, create, daemon, diff, events, evict, exec, files, fork, hold, images, keys,
-    operations, output, ports, processes, promote, pty, remote, restart, resume, retention, rewind, sandboxes,
-    snapshots, suspend, terminate, timeouts, transfer, tree, usage, volumes, webhooks, why,
+    attach, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec, files, fork, hold,
+    images, keys, operations, output, ports, processes, promote, pty, remote, restart, resume, retention, rewind,
+    sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, usage, volumes, webhooks, why,
 };
 use crate::hosts::Access;
 use crate::state::{Api, Life};
@@ -85,6 +85,7 @@ routes! {
     post "/v1/sandboxes/{id}/restart" Change restart::restart;
     post "/v1/sandboxes/{id}/promote" Change promote::promote;
     post "/v1/sandboxes/{id}/timeouts" ChangeOne timeouts::timeouts;
+    post "/v1/sandboxes/{id}/egress" ChangeOne egress::egress;
     post "/v1/sandboxes/{id}/holds" ChangeOne hold::hold;
     delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne hold::release;
     post "/v1/sandboxes/{id}/retention" Change retention::retention;

@@ -102,5 +102,6 @@ checks! {
         a_port_is_reached_from_outside,
         a_port_where_nobody_listens_refuses,
         a_run_without_network_is_reached_through_its_agent_only,
+        egress_changes_in_any_condition_of_a_run_that_has_a_network,
     }
 }

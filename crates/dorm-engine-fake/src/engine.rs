@@ -270,9 +270,8 @@ impl Engine for FakeEngine {
         let call = self.begin(Operation::Connect, run).await?;
         let machine = self.machine(run)?;
         call.need_whole(machine.condition())?;
-        match machine.spec.egress {
-            Egress::None => return Err(call.condition("without a network: dial through its agent")),
-            Egress::Public | Egress::Allow(_) => {}
+        if !machine.spec.egress.has_device() {
+            return Err(call.condition("without a network: dial through its agent"));
         }
         let stream =
             ports::open(&machine, port).await.ok_or_else(|| EngineError::Refused { run: run.clone(), port })?;
@@ -293,6 +292,18 @@ impl Engine for FakeEngine {
             return Err(call.failed(FakeError::NoMount(gone.top.join(gone.part.as_str()))));
         }
         machine.set_mounts(mounts);
+        call.end(()).await
+    }
+
+    async fn set_egress(&self, run: &RunId, egress: &Egress) -> Result<(), EngineError> {
+        let call = self.begin(Operation::SetEgress, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        if !machine.spec.egress.has_device() {
+            return Err(call.condition("without a network: create it with one"));
+        }
+        egress.check().map_err(|error| call.failed(FakeError::Egress(error)))?;
+        machine.set_egress(egress);
         call.end(()).await
     }
 

@@ -40,6 +40,9 @@ pub enum FakeError {
     /// A directory to mount does not exist.
     #[error("{} is not a directory that could be mounted", .0.display())]
     NoMount(PathBuf),
+    /// An egress policy is invalid.
+    #[error(transparent)]
+    Egress(#[from] dorm_lifecycle::EgressError),
     /// The state of a guest cannot be serialized.
     #[error("a guest without a JSON form")]
     Json(#[from] serde_json::Error),

@@ -24,6 +24,7 @@ pub enum Operation {
     Usage,
     Relieve,
     Mount,
+    SetEgress,
     Inventory,
     Condition,
     Sweep,
@@ -32,7 +33,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Start,
         Self::Restore,
         Self::Save,
@@ -45,6 +46,7 @@ impl Operation {
         Self::Usage,
         Self::Relieve,
         Self::Mount,
+        Self::SetEgress,
         Self::Inventory,
         Self::Condition,
         Self::Sweep,
@@ -66,6 +68,7 @@ impl Operation {
             Self::Usage => "measure",
             Self::Relieve => "relieve",
             Self::Mount => "mount volumes in",
+            Self::SetEgress => "change the egress of",
             Self::Inventory => "list",
             Self::Condition => "look at",
             Self::Sweep => "sweep",

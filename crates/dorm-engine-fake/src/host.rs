@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::{EngineError, Mount, Notice, RunSpec};
-use dorm_lifecycle::{RunCondition, RunId};
+use dorm_lifecycle::{Egress, RunCondition, RunId};
 use tokio::time::Instant;
 
 use crate::faults::Faults;
@@ -80,6 +80,11 @@ impl FakeHost {
     /// Returns the host directories that are mounted in a run.
     pub fn mounts(&self, run: &RunId) -> Vec<Mount> {
         self.machine(run).map(|machine| machine.mounts()).unwrap_or_default()
+    }
+
+    /// Returns the egress policy that is in effect for a run; `None` if there is no such run.
+    pub fn egress(&self, run: &RunId) -> Option<Egress> {
+        self.machine(run).map(|machine| machine.egress())
     }
 
     /// Returns the volumes mounted in a run: the mount point of each, and the directory mounted

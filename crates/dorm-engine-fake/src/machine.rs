@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::{Mount, Notice, RunSpec, Usage};
-use dorm_lifecycle::{RunCondition, RunId};
+use dorm_lifecycle::{Egress, RunCondition, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -23,6 +23,7 @@ pub(crate) const STREAM_BYTES: usize = 64 * 1024;
 pub(crate) struct Machine {
     pub(crate) spec: RunSpec,
     mounts: Mutex<Vec<Mount>>,
+    egress: Mutex<Egress>,
     state: Mutex<State>,
     changed: watch::Sender<u64>,
     ended: watch::Sender<bool>,
@@ -56,10 +57,11 @@ impl Machine {
     pub(crate) fn half_made(spec: RunSpec, notices: Notices) -> Arc<Self> {
         let now = Instant::now();
         let condition = RunCondition::Broken;
-        let mounts = Mutex::new(spec.mounts.clone());
+        let (mounts, egress) = (Mutex::new(spec.mounts.clone()), Mutex::new(spec.egress.clone()));
         Arc::new(Self {
             spec,
             mounts,
+            egress,
             state: Mutex::new(State {
                 guest: None,
                 condition,
@@ -106,6 +108,15 @@ impl Machine {
     pub(crate) fn set_mounts(&self, mounts: &[Mount]) {
         *self.mounts.lock().unwrap_or_else(PoisonError::into_inner) = mounts.to_vec();
         self.note(|guest| guest.see(mounts.to_vec()));
+    }
+
+    /// Returns the egress policy that is in effect.
+    pub(crate) fn egress(&self) -> Egress {
+        self.egress.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(crate) fn set_egress(&self, egress: &Egress) {
+        *self.egress.lock().unwrap_or_else(PoisonError::into_inner) = egress.clone();
     }
 
     /// Pauses the guest, and returns how long it has been paused; `None` if there is no guest.

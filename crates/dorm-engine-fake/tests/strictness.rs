@@ -13,7 +13,7 @@ use dorm_engine::{
 };
 use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
 use dorm_engine_fake::{FakeEngine, FakeHost};
-use dorm_lifecycle::{Digest, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, RunCondition, RunId};
 use tokio::sync::mpsc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,6 +35,7 @@ enum Flaw {
     SweepTakesAll,
     UnknownRunsAreFine,
     RelieveKillsNobody,
+    EgressIsNeverRefused,
 }
 
 const FLAWS: &[(Flaw, &str)] = &[
@@ -61,6 +62,7 @@ const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::InventoryForgets, "a_reopened_engine_finds_runs_in_their_conditions"),
     (Flaw::SweepTakesAll, "a_sweep_removes_unknown_runs_only"),
     (Flaw::UnknownRunsAreFine, "unknown_runs_are_named_as_such"),
+    (Flaw::EgressIsNeverRefused, "egress_changes_in_any_condition_of_a_run_that_has_a_network"),
     (Flaw::RelieveKillsNobody, "too_much_memory_costs_one_process"),
 ];
 
@@ -163,6 +165,13 @@ impl Engine for Flawed {
 
     async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
         self.engine.mount(run, mounts).await
+    }
+
+    async fn set_egress(&self, run: &RunId, egress: &Egress) -> Result<(), EngineError> {
+        match self.has(Flaw::EgressIsNeverRefused) {
+            true => Ok(()),
+            false => self.engine.set_egress(run, egress).await,
+        }
     }
 
     async fn usage(&self, run: &RunId) -> Result<Usage, EngineError> {

@@ -10,7 +10,6 @@ use std::time::{Duration, Instant};
 
 use dorm_agent_client::Agent;
 use dorm_engine::{EngineError, RunSpec};
-use dorm_lifecycle::Egress;
 use dorm_memory_image::IMAGE_FILES;
 use tokio::sync::OwnedMutexGuard;
 
@@ -197,10 +196,7 @@ impl Shared {
             root: root_key(&spec.image, &spec.layers),
             rootfs: spec.rootfs.clone(),
             layers: spec.layers.clone(),
-            reach: match spec.egress {
-                Egress::None => Reach::Alone,
-                Egress::Public | Egress::Allow(_) => Reach::Networked,
-            },
+            reach: if spec.egress.has_device() { Reach::Networked } else { Reach::Alone },
             disk_bytes: spec.resources.disk_bytes,
             limits: limits::for_guest(&spec.resources),
             build: self.build_for(spec).filter(|build| build != self.host.builds.newest()),

@@ -16,7 +16,7 @@ use dorm_engine::{
     NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
-use dorm_lifecycle::{Digest, Resources, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
 use dorm_memory_image::FilesLimits;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
@@ -415,6 +415,11 @@ impl Engine for GvisorEngine {
     async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
         let (run, mounts) = (run.clone(), mounts.to_vec());
         self.to_its_end(|shared| async move { shared.mount(&run, &mounts).await }).await
+    }
+
+    async fn set_egress(&self, run: &RunId, egress: &Egress) -> Result<(), EngineError> {
+        let (run, egress) = (run.clone(), egress.clone());
+        self.to_its_end(|shared| async move { shared.set_egress(&run, &egress).await }).await
     }
 
     async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {

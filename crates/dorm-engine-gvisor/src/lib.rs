@@ -27,6 +27,7 @@ mod cleanup;
 mod container;
 mod control;
 mod creation;
+mod egress;
 mod engine;
 mod error;
 mod expected;

@@ -306,6 +306,12 @@ pub trait Engine: Send + Sync + 'static {
     /// changed. Can be called in any condition of the run.
     async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError>;
 
+    /// Replaces the egress policy of the run at once, in any condition of the run. Connections that
+    /// the new policy does not allow end, and none that it does. Fails with
+    /// [`EngineError::Condition`] if the run has no network device. On any failure, the previous
+    /// policy is in effect, unless the future was dropped.
+    async fn set_egress(&self, run: &RunId, egress: &Egress) -> Result<(), EngineError>;
+
     /// Responds to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as known to the
     /// agent, and lets the run continue. Without a victim only the agent continues, so that it can
     /// be asked for one, until a victim is named, the run is saved, or 10 s have passed. A run

@@ -3,14 +3,17 @@
 //!
 //! ```text
 //! running   ─► running (attach)         ─► running, with the new volumes or the previous ones
+//! running   ─► running (egress)         ─► running, with the new egress or the previous one
 //! running   ─► running (prepare rewind) ─► suspending (rewind), or running
-//! suspended ─► suspended (attach, snapshot, prepare rewind) ─► suspended, or resuming (rewind)
+//! suspended ─► suspended (attach, egress, snapshot, prepare rewind) ─► suspended, or resuming (rewind)
 //! ```
 //!
 //! A sandbox has one operation at a time, so every command that begins another waits for the one in
 //! the background, and so do the time limits of a running sandbox. Until the operation is done,
-//! nothing about the sandbox has changed: abandoning the operation means forgetting it.
+//! nothing about the sandbox has changed: abandoning the operation means forgetting it. A change of
+//! the egress is not abandoned after a restart of the daemon, but repeated.
 
+use crate::egress::Egress;
 use crate::ids::{OperationId, SnapshotId};
 use crate::rewind::Rewind;
 use crate::time::Timestamp;
@@ -34,6 +37,11 @@ pub enum BackgroundWork {
     Attach {
         /// All attachments of the sandbox after the operation; its spec has the previous ones.
         after: Vec<Attachment>,
+    },
+    /// Changes the egress policy.
+    Egress {
+        /// The policy after the operation; the sandbox's spec has the previous one.
+        after: Egress,
     },
     /// Copies the saved state that the sandbox is rewound to.
     PrepareRewind(Rewind),

@@ -13,6 +13,12 @@ pub enum Denied {
     /// The sandbox is ephemeral, or was created as not suspendable.
     #[error("the sandbox cannot be suspended: it has no name, or was created as not suspendable")]
     NotSuspendable,
+    /// The sandbox has no network device.
+    #[error("the sandbox has no network device: it was created with the egress 'none'")]
+    NoNetworkDevice,
+    /// The sandbox has a network device, which stays.
+    #[error("the network device of a sandbox cannot be removed, and 'none' stands for a sandbox without one")]
+    NetworkDeviceStays,
     /// The sandbox has the largest permitted number of holds.
     #[error("the sandbox already has {0} holds, the maximum")]
     TooManyHolds(usize),
@@ -24,6 +30,8 @@ impl Denied {
         match self {
             Self::Terminated(_) => "create a new sandbox, from one of its snapshots if there is one",
             Self::TooManyHolds(_) => "release a hold, or wait until one expires",
+            Self::NoNetworkDevice => "create a sandbox with the egress 'closed', which can be opened later",
+            Self::NetworkDeviceStays => "set the egress 'closed', which refuses every connection",
             Self::NotSuspendable => "create the sandbox with a name, or take a snapshot of it",
         }
     }

@@ -1,14 +1,29 @@
-//! Egress policy: where a sandbox can connect to: nowhere, the public internet, or a list of
-//! networks and host names.
+//! Egress policy: where a sandbox can connect to.
+//!
+//! ```text
+//! public ──────── no rule, and by default the public internet
+//! allow list ──── a rule for each entry, and by default nothing
+//! rules ───────── allow and deny, the first that matches decides, then the default
+//! none ────────── no network device: nothing can be allowed later
+//! ```
+//!
+//! A network rule matches addresses, a name rule the names that the sandbox resolves. A rule that
+//! allows a network which is not itself a part of a private network allows only its public
+//! addresses, so that no wide rule opens the host's surroundings by accident. The addresses of a
+//! name are never allowed beyond the public ones.
 
-use std::net::Ipv4Addr;
-use std::str::FromStr;
+mod network;
+mod policy;
+mod target;
 
 use thiserror::Error;
 
-/// The longest host name in DNS, without the trailing dot.
-const NAME_MAX: usize = 253;
-const LABEL_MAX: usize = 63;
+pub use network::{Network, is_public};
+pub use policy::{EgressPolicy, PolicyRule};
+pub use target::{EgressTarget, EgressTargetError, HostPattern};
+
+/// The maximum number of rules of one sandbox.
+pub const EGRESS_RULES_MAX: usize = 256;
 
 /// The egress policy of a sandbox.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -16,207 +31,157 @@ pub enum Egress {
     /// The internet without private and link-local addresses; every name resolves. The default.
     #[default]
     Public,
-    /// No network.
+    /// No network device. It can be neither added to a sandbox nor removed from one.
     None,
-    /// Only these entries, each an [`EgressRule`]: IPv4 networks in CIDR notation and host names.
+    /// Only these entries, each an [`EgressTarget`]: IPv4 networks in CIDR notation and host names.
     /// No other name resolves.
     Allow(Vec<String>),
+    /// Ordered rules.
+    Rules(EgressRules),
+}
+
+/// Ordered rules for the connections of a sandbox: the first that matches decides, and then the
+/// default.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct EgressRules {
+    /// The rules.
+    pub rules: Vec<EgressRule>,
+    /// The decision about destinations that no rule matches.
+    pub default: EgressDefault,
+}
+
+/// One rule.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub struct EgressRule {
+    /// Whether it allows or denies.
+    pub verdict: Verdict,
+    /// The destinations: an [`EgressTarget`] as text.
+    pub to: String,
+}
+
+impl std::fmt::Display for EgressRule {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "{} {}", self.verdict.as_str(), self.to)
+    }
+}
+
+/// The decision of a rule about the connections that it matches.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Verdict {
+    /// They are allowed.
+    Allow,
+    /// They are refused.
+    Deny,
+}
+
+impl Verdict {
+    /// Returns the word for it.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Allow => "allow",
+            Self::Deny => "deny",
+        }
+    }
+}
+
+/// The decision about destinations that no rule matches.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum EgressDefault {
+    /// They are refused, and no other name resolves. The default.
+    #[default]
+    Deny,
+    /// Public addresses are allowed, and every other name resolves.
+    Public,
+}
+
+/// An egress policy is invalid.
+#[derive(Clone, PartialEq, Eq, Debug, Error)]
+pub enum EgressError {
+    /// An entry or a rule names neither a network nor a host name.
+    #[error(transparent)]
+    Target(#[from] EgressTargetError),
+    /// There are too many rules.
+    #[error("{0} egress rules are too many: the maximum is {EGRESS_RULES_MAX}")]
+    TooMany(usize),
+    /// A rule can never match, and so contradicts or repeats earlier rules.
+    #[error(
+        "the egress rule '{rule}' can never match, because earlier rules{} match all of its destinations: remove it or move it up",
+        .by.as_ref().map_or_else(String::new, |by| format!(" ('{by}')"))
+    )]
+    NeverMatches {
+        /// The rule.
+        rule: String,
+        /// The one earlier rule that covers it, if a single one does.
+        by: Option<String>,
+    },
 }
 
 impl Egress {
-    /// Rejects a list with an entry that is not an [`EgressRule`].
+    /// Returns a policy that allows nothing, but can be changed later.
+    pub fn closed() -> Self {
+        Self::Rules(EgressRules::default())
+    }
+
+    /// Returns whether a sandbox with this policy has a network device.
+    pub const fn has_device(&self) -> bool {
+        match self {
+            Self::None => false,
+            Self::Public | Self::Allow(_) | Self::Rules(_) => true,
+        }
+    }
+
+    /// Rejects an invalid policy.
     ///
     /// # Errors
     ///
-    /// Names the first such entry.
-    pub fn check(&self) -> Result<(), EgressRuleError> {
-        match self {
-            Self::Public | Self::None => Ok(()),
-            Self::Allow(entries) => entries.iter().try_for_each(|entry| entry.parse::<EgressRule>().map(|_| ())),
+    /// Names the first wrong entry or rule.
+    pub fn check(&self) -> Result<(), EgressError> {
+        let policy = self.policy()?;
+        let Self::Rules(EgressRules { rules, .. }) = self else { return Ok(()) };
+        if rules.len() > EGRESS_RULES_MAX {
+            return Err(EgressError::TooMany(rules.len()));
         }
-    }
-}
-
-/// One entry of an egress list.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum EgressRule {
-    /// Every address of an IPv4 network.
-    Network {
-        /// An address in it.
-        address: Ipv4Addr,
-        /// The length of the prefix, in bits.
-        prefix: u8,
-    },
-    /// The public addresses that a host name resolves to.
-    Host(HostPattern),
-}
-
-/// An entry of an egress list is neither a network nor a host name.
-#[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error(
-    "'{0}' is not a valid egress entry: give an IPv4 network, such as 198.51.100.0/24, or a host name, such as example.com or *.example.com"
-)]
-pub struct EgressRuleError(pub String);
-
-impl FromStr for EgressRule {
-    type Err = EgressRuleError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let rule = network(text).or_else(|| HostPattern::parse(text).map(Self::Host));
-        rule.ok_or_else(|| EgressRuleError(text.to_owned()))
-    }
-}
-
-fn network(text: &str) -> Option<EgressRule> {
-    let (address, length) = text.split_once('/').unwrap_or((text, "32"));
-    let prefix = length.parse().ok().filter(|prefix| *prefix <= 32)?;
-    Some(EgressRule::Network { address: address.parse().ok()?, prefix })
-}
-
-/// A pattern for host names: `example.com` is that name only, `*.example.com` every name below it
-/// but not the name itself, and `*` every name. A name of a single label ends with a dot, such as
-/// `intranet.`, so that a mistyped word is not accepted as a name. Names beyond ASCII are written
-/// as in DNS (`xn--…`).
-#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-pub struct HostPattern {
-    /// The labels in lower case, in the order as written.
-    labels: Vec<String>,
-    span: Span,
-}
-
-/// The names that a pattern covers.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
-enum Span {
-    /// The name itself.
-    Exact,
-    /// Every name below it.
-    Below,
-}
-
-impl HostPattern {
-    fn parse(text: &str) -> Option<Self> {
-        if text == "*" {
-            return Some(Self { labels: Vec::new(), span: Span::Below });
-        }
-        let (name, span) = text.strip_prefix("*.").map_or((text, Span::Exact), |rest| (rest, Span::Below));
-        let bare = name.strip_suffix('.').unwrap_or(name);
-        let labels: Vec<String> = bare.split('.').map(str::to_ascii_lowercase).collect();
-        // A last label of digits would be a mistyped address: no top-level domain is a number.
-        let is_number = labels.last().is_none_or(|label| label.bytes().all(|byte| byte.is_ascii_digit()));
-        let is_word = labels.len() == 1 && bare == text;
-        let legal = bare.len() <= NAME_MAX && labels.iter().all(|label| is_label(label));
-        (legal && !is_number && !is_word).then_some(Self { labels, span })
+        let Some((at, by)) = policy.first_that_never_matches() else { return Ok(()) };
+        let word = |at: usize| rules.get(at).map(EgressRule::to_string);
+        Err(EgressError::NeverMatches { rule: word(at).unwrap_or_default(), by: by.and_then(word) })
     }
 
-    /// Returns whether the pattern permits the name with these labels, the first being the host's.
-    /// Case is ignored.
-    pub fn permits<'a>(&self, name: impl DoubleEndedIterator<Item = &'a [u8]> + ExactSizeIterator) -> bool {
-        let fits = match self.span {
-            Span::Exact => name.len() == self.labels.len(),
-            Span::Below => name.len() > self.labels.len(),
+    /// Returns the policy as parsed rules, whatever its form.
+    ///
+    /// # Errors
+    ///
+    /// Names the first entry or rule that names neither a network nor a host name.
+    pub fn policy(&self) -> Result<EgressPolicy, EgressTargetError> {
+        let (rules, default) = match self {
+            Self::Public => (Vec::new(), EgressDefault::Public),
+            Self::None => (Vec::new(), EgressDefault::Deny),
+            Self::Allow(entries) => {
+                let parsed = entries.iter().map(|entry| PolicyRule::parse(Verdict::Allow, entry));
+                (parsed.collect::<Result<_, _>>()?, EgressDefault::Deny)
+            }
+            Self::Rules(EgressRules { rules, default }) => {
+                let parsed = rules.iter().map(|rule| PolicyRule::parse(rule.verdict, &rule.to));
+                (parsed.collect::<Result<_, _>>()?, *default)
+            }
         };
-        fits && self.labels.iter().rev().zip(name.rev()).all(|(own, other)| own.as_bytes().eq_ignore_ascii_case(other))
+        Ok(EgressPolicy { rules, default })
     }
-}
 
-fn is_label(label: &str) -> bool {
-    let plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    !label.is_empty()
-        && label.len() <= LABEL_MAX
-        && label.bytes().all(plain)
-        && !label.starts_with('-')
-        && !label.ends_with('-')
+    /// Returns the policy in a few words, for events.
+    pub fn summary(&self) -> String {
+        match self {
+            Self::Public => "public".to_owned(),
+            Self::None => "none".to_owned(),
+            Self::Allow(entries) => format!("a list of {} entries", entries.len()),
+            Self::Rules(EgressRules { rules, default }) => match (rules.len(), default) {
+                (0, EgressDefault::Deny) => "closed".to_owned(),
+                (0, EgressDefault::Public) => "public".to_owned(),
+                (count, EgressDefault::Deny) => format!("{count} rules, by default closed"),
+                (count, EgressDefault::Public) => format!("{count} rules, by default public"),
+            },
+        }
+    }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn permits(pattern: &str, name: &str) -> bool {
-        let Ok(EgressRule::Host(pattern)) = pattern.parse() else { panic!("{pattern} is no host name") };
-        pattern.permits(name.split('.').map(str::as_bytes).collect::<Vec<_>>().into_iter())
-    }
-
-    #[test]
-    fn networks_and_names_are_distinguished() {
-        assert_eq!(
-            "198.51.100.7/24".parse(),
-            Ok(EgressRule::Network { address: [198, 51, 100, 7].into(), prefix: 24 })
-        );
-        assert_eq!("10.0.0.1".parse(), Ok(EgressRule::Network { address: [10, 0, 0, 1].into(), prefix: 32 }));
-        for name in ["example.com", "*.example.com", "Example.COM", "example.com.", "_dns.a-b.test", "intranet.", "*"] {
-            assert!(matches!(name.parse(), Ok(EgressRule::Host(_))), "{name}");
-        }
-    }
-
-    #[test]
-    fn an_entry_that_is_neither_is_refused() {
-        let long = format!("{}.com", "a".repeat(64));
-        let longer = format!("{}com", "a.".repeat(126));
-        for wrong in [
-            "",
-            ".",
-            "..",
-            "some",
-            "pubic",
-            "*.",
-            "*com",
-            "a.*.com",
-            "**.com",
-            "exa mple.com",
-            "example.com/24",
-            "-a.com",
-            "a-.com",
-            "a..com",
-            ".a.com",
-            "1.2.3",
-            "1.2.3.4.5",
-            "256.0.0.1",
-            "1.2.3.4/33",
-            "::/0",
-            "münchen.de",
-            "example.com; flush ruleset",
-            "example.com:443",
-            "https://example.com",
-            &long,
-            &longer,
-        ] {
-            assert_eq!(wrong.parse::<EgressRule>(), Err(EgressRuleError(wrong.to_owned())));
-        }
-    }
-
-    #[test]
-    fn a_name_permits_itself_and_a_star_what_is_below() {
-        for (pattern, name, permitted) in [
-            ("example.com", "example.com", true),
-            ("example.com", "EXAMPLE.com", true),
-            ("Example.Com.", "example.com", true),
-            ("example.com", "www.example.com", false),
-            ("example.com", "com", false),
-            ("*.example.com", "www.example.com", true),
-            ("*.example.com", "a.b.example.com", true),
-            ("*.example.com", "example.com", false),
-            ("*.example.com", "badexample.com", false),
-            ("*.example.com", "www.example.com.attacker.test", false),
-            ("*", "anything", true),
-        ] {
-            assert_eq!(permits(pattern, name), permitted, "{pattern} {name}");
-        }
-    }
-
-    #[test]
-    fn a_dot_inside_a_label_is_no_border_between_labels() {
-        let Ok(EgressRule::Host(pattern)) = "*.example.com".parse() else { panic!() };
-        let forged: [&[u8]; 2] = [b"secret.example", b"com"];
-        assert!(!pattern.permits(forged.into_iter()));
-        let forged: [&[u8]; 1] = [b"secret.example.com"];
-        assert!(!pattern.permits(forged.into_iter()));
-    }
-
-    #[test]
-    fn the_first_wrong_entry_of_a_list_is_named() {
-        let list = |entries: &[&str]| Egress::Allow(entries.iter().map(|&entry| entry.to_owned()).collect());
-        assert_eq!(list(&["10.0.0.0/8", "*.example.com"]).check(), Ok(()));
-        assert_eq!(list(&["10.0.0.0/8", "typo", "x"]).check(), Err(EgressRuleError("typo".into())));
-    }
-}
+mod tests;

@@ -131,6 +131,10 @@ kinds! {
     Reachable = "reachable",
     /// A file that it uses or would be restored from differs from what was written.
     Damaged = "damaged",
+    /// Its egress policy was changed.
+    EgressSet = "egress_set",
+    /// Its egress policy could not be changed.
+    EgressFailed = "egress_failed",
 }
 
 #[cfg(test)]

@@ -42,6 +42,9 @@ pub enum Broken {
     /// The attachments to be made conflict.
     #[error("the volumes being attached conflict: {0}")]
     Attaching(#[from] AttachmentError),
+    /// A background operation adds or removes its network device.
+    #[error("its egress is changed from or to none, but its network device cannot be added or removed")]
+    Device,
     /// It is suspended although it is not suspendable.
     #[error("it is {0} although it is not suspendable")]
     Suspended(&'static str),
@@ -73,8 +76,15 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     if saved_states.windows(2).any(|pair| pair[0] == pair[1]) {
         return Err(Broken::Twice);
     }
-    if let Some(BackgroundWork::Attach { after }) = sandbox.state.background().map(|background| &background.work) {
-        check_attachments(after)?;
+    match sandbox.state.background().map(|background| &background.work) {
+        Some(BackgroundWork::Attach { after }) => check_attachments(after)?,
+        Some(BackgroundWork::Egress { after }) => {
+            after.check().map_err(SpecError::from)?;
+            if after.has_device() != sandbox.spec.egress.has_device() {
+                return Err(Broken::Device);
+            }
+        }
+        Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => {}
     }
     match &sandbox.state {
         State::Running { background: Some(background), .. }

@@ -40,7 +40,10 @@ mod table;
 pub use background::{Background, BackgroundWork};
 pub use checkpoints::{Checkpoints, RetentionPolicy, RetentionPolicyError, RetentionRule, Taken};
 pub use denied::Denied;
-pub use egress::{Egress, EgressRule, EgressRuleError, HostPattern};
+pub use egress::{
+    EGRESS_RULES_MAX, Egress, EgressDefault, EgressError, EgressPolicy, EgressRule, EgressRules, EgressTarget,
+    EgressTargetError, HostPattern, Network, PolicyRule, Verdict, is_public,
+};
 pub use event::{EventKind, Initiator};
 pub use ids::{
     ApiKeyId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RequestId, RunId, SandboxId, SavedStateId,

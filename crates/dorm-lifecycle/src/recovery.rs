@@ -24,7 +24,7 @@ use crate::background::{Background, BackgroundWork};
 use crate::ids::RunId;
 use crate::sandbox::Sandbox;
 use crate::state::State;
-use crate::step::{Effect, Observation, rewind_effect};
+use crate::step::{Effect, Observation, egress_effect, rewind_effect};
 
 /// The action that recovers one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -41,6 +41,14 @@ pub enum Recovery {
         run: RunId,
         /// The observation to report.
         report: Observation,
+    },
+    /// Reconnect to the run as in [`Recovery::Adopt`], then carry out the effect of its background
+    /// operation again.
+    AdoptRedo {
+        /// The run.
+        run: RunId,
+        /// The effect to repeat.
+        effect: Effect,
     },
     /// Stop these runs first (nothing acknowledged depends on them), then carry out the effect.
     Redo {
@@ -84,8 +92,11 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             // The freezer may have been closed by hand, or memory pressure began just before the
             // daemon ended.
             Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
-                match background {
-                    Some(background) => Recovery::AdoptThen { run: own, report: given_up(background) },
+                match background.as_deref().map(|background| &background.work) {
+                    Some(BackgroundWork::Egress { after }) => {
+                        Recovery::AdoptRedo { run: own, effect: egress_effect(sandbox, after) }
+                    }
+                    Some(work) => Recovery::AdoptThen { run: own, report: given_up(work) },
                     None => Recovery::Adopt(own),
                 }
             }
@@ -110,7 +121,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                 Recovery::Report { stop: runs(), report: Observation::RunLost(STOPPED.to_owned()) }
             }
         },
-        State::Suspended { background, .. } => recover_suspended(&own, background.as_deref(), found),
+        State::Suspended { background, .. } => recover_suspended(sandbox, background.as_deref(), found),
         // Not every engine can tell whether the guest has run since, so its runs are stopped and
         // the rewind is repeated: no caller was told that it had woken.
         State::Resuming { rewind: Some(rewinding), .. } => {
@@ -135,14 +146,16 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
 }
 
 /// A parked run is a cache of the image only while its guest has stayed paused.
-fn recover_suspended(own: &RunId, background: Option<&Background>, found: &[(RunId, RunCondition)]) -> Recovery {
+fn recover_suspended(sandbox: &Sandbox, background: Option<&Background>, found: &[(RunId, RunCondition)]) -> Recovery {
+    let own = sandbox.run_id();
     let is_cache = |run: &RunId, condition: &RunCondition| {
-        run == own && matches!(condition, RunCondition::Paused | RunCondition::Parked)
+        *run == own && matches!(condition, RunCondition::Paused | RunCondition::Parked)
     };
     let stop: Vec<_> =
         found.iter().filter(|(run, condition)| !is_cache(run, condition)).map(|(run, _)| run.clone()).collect();
-    match background {
-        Some(background) => Recovery::Report { stop, report: given_up(background) },
+    match background.map(|background| &background.work) {
+        Some(BackgroundWork::Egress { after }) => Recovery::Redo { stop, effect: egress_effect(sandbox, after) },
+        Some(work) => Recovery::Report { stop, report: given_up(work) },
         None if stop.is_empty() => Recovery::Nothing,
         None => Recovery::Stop(stop),
     }
@@ -150,10 +163,11 @@ fn recover_suspended(own: &RunId, background: Option<&Background>, found: &[(Run
 
 /// Returns the failure of a background operation. Until such an operation is done, nothing about
 /// the sandbox has changed.
-fn given_up(background: &Background) -> Observation {
+fn given_up(work: &BackgroundWork) -> Observation {
     let reason = STOPPED.to_owned();
-    match &background.work {
+    match work {
         BackgroundWork::Attach { .. } => Observation::AttachFailed(reason),
+        BackgroundWork::Egress { .. } => Observation::EgressFailed(reason),
         BackgroundWork::PrepareRewind(_) => Observation::RewindNotPrepared(reason),
         BackgroundWork::Snapshot(_) => Observation::SnapshotFailed(reason),
     }

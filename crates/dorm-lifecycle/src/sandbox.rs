@@ -214,7 +214,8 @@ impl Sandbox {
         let own = &self.spec.attachments;
         let wanted = match self.state.background().map(|background| &background.work) {
             Some(BackgroundWork::Attach { after }) => after.as_slice(),
-            Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => &[],
+            Some(BackgroundWork::Egress { .. } | BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_))
+            | None => &[],
         };
         own.iter().chain(wanted.iter().filter(|one| !own.contains(one)))
     }

@@ -220,6 +220,7 @@ impl Timeouts {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::egress::EgressTargetError;
 
     fn spec(name: Option<&str>) -> SandboxSpec {
         let image = "0".repeat(64).parse().expect("digest");
@@ -261,7 +262,7 @@ mod tests {
         assert_eq!(asked.check(), Err(SpecError::Variable("A=B".into())));
         let mut asked = spec(None);
         asked.egress = Egress::Allow(vec!["10.0.0.0/8".into(), "example".into()]);
-        assert_eq!(asked.check(), Err(SpecError::Egress(crate::egress::EgressRuleError("example".into()))));
+        assert_eq!(asked.check(), Err(SpecError::Egress(EgressTargetError("example".into()).into())));
     }
 
     #[test]

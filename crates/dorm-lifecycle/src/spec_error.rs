@@ -2,7 +2,7 @@
 
 use thiserror::Error;
 
-use crate::egress::EgressRuleError;
+use crate::egress::EgressError;
 use crate::volume::AttachmentError;
 
 /// Why requested properties are invalid.
@@ -36,9 +36,9 @@ pub enum SpecError {
          its value must not contain NUL"
     )]
     Variable(String),
-    /// An entry of the egress list is neither a network nor a host name.
+    /// The egress policy is invalid.
     #[error(transparent)]
-    Egress(#[from] EgressRuleError),
+    Egress(#[from] EgressError),
     /// The attached volumes conflict.
     #[error(transparent)]
     Attachments(#[from] AttachmentError),

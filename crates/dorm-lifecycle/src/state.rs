@@ -243,7 +243,7 @@ impl State {
             Self::Resuming { rewind, .. } => rewind.as_deref().map(|rewinding| &rewinding.rewind),
             Self::Running { background, .. } | Self::Suspended { background, .. } => match &background.as_ref()?.work {
                 BackgroundWork::PrepareRewind(rewind) => Some(rewind),
-                BackgroundWork::Attach { .. } | BackgroundWork::Snapshot(_) => None,
+                BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Snapshot(_) => None,
             },
             Self::Pending { .. } | Self::Snapshotting { .. } | Self::Terminating { .. } | Self::Terminated { .. } => {
                 None

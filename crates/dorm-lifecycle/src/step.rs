@@ -10,11 +10,13 @@ mod limits;
 mod observations;
 mod rewind;
 
+pub(crate) use background::egress_effect;
 pub use limits::Limits;
 pub(crate) use rewind::effect as rewind_effect;
 
 use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
+use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::lease::has_leases;
@@ -60,6 +62,8 @@ pub enum Command {
     SetCheckpoints(Option<Checkpoints>),
     /// Change which volumes it has attached.
     SetAttachments(Vec<Attachment>),
+    /// Change its egress policy, at once if it is running.
+    SetEgress(Egress),
     /// Keep it awake; replaces a hold with the same id.
     Hold(Hold),
     /// Release a hold.
@@ -91,6 +95,10 @@ pub enum Observation {
     Attached,
     /// Its volumes could not be changed; it has the previous ones.
     AttachFailed(String),
+    /// Its run, if it has one, has the requested egress policy.
+    EgressSet,
+    /// Its egress policy could not be changed.
+    EgressFailed(String),
     /// Its own copy of the saved state that it is rewound to is durable.
     RewindPrepared,
     /// That copy could not be made; nothing about the sandbox has changed.
@@ -169,6 +177,16 @@ pub enum Effect {
         before: Vec<Attachment>,
         /// The requested attachments.
         after: Vec<Attachment>,
+    },
+    /// Replace the egress policy of a live or parked run; on failure, restore the previous one. A
+    /// parked run that cannot be changed is stopped.
+    Egress {
+        /// The run, which may be gone if the sandbox is suspended.
+        run: RunId,
+        /// The present policy.
+        before: Egress,
+        /// The requested policy.
+        after: Egress,
     },
     /// Stop a parked run, which has other volumes mounted than requested.
     Evict {

@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 
 use crate::background::{Background, BackgroundWork};
 use crate::checkpoints::{Checkpoints, RetentionPolicy};
+use crate::egress::Egress;
 use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, VolumeId};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{Hold, Restored, Sandbox};
@@ -107,6 +108,7 @@ fn effect_word(effect: &Effect) -> &'static str {
         Effect::Snapshot { .. } => "snapshot",
         Effect::SnapshotImage { .. } => "snapshot_image",
         Effect::Attach { .. } => "attach",
+        Effect::Egress { .. } => "egress",
         Effect::Evict { .. } => "evict",
         Effect::PrepareRewind { .. } => "prepare_rewind",
         Effect::Wake { .. } => "wake",
@@ -161,6 +163,7 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     add("", State::Snapshotting { operation: operation.clone(), deadline, snapshot: snapshot(), since, image: None });
     let works = [
         ("to attach", BackgroundWork::Attach { after: Vec::from([attachment()]) }),
+        ("for its egress", BackgroundWork::Egress { after: Egress::closed() }),
         ("to rewind", BackgroundWork::PrepareRewind(rewind())),
     ];
     let background = |work: &BackgroundWork| {
@@ -240,6 +243,7 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::SetRetention(retention), "set_retention"),
         command(Command::SetCheckpoints(Some(checkpoints)), "set_checkpoints"),
         command(Command::SetAttachments(Vec::from([attachment()])), "set_attachments"),
+        command(Command::SetEgress(Egress::closed()), "set_egress"),
         command(Command::Hold(hold), "hold"),
         command(Command::Release(id), "release"),
         command(Command::Touch, "touch"),
@@ -253,6 +257,8 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(Observation::SnapshotFailed(why()), "snapshot_failed"),
         seen(Observation::Attached, "attached"),
         seen(Observation::AttachFailed(why()), "attach_failed"),
+        seen(Observation::EgressSet, "egress_set"),
+        seen(Observation::EgressFailed(why()), "egress_failed"),
         seen(Observation::RewindPrepared, "rewind_prepared"),
         seen(Observation::RewindNotPrepared(why()), "rewind_not_prepared"),
         seen(woken(Restored::Memory { generation: Some(1) }), "woken"),

@@ -163,6 +163,9 @@ fn in_background(sandbox: &Sandbox) -> Option<Reason> {
     let background = sandbox.state.background()?;
     let (what, else_what) = match &background.work {
         BackgroundWork::Attach { .. } => ("its volumes change".to_owned(), "it keeps its present volumes"),
+        BackgroundWork::Egress { after } => {
+            (format!("its egress becomes {}", after.summary()), "it keeps its present egress")
+        }
         BackgroundWork::PrepareRewind(rewind) => {
             (format!("it is rewound to snapshot {}", rewind.to), "it is unchanged")
         }
@@ -265,6 +268,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::Attached
         | EventKind::Detached
         | EventKind::AttachFailed
+        | EventKind::EgressSet
+        | EventKind::EgressFailed
         | EventKind::Unreachable
         | EventKind::Reachable => false,
     }
@@ -298,6 +303,7 @@ fn refused(facts: &Facts) -> Option<Reason> {
             EventKind::RewindFailed => Some(&[EventKind::Rewound]),
             EventKind::SnapshotFailed => Some(&[EventKind::SnapshotTaken]),
             EventKind::AttachFailed => Some(&[EventKind::Attached, EventKind::Detached]),
+            EventKind::EgressFailed => Some(&[EventKind::EgressSet]),
             EventKind::StartFailed => Some(&[EventKind::Started]),
             _ => None,
         }

@@ -153,7 +153,7 @@ impl Network for HostNetwork {
         });
         let lost = |error| failed("create a network lease", error);
         let (unclaimed, sockets) = receive.await.map_err(lost)??;
-        self.serve_names(unclaimed.id, sockets, Policy::Nothing)?;
+        self.serve_names(unclaimed.id, sockets, Policy::nothing())?;
         Ok(unclaimed.take())
     }
 

@@ -159,24 +159,38 @@ impl Leases {
     /// Replaces the policy of a lease. `policy` must be that of `egress`.
     ///
     /// The egress is recorded first. If the process dies before the packet rules are changed, the
-    /// set of names that resolve may differ from the set of reachable addresses; the run with this
-    /// egress has not started by then.
+    /// set of names that resolve may differ from the set of reachable addresses: the run with this
+    /// egress has not started by then, or its change of egress is repeated. If the rules cannot be
+    /// changed, the previous egress is recorded again.
     pub(crate) fn set_policy(&self, id: LeaseId, egress: &Egress, policy: &Policy) -> Result<(), NetworkError> {
         let gateway = self.gateway(id)?;
+        let before = self.notes.get(id).map_err(|error| failed("read the notes of network leases", error))?;
         self.note(id, Stage::Made, egress)?;
         self.reach(id, "net: egress noted")?;
         let change = namespace::inside(&gateway, || self.commands.nft(&ruleset::egress(policy)));
         let fail = |error| failed(format!("change the egress of network lease {}", id.0), error);
-        change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))?;
+        let changed =
+            change.map_err(|error| self.gone_or(id, error)).and_then(|set| set.map_err(|error| fail(Box::new(error))));
+        if changed.is_err()
+            && let Some(before) = before
+        {
+            self.note(id, Stage::Made, &before.egress)?;
+        }
+        changed?;
         self.reach(id, "net: egress set")
     }
 
-    /// Permits addresses of resolved names for a limited time.
-    pub(crate) fn permit(&self, id: LeaseId, addresses: &[(Ipv4Addr, Duration)]) -> Result<(), NetworkError> {
-        let permit = ruleset::permit(addresses);
+    /// Permits addresses of resolved names of a group for a limited time.
+    pub(crate) fn permit(
+        &self,
+        id: LeaseId,
+        group: usize,
+        addresses: &[(Ipv4Addr, Duration)],
+    ) -> Result<(), NetworkError> {
+        let permit = ruleset::permit(group, addresses);
         let change = namespace::inside(&self.gateway(id)?, || {
             // The set may be full of addresses that were learned earlier.
-            self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::FORGET)))
+            self.commands.nft(&permit).or_else(|_| self.commands.nft(&format!("{}{permit}", ruleset::forget(group))))
         });
         let fail = |error| failed(format!("permit addresses for network lease {}", id.0), error);
         change.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(Box::new(error)))
@@ -191,7 +205,7 @@ impl Leases {
     /// Returns the path of a lease's gateway namespace.
     pub(crate) fn gateway(&self, id: LeaseId) -> Result<std::path::PathBuf, NetworkError> {
         let stage = self.notes.get(id).map_err(|error| failed("read the notes of network leases", error))?;
-        match stage {
+        match stage.map(|noted| noted.stage) {
             Some(Stage::Made) => Ok(path(&self.layout.gateway_namespace(id))),
             Some(Stage::Making | Stage::Unclear) | None => Err(NetworkError::NoLease(id)),
         }

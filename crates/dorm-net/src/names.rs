@@ -2,8 +2,9 @@
 //! to the host's name servers, and permits the addresses in the replies.
 //!
 //! ```text
-//! question ── egress public ────────────────────────────── asked as it is ──────────────── answer
-//!          ├─ a permitted name ── written anew ─────────── asked ── addresses permitted ── answer
+//! question ── no rule for names, by default public ──────── asked as it is ──────────────── answer
+//!          ├─ an allowed name ── written anew ──────────── asked ── addresses permitted ── answer
+//!          ├─ by default public ── written anew ────────── asked ───────────────────────── answer
 //!          └─ any other ─────────────────────────────────────────────────────────────────── "refused"
 //! ```
 //!
@@ -33,7 +34,7 @@ use self::places::{Places, SHARED_MAX};
 use self::upstream::{MESSAGE_MAX, Transport, ask, read_message, write_message};
 use crate::config::NameServers;
 use crate::name_sockets::NameSockets;
-use crate::policy::Policy;
+use crate::policy::{Decision, Policy};
 
 pub(crate) use self::learner::Learner;
 
@@ -178,33 +179,33 @@ impl Resolver {
     /// Returns the reply to any query.
     async fn answer(&self, question: &[u8], transport: Transport) -> Vec<u8> {
         let rules = Arc::clone(&*self.rules.read().await);
-        let answered = match &rules.policy {
-            Policy::Nothing => Err(Refusal::Refused),
-            Policy::Public => ask(question, &self.servers, transport).await.ok_or(Refusal::Failed),
-            Policy::Only { .. } => self.filtered(question, transport, &rules).await,
+        let answered = match rules.policy.decision_for_all() {
+            Some(Decision::Refuse) => Err(Refusal::Refused),
+            Some(Decision::Answer) => ask(question, &self.servers, transport).await.ok_or(Refusal::Failed),
+            Some(Decision::Learn(_)) | None => self.filtered(question, transport, &rules).await,
         };
         answered.unwrap_or_else(|refusal| refusal.answer(question))
     }
 
-    /// Returns the reply to a query for a permitted name.
+    /// Returns the reply to a query that the rules for names decide about.
     async fn filtered(&self, bytes: &[u8], transport: Transport, rules: &Arc<Rules>) -> Result<Vec<u8>, Refusal> {
-        let Policy::Only { hosts, .. } = &rules.policy else { return Err(Refusal::Refused) };
-        if hosts.is_empty() {
-            return Err(Refusal::Refused);
-        }
         let question = Question::read(bytes)?;
-        if !question.is_permitted(hosts) {
-            return Err(Refusal::Refused);
-        }
+        let group = match rules.policy.decide(|pattern| question.is_permitted(pattern)) {
+            Decision::Refuse => return Err(Refusal::Refused),
+            Decision::Learn(group) => Some(group),
+            Decision::Answer => None,
+        };
         let asked = question.rewritten()?;
         let answer = ask(&asked, &self.servers, transport).await.ok_or(Refusal::Failed)?;
         let answer = question.answered(&answer)?;
-        if !answer.addresses.is_empty() {
+        if let Some(group) = group
+            && !answer.addresses.is_empty()
+        {
             let now = Arc::clone(&self.rules).read_owned().await;
             if !Arc::ptr_eq(&now, rules) {
                 return Err(Refusal::Refused);
             }
-            self.learner.learn(now, &answer.addresses).await.map_err(|error| {
+            self.learner.learn(now, group, &answer.addresses).await.map_err(|error| {
                 tracing::warn!(error = &error as &dyn std::error::Error, "cannot permit the addresses of a name");
                 Refusal::Failed
             })?;

@@ -13,8 +13,8 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_engine::LeaseId;
-use dorm_lifecycle::Egress;
-use serde_json::{Value, json};
+use dorm_lifecycle::{Egress, EgressDefault, EgressRule, EgressRules, Verdict};
+use serde_json::{Map, Value, json};
 
 /// The progress of a lease.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -91,10 +91,10 @@ impl Notes {
         Ok(found)
     }
 
-    pub(crate) fn get(&self, id: LeaseId) -> io::Result<Option<Stage>> {
+    pub(crate) fn get(&self, id: LeaseId) -> io::Result<Option<Noted>> {
         match read(&self.path(id)) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            note => Ok(Some(note?).filter(|note| self.is_own(note)).map(|note| note.found.stage)),
+            note => Ok(Some(note?).filter(|note| self.is_own(note)).map(|note| note.found)),
         }
     }
 
@@ -108,6 +108,10 @@ impl Notes {
             Egress::None => json!("none"),
             Egress::Public => json!("public"),
             Egress::Allow(entries) => json!(entries),
+            Egress::Rules(EgressRules { rules, default }) => {
+                let rules: Vec<_> = rules.iter().map(|rule| json!([rule.verdict.as_str(), rule.to])).collect();
+                json!({ "rules": rules, "public": *default == EgressDefault::Public })
+            }
         };
         let draft = self.directory.join(format!("{}.draft", id.0));
         std::fs::write(&draft, json!({ "stage": word, "owner": self.owner, "egress": egress }).to_string())?;
@@ -133,12 +137,28 @@ fn read(path: &Path) -> io::Result<Note> {
         Some("making") => Stage::Making,
         Some(_) | None => Stage::Unclear,
     };
-    let egress = match (note["egress"].as_str(), note["egress"].as_array()) {
-        (Some("public"), _) => Egress::Public,
-        (None, Some(list)) => Egress::Allow(list.iter().filter_map(|entry| Some(entry.as_str()?.to_owned())).collect()),
+    let egress = match &note["egress"] {
+        Value::String(word) if word == "public" => Egress::Public,
+        Value::Array(list) => Egress::Allow(list.iter().filter_map(|entry| Some(entry.as_str()?.to_owned())).collect()),
+        // A rule that is missing would let another one decide.
+        Value::Object(fields) => rules(fields).map_or(Egress::None, Egress::Rules),
         _ => Egress::None,
     };
     Ok(Note { found: Noted { stage, egress }, owner: note["owner"].as_str().map(str::to_owned) })
+}
+
+fn rules(fields: &Map<String, Value>) -> Option<EgressRules> {
+    let rule = |rule: &Value| {
+        let verdict = match rule.get(0)?.as_str()? {
+            "allow" => Verdict::Allow,
+            "deny" => Verdict::Deny,
+            _ => return None,
+        };
+        Some(EgressRule { verdict, to: rule.get(1)?.as_str()?.to_owned() })
+    };
+    let rules = fields.get("rules")?.as_array()?.iter().map(rule).collect::<Option<_>>()?;
+    let default = if fields.get("public")?.as_bool()? { EgressDefault::Public } else { EgressDefault::Deny };
+    Some(EgressRules { rules, default })
 }
 
 #[cfg(test)]
@@ -150,7 +170,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let notes = Notes::open(directory.path(), "me".into()).unwrap();
         let list = Egress::Allow(vec!["10.0.0.0/8".into(), "*.example.com".into()]);
-        for egress in [Egress::None, Egress::Public, Egress::Allow(vec![]), list] {
+        let rule = |verdict, to: &str| EgressRule { verdict, to: to.to_owned() };
+        let rules = vec![rule(Verdict::Deny, "10.0.0.0/8"), rule(Verdict::Allow, "*.example.com")];
+        let rules = Egress::Rules(EgressRules { rules, default: EgressDefault::Public });
+        for egress in [Egress::None, Egress::Public, Egress::Allow(vec![]), list, Egress::closed(), rules] {
             notes.write(LeaseId(1), Stage::Made, &egress).unwrap();
             assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress });
         }
@@ -164,6 +187,8 @@ mod tests {
             r#"{"stage":"made","owner":"me"}"#,
             r#"{"stage":"made","owner":"me","egress":"everything"}"#,
             r#"{"stage":"made","owner":"me","egress":7}"#,
+            r#"{"stage":"made","owner":"me","egress":{"rules":[["allow"]],"public":true}}"#,
+            r#"{"stage":"made","owner":"me","egress":{"rules":[]}}"#,
         ] {
             std::fs::write(directory.path().join("1.json"), text).unwrap();
             assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, Egress::None, "{text}");

@@ -7,36 +7,15 @@
 //! of hanging; only packets that no honest guest sends are dropped.
 
 use std::fmt::Write;
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::net::Ipv4Addr;
 use std::time::Duration;
 
-use dorm_lifecycle::HostPattern;
+use dorm_lifecycle::{EgressDefault, Network};
 use ipnet::Ipv4Net;
 
 use crate::layout::{INNER_INTERFACE, INTERFACES, Layout, SANDBOX, UPLINK_INTERFACE};
 use crate::limits::TrafficLimits;
-use crate::policy::Policy;
-
-/// The networks that neither [`Policy::Public`] nor any name can lead to. The networks for
-/// documentation (such as 198.51.100.0/24) are not included, since no host can have an address in
-/// them.
-const NOT_PUBLIC: [&str; 13] = [
-    "0.0.0.0/8",
-    "10.0.0.0/8",
-    "100.64.0.0/10",
-    "127.0.0.0/8",
-    // Azure's services for its virtual machines, which are comparable to link-local addresses.
-    "168.63.129.16/32",
-    "169.254.0.0/16",
-    "172.16.0.0/12",
-    "192.0.0.0/24",
-    "192.168.0.0/16",
-    "198.18.0.0/15",
-    "224.0.0.0/4",
-    "240.0.0.0/4",
-    "192.88.99.0/24",
-];
+use crate::policy::{Part, Policy};
 
 /// How many DNS queries over UDP a sandbox may send per second, and in a burst.
 const QUESTIONS: (u32, u32) = (500, 1000);
@@ -69,15 +48,14 @@ const HEADERS: u16 = 40;
 /// The port for DNS.
 pub(crate) const NAME_PORT: u16 = 53;
 
+/// The mark of a connection that a changed policy ended, once the sandbox has its reset. A program
+/// that only receives notices nothing unless it gets a packet: the first packet that is refused
+/// becomes a reset for the sandbox, and the second is answered with a reset to the sender.
+const CUT: u32 = u32::MAX;
+
 /// The set of addresses of resolved names. It cannot grow beyond its size: `permit` then fails, and
 /// the set is flushed.
 const NAMED: &str = "{ type ipv4_addr; flags timeout; size 4096; }";
-
-/// Returns whether an address may be permitted because a name resolves to it.
-pub(crate) fn is_public(address: Ipv4Addr) -> bool {
-    let networks = NOT_PUBLIC.iter().filter_map(|text| text.parse::<Ipv4Net>().ok());
-    !networks.into_iter().any(|network| network.contains(&address))
-}
 
 /// Returns the gateway's rules, for its namespace: at first nothing may leave.
 pub(crate) fn gateway(uplink_mtu: u16, limits: &TrafficLimits) -> String {
@@ -92,6 +70,7 @@ pub(crate) fn gateway(uplink_mtu: u16, limits: &TrafficLimits) -> String {
         r#"
 table ip dorm {{
   chain refuse {{
+    ct direction reply meta l4proto tcp ct mark != {CUT} ct mark set {CUT} tcp flags set rst | ack accept
     meta l4proto tcp reject with tcp reset
     meta l4proto udp reject with icmp type port-unreachable
     reject with icmp type admin-prohibited
@@ -140,65 +119,89 @@ table ip dorm {{
 /// are forgotten.
 ///
 /// A connection to a learned address is marked, and continues when the address expires: learned
-/// addresses only decide about new connections. The mark is derived from the list of names, so the
-/// connection ends when the list changes.
+/// addresses only decide about new connections. The mark is derived from the rules for names, so
+/// the connection ends when these change.
 pub(crate) fn egress(policy: &Policy) -> String {
     // The forwarder, not these rules, decides about names.
     let mut script = "flush set ip dorm named\nflush chain ip dorm egress\nflush chain ip dorm names\n".to_owned();
+    for part in &policy.parts {
+        if let Part::Learned { group, .. } = part {
+            let set = named(*group);
+            let _ = writeln!(script, "add set ip dorm {set} {NAMED}\nflush set ip dorm {set}");
+        }
+    }
+    let not_public = networks(&Network::not_public().collect::<Vec<_>>());
+    let public = format!("ct original ip daddr != {{ {not_public} }}");
     let mut rule = |chain: &str, text: &str| {
         let _ = writeln!(script, "add rule ip dorm {chain} {text}");
     };
     rule("names", "accept");
-    match policy {
-        Policy::Nothing => {}
-        Policy::Public => {
-            rule("egress", &format!("ct original ip daddr {{ {} }} return", NOT_PUBLIC.join(", ")));
-            rule("egress", "accept");
-        }
-        Policy::Only { networks, hosts } => {
-            // Without overlaps, which a set of intervals does not accept.
-            let networks = Ipv4Net::aggregate(networks);
-            if networks.iter().any(|network| network.prefix_len() == 0) {
-                rule("egress", "accept");
-            } else if !networks.is_empty() {
-                let list = networks.iter().map(Ipv4Net::to_string).collect::<Vec<_>>().join(", ");
-                rule("egress", &format!("ct original ip daddr {{ {list} }} accept"));
+    for part in &policy.parts {
+        match part {
+            Part::Allow(allowed) => {
+                let (mixed, plain): (Vec<_>, Vec<_>) = allowed.iter().partition(|network| network.is_mixed());
+                if !plain.is_empty() {
+                    rule("egress", &format!("{} accept", to(&plain)));
+                }
+                if !mixed.is_empty() {
+                    rule("egress", &format!("{} {public} accept", to(&mixed)));
+                }
             }
-            if !hosts.is_empty() {
-                let mark = mark(hosts);
-                rule("egress", &format!("ct original ip daddr {{ {} }} return", NOT_PUBLIC.join(", ")));
-                rule("egress", &format!("ct mark {mark} accept"));
-                rule("egress", &format!("ct original ip daddr @named ct mark set {mark} accept"));
+            Part::Deny(denied) => rule("egress", &format!("{} return", to(denied))),
+            Part::Learned { group, mark } => {
+                rule("egress", &format!("ct mark {mark} {public} accept"));
+                let set = named(*group);
+                rule("egress", &format!("ct original ip daddr @{set} {public} ct mark set {mark} accept"));
             }
         }
+    }
+    if policy.default == EgressDefault::Public {
+        rule("egress", &format!("{public} accept"));
     }
     script
 }
 
+/// Returns the condition that an address is in one of these networks.
+fn to(given: &[Network]) -> String {
+    match given.contains(&Network::ALL) {
+        true => String::new(),
+        false => format!("ct original ip daddr {{ {} }}", networks(given)),
+    }
+}
+
+/// Returns the elements of a set, without overlaps, which a set of intervals does not accept.
+fn networks(given: &[Network]) -> String {
+    let nets = given.iter().filter_map(|network| Ipv4Net::new(network.address(), network.prefix()).ok());
+    let whole = Ipv4Net::aggregate(&nets.collect());
+    whole.iter().map(Ipv4Net::to_string).collect::<Vec<_>>().join(", ")
+}
+
+/// Returns the name of the set of addresses that are learned for a group of names. The first exists
+/// from the beginning.
+fn named(group: usize) -> String {
+    if group == 0 { "named".to_owned() } else { format!("named{group}") }
+}
+
 /// Returns the script that permits addresses for a limited time, and renews those that are already
 /// permitted.
-pub(crate) fn permit(addresses: &[(Ipv4Addr, Duration)]) -> String {
+pub(crate) fn permit(group: usize, addresses: &[(Ipv4Addr, Duration)]) -> String {
+    let set = named(group);
     let list = |seconds: &dyn Fn(Duration) -> String| {
         let elements = addresses.iter().map(|(address, time)| format!("{address}{}", seconds(*time)));
         elements.collect::<Vec<_>>().join(", ")
     };
     // Kernels before 6.12 do not update the timeout of an existing element.
     format!(
-        "add element ip dorm named {{ {} }}\ndelete element ip dorm named {{ {} }}\nadd element ip dorm named {{ {} }}\n",
+        "add element ip dorm {set} {{ {} }}\ndelete element ip dorm {set} {{ {} }}\nadd element ip dorm {set} {{ {} }}\n",
         list(&|_| " timeout 1s".into()),
         list(&|_| String::new()),
         list(&|time| format!(" timeout {}s", time.as_secs())),
     )
 }
 
-/// The script that forgets all learned addresses.
-pub(crate) const FORGET: &str = "flush set ip dorm named\n";
-
-/// Returns a connection mark that is never 0, which means unmarked.
-fn mark(hosts: &[HostPattern]) -> u32 {
-    let mut hasher = DefaultHasher::new();
-    hosts.hash(&mut hasher);
-    u32::try_from(hasher.finish() >> 33).unwrap_or(0) + 1
+/// Returns the script that forgets all addresses that were learned for a group of names.
+pub(crate) fn forget(group: usize) -> String {
+    format!("flush set ip dorm {}\n", named(group))
 }
 
 /// Returns the script for the host's rules for all leases of one daemon. It replaces existing ones.
@@ -257,12 +260,17 @@ pub(crate) fn no_host(layout: &Layout) -> String {
 
 #[cfg(test)]
 mod tests {
-    use dorm_lifecycle::Egress;
+    use dorm_lifecycle::{Egress, EgressRule, EgressRules, Verdict};
 
     use super::*;
 
     fn only(entries: &[&str]) -> Policy {
         Policy::of(&Egress::Allow(entries.iter().map(|&entry| entry.to_owned()).collect())).unwrap()
+    }
+
+    fn rules(given: &[(Verdict, &str)], default: EgressDefault) -> String {
+        let rules = given.iter().map(|(verdict, to)| EgressRule { verdict: *verdict, to: (*to).to_owned() }).collect();
+        egress(&Policy::of(&Egress::Rules(EgressRules { rules, default })).unwrap())
     }
 
     #[test]
@@ -274,36 +282,48 @@ mod tests {
 
     #[test]
     fn an_empty_list_permits_nothing() {
-        assert!(!egress(&only(&[])).contains("rule ip dorm egress"));
-        assert!(!egress(&Policy::Nothing).contains("rule ip dorm egress"));
+        for policy in [only(&[]), Policy::nothing(), Policy::of(&Egress::closed()).unwrap()] {
+            assert!(!egress(&policy).contains("rule ip dorm egress"));
+        }
     }
 
     #[test]
-    fn the_whole_internet_can_be_allowed() {
-        assert!(egress(&only(&["0.0.0.0/0", "10.0.0.0/8"])).contains("add rule ip dorm egress accept"));
+    fn a_wide_network_is_allowed_without_what_is_not_public_in_it() {
+        for wide in ["0.0.0.0/0", "8.0.0.0/5"] {
+            let script = egress(&only(&[wide, "10.1.0.0/16"]));
+            let accepts: Vec<_> =
+                script.lines().filter(|line| line.contains("egress") && line.contains("accept")).collect();
+            assert_eq!(accepts.len(), 2, "{script}");
+            assert!(accepts[0].ends_with("egress ct original ip daddr { 10.1.0.0/16 } accept"), "{script}");
+            assert!(accepts[1].contains("!= { 0.0.0.0/8, 10.0.0.0/8,"), "{script}");
+        }
     }
 
     #[test]
-    fn private_networks_are_refused_before_learned_addresses_are_permitted_and_after_listed_networks() {
+    fn rules_keep_their_order_and_the_default_is_last() {
+        let script = rules(
+            &[
+                (Verdict::Deny, "1.1.1.1"),
+                (Verdict::Allow, "a.test"),
+                (Verdict::Deny, "1.0.0.0/8"),
+                (Verdict::Allow, "b.test"),
+            ],
+            EgressDefault::Public,
+        );
+        let at = |text: &str| script.find(text).unwrap_or_else(|| panic!("{text} is not in {script}"));
+        assert!(at("egress ct original ip daddr { 1.1.1.1/32 } return") < at("@named ct"));
+        assert!(at("@named ct") < at("{ 1.0.0.0/8 } return"));
+        assert!(at("{ 1.0.0.0/8 } return") < at("@named1 ct"));
+        let last = script.lines().last().unwrap();
+        assert!(last.starts_with("add rule ip dorm egress ct original ip daddr != {") && last.ends_with("} accept"));
+        assert!(at("add set ip dorm named1") < at("flush set ip dorm named1"));
+    }
+
+    #[test]
+    fn learned_addresses_are_never_permitted_beyond_the_public_ones() {
         let script = egress(&only(&["10.1.0.0/16", "example.com"]));
-        let at = |text: &str| script.find(text).unwrap();
-        assert!(at("{ 10.1.0.0/16 } accept") < at("169.254.0.0/16"));
-        assert!(at("169.254.0.0/16") < at("ct mark"));
-    }
-
-    #[test]
-    fn connections_by_name_are_marked_by_the_list_of_names() {
-        let rules = |entries: &[&str]| {
-            let script = egress(&only(entries));
-            script.lines().filter(|line| line.contains("ct mark")).map(str::to_owned).collect::<Vec<_>>()
-        };
-        assert_eq!(rules(&["a.test", "b.test"]), rules(&["b.test", "A.test.", "10.0.0.0/8", "a.test"]));
-        assert_ne!(rules(&["a.test"]), rules(&["*.a.test"]));
-    }
-
-    #[test]
-    fn every_network_that_is_not_public_can_be_read() {
-        assert!(NOT_PUBLIC.iter().all(|text| text.parse::<Ipv4Net>().is_ok()));
-        assert!(is_public([198, 51, 100, 10].into()) && !is_public([172, 31, 255, 255].into()));
+        let learned: Vec<_> = script.lines().filter(|line| line.contains("ct mark")).collect();
+        assert_eq!(learned.len(), 2);
+        assert!(learned.iter().all(|line| line.contains("!= { 0.0.0.0/8") && line.contains("169.254.0.0/16")));
     }
 }

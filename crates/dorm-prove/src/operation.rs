@@ -4,6 +4,7 @@
 //! Acknowledged means done. Not acknowledged means that either all of it or nothing of it was done;
 //! in both cases the sandbox still has everything that was acknowledged before.
 
+mod egress;
 mod images;
 mod judge;
 mod layers;
@@ -73,6 +74,8 @@ operations! {
     TerminateParked "terminate parked";
     TerminateEvicted "terminate evicted";
     SetTimeouts "set timeouts";
+    SetEgress "set egress";
+    SetEgressParked "set egress, parked";
     TimeoutSuspends "timeout suspends";
     TimeoutTerminates "timeout terminates";
     StartAfterSuspend "start after killed suspend";
@@ -111,7 +114,12 @@ impl Operation {
     pub(crate) const fn leaves_running(self, is_done: bool) -> bool {
         match self {
             Self::ResumeParked | Self::ResumeEvicted => is_done,
-            Self::CheckpointRunning | Self::FilesRunning | Self::Clone | Self::Fork | Self::SetTimeouts => true,
+            Self::CheckpointRunning
+            | Self::FilesRunning
+            | Self::Clone
+            | Self::Fork
+            | Self::SetTimeouts
+            | Self::SetEgress => true,
             _ => false,
         }
     }

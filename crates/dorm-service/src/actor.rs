@@ -8,6 +8,7 @@ mod attach;
 mod background;
 mod conflict;
 mod data_disk;
+mod egress;
 mod reach;
 pub(crate) mod record;
 pub(crate) mod revival;
@@ -55,6 +56,8 @@ pub(crate) enum First {
     Adopt(RunId),
     /// Reconnect to a live run, then report the result of its background operation.
     AdoptThen(RunId, Observation),
+    /// Reconnect to a live run, then carry out the effect of its background operation again.
+    AdoptRedo(RunId, Effect),
     /// Let a run continue, then report.
     Continue(RunId, Observation),
     /// Report an observation.
@@ -229,6 +232,12 @@ impl Actor {
                 self.adopt(&run).await;
                 if self.record.sandbox.state.background().is_some() {
                     self.observe(Seen::of(report)).await;
+                }
+            }
+            First::AdoptRedo(run, effect) => {
+                self.adopt(&run).await;
+                if matches!(self.record.sandbox.state, State::Running { .. }) {
+                    self.begin(effect);
                 }
             }
             First::Continue(run, report) => {
@@ -450,7 +459,7 @@ impl Actor {
         if *run != self.record.sandbox.run_id() {
             return;
         }
-        if self.work.is_some() && !self.attaches() {
+        if self.work.is_some() && !self.changes_run() {
             // The effect in progress may notice this and report it, and has more to undo than this.
             self.later.push_back(Message::RunEnded { run: run.clone(), reason });
             return;
@@ -468,7 +477,7 @@ impl Actor {
                 return tracing::warn!(%run, reason, silent, "a paused run was reported as ended and could not be checked; it is left as it is");
             }
         }
-        // No run is left whose volumes could be changed.
+        // No run is left whose volumes or egress could be changed.
         self.work = None;
         self.agent = None;
         self.shared.parking.leave(&self.record.sandbox.id);
@@ -589,8 +598,10 @@ impl Actor {
             self.shared.parking.leave(&self.record.sandbox.id);
         }
         self.settle_volumes();
-        if let Some(BackgroundWork::Attach { .. }) = background {
-            self.volumes_changed(&observation).await;
+        match background {
+            Some(BackgroundWork::Attach { .. }) => self.volumes_changed(&observation).await,
+            Some(BackgroundWork::Egress { .. }) => self.egress_changed().await,
+            Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => {}
         }
         // The sandbox may have been the last user of a snapshot or an image.
         self.shared.removals.poke();
@@ -659,6 +670,7 @@ fn command_word(command: &Command) -> &'static str {
         Command::SetRetention(_) => "change the sleep image settings of",
         Command::SetCheckpoints(_) => "set the checkpoint policy of",
         Command::SetAttachments(_) => "change the volumes of",
+        Command::SetEgress(_) => "change the egress of",
         Command::Hold(_) => "hold",
         Command::Release(_) => "release",
         Command::Touch => "touch",

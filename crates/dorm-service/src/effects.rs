@@ -137,6 +137,7 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
         Effect::SnapshotImage { image, snapshot: _ } => background::snapshot_image(&task, &image).await,
         Effect::Attach { run, before, after } => background::attach(&task, &run, &before, &after).await,
+        Effect::Egress { run, before, after } => background::egress(&task, &run, &before, &after).await,
         Effect::Evict { run } => background::evict(&task, &run).await,
         Effect::PrepareRewind { to, target } => background::prepare_rewind(&task, &to, &target).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,

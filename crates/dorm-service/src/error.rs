@@ -401,7 +401,11 @@ impl ServiceError {
             | Self::NoMemory(_)
             | Self::MemorySnapshot(_)
             | Self::NotRunning { .. }
-            | Self::Denied { denied: Denied::NotSuspendable | Denied::TooManyHolds(_), .. } => Code::Conflict,
+            | Self::Denied {
+                denied:
+                    Denied::NotSuspendable | Denied::NoNetworkDevice | Denied::NetworkDeviceStays | Denied::TooManyHolds(_),
+                ..
+            } => Code::Conflict,
             Self::TooManyKeys | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
             Self::MadeIsGone { .. } => Code::Gone,
             Self::FailedEarlier(failure) => failure.code,

@@ -9,6 +9,7 @@ pub(crate) mod compose;
 pub(crate) mod create;
 mod describe;
 pub(crate) mod diff;
+mod egress;
 mod events;
 pub(crate) mod exec;
 pub(crate) mod figures;

@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use dorm_engine::{EngineError, FoundRun};
-use dorm_lifecycle::{Initiator, RunCondition, RunId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Effect, Initiator, RunCondition, RunId, Sandbox, SandboxId, SnapshotId};
 use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
@@ -103,7 +103,10 @@ impl Service {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             let (record, preferred) = living::prefer(&shared, record, &found, &mut report).await?;
             match preferred {
-                Some(run) => Actor::spawn(&shared, record, Initiator::Recovery, First::Adopt(run), Open::default()),
+                Some(run) => {
+                    let first = adopted(&record.sandbox, run);
+                    Actor::spawn(&shared, record, Initiator::Recovery, first, Open::default());
+                }
                 None => {
                     let open = left_open(&shared, &record).await?;
                     let seat = Seat::take(&shared, &record.sandbox);
@@ -131,6 +134,16 @@ impl Service {
         let flat = service.clone();
         service.shared.spawn(async move { flat.keep_all_flat().await });
         Ok((service, report))
+    }
+}
+
+/// Returns the first work with a run that is newer than the record of its sandbox: it may have
+/// another egress policy than the record says.
+fn adopted(sandbox: &Sandbox, run: RunId) -> First {
+    let egress = sandbox.spec.egress.clone();
+    match egress.has_device() {
+        true => First::AdoptRedo(run.clone(), Effect::Egress { run, before: egress.clone(), after: egress }),
+        false => First::Adopt(run),
     }
 }
 
@@ -176,7 +189,8 @@ async fn close_operations(
             | OperationKind::Resume
             | OperationKind::Terminate
             | OperationKind::Attach
-            | OperationKind::Detach => Ok(()),
+            | OperationKind::Detach
+            | OperationKind::Egress => Ok(()),
             // The sandboxes that they concern are revived first.
             OperationKind::Fork | OperationKind::Promote => Ok(()),
         };

@@ -77,6 +77,12 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         if !fits {
             return Ok(Err(format!("{} is {} and its run is {run:?}", sandbox.id, sandbox.state.name())));
         }
+        if let Some(egress) = world.host.egress(&sandbox.run_id())
+            && egress != sandbox.spec.egress
+        {
+            let wanted = &sandbox.spec.egress;
+            return Ok(Err(format!("run {} has the egress {egress:?}, not {wanted:?}", sandbox.run_id())));
+        }
         for saved_state in sandbox.saved_states() {
             if let Err(what) = own(saved_state, format!("sandbox {}", sandbox.id)) {
                 return Ok(Err(what));

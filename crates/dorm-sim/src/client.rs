@@ -7,7 +7,9 @@ mod volumes;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts};
+use dorm_lifecycle::{
+    Egress, FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts,
+};
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
 
@@ -40,6 +42,7 @@ pub(crate) enum Action {
     Evict(SandboxId),
     SetTimeouts(SandboxId, Timeouts),
     SetRetention(SandboxId, SleepRetention),
+    SetEgress(SandboxId, Egress),
     Hold(SandboxId, Duration),
     Terminate(SandboxId),
     Count(SandboxId),
@@ -127,7 +130,7 @@ impl Client {
             76..78 => self.choose_rewind(id, &snapshots),
             78 => self.choose_restart(id),
             79 => Action::Promote(id),
-            80 => Action::Write(id),
+            80 => Action::SetEgress(id, self.choose_egress()),
             81..84 => Action::Read(id),
             84..86 => Action::Run(id),
             86 => Action::Serve(id),
@@ -188,6 +191,14 @@ impl Client {
         let first = self.random.below(6);
         let names = (0..count).map(|number| self.random.chance(30).then_some((first + number) % 6)).collect();
         Action::Fork(id, names, on_partial_failure)
+    }
+
+    fn choose_egress(&mut self) -> Egress {
+        match self.random.below(3) {
+            0 => Egress::Public,
+            1 => Egress::closed(),
+            _ => Egress::Allow(vec![format!("198.51.100.{}", self.random.below(256))]),
+        }
     }
 
     fn choose_timeouts(&mut self) -> Timeouts {

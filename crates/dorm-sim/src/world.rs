@@ -116,6 +116,7 @@ impl World {
                 resume: limit,
                 snapshot: limit,
                 attach: limit,
+                egress: limit,
                 terminate: limit,
                 bytes_per_second: u64::MAX,
             },

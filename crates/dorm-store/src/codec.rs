@@ -18,15 +18,15 @@ use crate::{
 };
 
 /// The current version of sandboxes.
-pub const SANDBOX: u64 = 1;
+pub const SANDBOX: u64 = 2;
 /// The current version of operations.
-pub const OPERATION: u64 = 1;
+pub const OPERATION: u64 = 2;
 /// The current version of snapshots.
 pub const SNAPSHOT: u64 = 1;
 /// The current version of events.
-pub const EVENT: u64 = 1;
+pub const EVENT: u64 = 2;
 /// The current version of webhooks.
-pub const WEBHOOK: u64 = 1;
+pub const WEBHOOK: u64 = 2;
 /// The current version of API keys.
 pub const API_KEY: u64 = 1;
 /// The current version of requests with an idempotency key.
@@ -80,7 +80,9 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
-        SANDBOX => decode::<rows::SandboxRow>(text, SANDBOX).map(Sandbox::from),
+        // Version 2 adds egress rules, and the operation that changes the egress: it has no field
+        // that version 1 lacks, so the same rows read both.
+        found @ (1 | SANDBOX) => decode::<rows::SandboxRow>(text, found).map(Sandbox::from),
         found => Err(CodecError::Version { found, newest: SANDBOX }),
     }
 }
@@ -99,7 +101,8 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        OPERATION => decode::<rows::OperationRow>(text, OPERATION).map(OperationRecord::from),
+        // Version 2 adds a kind.
+        found @ (1 | OPERATION) => decode::<rows::OperationRow>(text, found).map(OperationRecord::from),
         found => Err(CodecError::Version { found, newest: OPERATION }),
     }
 }
@@ -137,7 +140,8 @@ pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
     match version(text)? {
-        EVENT => decode::<rows::EventRow>(text, EVENT).map(NewEvent::from),
+        // Version 2 adds kinds.
+        found @ (1 | EVENT) => decode::<rows::EventRow>(text, found).map(NewEvent::from),
         found => Err(CodecError::Version { found, newest: EVENT }),
     }
 }
@@ -194,7 +198,8 @@ pub fn encode_webhook(webhook: &WebhookRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_webhook(text: &str) -> Result<WebhookRecord, CodecError> {
     match version(text)? {
-        WEBHOOK => decode::<rows::WebhookRow>(text, WEBHOOK).map(WebhookRecord::from),
+        // Version 2 adds kinds of events.
+        found @ (1 | WEBHOOK) => decode::<rows::WebhookRow>(text, found).map(WebhookRecord::from),
         found => Err(CodecError::Version { found, newest: WEBHOOK }),
     }
 }

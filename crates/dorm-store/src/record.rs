@@ -48,11 +48,13 @@ pub enum OperationKind {
     Attach,
     /// Detaches a volume.
     Detach,
+    /// Changes the egress policy of a sandbox.
+    Egress,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Create,
         Self::Suspend,
         Self::Resume,
@@ -66,6 +68,7 @@ impl OperationKind {
         Self::Import,
         Self::Attach,
         Self::Detach,
+        Self::Egress,
     ];
 
     /// Its word in records and responses.
@@ -84,6 +87,7 @@ impl OperationKind {
             Self::Import => "import",
             Self::Attach => "attach",
             Self::Detach => "detach",
+            Self::Egress => "egress",
         }
     }
 }

@@ -28,7 +28,7 @@ mod quarantine;
 mod reference;
 mod repair;
 mod sbx;
-mod shown;
+pub(crate) mod shown;
 mod signals;
 mod volume;
 mod webhook;

@@ -1,7 +1,7 @@
 //! Parsers for the values of options.
 
-use dorm_api_types::{AttachVolume, Egress};
-use dorm_lifecycle::EgressRule;
+use dorm_api_types::{AttachVolume, Egress, EgressDefault, EgressRule, EgressRules};
+use dorm_lifecycle::EgressTarget;
 
 /// Parses CPUs, such as `1` or `0.5`, into thousandths.
 pub(crate) fn cpus(text: &str) -> Result<u32, String> {
@@ -112,21 +112,46 @@ pub(crate) fn volume(text: &str) -> Result<AttachVolume, String> {
     Ok(asked)
 }
 
-/// Parses `public`, `none`, or a comma-separated list of networks and host names.
+/// Parses `public`, `closed`, `none`, a comma-separated list of networks and host names, or a list
+/// of rules such as `deny:10.0.0.0/8,allow:example.com,default:public`.
 pub(crate) fn egress(text: &str) -> Result<Egress, String> {
     match text {
         "public" => Ok(Egress::Public),
+        "closed" => Ok(Egress::Closed),
         "none" => Ok(Egress::None),
         list => {
-            let entries: Vec<String> = list.split(',').map(|entry| entry.trim().to_owned()).collect();
-            match entries.iter().find(|entry| entry.parse::<EgressRule>().is_err()) {
-                Some(wrong) => Err(format!(
-                    "'{wrong}' is neither public, none, a network such as 198.51.100.0/24, nor a host name such as \
-                     example.com or *.example.com"
-                )),
-                None => Ok(Egress::Allow(entries)),
+            let entries: Vec<&str> = list.split(',').map(str::trim).collect();
+            let is_rule = |entry: &&str| ["allow:", "deny:", "default:"].iter().any(|word| entry.starts_with(word));
+            match entries.iter().any(is_rule) {
+                true => egress_rules(entries).map(Egress::Ordered),
+                false => entries.into_iter().map(destination).collect::<Result<_, _>>().map(Egress::Allow),
             }
         }
+    }
+}
+
+fn egress_rules(mut entries: Vec<&str>) -> Result<EgressRules, String> {
+    let default = match entries.last() {
+        Some(&"default:public") => EgressDefault::Public,
+        Some(&"default:deny") => EgressDefault::Deny,
+        _ => return Err("end the rules with default:deny or default:public".to_owned()),
+    };
+    entries.pop();
+    let rule = |entry: &str| match entry.split_once(':') {
+        Some(("allow", to)) => destination(to).map(EgressRule::Allow),
+        Some(("deny", to)) => destination(to).map(EgressRule::Deny),
+        _ => Err(format!("'{entry}' is no rule: begin it with allow: or deny:, and put default: last")),
+    };
+    Ok(EgressRules { rules: entries.into_iter().map(rule).collect::<Result<_, _>>()?, default })
+}
+
+fn destination(text: &str) -> Result<String, String> {
+    match text.parse::<EgressTarget>() {
+        Ok(_) => Ok(text.to_owned()),
+        Err(_) => Err(format!(
+            "'{text}' is neither public, closed, none, a network such as 198.51.100.0/24, nor a host name such as \
+             example.com or *.example.com"
+        )),
     }
 }
 
@@ -204,5 +229,17 @@ mod tests {
             Ok(Egress::Allow(["1.1.1.1", "10.0.0.0/8", "*.example.com"].map(str::to_owned).to_vec()))
         );
         assert!(egress("everything").is_err() && egress("").is_err() && egress("1.1.1.1,").is_err());
+        assert_eq!(egress("closed"), Ok(Egress::Closed));
+    }
+
+    #[test]
+    fn egress_rules_are_shown_as_they_are_written() {
+        let text = "deny:10.0.0.0/8,allow:*.example.com,default:public";
+        let parsed = egress(text).unwrap();
+        assert!(matches!(&parsed, Egress::Ordered(EgressRules { rules, .. }) if rules.len() == 2), "{parsed:?}");
+        assert_eq!(crate::cli::shown::egress(&parsed), text);
+        for wrong in ["deny:10.0.0.0/8", "default:public,deny:1.1.1.1", "1.1.1.1,default:deny", "deny:x,default:deny"] {
+            assert!(egress(wrong).is_err(), "{wrong}");
+        }
     }
 }

@@ -103,26 +103,6 @@ pub(crate) fn state_name(word: &str) -> Option<StateName> {
     StateName::ALL.into_iter().find(|state| state.as_str() == word)
 }
 
-impl Of<wire::Egress> for life::Egress {
-    fn of(egress: wire::Egress) -> Self {
-        match egress {
-            wire::Egress::Public => Self::Public,
-            wire::Egress::None => Self::None,
-            wire::Egress::Allow(networks) => Self::Allow(networks),
-        }
-    }
-}
-
-impl Of<life::Egress> for wire::Egress {
-    fn of(egress: life::Egress) -> Self {
-        match egress {
-            life::Egress::Public => Self::Public,
-            life::Egress::None => Self::None,
-            life::Egress::Allow(networks) => Self::Allow(networks),
-        }
-    }
-}
-
 impl Of<wire::OnTimeout> for life::OnTimeout {
     fn of(on_timeout: wire::OnTimeout) -> Self {
         match on_timeout {

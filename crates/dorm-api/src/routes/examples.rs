@@ -36,6 +36,17 @@ fn requests() -> Vec<(&'static str, Value)> {
                 "labels": { "team": "research" }
             }),
         ),
+        (
+            "SetEgress",
+            json!({
+                "egress": {
+                    "ordered": {
+                        "rules": [{ "deny": "203.0.113.0/24" }, { "allow": "*.example.com" }],
+                        "default": "deny"
+                    }
+                }
+            }),
+        ),
         ("CheckpointRequest", json!({ "kind": "memory", "wait": true, "labels": { "step": "deps-installed" } })),
         ("ForkRequest", json!({ "count": 8, "on_partial_failure": "roll_back", "volumes": "read_only" })),
         ("ExecRequest", json!({ "argv": ["python3", "-c", "print(6 * 7)"], "cwd": "/work", "timeout_secs": 30.0 })),

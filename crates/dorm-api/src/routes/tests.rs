@@ -136,6 +136,7 @@ fn every_example_is_a_complete_value_of_its_type() {
             "CreateSandbox" => reads_as::<wire::CreateSandbox>(&example),
             "CheckpointRequest" => reads_as::<wire::CheckpointRequest>(&example),
             "ForkRequest" => reads_as::<wire::ForkRequest>(&example),
+            "SetEgress" => reads_as::<wire::SetEgress>(&example),
             "ExecRequest" => reads_as::<wire::ExecRequest>(&example),
             "StartProcess" => reads_as::<wire::StartProcess>(&example),
             "CreateVolume" => reads_as::<wire::CreateVolume>(&example),
@@ -162,6 +163,9 @@ fn the_examples_of_requests_are_valid() {
     let create: wire::CreateSandbox = serde_json::from_value(example("CreateSandbox")).unwrap();
     let from = CreateFrom::Image(create.image.clone().unwrap());
     let egress = convert::create(create, from, Resources::default()).unwrap().egress;
+    egress.check().unwrap();
+    let egress: wire::SetEgress = serde_json::from_value(example("SetEgress")).unwrap();
+    let egress: dorm_lifecycle::Egress = convert::Convert::convert(egress.egress);
     egress.check().unwrap();
     let exec: wire::ExecRequest = serde_json::from_value(example("ExecRequest")).unwrap();
     let wire::ExecRequest { argv, shell, env, cwd, user, .. } = exec;

@@ -70,6 +70,24 @@ async fn time_limits_are_replaced_together() {
 }
 
 #[tokio::test]
+async fn the_egress_is_replaced_while_a_sandbox_runs_and_while_it_is_suspended() {
+    let world = World::new().await;
+    world.create(json!({"image": "base", "name": "a"})).await;
+    let path = "/v1/sandboxes/a/egress";
+    let rules = json!({"rules": [{"deny": "203.0.113.0/24"}, {"allow": "*.example.com"}], "default": "public"});
+    let changed = world.post(path, json!({"egress": {"ordered": rules}})).await;
+    assert_eq!(changed["egress"], json!({"ordered": rules}));
+    world.post("/v1/sandboxes/a/suspend", Value::Null).await;
+    let changed = world.post(path, json!({"egress": "closed"})).await;
+    assert_eq!((&changed["egress"], &changed["state"]), (&json!("closed"), &json!("suspended")));
+    let resumed = world.post("/v1/sandboxes/a/resume", Value::Null).await;
+    assert_eq!(resumed["egress"], "closed");
+    let empty = world.post(path, json!({"egress": {"ordered": {"rules": []}}})).await;
+    assert_eq!(empty["egress"], "closed", "one policy has one form");
+    world.end().await;
+}
+
+#[tokio::test]
 async fn a_list_is_filtered_and_comes_in_pages() {
     let world = World::new().await;
     for (name, label) in [("a", "x"), ("b", "y"), ("c", "y")] {

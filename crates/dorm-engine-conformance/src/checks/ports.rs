@@ -65,3 +65,32 @@ pub(super) async fn a_run_without_network_is_reached_through_its_agent_only(scen
     let refused = scenario.engine().connect(guest.run(), 8080).await.err();
     assert!(matches!(&refused, Some(EngineError::Condition { .. })), "{refused:?}");
 }
+
+pub(super) async fn egress_changes_in_any_condition_of_a_run_that_has_a_network(scenario: &Scenario) {
+    let guest = serving(scenario, Egress::Public, 8080).await;
+    let engine = scenario.engine();
+    engine.set_egress(guest.run(), &Egress::closed()).await.expect("close the egress of a running run");
+    // Incoming connections do not depend on the egress.
+    let stream = wait_for(|| async {
+        match engine.connect(guest.run(), 8080).await {
+            Ok(stream) => Some(stream),
+            Err(EngineError::Refused { .. }) => None,
+            Err(error) => panic!("{}", error.chain()),
+        }
+    })
+    .await;
+    answers(stream).await;
+    scenario.save(&guest).await;
+    engine.set_egress(guest.run(), &Egress::Public).await.expect("open the egress of a paused run");
+    engine.park(guest.run()).await.expect("park");
+    engine.set_egress(guest.run(), &Egress::closed()).await.expect("close the egress of a parked run");
+    engine.set_egress(guest.run(), &Egress::closed()).await.expect("close it again");
+    scenario.resume(&guest).await;
+    answers(engine.connect(guest.run(), 8080).await.expect("connect")).await;
+    let wrong = Egress::Allow(vec!["nonsense".to_owned()]);
+    assert!(matches!(engine.set_egress(guest.run(), &wrong).await, Err(EngineError::Failed { .. })));
+
+    let alone = scenario.start_as(scenario.spec()).await;
+    let refused = engine.set_egress(alone.run(), &Egress::Public).await.err();
+    assert!(matches!(&refused, Some(EngineError::Condition { .. })), "{refused:?}");
+}

@@ -26,7 +26,13 @@ fn a_run_that_can_continue_is_never_stopped_while_its_guest_is_the_newest() {
             let plan = recover(&sandbox, &found(&sandbox, condition));
             if newest && alive {
                 assert!(
-                    matches!(plan, Recovery::Adopt(_) | Recovery::AdoptThen { .. } | Recovery::Continue { .. }),
+                    matches!(
+                        plan,
+                        Recovery::Adopt(_)
+                            | Recovery::AdoptThen { .. }
+                            | Recovery::AdoptRedo { .. }
+                            | Recovery::Continue { .. }
+                    ),
                     "{sandbox:?} {plan:?}"
                 );
             }
@@ -108,6 +114,9 @@ fn an_interrupted_background_operation_is_given_up_and_its_sandbox_stays_where_i
     let mut seen = 0;
     for (name, sandbox) in sandboxes(true) {
         let Some(background) = sandbox.state.background() else { continue };
+        if matches!(background.work, BackgroundWork::Egress { .. }) {
+            continue;
+        }
         seen += 1;
         let condition = match &sandbox.state {
             State::Running { .. } => RunCondition::Running,
@@ -129,4 +138,30 @@ fn an_interrupted_background_operation_is_given_up_and_its_sandbox_stays_where_i
         assert_eq!((after.next.spec, after.effect), (sandbox.spec.clone(), None), "{name}: {background:?}");
     }
     assert_eq!(seen, 5);
+}
+
+#[test]
+fn an_interrupted_change_of_egress_is_completed() {
+    let mut seen = 0;
+    for (name, sandbox) in sandboxes(true) {
+        let Some(BackgroundWork::Egress { after }) = sandbox.state.background().map(|background| &background.work)
+        else {
+            continue;
+        };
+        seen += 1;
+        let wanted = crate::step::egress_effect(&sandbox, after);
+        match &sandbox.state {
+            State::Running { .. } => {
+                let plan = recover(&sandbox, &found(&sandbox, Some(RunCondition::Running)));
+                assert_eq!(plan, Recovery::AdoptRedo { run: sandbox.run_id(), effect: wanted }, "{name}");
+            }
+            _ => {
+                for condition in [Some(RunCondition::Parked), None] {
+                    let plan = recover(&sandbox, &found(&sandbox, condition));
+                    assert_eq!(plan, Recovery::Redo { stop: Vec::new(), effect: wanted.clone() }, "{name}");
+                }
+            }
+        }
+    }
+    assert_eq!(seen, 2);
 }

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::{Context, Effect, Outcome, Step, rewind};
 use crate::background::{Background, BackgroundWork};
+use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::SnapshotId;
 use crate::rewind::Rewind;
@@ -65,6 +66,28 @@ pub(super) fn not_attached(sandbox: &Sandbox, reason: &str) -> Step {
     over(sandbox).event_because(EventKind::AttachFailed, reason)
 }
 
+/// Changes the egress policy. A suspended sandbox may have a parked run, which gets it as well.
+pub(super) fn egress(sandbox: &Sandbox, after: &Egress, context: &Context) -> Step {
+    let work = BackgroundWork::Egress { after: after.clone() };
+    begun(sandbox, work, context.limits.egress, context).effect(egress_effect(sandbox, after))
+}
+
+pub(crate) fn egress_effect(sandbox: &Sandbox, after: &Egress) -> Effect {
+    Effect::Egress { run: sandbox.run_id(), before: sandbox.spec.egress.clone(), after: after.clone() }
+}
+
+pub(super) fn egress_set(sandbox: &Sandbox) -> Step {
+    let Some(BackgroundWork::Egress { after }) = work(sandbox) else { return late(sandbox) };
+    let mut step = over(sandbox).event_because(EventKind::EgressSet, after.summary());
+    step.next.spec.egress = after.clone();
+    step
+}
+
+pub(super) fn egress_not_set(sandbox: &Sandbox, reason: &str) -> Step {
+    let Some(BackgroundWork::Egress { .. }) = work(sandbox) else { return late(sandbox) };
+    over(sandbox).event_because(EventKind::EgressFailed, reason)
+}
+
 /// Prepares a rewind to a memory snapshot. The sandbox is unchanged until its copy of the saved
 /// state is made.
 pub(super) fn prepare_rewind(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
@@ -112,6 +135,7 @@ pub(super) fn snapshot_over(sandbox: &Sandbox, result: Result<(), &str>) -> Step
 pub(super) fn failed_with_run(background: &Background, reason: &str) -> (EventKind, Option<String>) {
     match &background.work {
         BackgroundWork::Attach { .. } => (EventKind::AttachFailed, Some(reason.to_owned())),
+        BackgroundWork::Egress { .. } => (EventKind::EgressFailed, Some(reason.to_owned())),
         BackgroundWork::PrepareRewind(_) => (EventKind::RewindFailed, Some(reason.to_owned())),
         BackgroundWork::Snapshot(snapshot) => (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))),
     }

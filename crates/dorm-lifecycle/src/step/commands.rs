@@ -3,6 +3,7 @@
 use super::{Command, Context, Effect, Outcome, Step, background, rewind, terminating};
 use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
+use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
@@ -23,6 +24,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::SetRetention(retention) => set_retention(sandbox, *retention),
         Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
         Command::SetAttachments(attachments) => set_attachments(sandbox, attachments, context),
+        Command::SetEgress(egress) => set_egress(sandbox, egress, context),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
         Command::Release(hold) => release(sandbox, hold, context),
         Command::Touch => touch(sandbox, context),
@@ -170,6 +172,27 @@ fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment], context: &Cont
             }
             Ok(background::attach(sandbox, attachments, context))
         }
+    }
+}
+
+/// Waits for an operation in progress, which may start or save a run with the present policy.
+fn set_egress(sandbox: &Sandbox, egress: &Egress, context: &Context) -> Result<Step, Denied> {
+    match &sandbox.state {
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
+        _ if sandbox.spec.egress == *egress && sandbox.state.background().is_none() => {
+            Ok(Step::stays(sandbox, Outcome::Already))
+        }
+        _ if !sandbox.spec.egress.has_device() => Err(Denied::NoNetworkDevice),
+        _ if !egress.has_device() => Err(Denied::NetworkDeviceStays),
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
+            Ok(background::egress(sandbox, egress, context))
+        }
+        State::Running { background: Some(_), .. }
+        | State::Suspended { background: Some(_), .. }
+        | State::Pending { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
     }
 }
 

@@ -24,6 +24,8 @@ pub struct Limits {
     pub snapshot: Duration,
     /// Attaching or detaching a volume. Default 60 s.
     pub attach: Duration,
+    /// Changing the egress policy. Default 60 s.
+    pub egress: Duration,
     /// Terminating. A late termination is reported and retried. Default 60 s.
     pub terminate: Duration,
     /// The lowest acceptable throughput in bytes per second. The limit of each operation grows with
@@ -41,6 +43,7 @@ impl Default for Limits {
             resume: minutes(5),
             snapshot: minutes(5),
             attach: minutes(1),
+            egress: minutes(1),
             terminate: minutes(1),
             bytes_per_second: 20 << 20,
         }

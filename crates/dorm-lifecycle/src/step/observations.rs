@@ -20,6 +20,8 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::SnapshotFailed(reason) => continues(sandbox, Over::Snapshot(Err(reason)), context),
         Observation::Attached => background::attached(sandbox),
         Observation::AttachFailed(reason) => background::not_attached(sandbox, reason),
+        Observation::EgressSet => background::egress_set(sandbox),
+        Observation::EgressFailed(reason) => background::egress_not_set(sandbox, reason),
         Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
         Observation::RewindNotPrepared(reason) => background::rewind_not_prepared(sandbox, reason),
         Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),

@@ -10,13 +10,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::{LeaseId, NetworkError};
+use dorm_lifecycle::is_public;
 use tokio::sync::{Mutex as Turn, OwnedRwLockReadGuard, Semaphore};
 use tokio::time::Instant;
 
 use super::message::Address;
 use crate::lease::Leases;
 use crate::policy::Policy;
-use crate::ruleset;
 
 /// The minimum time for which an address is permitted, whatever its TTL: many names change their
 /// addresses every few seconds.
@@ -34,7 +34,8 @@ const PAUSE: Duration = Duration::from_millis(10);
 #[derive(Debug)]
 pub(crate) struct Rules {
     pub(crate) policy: Policy,
-    known: Mutex<HashMap<Ipv4Addr, Instant>>,
+    /// By group of names and address.
+    known: Mutex<HashMap<(usize, Ipv4Addr), Instant>>,
 }
 
 impl Rules {
@@ -44,29 +45,30 @@ impl Rules {
 
     /// Returns the addresses of a reply that must be permitted and for how long, without those that
     /// already are.
-    fn unknown(&self, addresses: &[Address]) -> Vec<(Ipv4Addr, Duration)> {
+    fn unknown(&self, group: usize, addresses: &[Address]) -> Vec<(Ipv4Addr, Duration)> {
         let now = Instant::now();
         let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
-        let times = addresses.iter().filter(|found| ruleset::is_public(found.address)).map(|found| {
+        let times = addresses.iter().filter(|found| is_public(found.address)).map(|found| {
             let time = Duration::from_secs(found.ttl.into()).clamp(LEAST, MOST) + GRACE;
             (found.address, time)
         });
         // Renewed when half of the time has passed.
-        let is_known =
-            |address: &Ipv4Addr, time: Duration| known.get(address).is_some_and(|until| *until > now + time / 2);
+        let is_known = |address: &Ipv4Addr, time: Duration| {
+            known.get(&(group, *address)).is_some_and(|until| *until > now + time / 2)
+        };
         let mut unknown: Vec<_> = times.filter(|(address, time)| !is_known(address, *time)).collect();
         unknown.sort_unstable_by_key(|(address, time)| (*address, std::cmp::Reverse(*time)));
         unknown.dedup_by_key(|(address, _)| *address);
         unknown
     }
 
-    fn learned(&self, addresses: &[(Ipv4Addr, Duration)]) {
+    fn learned(&self, group: usize, addresses: &[(Ipv4Addr, Duration)]) {
         let now = Instant::now();
         let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
         if known.len() + addresses.len() > KNOWN_MAX {
             known.clear();
         }
-        known.extend(addresses.iter().map(|(address, time)| (*address, now + *time)));
+        known.extend(addresses.iter().map(|(address, time)| ((group, *address), now + *time)));
     }
 }
 
@@ -85,28 +87,29 @@ impl Learner {
         Self { leases, lease, turn: Turn::default(), commands }
     }
 
-    /// Permits the addresses. The guard is held until that is done, so that a change of the egress
-    /// comes after it.
+    /// Permits the addresses for a group of names. The guard is held until that is done, so that a
+    /// change of the egress comes after it.
     pub(crate) async fn learn(
         &self,
         rules: OwnedRwLockReadGuard<Arc<Rules>>,
+        group: usize,
         addresses: &[Address],
     ) -> Result<(), NetworkError> {
-        if rules.unknown(addresses).is_empty() {
+        if rules.unknown(group, addresses).is_empty() {
             return Ok(());
         }
         let _turn = self.turn.lock().await;
         // Another query may have had the same reply meanwhile.
-        let unknown = rules.unknown(addresses);
+        let unknown = rules.unknown(group, addresses);
         if unknown.is_empty() {
             return Ok(());
         }
         let command = Arc::clone(&self.commands).acquire_owned().await;
         let (leases, lease) = (Arc::clone(&self.leases), self.lease);
         let permitting = tokio::task::spawn_blocking(move || {
-            let permitted = leases.permit(lease, &unknown);
+            let permitted = leases.permit(lease, group, &unknown);
             if permitted.is_ok() {
-                rules.learned(&unknown);
+                rules.learned(group, &unknown);
             }
             drop((rules, command));
             permitted
@@ -127,29 +130,29 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn addresses_are_permitted_for_a_bounded_time_and_again_when_half_of_it_is_over() {
-        let rules = Rules::new(Policy::Nothing);
-        let found = rules.unknown(&[address(1, 0), address(2, 3600), address(3, u32::MAX), address(1, 400)]);
+        let rules = Rules::new(Policy::nothing());
+        let found = rules.unknown(0, &[address(1, 0), address(2, 3600), address(3, u32::MAX), address(1, 400)]);
         let times: Vec<u64> = found.iter().map(|(_, time)| time.as_secs()).collect();
         assert_eq!(times, [460, 3660, 86_460]);
-        rules.learned(&found);
-        assert_eq!(rules.unknown(&[address(1, 0), address(2, 3600)]), []);
+        rules.learned(0, &found);
+        assert_eq!(rules.unknown(0, &[address(1, 0), address(2, 3600)]), []);
         tokio::time::advance(Duration::from_secs(1900)).await;
-        let again: Vec<_> = rules.unknown(&[address(1, 0), address(2, 3600), address(3, u32::MAX)]);
+        let again: Vec<_> = rules.unknown(0, &[address(1, 0), address(2, 3600), address(3, u32::MAX)]);
         assert_eq!(again.iter().map(|(address, _)| address.octets()[3]).collect::<Vec<_>>(), [1, 2]);
     }
 
     #[test]
     fn private_addresses_are_never_permitted() {
-        let rules = Rules::new(Policy::Nothing);
+        let rules = Rules::new(Policy::nothing());
         let forged = [[10, 0, 0, 1], [169, 254, 169, 254], [192, 168, 1, 1], [127, 0, 0, 1], [168, 63, 129, 16]];
-        assert_eq!(rules.unknown(&forged.map(|address| Address { address: address.into(), ttl: 60 })), []);
+        assert_eq!(rules.unknown(0, &forged.map(|address| Address { address: address.into(), ttl: 60 })), []);
     }
 
     #[test]
     fn what_is_known_stays_bounded() {
-        let rules = Rules::new(Policy::Nothing);
+        let rules = Rules::new(Policy::nothing());
         for number in 0..10_000_u32 {
-            rules.learned(&[(Ipv4Addr::from(number), LEAST)]);
+            rules.learned(0, &[(Ipv4Addr::from(number), LEAST)]);
         }
         assert!(rules.known.lock().unwrap().len() <= KNOWN_MAX);
     }

@@ -89,9 +89,9 @@ impl Question {
         Ok(Self { query: lower, written, id: *id, edns, checking_disabled: metadata.checking_disabled })
     }
 
-    /// Returns whether one of the patterns permits its name.
-    pub(crate) fn is_permitted(&self, patterns: &[HostPattern]) -> bool {
-        patterns.iter().any(|pattern| pattern.permits(self.query.name.iter()))
+    /// Returns whether the pattern permits its name.
+    pub(crate) fn is_permitted(&self, pattern: &HostPattern) -> bool {
+        pattern.permits(self.query.name.iter())
     }
 
     /// Encodes the same query anew.

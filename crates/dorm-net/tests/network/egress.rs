@@ -4,12 +4,12 @@ use std::io;
 use std::path::Path;
 
 use dorm_engine::Network;
-use dorm_lifecycle::Egress;
-use tokio::io::AsyncReadExt;
+use dorm_lifecycle::{Egress, EgressDefault};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::support::{
-    DEADLINE, Host, PORT, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams, echo, lease, on_a_host, only, reaches,
-    received_in_vain, run, say,
+    DEADLINE, Host, PORT, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams, echo, lease, listen, on_a_host, only,
+    reaches, received_in_vain, rules, run, say,
 };
 
 /// Starts an echo on all addresses of the internet.
@@ -91,6 +91,93 @@ fn a_changed_policy_ends_connections_that_it_does_not_allow_and_no_others() {
         network.allow(lease.id, &Egress::None).await.unwrap();
         assert!(say(&mut kept, b"after").await.is_err());
         assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+    });
+}
+
+/// Sends bytes to whoever connects, until the connection ends. Returns how each ended.
+fn source(namespace: &Path) -> tokio::sync::mpsc::UnboundedReceiver<io::ErrorKind> {
+    let (told, ends) = tokio::sync::mpsc::unbounded_channel();
+    let listener = listen(namespace, [0, 0, 0, 0].into(), PORT);
+    tokio::spawn(async move {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            let told = told.clone();
+            tokio::spawn(async move {
+                let end = loop {
+                    if let Err(error) = stream.write_all(&[7; 4096]).await {
+                        break error.kind();
+                    }
+                };
+                let _ = told.send(end);
+            });
+        }
+    });
+    ends
+}
+
+#[test]
+fn a_download_that_a_changed_policy_forbids_ends_for_both_sides() {
+    on_a_host(async |host| {
+        let mut ends = source(&host.internet());
+        let network = host.open("a").await;
+        let lease = lease(&network, Egress::Public).await;
+        let mut cut = connect(&lease.namespace, PUBLIC, PORT).await.unwrap();
+        let mut kept = connect(&lease.namespace, PUBLIC_TOO, PORT).await.unwrap();
+        let mut some = vec![0; 1 << 20];
+        cut.read_exact(&mut some).await.unwrap();
+        network.allow(lease.id, &only(&["198.51.100.11"])).await.unwrap();
+        // The sandbox only receives.
+        let rest = async {
+            loop {
+                match cut.read(&mut some).await {
+                    Ok(0) => panic!("it ended as if it were complete"),
+                    Ok(_) => {}
+                    Err(error) => break error.kind(),
+                }
+            }
+        };
+        let end = tokio::time::timeout(DEADLINE, rest).await.expect("the sandbox is told");
+        assert_eq!(end, io::ErrorKind::ConnectionReset);
+        let end = tokio::time::timeout(DEADLINE, ends.recv()).await.expect("the sender is told").unwrap();
+        assert!(matches!(end, io::ErrorKind::ConnectionReset | io::ErrorKind::BrokenPipe), "{end:?}");
+        let mut more = vec![0; 8 << 20];
+        tokio::time::timeout(DEADLINE, kept.read_exact(&mut more)).await.unwrap().unwrap();
+    });
+}
+
+#[test]
+fn the_first_rule_that_matches_decides() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, rules(&["deny 198.51.100.11", "allow 198.51.0.0/16"], EgressDefault::Deny)).await;
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        network.allow(lease.id, &rules(&["deny 198.51.100.10"], EgressDefault::Public)).await.unwrap();
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        network.allow(lease.id, &Egress::closed()).await.unwrap();
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+    });
+}
+
+#[test]
+fn a_wide_rule_opens_no_private_network_and_one_that_names_it_does() {
+    on_a_host(async |host| {
+        internet(&host);
+        let network = host.open("a").await;
+        let lease = lease(&network, only(&["0.0.0.0/0"])).await;
+        for wide in ["allow 0.0.0.0/0", "allow 192.0.0.0/3", "allow 64.0.0.0/2"] {
+            network.allow(lease.id, &rules(&[wide], EgressDefault::Public)).await.unwrap();
+            assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+            for address in PRIVATE {
+                assert!(!reaches(&lease.namespace, address, PORT).await, "{wide} {address}");
+            }
+            assert!(!reaches(&lease.namespace, [169, 254, 169, 254].into(), PORT).await);
+        }
+        let named = rules(&["allow 0.0.0.0/0", "allow 192.168.77.0/24"], EgressDefault::Deny);
+        network.allow(lease.id, &named).await.unwrap();
+        assert!(reaches(&lease.namespace, PRIVATE[0], PORT).await);
+        assert!(!reaches(&lease.namespace, PRIVATE[1], PORT).await);
     });
 }
 

@@ -4,14 +4,14 @@ use std::net::Ipv4Addr;
 use std::path::Path;
 
 use dorm_engine::Network;
-use dorm_lifecycle::Egress;
+use dorm_lifecycle::{Egress, EgressDefault};
 use hickory_proto::rr::RecordType;
 use tokio::net::{TcpStream, UdpSocket};
 
 use crate::name_server::{Found, look_up, look_up_by_stream, open, question, start};
 use crate::support::{
-    DEADLINE, PORT, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams, echo, lease, on_a_host, only, reaches, run,
-    say, wait_for,
+    DEADLINE, PORT, PRIVATE, PUBLIC, PUBLIC_TOO, ask, connect, datagrams, echo, lease, on_a_host, only, reaches, rules,
+    run, say, wait_for,
 };
 
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(8, 8, 8, 8);
@@ -77,6 +77,39 @@ fn a_name_permits_its_addresses_and_no_others() {
         assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
         assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
         assert!(!reaches(&other.namespace, PUBLIC, PORT).await, "what one sandbox learns permits nothing to another");
+    });
+}
+
+#[test]
+fn a_denied_name_does_not_resolve_and_the_order_of_rules_decides() {
+    on_a_host(async |host| {
+        echo(&host.internet(), [0, 0, 0, 0].into(), PORT);
+        let network = open(&host, vec![start().await.0]).await;
+        let lease = lease(&network, rules(&["deny one.test"], EgressDefault::Public)).await;
+        let look_up = async |name| look_up(&lease.namespace, lease.gateway, name).await;
+        assert_eq!(look_up("one.test.").await, Found::Refused);
+        assert_eq!(look_up("a.wild.test.").await, Found::Addresses(vec![PUBLIC_TOO]));
+        // Clients send this for "only this name".
+        network.allow(lease.id, &rules(&["allow one.test", "deny 0.0.0.0/0"], EgressDefault::Public)).await.unwrap();
+        assert_eq!(look_up("one.test.").await, one());
+        assert_eq!(look_up("a.wild.test.").await, Found::Refused);
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        // A name does not open a network that an earlier rule denies.
+        let network_first = rules(&["deny 198.51.100.10", "allow one.test", "allow *.wild.test"], EgressDefault::Deny);
+        network.allow(lease.id, &network_first).await.unwrap();
+        assert_eq!(look_up("one.test.").await, one());
+        assert_eq!(look_up("a.wild.test.").await, Found::Addresses(vec![PUBLIC_TOO]));
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
+        // Names on two sides of a denied network are kept apart.
+        let apart = rules(&["allow one.test", "deny 198.51.100.0/24", "allow *.wild.test"], EgressDefault::Deny);
+        network.allow(lease.id, &apart).await.unwrap();
+        assert!(!reaches(&lease.namespace, PUBLIC, PORT).await, "what was learned before is forgotten");
+        assert_eq!(look_up("one.test.").await, one());
+        assert_eq!(look_up("a.wild.test.").await, Found::Addresses(vec![PUBLIC_TOO]));
+        assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
+        assert!(!reaches(&lease.namespace, PUBLIC_TOO, PORT).await);
     });
 }
 

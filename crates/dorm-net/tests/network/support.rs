@@ -14,10 +14,10 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 use dorm_engine::{Lease, Network};
-use dorm_lifecycle::Egress;
+use dorm_lifecycle::{Egress, EgressDefault, EgressRule, EgressRules, Verdict};
 use dorm_net::{Config, HostNetwork, NameServers};
 use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_change};
-use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, listen, socket_with, sockopt};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpSocket, TcpStream, UdpSocket};
@@ -125,6 +125,16 @@ pub(crate) fn only(networks: &[&str]) -> Egress {
     Egress::Allow(networks.iter().map(|&network| network.to_owned()).collect())
 }
 
+/// Rules such as `deny 10.0.0.0/8`.
+pub(crate) fn rules(given: &[&str], default: EgressDefault) -> Egress {
+    let rule = |text: &&str| {
+        let (word, to) = text.split_once(' ').unwrap();
+        let verdict = if word == "allow" { Verdict::Allow } else { Verdict::Deny };
+        EgressRule { verdict, to: to.to_owned() }
+    };
+    Egress::Rules(EgressRules { rules: given.iter().map(rule).collect(), default })
+}
+
 /// The gateway of a lease.
 pub(crate) fn gateway(lease: &Lease) -> PathBuf {
     format!("{}-gw", lease.namespace.display()).into()
@@ -161,13 +171,18 @@ fn socket(namespace: &Path, kind: SocketType) -> OwnedFd {
     inside(namespace, || socket_with(AddressFamily::INET, kind, flags, None).unwrap())
 }
 
-/// Listens in a namespace and sends back everything it receives, as long as the test runs.
-pub(crate) fn echo(namespace: &Path, address: Ipv4Addr, port: u16) {
+/// Listens in a namespace.
+pub(crate) fn listen(namespace: &Path, address: Ipv4Addr, port: u16) -> TcpListener {
     let socket = socket(namespace, SocketType::STREAM);
     sockopt::set_socket_reuseaddr(&socket, true).unwrap();
     bind(&socket, &SocketAddr::from((address, port))).unwrap();
-    listen(&socket, 64).unwrap();
-    let listener = TcpListener::from_std(socket.into()).unwrap();
+    rustix::net::listen(&socket, 64).unwrap();
+    TcpListener::from_std(socket.into()).unwrap()
+}
+
+/// Listens in a namespace and sends back everything it receives, as long as the test runs.
+pub(crate) fn echo(namespace: &Path, address: Ipv4Addr, port: u16) {
+    let listener = listen(namespace, address, port);
     tokio::spawn(async move {
         while let Ok((mut stream, _)) = listener.accept().await {
             tokio::spawn(async move {

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::lost::{Seen, after_cut, count_lost, is_lost};
 use super::perform::{CHILDREN, LIMITS};
-use super::{Heard, Operation, Scene, images, layers, merge, transfer, volumes};
+use super::{Heard, Operation, Scene, egress, images, layers, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -74,6 +74,8 @@ pub(crate) async fn judge(
         | Operation::Fork
         | Operation::DeleteSnapshot
         | Operation::SetTimeouts
+        | Operation::SetEgress
+        | Operation::SetEgressParked
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => slept(world, operation, scene, heard, &mut faults).await?,
     }
@@ -87,7 +89,11 @@ fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
         (Operation::ResumeParked | Operation::ResumeEvicted, true) => &["running"],
         (Operation::Evict, true) => &["evicted"],
         (
-            Operation::Evict | Operation::CheckpointSuspended | Operation::FilesSuspended | Operation::DeleteSnapshot,
+            Operation::Evict
+            | Operation::CheckpointSuspended
+            | Operation::FilesSuspended
+            | Operation::DeleteSnapshot
+            | Operation::SetEgressParked,
             _,
         ) => &["suspended"],
         (
@@ -95,7 +101,8 @@ fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
             | Operation::FilesRunning
             | Operation::Clone
             | Operation::Fork
-            | Operation::SetTimeouts,
+            | Operation::SetTimeouts
+            | Operation::SetEgress,
             _,
         ) => &["running"],
         _ => &["running", "suspended"],
@@ -134,6 +141,9 @@ async fn slept(
     }
     snapshots(world, operation, &scene, &subject, heard, faults).await?;
     world.daemon.act(&subject.id, "resume").await?;
+    if matches!(operation, Operation::SetEgress | Operation::SetEgressParked) {
+        egress::judge(&world.daemon, &subject.id, &view, heard.is_some(), faults).await?;
+    }
     match subject.is_whole(&world.daemon).await {
         Ok(()) => world.sleeper = Some(subject),
         Err(loss) => faults.push(fault(loss)),

@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, images, layers, transfer, volumes};
+use super::{Operation, Scene, egress, images, layers, transfer, volumes};
 use crate::world::{WarmContainers, World};
 
 /// The limits that are set, in seconds.
@@ -65,6 +65,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::TerminateRunning | Operation::TerminateParked | Operation::TerminateEvicted => {
             daemon.act(&id, "terminate").await
         }
+        Operation::SetEgress | Operation::SetEgressParked => egress::close(daemon, &id).await,
         Operation::SetTimeouts => {
             let limits = json!({ "timeout_secs": LIMITS[0], "idle_timeout_secs": LIMITS[1] });
             daemon.post(&format!("/sandboxes/{id}/timeouts"), limits).await

@@ -132,13 +132,15 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::RewindSuspended
         | Operation::Promote
         | Operation::SetTimeouts
+        | Operation::SetEgress
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => Stage::Running,
         Operation::ResumeParked
         | Operation::Evict
         | Operation::CheckpointSuspended
         | Operation::FilesSuspended
-        | Operation::DeleteSnapshot => Stage::Parked,
+        | Operation::DeleteSnapshot
+        | Operation::SetEgressParked => Stage::Parked,
         Operation::ResumeEvicted => Stage::Evicted,
     };
     world.sleeper(stage).await.map(Some)

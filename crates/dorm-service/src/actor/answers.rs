@@ -52,6 +52,7 @@ pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Opti
         | Observation::Saved(_)
         | Observation::SnapshotTaken
         | Observation::Attached
+        | Observation::EgressSet
         | Observation::RewindPrepared
         | Observation::Woken { .. }
         | Observation::Unreachable(_)
@@ -62,6 +63,7 @@ pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Opti
         | Observation::SnapshotFailed(reason)
         | Observation::WakeFailed(reason)
         | Observation::AttachFailed(reason)
+        | Observation::EgressFailed(reason)
         | Observation::RewindNotPrepared(reason)
         | Observation::RunLost(reason) => Some(known.unwrap_or_else(|| Failure::new(Code::Failed, reason))),
     }

@@ -28,10 +28,11 @@ impl Actor {
         self.agent.as_ref().is_some_and(|agent| !agent.is_closed())
     }
 
-    /// Returns whether the operation in progress changes the volumes of a live run.
-    pub(super) fn attaches(&self) -> bool {
+    /// Returns whether the operation in progress changes the volumes or the egress of a live run,
+    /// and so has nothing to change when that run ends.
+    pub(super) fn changes_run(&self) -> bool {
         let State::Running { background: Some(background), .. } = &self.record.sandbox.state else { return false };
-        matches!(background.work, BackgroundWork::Attach { .. })
+        matches!(background.work, BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. })
     }
 
     /// Returns whether the operation in progress does not concern the sandbox's run, which is
@@ -40,7 +41,7 @@ impl Actor {
         let State::Suspended { background: Some(background), .. } = &self.record.sandbox.state else { return false };
         match background.work {
             BackgroundWork::Snapshot(_) | BackgroundWork::PrepareRewind(_) => true,
-            BackgroundWork::Attach { .. } => false,
+            BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } => false,
         }
     }
 }

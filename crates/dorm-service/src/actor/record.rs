@@ -327,7 +327,7 @@ fn to_write(shared: &Shared, state: &State) -> Option<SavedStateId> {
         State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().saved_state()),
         State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
             match &background.work {
-                BackgroundWork::Attach { .. } => None,
+                BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } => None,
                 BackgroundWork::PrepareRewind(rewind) => {
                     rewind.target.as_ref().map(|target| target.saved_state.clone())
                 }
@@ -364,6 +364,7 @@ fn operation(
                     OperationKind::Detach
                 }
                 BackgroundWork::Attach { .. } => OperationKind::Attach,
+                BackgroundWork::Egress { .. } => OperationKind::Egress,
                 BackgroundWork::PrepareRewind(_) => OperationKind::Rewind,
                 BackgroundWork::Snapshot(_) => OperationKind::Snapshot,
             };

@@ -46,6 +46,10 @@ pub(crate) async fn revive(
             report.lines.push(format!("sandbox {id}: its operation was abandoned; the sandbox continues"));
             First::AdoptThen(run, observation)
         }
+        Recovery::AdoptRedo { run, effect } => {
+            report.lines.push(format!("sandbox {id}: its operation starts over; the sandbox continues"));
+            First::AdoptRedo(run, effect)
+        }
         Recovery::Continue { run, report: observation } => {
             report.lines.push(format!("sandbox {id}: its operation was rolled back; the sandbox continues"));
             First::Continue(run, observation)
@@ -76,7 +80,7 @@ pub(crate) async fn revive(
         }
     };
     let parked = matches!(record.sandbox.state, State::Suspended { .. }).then(|| record.sandbox.run_id());
-    if let (Some(run), First::Nothing | First::Report(_)) = (&parked, &first)
+    if let (Some(run), First::Nothing | First::Report(_) | First::Effect(Effect::Egress { .. }, _)) = (&parked, &first)
         && found
             .iter()
             .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))

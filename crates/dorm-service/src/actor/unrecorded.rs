@@ -53,6 +53,8 @@ impl Actor {
             | Observation::StartFailed(_)
             | Observation::Attached
             | Observation::AttachFailed(_)
+            | Observation::EgressSet
+            | Observation::EgressFailed(_)
             | Observation::RewindPrepared
             | Observation::RewindNotPrepared(_)
             | Observation::Woken { .. }

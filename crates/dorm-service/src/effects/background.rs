@@ -1,12 +1,13 @@
-//! Work that is done while a sandbox keeps its state: changing its volumes, making a snapshot from
-//! its sleep image, and making the copy for a rewind. Each ends within its limit; on failure
-//! nothing about the sandbox has changed.
+//! Work that is done while a sandbox keeps its state: changing its volumes or its egress, making a
+//! snapshot from its sleep image, and making the copy for a rewind. Each ends within its limit; on
+//! failure nothing about the sandbox has changed.
 
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, Busy};
 use dorm_lifecycle::{
-    Attachment, BackgroundWork, Observation, RunId, Sandbox, SavedStateId, SleepImage, SnapshotId, SnapshotKind,
+    Attachment, BackgroundWork, Egress, Observation, RunId, Sandbox, SavedStateId, SleepImage, SnapshotId,
+    SnapshotKind, State,
 };
 use dorm_store::Code;
 
@@ -85,12 +86,49 @@ pub(super) async fn evict(task: &Task, run: &RunId) -> Seen {
     }
 }
 
+/// Gives a live or parked run the egress policy `after`. A parked run that cannot be changed is
+/// ended: the sandbox then wakes from its image, with the policy of its record.
+pub(super) async fn egress(task: &Task, run: &RunId, before: &Egress, after: &Egress) -> Seen {
+    let is_suspended = matches!(task.sandbox.state, State::Suspended { .. });
+    if is_suspended && !task.shared.parking.holds(&task.sandbox.id) {
+        return Seen::of(Observation::EgressSet);
+    }
+    let Err(failure) = set_egress(task, run, after).await else { return Seen::of(Observation::EgressSet) };
+    // An attempt that is late may still have taken effect.
+    let restored = match is_suspended {
+        true => {
+            tracing::warn!(%run, reason = failure.reason(), "cannot change the egress of a parked run; ending the run");
+            match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
+                Ok(Ok(())) => return Seen::of(Observation::EgressSet),
+                Ok(Err(error)) => Err(error.into()),
+                Err(_) => Err(Failure::late("ending its parked run", UNDO)),
+            }
+        }
+        false => set_egress(task, run, before).await,
+    };
+    let Err(also) = restored else { return Seen::failed(Observation::EgressFailed, failure) };
+    tracing::error!(%run, reason = also.reason(), "cannot restore the previous egress of a run");
+    let failure = failure.told_as(|why| {
+        let also = also.reason();
+        format!("{why}; its run may have the previous egress or the new one ({also}): set the egress again")
+    });
+    Seen::failed(Observation::EgressFailed, failure)
+}
+
+async fn set_egress(task: &Task, run: &RunId, egress: &Egress) -> Result<(), Failure> {
+    let limit = task.shared.settings.limits.egress / 2;
+    match tokio::time::timeout(limit, task.shared.engine.set_egress(run, egress)).await {
+        Ok(set) => Ok(set?),
+        Err(_) => Err(Failure::late("changing its egress", limit)),
+    }
+}
+
 /// Copies the saved state of a memory snapshot for the sandbox; the snapshot was verified to its
 /// last byte just before.
 pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &SavedStateId) -> Seen {
     let copied = task.sandbox.state.background().and_then(|background| match &background.work {
         BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref(),
-        BackgroundWork::Attach { .. } | BackgroundWork::Snapshot(_) => None,
+        BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Snapshot(_) => None,
     });
     let limit = task.shared.settings.limits.copy_of(copied.into_iter());
     let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());

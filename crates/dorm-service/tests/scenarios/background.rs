@@ -29,6 +29,7 @@ fn limits() -> Limits {
         resume: limit,
         snapshot: limit,
         attach: limit,
+        egress: limit,
         terminate: limit,
         bytes_per_second,
     }

@@ -120,6 +120,7 @@ async fn an_operation_that_hangs_is_given_up_at_its_limit() {
         resume: short,
         snapshot: short,
         attach: short,
+        egress: short,
         terminate: short,
         bytes_per_second,
     };

@@ -8,6 +8,7 @@ mod clocks;
 mod conflicts;
 mod damage;
 mod data_disk;
+mod egress;
 mod failures;
 mod faults;
 mod first_programs;

@@ -83,8 +83,8 @@ impl World {
     }
 
     /// Checks the conditions that hold whenever no operation is in progress: the invariants of each
-    /// record, a run for each running sandbox and no other, a sleep image for each suspended
-    /// sandbox, and no saved state without a record.
+    /// record, a run for each running sandbox and no other, the egress of each run, a sleep image
+    /// for each suspended sandbox, and no saved state without a record.
     pub(crate) async fn is_sound(&self) {
         let mut needed = Vec::new();
         let mut allowed = Vec::new();
@@ -99,6 +99,9 @@ impl World {
                 State::Suspended { .. } => allowed.push(record.sandbox.run_id()),
                 State::Terminated { .. } => {}
                 other => panic!("not a quiet moment: {other:?}"),
+            }
+            if let Some(egress) = self.host.egress(&record.sandbox.run_id()) {
+                assert_eq!(egress, record.sandbox.spec.egress, "{:?}", record.sandbox);
             }
             needed.extend(record.sandbox.saved_states().cloned());
         }

@@ -71,6 +71,10 @@ impl Client {
                 let answer = self.service.set_retention(id, *retention).await;
                 self.viewed(action, answer, since, |sandbox| sandbox.spec.retention == *retention);
             }
+            Action::SetEgress(id, egress) => {
+                let answer = self.service.set_egress(id, egress.clone()).await;
+                self.viewed(action, answer, since, |sandbox| sandbox.spec.egress == *egress);
+            }
             Action::Hold(id, length) => {
                 let answer = self.service.hold(id, *length, "a build".to_owned(), None).await;
                 self.viewed(action, answer.map(|(view, _)| view), since, |sandbox| !sandbox.holds.is_empty());

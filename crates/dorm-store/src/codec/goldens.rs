@@ -10,19 +10,20 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EventKind, FirstProgram,
-    Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PortAccess,
-    ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
-    SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures,
-    Timeouts, Timestamp, Unreachable, VolumeId, WebhookId, Writers,
+    Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule,
+    EgressRules, EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable,
+    OperationId, Origin, PortAccess, ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom,
+    Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId,
+    SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, WebhookId, Writers,
 };
 use serde_json::Value;
 
 use super::properties::is_strict;
 use super::{
-    CodecError, decode_api_key, decode_clock, decode_event, decode_operation, decode_request, decode_sandbox,
-    decode_snapshot, decode_volume, decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation,
-    encode_request, encode_sandbox, encode_snapshot, encode_volume, encode_webhook,
+    API_KEY, CLOCK, CodecError, EVENT, OPERATION, REQUEST, SANDBOX, SNAPSHOT, VOLUME, WEBHOOK, decode_api_key,
+    decode_clock, decode_event, decode_operation, decode_request, decode_sandbox, decode_snapshot, decode_volume,
+    decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation, encode_request, encode_sandbox,
+    encode_snapshot, encode_volume, encode_webhook,
 };
 use crate::{
     ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
@@ -30,8 +31,8 @@ use crate::{
     SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
-fn directory() -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("goldens/v1")
+fn directory(version: u64) -> PathBuf {
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
 }
 
 fn at(millis: u64) -> Timestamp {
@@ -129,6 +130,9 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     let mut listed = base.clone();
     listed.spec.egress = Egress::Allow(vec!["198.51.100.0/24".to_owned(), "203.0.113.9".to_owned()]);
     list.push(("sandbox-with-allow-list".to_owned(), listed));
+    let mut ruled = base.clone();
+    ruled.spec.egress = egress_rules();
+    list.push(("sandbox-with-egress-rules".to_owned(), ruled));
     let mut ephemeral = base.clone();
     ephemeral.spec = SandboxSpec::new(ephemeral.spec.image, None);
     ephemeral.spec.on_timeout = OnTimeout::Terminate;
@@ -476,6 +480,12 @@ fn attached_sandboxes() -> Vec<(String, Sandbox)> {
     list
 }
 
+fn egress_rules() -> Egress {
+    let rule = |verdict, to: &str| EgressRule { verdict, to: to.to_owned() };
+    let rules = vec![rule(Verdict::Allow, "*.example.com"), rule(Verdict::Deny, "203.0.113.0/24")];
+    Egress::Rules(EgressRules { rules, default: EgressDefault::Public })
+}
+
 fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
     let since = at(1_790_000_000_500);
     let background = |work| {
@@ -489,6 +499,14 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
         (
             "sandbox-detaching",
             State::Running { since, image: None, background: background(BackgroundWork::Attach { after }) },
+        ),
+        (
+            "sandbox-closing-its-egress",
+            State::Running {
+                since,
+                image: None,
+                background: background(BackgroundWork::Egress { after: Egress::closed() }),
+            },
         ),
         (
             "sandbox-preparing-a-rewind",
@@ -532,25 +550,33 @@ fn measured_events() -> Vec<(String, NewEvent)> {
     vec![("event-measured".to_owned(), measured)]
 }
 
-/// Checks records against their goldens in both directions and returns the names of the files.
+/// Checks records against their goldens in both directions, and against those of earlier versions
+/// in one. Returns the version and the name of each file.
 fn checked<T: PartialEq + std::fmt::Debug>(
-    records: Vec<(String, T)>,
+    (version, records): (u64, Vec<(String, T)>),
     write: impl Fn(&T) -> Result<String, CodecError>,
     read: impl Fn(&str) -> Result<T, CodecError>,
-) -> BTreeSet<String> {
+) -> BTreeSet<(u64, String)> {
     let mut files = BTreeSet::new();
     for (name, record) in records {
         let text = write(&record).unwrap();
-        let path = directory().join(format!("{name}.json"));
+        let path = directory(version).join(format!("{name}.json"));
         if std::env::var_os("DORM_UPDATE").is_some() && !path.exists() {
-            fs::create_dir_all(directory()).unwrap();
+            fs::create_dir_all(directory(version)).unwrap();
             fs::write(&path, format!("{text}\n")).unwrap();
         }
         let golden = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         assert_eq!(read(&golden).unwrap(), record, "{name} reads as something else");
         assert_eq!(text, golden.trim_end(), "{name} is written differently: the format has moved");
         is_strict(&name, &text, &read);
-        files.insert(format!("{name}.json"));
+        files.insert((version, format!("{name}.json")));
+        for earlier in 1..version {
+            // A record that was added since has no golden of that version.
+            let Ok(golden) = fs::read_to_string(directory(earlier).join(format!("{name}.json"))) else { continue };
+            assert_eq!(read(&golden).unwrap(), record, "{name} of version {earlier} reads as something else");
+            is_strict(&name, golden.trim_end(), &read);
+            files.insert((earlier, format!("{name}.json")));
+        }
     }
     files
 }
@@ -566,19 +592,23 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         starting_sandboxes(),
     ];
     let operations = [operations(), fork_operations(), failed_operations()];
+    let events = [events(), measured_events()];
     let files = [
-        checked(sandboxes.concat(), encode_sandbox, decode_sandbox),
-        checked(operations.concat(), encode_operation, decode_operation),
-        checked([snapshots(), kept_snapshots()].concat(), encode_snapshot, decode_snapshot),
-        checked([events(), measured_events()].concat(), encode_event, decode_event),
-        checked(webhooks(), encode_webhook, decode_webhook),
-        checked(api_keys(), encode_api_key, decode_api_key),
-        checked(requests(), encode_request, decode_request),
-        checked(volumes(), encode_volume, decode_volume),
-        checked(clocks(), encode_clock, decode_clock),
+        checked((SANDBOX, sandboxes.concat()), encode_sandbox, decode_sandbox),
+        checked((OPERATION, operations.concat()), encode_operation, decode_operation),
+        checked((SNAPSHOT, [snapshots(), kept_snapshots()].concat()), encode_snapshot, decode_snapshot),
+        checked((EVENT, events.concat()), encode_event, decode_event),
+        checked((WEBHOOK, webhooks()), encode_webhook, decode_webhook),
+        checked((API_KEY, api_keys()), encode_api_key, decode_api_key),
+        checked((REQUEST, requests()), encode_request, decode_request),
+        checked((VOLUME, volumes()), encode_volume, decode_volume),
+        checked((CLOCK, clocks()), encode_clock, decode_clock),
     ];
-    let entries = fs::read_dir(directory()).unwrap();
-    let there: BTreeSet<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    let there = |version| {
+        let entries = fs::read_dir(directory(version)).unwrap();
+        entries.map(move |entry| (version, entry.unwrap().file_name().into_string().unwrap()))
+    };
+    let there: BTreeSet<_> = [1, 2].into_iter().flat_map(there).collect();
     let files: BTreeSet<_> = files.into_iter().flatten().collect();
     assert_eq!(there, files, "every golden has a record that it is compared with");
 }

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EventKind, FirstProgram, Future, Hold,
-    HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PortAccess, ProjectId,
-    Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId,
-    SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp,
-    Unreachable, Variables, VolumeId,
+    Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule, EgressRules,
+    EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
+    Origin, PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
+    SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures,
+    Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -141,6 +141,7 @@ fn attachment() -> impl Strategy<Value = Attachment> {
 fn background() -> impl Strategy<Value = Background> {
     let work = prop_oneof![
         vec(attachment(), 0..3).prop_map(|after| BackgroundWork::Attach { after }),
+        egress().prop_map(|after| BackgroundWork::Egress { after }),
         rewind().prop_map(BackgroundWork::PrepareRewind),
         snapshot_id().prop_map(BackgroundWork::Snapshot),
     ];
@@ -171,7 +172,12 @@ fn texts() -> impl Strategy<Value = BTreeMap<String, String>> {
 }
 
 fn egress() -> impl Strategy<Value = Egress> {
+    let rule = (any::<bool>(), any::<String>())
+        .prop_map(|(allow, to)| EgressRule { verdict: if allow { Verdict::Allow } else { Verdict::Deny }, to });
+    let default = prop_oneof![Just(EgressDefault::Deny), Just(EgressDefault::Public)];
+    let rules = (vec(rule, 0..3), default).prop_map(|(rules, default)| EgressRules { rules, default });
     prop_oneof![
+        rules.prop_map(Egress::Rules),
         Just(Egress::Public),
         Just(Egress::None),
         prop::collection::vec(any::<String>(), 0..3).prop_map(Egress::Allow)
@@ -446,11 +452,11 @@ fn objects(value: &Value) -> Vec<String> {
 
 #[test]
 fn a_later_version_is_refused_by_its_number() {
-    let refusal = decode_event(r#"{"v":2,"news":true}"#).unwrap_err();
-    assert!(matches!(refusal, CodecError::Version { found: 2, newest: 1 }), "{refusal}");
+    let refusal = decode_event(r#"{"v":3,"news":true}"#).unwrap_err();
+    assert!(matches!(refusal, CodecError::Version { found: 3, newest: 2 }), "{refusal}");
     assert_eq!(
         refusal.to_string(),
-        "the text is of version 2, but this dorm reads versions up to 1: use the newer dorm that wrote it"
+        "the text is of version 3, but this dorm reads versions up to 2: use the newer dorm that wrote it"
     );
 }
 

@@ -7,6 +7,7 @@ mod api_key;
 mod background;
 mod clock;
 mod convert;
+mod egress;
 mod event;
 mod operation;
 mod request;

@@ -9,6 +9,7 @@ pub(super) mod cp;
 mod create;
 mod describe;
 mod diff;
+mod egress;
 mod evict;
 mod exec;
 mod fork;
@@ -80,6 +81,8 @@ enum SbxVerb {
     Attach(attach::AttachOptions),
     /// Detach a volume from a sandbox, unless processes in it use the volume
     Detach(attach::DetachOptions),
+    /// Change where a sandbox may connect to; what the new policy does not allow ends at once
+    Egress(egress::EgressOptions),
     /// Save a sandbox with its memory and processes, and suspend it
     Suspend(suspend::SuspendOptions),
     /// Resume a suspended sandbox where it was
@@ -166,6 +169,7 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Checkpoints(options) => checkpoints::run(&client, options, format).await,
         SbxVerb::Attach(options) => attach::attach(&client, options, format).await,
         SbxVerb::Detach(options) => attach::detach(&client, options, format).await,
+        SbxVerb::Egress(options) => egress::egress(&client, options, format).await,
         SbxVerb::Suspend(options) => suspend::run(&client, options, format).await,
         SbxVerb::Resume(options) => resume::run(&client, options, format).await,
         SbxVerb::Evict(options) => evict::run(&client, options, format).await,

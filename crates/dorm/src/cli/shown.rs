@@ -95,7 +95,19 @@ pub(crate) fn egress(egress: &wire::Egress) -> String {
     match egress {
         wire::Egress::Public => "public".to_owned(),
         wire::Egress::None => "none".to_owned(),
+        wire::Egress::Closed => "closed".to_owned(),
         wire::Egress::Allow(networks) => networks.join(","),
+        wire::Egress::Ordered(wire::EgressRules { rules, default }) => {
+            let rules = rules.iter().map(|rule| match rule {
+                wire::EgressRule::Allow(to) => format!("allow:{to}"),
+                wire::EgressRule::Deny(to) => format!("deny:{to}"),
+            });
+            let default = match default {
+                wire::EgressDefault::Deny => "default:deny",
+                wire::EgressDefault::Public => "default:public",
+            };
+            rules.chain([default.to_owned()]).collect::<Vec<_>>().join(",")
+        }
     }
 }
 

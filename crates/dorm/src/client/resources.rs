@@ -125,6 +125,14 @@ impl Client {
         self.post(&format!("/sandboxes/{}/timeouts", segment(sandbox)), timeouts).await
     }
 
+    pub(crate) async fn set_egress(
+        &self,
+        sandbox: &str,
+        asked: &wire::SetEgress,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/egress", segment(sandbox)), asked).await
+    }
+
     pub(crate) async fn hold(&self, sandbox: &str, asked: &wire::HoldRequest) -> Result<wire::Hold, ClientError> {
         self.post(&format!("/sandboxes/{}/holds", segment(sandbox)), asked).await
     }

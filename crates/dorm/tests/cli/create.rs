@@ -55,7 +55,7 @@ async fn what_cannot_be_is_refused_and_nothing_is_made() {
         (
             &["sbx", "create", "--egress", "some"],
             2,
-            "'some' is neither public, none, a network such as 198.51.100.0/24, nor a host name",
+            "'some' is neither public, closed, none, a network such as 198.51.100.0/24, nor a host name",
         ),
         (&["sbx", "create", "--egress", "1.2.3.4.5"], 2, "1.2.3.4.5"),
         (&["sbx", "create", "--image", "base", "--snapshot", "x"], 2, "cannot be used with"),

@@ -12,6 +12,7 @@ mod create;
 mod describe;
 mod diff;
 mod doctor;
+mod egress;
 mod events;
 mod exec;
 mod generated;

@@ -1,4 +1,4 @@
-use dorm_lifecycle::EgressRule;
+use dorm_lifecycle::EgressTarget;
 use hickory_proto::rr::rdata::opt::EdnsOption;
 use hickory_proto::rr::rdata::{A, CNAME};
 use hickory_proto::rr::{Record, RecordType};
@@ -41,9 +41,9 @@ pub(crate) fn cname(name: &str, target: &str) -> Record {
     Record::from_rdata(Name::from_ascii(name).unwrap(), 60, RData::CNAME(CNAME(Name::from_ascii(target).unwrap())))
 }
 
-fn pattern(text: &str) -> Vec<HostPattern> {
-    let Ok(EgressRule::Host(pattern)) = text.parse() else { panic!("{text}") };
-    vec![pattern]
+fn pattern(text: &str) -> HostPattern {
+    let Ok(EgressTarget::Host(pattern)) = text.parse() else { panic!("{text}") };
+    pattern
 }
 
 /// Returns the addresses learned from these records, in reply to a query for `www.example.com`.

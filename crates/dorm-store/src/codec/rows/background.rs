@@ -3,6 +3,7 @@
 use dorm_lifecycle::{Attachment, Background, BackgroundWork, OperationId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
+use super::sandbox::EgressRow;
 use super::state::RewindRow;
 use super::volume::AttachmentRow;
 use crate::codec::word::{Millis, Text};
@@ -19,6 +20,7 @@ pub(super) struct BackgroundRow {
 #[serde(rename_all = "snake_case", deny_unknown_fields)]
 enum WorkRow {
     Attach { after: Vec<AttachmentRow> },
+    Egress { after: EgressRow },
     PrepareRewind(RewindRow),
     Snapshot(Text<SnapshotId>),
 }
@@ -33,6 +35,7 @@ impl From<&Background> for BackgroundRow {
                 BackgroundWork::Attach { after } => {
                     WorkRow::Attach { after: after.iter().map(AttachmentRow::from).collect() }
                 }
+                BackgroundWork::Egress { after } => WorkRow::Egress { after: after.into() },
                 BackgroundWork::PrepareRewind(rewind) => WorkRow::PrepareRewind(rewind.into()),
                 BackgroundWork::Snapshot(snapshot) => WorkRow::Snapshot(Text(snapshot.clone())),
             },
@@ -50,6 +53,7 @@ impl From<BackgroundRow> for Background {
                 WorkRow::Attach { after } => {
                     BackgroundWork::Attach { after: after.into_iter().map(Attachment::from).collect() }
                 }
+                WorkRow::Egress { after } => BackgroundWork::Egress { after: after.into() },
                 WorkRow::PrepareRewind(rewind) => BackgroundWork::PrepareRewind(rewind.into()),
                 WorkRow::Snapshot(snapshot) => BackgroundWork::Snapshot(snapshot.0),
             },

@@ -5,7 +5,7 @@
 //! until it has a place in the text.
 
 use dorm_lifecycle::{
-    Attachment, Background, Cause, Checkpoints, Egress, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
+    Attachment, Background, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
     OnUnrestorable, Origin, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
     SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
 };
@@ -14,7 +14,7 @@ use super::background::BackgroundRow;
 use super::event::EventRow;
 use super::operation::{EndedRow, FailureRow, ForkRow, OnPartialFailureRow, OperationRow, PromoteRow, ResultRow};
 use super::sandbox::{
-    CheckpointsRow, EgressRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PortAccessRow,
+    CheckpointsRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PortAccessRow,
     ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
     UnreachableRow,
 };
@@ -151,11 +151,7 @@ impl From<&SandboxSpec> for SpecRow {
             image: text(image),
             layer: layer.as_ref().map(text),
             resources: resources.into(),
-            egress: match egress {
-                Egress::Public => EgressRow::Public,
-                Egress::None => EgressRow::None,
-                Egress::Allow(networks) => EgressRow::Allow(networks.clone()),
-            },
+            egress: egress.into(),
             variables: variables.0.clone(),
             secrets: secrets.0.clone(),
             on_timeout: match on_timeout {
@@ -194,11 +190,7 @@ impl From<SpecRow> for SandboxSpec {
             image: row.image.0,
             layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
-            egress: match row.egress {
-                EgressRow::Public => Egress::Public,
-                EgressRow::None => Egress::None,
-                EgressRow::Allow(networks) => Egress::Allow(networks),
-            },
+            egress: row.egress.into(),
             variables: Variables(row.variables),
             secrets: Variables(row.secrets),
             on_timeout: match row.on_timeout {

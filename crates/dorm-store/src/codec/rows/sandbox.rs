@@ -99,6 +99,28 @@ pub(super) enum EgressRow {
     Public,
     None,
     Allow(Vec<String>),
+    Rules(EgressRulesRow),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct EgressRulesRow {
+    pub(super) rules: Vec<EgressRuleRow>,
+    pub(super) default: EgressDefaultRow,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EgressRuleRow {
+    Allow(String),
+    Deny(String),
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum EgressDefaultRow {
+    Deny,
+    Public,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -50,9 +50,10 @@ pub(crate) struct BuildOptions {
     /// Disk limit of a step; never less than that of earlier steps [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     pub(super) disk: Option<u64>,
-    /// Where a step may connect to: public (the internet, never private networks), none, or a
-    /// comma-separated list of networks and host names, such as
-    /// 198.51.100.0/24,example.com,*.example.com; no other name resolves
+    /// Where a step may connect to: public (the internet, never private networks), closed or none
+    /// (nowhere), a comma-separated list of networks and host names, such as
+    /// 198.51.100.0/24,example.com,*.example.com (no other name resolves), or rules in their order,
+    /// such as deny:203.0.113.0/24,allow:*.example.com,default:public
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     pub(super) egress: Option<wire::Egress>,
 }

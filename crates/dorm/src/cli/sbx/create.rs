@@ -140,9 +140,10 @@ pub(super) struct NewSandbox {
     /// volume to attach
     #[arg(long, value_name = "NAME:/PATH[:ro][:subpath=DIR]", value_parser = values::volume)]
     volume: Vec<wire::AttachVolume>,
-    /// Where it may connect to: public (the internet, never private networks), none, or a
-    /// comma-separated list of networks and host names, such as
-    /// 198.51.100.0/24,example.com,*.example.com; no other name resolves
+    /// Where it may connect to: public (the internet, never private networks), closed (nowhere, can
+    /// be changed later), none (no network device), a comma-separated list of networks and host
+    /// names, such as 198.51.100.0/24,example.com,*.example.com (no other name resolves), or rules
+    /// in their order, such as deny:203.0.113.0/24,allow:*.example.com,default:public
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
 }

@@ -1,0 +1,59 @@
+//! Conversions of egress policies.
+
+use dorm_api_types as wire;
+use dorm_lifecycle as life;
+
+use super::Of;
+
+impl Of<wire::Egress> for life::Egress {
+    fn of(egress: wire::Egress) -> Self {
+        match egress {
+            wire::Egress::Public => Self::Public,
+            wire::Egress::Closed => Self::closed(),
+            wire::Egress::None => Self::None,
+            wire::Egress::Allow(entries) => Self::Allow(entries),
+            wire::Egress::Ordered(wire::EgressRules { rules, default }) => Self::Rules(life::EgressRules {
+                rules: rules.into_iter().map(rule).collect(),
+                default: match default {
+                    wire::EgressDefault::Deny => life::EgressDefault::Deny,
+                    wire::EgressDefault::Public => life::EgressDefault::Public,
+                },
+            }),
+        }
+    }
+}
+
+fn rule(rule: wire::EgressRule) -> life::EgressRule {
+    match rule {
+        wire::EgressRule::Allow(to) => life::EgressRule { verdict: life::Verdict::Allow, to },
+        wire::EgressRule::Deny(to) => life::EgressRule { verdict: life::Verdict::Deny, to },
+    }
+}
+
+impl Of<life::Egress> for wire::Egress {
+    fn of(egress: life::Egress) -> Self {
+        if egress == life::Egress::closed() {
+            return Self::Closed;
+        }
+        match egress {
+            life::Egress::Public => Self::Public,
+            life::Egress::None => Self::None,
+            life::Egress::Allow(entries) => Self::Allow(entries),
+            life::Egress::Rules(life::EgressRules { rules, default }) => Self::Ordered(wire::EgressRules {
+                rules: rules.into_iter().map(wire_rule).collect(),
+                default: match default {
+                    life::EgressDefault::Deny => wire::EgressDefault::Deny,
+                    life::EgressDefault::Public => wire::EgressDefault::Public,
+                },
+            }),
+        }
+    }
+}
+
+fn wire_rule(rule: life::EgressRule) -> wire::EgressRule {
+    let life::EgressRule { verdict, to } = rule;
+    match verdict {
+        life::Verdict::Allow => wire::EgressRule::Allow(to),
+        life::Verdict::Deny => wire::EgressRule::Deny(to),
+    }
+}

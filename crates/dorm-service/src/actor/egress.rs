@@ -1,0 +1,20 @@
+//! The end of a change of the egress of a sandbox.
+
+use dorm_lifecycle::{EventKind, Initiator, State};
+
+use super::Actor;
+
+impl Actor {
+    /// Notes that the parked run of a suspended sandbox is gone, if its egress could not be changed
+    /// and it was ended for that reason.
+    pub(super) async fn egress_changed(&mut self) {
+        let sandbox = &self.record.sandbox;
+        if !matches!(sandbox.state, State::Suspended { .. }) || !self.shared.parking.holds(&sandbox.id) {
+            return;
+        }
+        let run = sandbox.run_id();
+        if matches!(self.shared.engine.condition(&run).await, Ok(None)) && self.shared.parking.leave(&run.sandbox) {
+            self.note(EventKind::Evicted, Initiator::Host, None).await;
+        }
+    }
+}

@@ -1,0 +1,58 @@
+//! Conversions of egress policies.
+
+use dorm_lifecycle::{Egress, EgressDefault, EgressRule, EgressRules, Verdict};
+
+use super::sandbox::{EgressDefaultRow, EgressRow, EgressRuleRow, EgressRulesRow};
+
+impl From<&Egress> for EgressRow {
+    fn from(egress: &Egress) -> Self {
+        match egress {
+            Egress::Public => Self::Public,
+            Egress::None => Self::None,
+            Egress::Allow(entries) => Self::Allow(entries.clone()),
+            Egress::Rules(EgressRules { rules, default }) => Self::Rules(EgressRulesRow {
+                rules: rules.iter().map(EgressRuleRow::from).collect(),
+                default: match default {
+                    EgressDefault::Deny => EgressDefaultRow::Deny,
+                    EgressDefault::Public => EgressDefaultRow::Public,
+                },
+            }),
+        }
+    }
+}
+
+impl From<EgressRow> for Egress {
+    fn from(row: EgressRow) -> Self {
+        match row {
+            EgressRow::Public => Self::Public,
+            EgressRow::None => Self::None,
+            EgressRow::Allow(entries) => Self::Allow(entries),
+            EgressRow::Rules(EgressRulesRow { rules, default }) => Self::Rules(EgressRules {
+                rules: rules.into_iter().map(EgressRule::from).collect(),
+                default: match default {
+                    EgressDefaultRow::Deny => EgressDefault::Deny,
+                    EgressDefaultRow::Public => EgressDefault::Public,
+                },
+            }),
+        }
+    }
+}
+
+impl From<&EgressRule> for EgressRuleRow {
+    fn from(rule: &EgressRule) -> Self {
+        let EgressRule { verdict, to } = rule;
+        match verdict {
+            Verdict::Allow => Self::Allow(to.clone()),
+            Verdict::Deny => Self::Deny(to.clone()),
+        }
+    }
+}
+
+impl From<EgressRuleRow> for EgressRule {
+    fn from(row: EgressRuleRow) -> Self {
+        match row {
+            EgressRuleRow::Allow(to) => Self { verdict: Verdict::Allow, to },
+            EgressRuleRow::Deny(to) => Self { verdict: Verdict::Deny, to },
+        }
+    }
+}
