@@ -68,7 +68,7 @@ pub use snapshot::{
 pub use stream::{CommandEvent, OutputEvent};
 pub use text::{Binary, NamedSecret, Secret, Text, Time};
 pub use tree::{Tree, TreeKind, TreeNode};
-pub use usage::{DiskIo, NetworkUsage, Usage};
+pub use usage::{DiskIo, NetworkUsage, Usage, UsageHistory, UsageSample};
 pub use volume::{
     AttachVolume, AttachedVolume, CreateVolume, FollowingVolumes, Volume, VolumeFile, VolumeFileKind, VolumeFiles,
     VolumeHealth, VolumeList, Writers,

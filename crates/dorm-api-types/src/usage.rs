@@ -3,6 +3,9 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::resources::Resources;
+use crate::text::Time;
+
 /// Resource usage of a sandbox on the host. All values are zero or null while it is only on disk.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Usage {
@@ -46,4 +49,28 @@ pub struct DiskIo {
     pub write_limit: Option<u64>,
     /// Limit of reads per second, and of writes per second. Null for no limit.
     pub operations_limit: Option<u64>,
+}
+
+/// What a sandbox used at one time.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UsageSample {
+    /// When it was measured.
+    pub taken_at: Time,
+    /// Number of CPUs in use on average since the sample before. Null for the first sample after the
+    /// sandbox was started or resumed from disk.
+    pub cpus: Option<f64>,
+    /// Limits at that time.
+    pub resources: Resources,
+    /// What it used.
+    pub usage: Usage,
+}
+
+/// What a sandbox has used in the last hour.
+#[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct UsageHistory {
+    /// Seconds between two samples. Null if this daemon takes none.
+    pub interval_secs: Option<f64>,
+    /// Samples in the order they were taken. There are none of a time at which the sandbox did not
+    /// run, and none from before the daemon was started.
+    pub samples: Vec<UsageSample>,
 }

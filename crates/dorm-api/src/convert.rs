@@ -15,6 +15,7 @@ mod process;
 mod sandbox;
 mod snapshot;
 mod tree;
+mod usage;
 mod volume;
 mod why;
 

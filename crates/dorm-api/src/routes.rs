@@ -94,6 +94,7 @@ routes! {
     delete "/v1/sandboxes/{id}/volumes" Change attach::detach;
     get "/v1/sandboxes/{id}/why" ViewOne why::why;
     get "/v1/sandboxes/{id}/usage" ViewOne usage::usage;
+    get "/v1/sandboxes/{id}/metrics" ViewOne usage::history;
     get "/v1/sandboxes/{id}/ports/{port}" ChangeOne ports::describe;
     post "/v1/sandboxes/{id}/ports/{port}/link" ChangeOne ports::link;
     post "/v1/sandboxes/{id}/exec" ChangeOne exec::exec;

@@ -16,7 +16,9 @@ use crate::error::{ServiceError, stopped};
 use crate::ops::runs::Belonging;
 use crate::report::RecoveryReport;
 use crate::shared::{Parts, Service, Shared, Unreadable};
-use crate::{checkpointing, data_disk, notices, references, removals, retention, soundness, timekeeping};
+use crate::{
+    checkpointing, data_disk, notices, references, removals, retention, soundness, timekeeping, usage_history,
+};
 
 mod living;
 
@@ -130,6 +132,7 @@ impl Service {
         service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.spawn(retention::keep_pruning(service.clone()));
         service.shared.spawn(data_disk::watch(service.shared.clone()));
+        service.shared.spawn(usage_history::keep_sampling(service.shared.clone()));
         service.shared.spawn(soundness::keep_scrubbing(service.clone()));
         let flat = service.clone();
         service.shared.spawn(async move { flat.keep_all_flat().await });

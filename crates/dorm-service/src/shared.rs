@@ -23,6 +23,7 @@ use crate::messages::{Mailbox, Message};
 use crate::parking::Parking;
 use crate::service_clock::ServiceClock;
 use crate::timers::Timers;
+use crate::usage_history::UsageHistory;
 
 mod api_keys;
 mod checkpointing;
@@ -115,6 +116,7 @@ pub(crate) struct Shared {
     pub(crate) api_keys: ApiKeys,
     pub(crate) port_secret: PortSecret,
     pub(crate) port_links: PortLinks,
+    pub(crate) usage_history: UsageHistory,
     news: watch::Sender<u64>,
     actors: Mutex<BTreeMap<SandboxId, ActorHandle>>,
 }
@@ -163,6 +165,7 @@ impl Shared {
                 api_keys: ApiKeys::default(),
                 port_secret,
                 port_links: PortLinks::default(),
+                usage_history: UsageHistory::default(),
                 news: watch::channel(0).0,
                 actors: Mutex::default(),
             }

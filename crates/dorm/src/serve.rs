@@ -33,6 +33,10 @@ use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
 use crate::values::{self, Kept};
 
+/// The interval between two samples of what running sandboxes use, as clients of other servers
+/// expect it.
+const USAGE_EVERY: Duration = Duration::from_secs(5);
+
 /// Returns the user and group id of workers: the last id of the guests' range. A file of an image
 /// has this owner only if the image asks for it, and on the host the id belongs to no user.
 const fn worker(ids: GuestIds) -> u32 {
@@ -367,6 +371,7 @@ async fn open(
             },
             port_secret: Some(dorm_service::PortSecret(data.port_secret()?)),
             secrets_key: Some(secrets_key),
+            usage_every: Some(USAGE_EVERY),
             max_unreachable: options.max_unreachable.map(length),
             ..Settings::default()
         },

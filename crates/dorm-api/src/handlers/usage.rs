@@ -2,9 +2,13 @@
 
 use axum::extract::State;
 use dorm_api_types as wire;
+use dorm_lifecycle::Timestamp;
+use serde::Deserialize;
+use utoipa::IntoParams;
 
+use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::Sandbox;
+use crate::extract::{Query, Sandbox};
 use crate::state::Api;
 
 /// Get the resource usage of a sandbox
@@ -15,23 +19,39 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {
-    let usage = api.service.usage(&id).await?;
-    Ok(axum::Json(wire::Usage {
-        cpu_secs: std::time::Duration::from_micros(usage.cpu_micros).as_secs_f64(),
-        memory_bytes: usage.memory_bytes,
-        processes: usage.processes,
-        disk_bytes: usage.disk_bytes,
-        network: usage.network.map(|traffic| wire::NetworkUsage {
-            sent_bytes: traffic.sent_bytes,
-            received_bytes: traffic.received_bytes,
-            limit_bytes_per_second: traffic.limit_bytes_per_second,
-        }),
-        disk_io: usage.disk_io.map(|io| wire::DiskIo {
-            read_bytes: io.read_bytes,
-            written_bytes: io.written_bytes,
-            read_limit: io.read_limit,
-            write_limit: io.write_limit,
-            operations_limit: io.operations_limit,
-        }),
+    Ok(axum::Json(api.service.usage(&id).await?.convert()))
+}
+
+/// Parameters of the usage history.
+#[derive(Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(crate) struct HistoryQuery {
+    /// Only samples from this time on. Default: all that are kept.
+    since: Option<wire::Time>,
+    /// Only samples up to this time. Default: up to now.
+    until: Option<wire::Time>,
+}
+
+/// Get the usage history of a sandbox
+///
+/// While a sandbox runs, its usage is measured on the host every 5 seconds and kept for an hour.
+/// Nothing is measured for this request, and a suspended sandbox stays suspended.
+#[utoipa::path(get, path = "/v1/sandboxes/{id}/metrics", operation_id = "getSandboxMetrics", tag = "sandboxes",
+    params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), HistoryQuery),
+    responses(
+        (status = 200, description = "Samples of the usage in the last hour.", body = wire::UsageHistory),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn history(
+    State(api): State<Api>,
+    Sandbox(id): Sandbox,
+    Query(query): Query<HistoryQuery>,
+) -> Result<axum::Json<wire::UsageHistory>, ApiError> {
+    let moment = |time: wire::Time| Timestamp::from_millis(u64::try_from(time.0.as_millisecond()).unwrap_or(0));
+    let samples = api.service.usage_history(&id, query.since.map(moment), query.until.map(moment)).await?;
+    Ok(axum::Json(wire::UsageHistory {
+        interval_secs: api.service.usage_every().map(|every| every.as_secs_f64()),
+        samples: samples.into_iter().map(Convert::convert).collect(),
     }))
 }

@@ -68,6 +68,8 @@ pub struct Settings {
     pub port_secret: Option<PortSecret>,
     /// The key that encrypts recorded secrets. Default: none.
     pub secrets_key: Option<SecretsKey>,
+    /// The interval between two samples of what running sandboxes use. Default: none are taken.
+    pub usage_every: Option<Duration>,
 }
 
 impl Default for Settings {
@@ -90,6 +92,7 @@ impl Default for Settings {
             port_access: PortAccess::default(),
             port_secret: None,
             secrets_key: None,
+            usage_every: None,
         }
     }
 }

@@ -166,6 +166,15 @@ impl Client {
         self.get(&format!("/sandboxes/{}/usage", segment(sandbox))).await
     }
 
+    /// Returns what a sandbox has used since a time.
+    pub(crate) async fn usage_history(
+        &self,
+        sandbox: &str,
+        since: wire::Time,
+    ) -> Result<wire::UsageHistory, ClientError> {
+        self.get(&format!("/sandboxes/{}/metrics?since={since}", segment(sandbox))).await
+    }
+
     /// Returns all snapshots, or those of the sandbox with that id.
     pub(crate) async fn snapshots(&self, source: Option<&str>) -> Result<Vec<wire::Snapshot>, ClientError> {
         let query: Vec<_> = source.map(|source| ("source", source.to_owned())).into_iter().collect();
