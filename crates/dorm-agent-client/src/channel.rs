@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dorm_agent_proto::frame::{self, Kind, PAYLOAD_MAX};
-use dorm_agent_proto::{Answer, End, Event, Failure, REQUEST_MAX, Request, WINDOW};
+use dorm_agent_proto::{Added, Answer, End, Event, Failure, REQUEST_MAX, Request, WINDOW};
 
 use crate::connection::{Connection, Outgoing};
 use crate::credit::Credit;
@@ -61,6 +61,11 @@ impl Channel {
         request: &Request,
         as_outgoing: fn(Vec<u8>) -> Outgoing,
     ) -> Result<Self, AgentError> {
+        if let Some(Added { revision, ability }) = request.added()
+            && connection.hello().revision < revision
+        {
+            return Err(AgentError::Older { ability });
+        }
         let message = serde_json::to_vec(request).map_err(|error| AgentError::Invalid(error.to_string()))?;
         if message.len() > REQUEST_MAX {
             return Err(AgentError::Invalid(frame::TooLong(REQUEST_MAX).to_string()));

@@ -30,7 +30,15 @@ pub enum AgentError {
         /// This host's version.
         host: u16,
     },
-    /// The content to write could not be read; nothing was changed.
+    /// The sandbox's memory contains the agent of an earlier release, which does not know the
+    /// request. Nothing was sent.
+    #[error("the agent in the sandbox is from an earlier release and cannot {ability}")]
+    Older {
+        /// The action that it cannot do, as a verb with its object.
+        ability: &'static str,
+    },
+    /// The content to write could not be read. The file is unchanged, or has the part that was read
+    /// if it is written in place.
     #[error("cannot read the content to write to '{path}' in the sandbox")]
     Body {
         /// The path to write to.
@@ -85,6 +93,9 @@ pub enum AgentError {
     /// The process never existed, has ended, or was forgotten.
     #[error("there is no process {0} in the sandbox, or it has ended")]
     NoProcess(u64),
+    /// The watcher never existed, was removed, or was lost with the sandbox's memory.
+    #[error("there is no watcher {0} in the sandbox")]
+    NoWatcher(u64),
     /// The process was started without input, or its input is closed.
     #[error("the standard input of process {0} is closed")]
     InputClosed(u64),
@@ -132,6 +143,7 @@ impl From<Failure> for AgentError {
             Failure::CannotExecute { command, reason } => Self::CannotExecute { command, reason: legible(&reason) },
             Failure::NoUser { user } => Self::NoUser(legible(&user)),
             Failure::NoProcess { process } => Self::NoProcess(process),
+            Failure::NoWatcher { watcher } => Self::NoWatcher(watcher),
             Failure::InputClosed { process } => Self::InputClosed(process),
             Failure::NoTerminal { process } => Self::NoTerminal(process),
             Failure::Refused { port } => Self::Refused(port),

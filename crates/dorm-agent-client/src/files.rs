@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dorm_agent_proto::{
-    Answer, End, Entry, Event, FileStat, GuestPath, Parents, RemoveScope, Request, Scope, User, WatchEvent,
-    WriteOptions,
+    Answer, Attribute, End, Entry, Event, FileStat, GuestPath, GuestString, Parents, RemoveScope, Request, Scope, User,
+    WatchEvent, WriteAt, WriteOptions,
 };
 use futures_util::{Stream, StreamExt};
 
@@ -57,6 +57,27 @@ impl Agent {
         stat_of(&channel, answer)
     }
 
+    /// Writes into a file, which keeps its inode, and its mode and owner unless `options` says
+    /// otherwise. Creates it if it is missing. If the call fails or is dropped, the file has a part
+    /// of `body`.
+    ///
+    /// # Errors
+    /// Those of [`Agent::write_file`]; [`AgentError::Older`].
+    pub async fn write_in_place<E>(
+        &self,
+        path: &GuestPath,
+        at: WriteAt,
+        options: WriteOptions,
+        body: impl Stream<Item = Result<Bytes, E>>,
+    ) -> Result<FileStat, AgentError>
+    where
+        E: Into<Box<dyn StdError + Send + Sync>>,
+    {
+        let mut channel = self.open(&Request::WriteInPlace { path: path.clone(), at, options })?;
+        let answer = upload(&mut channel, path, body).await?;
+        stat_of(&channel, answer)
+    }
+
     /// Lists a directory and `depth` levels of it (1: only its own entries), each directory before
     /// its content, sorted by name. Returns at most `most` and at most [`crate::PAGE_MAX`] of the
     /// entries after `after`. Does not follow links below the first level.
@@ -100,6 +121,15 @@ impl Agent {
         self.stat_after(&Request::MakeDirectory { path: path.clone(), parents, owner }).await
     }
 
+    /// Creates a directory that must not exist, and its missing parents.
+    ///
+    /// # Errors
+    /// [`AgentError::Exists`], [`AgentError::NotADirectory`], [`AgentError::NoUser`],
+    /// [`AgentError::Older`].
+    pub async fn make_new_directory(&self, path: &GuestPath, owner: Option<User>) -> Result<FileStat, AgentError> {
+        self.stat_after(&Request::MakeNewDirectory { path: path.clone(), owner }).await
+    }
+
     /// Removes a file, link or directory. Does not follow a link.
     ///
     /// # Errors
@@ -114,6 +144,48 @@ impl Agent {
     /// [`AgentError::NotFound`], [`AgentError::NotEmpty`].
     pub async fn rename(&self, from: &GuestPath, to: &GuestPath) -> Result<FileStat, AgentError> {
         self.stat_after(&Request::Rename { from: from.clone(), to: to.clone() }).await
+    }
+
+    /// Renames a path as [`Agent::rename`] does, and creates missing parents of the new path, which
+    /// belong to `owner`.
+    ///
+    /// # Errors
+    /// Those of [`Agent::rename`]; [`AgentError::NoUser`], [`AgentError::Older`].
+    pub async fn move_to(&self, from: &GuestPath, to: &GuestPath, owner: Option<User>) -> Result<FileStat, AgentError> {
+        self.stat_after(&Request::Move { from: from.clone(), to: to.clone(), owner }).await
+    }
+
+    /// Returns the extended attributes of a file whose names begin with `user.`, ordered by name.
+    /// Follows links.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`], [`AgentError::Older`]; [`AgentError::Other`] if they take more
+    /// than 32 KiB.
+    pub async fn attributes(&self, path: &GuestPath) -> Result<Vec<Attribute>, AgentError> {
+        self.attributes_after(&Request::Attributes { path: path.clone() }).await
+    }
+
+    /// Sets extended attributes of a file, then removes others, and returns all that it has then.
+    /// If it fails, some may be changed. Follows links.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`], [`AgentError::NoSpace`], [`AgentError::Denied`],
+    /// [`AgentError::Older`]; [`AgentError::Invalid`] for a name that does not begin with `user.`,
+    /// or for more than 32 KiB.
+    pub async fn set_attributes(
+        &self,
+        path: &GuestPath,
+        set: Vec<Attribute>,
+        remove: Vec<GuestString>,
+    ) -> Result<Vec<Attribute>, AgentError> {
+        self.attributes_after(&Request::SetAttributes { path: path.clone(), set, remove }).await
+    }
+
+    async fn attributes_after(&self, request: &Request) -> Result<Vec<Attribute>, AgentError> {
+        match self.ask(request).await? {
+            (Answer::Attributes(attributes), _) => Ok(attributes),
+            (other, channel) => Err(wrong(&channel, &other)),
+        }
     }
 
     /// Watches a directory. Every change after this has returned is reported.

@@ -6,7 +6,7 @@ use std::pin::Pin;
 
 use bytes::Bytes;
 use dorm_agent_proto::frame::{self, Decoder, FRAME_MAX, Frame, Kind, PAYLOAD_MAX};
-use dorm_agent_proto::{Hello, Nonce, Offsets, OutputKind, Resync, Scope, User, VERSION, WriteOptions};
+use dorm_agent_proto::{Hello, Nonce, Offsets, OutputKind, REVISION, Resync, Scope, User, VERSION, WriteOptions};
 use futures_util::future::join_all;
 use futures_util::{Stream, StreamExt, stream};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
@@ -71,7 +71,8 @@ async fn say(mut guest: DuplexStream, moves: &[u8]) {
         let length = guest.read(&mut buffer).await.expect("to read");
         decoder.push(&buffer[..length]);
     };
-    let hello = serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation: 1 }).expect("text");
+    let hello =
+        serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation: 1, revision: REVISION }).expect("text");
     let (mut reading, mut writing) = tokio::io::split(guest);
     let write = async {
         writing.write_all(&frame::hello(resync.nonce, &hello)).await?;

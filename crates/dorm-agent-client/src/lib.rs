@@ -25,6 +25,7 @@ pub mod fuzzing;
 mod inbox;
 mod page;
 mod processes;
+mod watchers;
 
 pub use agent::Agent;
 pub use dial::DialedStream;
@@ -34,8 +35,9 @@ pub use page::{PAGE_MAX, Page};
 pub use processes::{Output, OutputStream};
 
 pub use dorm_agent_proto::{
-    Account, Applied, Busy, Entry, ExitStatus, FileKind, FileStat, FirstReader, GuestError, GuestMount, GuestPath,
-    GuestString, Hook, HookOutcome, Identity, Metrics, Offsets, OutputKind, Parents, ProcessSpec, ProcessStarted,
-    ProcessStatus, RemoveScope, Resumed, Scope, Signal, Stdin, Target, TerminalSize, User, Variable, WatchEvent,
-    WatchEventKind, WriteOptions, legible,
+    ATTRIBUTES_BYTES_MAX, Account, Applied, Attribute, Busy, Entry, ExitStatus, FileKind, FileStat, FirstReader,
+    GuestBytes, GuestError, GuestMount, GuestPath, GuestString, Hook, HookOutcome, Identity, Metrics, NumberedEvent,
+    Offsets, OutputKind, Parents, ProcessSpec, ProcessStarted, ProcessStatus, RemoveScope, Resumed, Scope, Signal,
+    Stdin, Target, TerminalSize, User, Variable, WatchEvent, WatchEventKind, WatcherStatus, WriteAt, WriteOptions,
+    legible,
 };

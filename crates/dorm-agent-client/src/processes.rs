@@ -46,7 +46,20 @@ impl Agent {
     /// # Errors
     /// [`AgentError::Closed`].
     pub async fn processes_after(&self, after: Option<u64>, most: usize) -> Result<Page<ProcessStatus>, AgentError> {
-        self.some_processes(most, |process| after.is_none_or(|after| process > after)).await
+        self.processes_that(after, most, |_| true).await
+    }
+
+    /// Returns a page as [`Agent::processes_after`] does, of those processes that `is_wanted`.
+    ///
+    /// # Errors
+    /// [`AgentError::Closed`].
+    pub async fn processes_that(
+        &self,
+        after: Option<u64>,
+        most: usize,
+        is_wanted: impl Fn(&ProcessStatus) -> bool,
+    ) -> Result<Page<ProcessStatus>, AgentError> {
+        self.some_processes(most, |status| after.is_none_or(|after| status.process > after) && is_wanted(status)).await
     }
 
     /// Returns one of those processes.
@@ -54,18 +67,18 @@ impl Agent {
     /// # Errors
     /// [`AgentError::NoProcess`].
     pub async fn process(&self, process: u64) -> Result<ProcessStatus, AgentError> {
-        let found = self.some_processes(1, |other| process == other).await?;
+        let found = self.some_processes(1, |other| process == other.process).await?;
         found.items.into_iter().next().ok_or(AgentError::NoProcess(process))
     }
 
     async fn some_processes(
         &self,
         most: usize,
-        is_wanted: impl Fn(u64) -> bool,
+        is_wanted: impl Fn(&ProcessStatus) -> bool,
     ) -> Result<Page<ProcessStatus>, AgentError> {
         let channel = self.follow(&Request::Processes).await?;
         let process = |event| match event {
-            Event::Process(status) => Listed::when(is_wanted(status.process), status),
+            Event::Process(status) => Listed::when(is_wanted(&status), status),
             _ => Listed::Stranger,
         };
         collect(channel, most, process).await
@@ -115,6 +128,20 @@ impl Agent {
     /// [`AgentError::NoProcess`], also if the process has ended.
     pub async fn signal(&self, process: u64, signal: Signal, target: Target) -> Result<(), AgentError> {
         self.do_it(&Request::Signal { process, signal, target }).await
+    }
+
+    /// Kills a process and every process that descends from it, also in other groups and sessions,
+    /// and also if the process itself has ended. Returns how many processes were killed.
+    ///
+    /// # Errors
+    /// [`AgentError::NoProcess`], [`AgentError::Older`]; [`AgentError::Other`] if they start new
+    /// ones too fast.
+    pub async fn kill_tree(&self, process: u64) -> Result<u32, AgentError> {
+        let (answer, channel) = self.ask(&Request::KillTree { process }).await?;
+        match answer {
+            Answer::Killed(killed) => Ok(killed),
+            other => Err(wrong(&channel, &other)),
+        }
     }
 
     /// Changes the size of a process's terminal.

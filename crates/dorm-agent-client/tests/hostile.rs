@@ -8,7 +8,8 @@ use std::time::Duration;
 use dorm_agent_client::{Agent, AgentError, GuestPath, Offsets, PAGE_MAX};
 use dorm_agent_proto::frame::{self, Decoder, Kind};
 use dorm_agent_proto::{
-    Answer, Event, Failure, FileKind, FileStat, GuestString, Hello, OutputHeader, OutputKind, Resync, VERSION, WINDOW,
+    Answer, Event, Failure, FileKind, FileStat, GuestString, Hello, OutputHeader, OutputKind, REVISION, Resync,
+    VERSION, WINDOW,
 };
 use futures_util::StreamExt;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
@@ -24,13 +25,18 @@ struct Forger {
 
 impl Forger {
     async fn meet() -> (Agent, Self) {
+        let hello = Hello { version: VERSION, pid: 1, generation: 1, revision: REVISION };
+        Self::meet_with(&serde_json::to_vec(&hello).unwrap()).await
+    }
+
+    /// Greets the host with these bytes.
+    async fn meet_with(hello: &[u8]) -> (Agent, Self) {
         let (host, guest) = tokio::io::duplex(64 << 10);
         let (read, write) = tokio::io::split(guest);
         let mut forger = Self { read, write, decoder: Decoder::for_agent() };
         let greet = async {
             let resync = Resync::from_bytes(&forger.next().await).unwrap();
-            let hello = serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation: 1 }).unwrap();
-            forger.write.write_all(&frame::hello(resync.nonce, &hello)).await.unwrap();
+            forger.write.write_all(&frame::hello(resync.nonce, hello)).await.unwrap();
             forger
         };
         let (agent, forger) = tokio::join!(Agent::connect(host, 1), greet);
@@ -239,4 +245,23 @@ async fn whoever_waits_learns_of_the_end_at_once() {
     forger.say(Kind::Data, b"no answer was this").await;
     let waited = tokio::time::timeout(Duration::from_secs(60), waiting).await.expect("an end").unwrap();
     refuses(waited);
+}
+
+#[tokio::test]
+async fn an_agent_of_an_earlier_release_is_not_sent_what_it_does_not_know() {
+    // The greeting of the agent of 0.1.0.
+    let (agent, mut forger) = Forger::meet_with(br#"{"version":1,"pid":1,"generation":3}"#).await;
+    let refused = agent.make_new_directory(&root(), None).await.unwrap_err();
+    assert!(matches!(refused, AgentError::Older { .. }), "{refused}");
+    assert!(agent.move_to(&root(), &root(), None).await.is_err());
+    // The next frame that it gets is of a request that it knows, and the connection is usable.
+    let answer = async {
+        assert_eq!(forger.next().await, br#""ping""#);
+        let mut out = Vec::new();
+        frame::encode(&mut out, Kind::Answer, CHANNEL, br#"{"Ok":"done"}"#);
+        forger.write.write_all(&out).await.unwrap();
+        forger
+    };
+    let (pong, _forger) = tokio::join!(agent.ping(), answer);
+    pong.unwrap();
 }

@@ -89,6 +89,12 @@ pub enum Failure {
         /// The process's handle.
         process: u64,
     },
+    /// The watcher never existed, was removed, or was lost with the sandbox's memory.
+    #[error("there is no watcher {watcher} in the sandbox")]
+    NoWatcher {
+        /// The watcher's handle.
+        watcher: u64,
+    },
     /// The process was started without input, or its input is closed.
     #[error("the input of process {process} is closed")]
     InputClosed {

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::guest::{GuestPath, GuestString};
+use crate::guest::{GuestBytes, GuestPath, GuestString};
 use crate::process::User;
 
 /// The type of a file.
@@ -74,6 +74,36 @@ pub struct WriteOptions {
     pub parents: Parents,
 }
 
+/// Where the data of a write in place goes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum WriteAt {
+    /// To the beginning; the file is emptied first.
+    Emptied,
+    /// To the end. Each piece is appended to what the file has then.
+    End,
+    /// From this byte on. Bytes behind the data are kept; a gap before it reads as zeros.
+    Offset(u64),
+}
+
+/// The most bytes of names and values of the extended attributes that are read or changed at once.
+/// In JSON they take at most six times as much.
+pub const ATTRIBUTES_BYTES_MAX: usize = 32 * 1024;
+
+/// An extended attribute of a file.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug, Serialize, Deserialize)]
+pub struct Attribute {
+    /// Its name, which begins with `user.`.
+    pub name: GuestString,
+    /// Its value.
+    pub value: GuestBytes,
+}
+
+impl Attribute {
+    /// The beginning of the names of all attributes that a caller may read and change.
+    pub const PREFIX: &'static str = "user.";
+}
+
 /// How far below a directory a call applies.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -124,4 +154,26 @@ pub enum WatchEventKind {
     /// Some changes were dropped because there were too many: read the directory again. The path is
     /// the watched one.
     Overflow,
+}
+
+/// A watcher.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct WatcherStatus {
+    /// Its handle. It is never reused in this sandbox or in a descendant.
+    pub watcher: u64,
+    /// The watched directory.
+    pub path: GuestPath,
+    /// Whether changes in directories below it are kept too.
+    pub scope: Scope,
+    /// The number of the newest change; 0 if there was none.
+    pub last: u64,
+}
+
+/// A change that a watcher has kept.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct NumberedEvent {
+    /// Its number: the changes of a watcher are counted from 1.
+    pub number: u64,
+    /// The change. [`WatchEventKind::Overflow`] stands for all changes since the one before it.
+    pub event: WatchEvent,
 }

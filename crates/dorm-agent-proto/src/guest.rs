@@ -58,6 +58,28 @@ impl GuestString {
     }
 }
 
+/// Any bytes from inside a sandbox.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+pub struct GuestBytes(pub Vec<u8>);
+
+impl fmt::Debug for GuestBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", lossy(&self.0))
+    }
+}
+
+impl Serialize for GuestBytes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        Wire::of(&self.0).serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for GuestBytes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        Wire::deserialize(deserializer)?.into_bytes().map(Self).map_err(serde::de::Error::custom)
+    }
+}
+
 /// An absolute path inside a sandbox.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct GuestPath(Vec<u8>);

@@ -33,10 +33,13 @@ mod process;
 pub mod frame;
 
 pub use failure::Failure;
-pub use file::{Entry, FileKind, FileStat, Parents, RemoveScope, Scope, WatchEvent, WatchEventKind, WriteOptions};
-pub use guest::{GuestError, GuestPath, GuestString, LEGIBLE_MAX, Variable, legible};
+pub use file::{
+    ATTRIBUTES_BYTES_MAX, Attribute, Entry, FileKind, FileStat, NumberedEvent, Parents, RemoveScope, Scope, WatchEvent,
+    WatchEventKind, WatcherStatus, WriteAt, WriteOptions,
+};
+pub use guest::{GuestBytes, GuestError, GuestPath, GuestString, LEGIBLE_MAX, Variable, legible};
 pub use identity::{Account, Applied, Hook, HookOutcome, Identity, Metrics, Resumed};
-pub use message::{Answer, End, Event, Hello, Nonce, OutputHeader, Request, Resync};
+pub use message::{Added, Answer, End, Event, Hello, Nonce, OutputHeader, Request, Resync};
 pub use mount::{Busy, GuestMount};
 pub use process::{
     ExitStatus, FirstReader, LABEL_MAX, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES,
@@ -46,6 +49,11 @@ pub use process::{
 /// The version of this protocol. Both ends must have the same; the agent's binary comes from the
 /// host's own build.
 pub const VERSION: u16 = 1;
+
+/// The newest requests that this agent knows, counted within [`VERSION`]. A memory image keeps the
+/// agent that ran in it, so a host also speaks with agents of earlier releases: it sends a request
+/// only if the agent's revision is at least that of [`Request::added`].
+pub const REVISION: u16 = 1;
 
 /// The number of bytes that either side may send on a new channel before it gets more credit.
 pub const WINDOW: u32 = 256 * 1024;

@@ -3,8 +3,11 @@
 use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
-use crate::file::{Entry, FileStat, Parents, RemoveScope, Scope, WatchEvent, WriteOptions};
-use crate::guest::GuestPath;
+use crate::file::{
+    Attribute, Entry, FileStat, NumberedEvent, Parents, RemoveScope, Scope, WatchEvent, WatcherStatus, WriteAt,
+    WriteOptions,
+};
+use crate::guest::{GuestPath, GuestString};
 use crate::identity::{Account, Identity, Metrics, Resumed};
 use crate::mount::{Busy, GuestMount};
 use crate::process::{
@@ -59,6 +62,9 @@ pub struct Hello {
     pub pid: u32,
     /// The generation of the last [`Request::Resumed`]; 0 before the first.
     pub generation: u64,
+    /// The agent's [`crate::REVISION`]. The agent of 0.1.0 reports none, which is 0.
+    #[serde(default)]
+    pub revision: u16,
 }
 
 /// A request of the host. Each comment names the answer, and then what follows the answer.
@@ -200,6 +206,132 @@ pub enum Request {
         /// The user's name or number.
         user: User,
     },
+    /// Write the data that the host sends into a file, which keeps its inode: [`Answer::Stat`] when
+    /// all of it is written.
+    WriteInPlace {
+        /// The file's path.
+        path: GuestPath,
+        /// Where the data goes.
+        at: WriteAt,
+        /// Mode and owner, which an existing file keeps by default; treatment of missing parents.
+        options: WriteOptions,
+    },
+    /// Rename as [`Request::Rename`] does, and create missing parents of the new path:
+    /// [`Answer::Stat`].
+    Move {
+        /// The old path.
+        from: GuestPath,
+        /// The new path.
+        to: GuestPath,
+        /// The owner of created parents; by default root.
+        owner: Option<User>,
+    },
+    /// Create a directory that must not exist yet, and its missing parents: [`Answer::Stat`].
+    MakeNewDirectory {
+        /// The directory's path.
+        path: GuestPath,
+        /// The owner of every directory that is created; by default root.
+        owner: Option<User>,
+    },
+    /// Get the `user.*` extended attributes of a file: [`Answer::Attributes`]. Follows links.
+    Attributes {
+        /// The file's path.
+        path: GuestPath,
+    },
+    /// Change `user.*` extended attributes of a file, one after another:
+    /// [`Answer::Attributes`] with all that it has then. Follows links.
+    SetAttributes {
+        /// The file's path.
+        path: GuestPath,
+        /// The attributes to set.
+        set: Vec<Attribute>,
+        /// The names of attributes to remove afterwards; missing ones are ignored.
+        remove: Vec<GuestString>,
+    },
+    /// Watch a directory and keep its changes until the host asks for them: [`Answer::Watcher`]
+    /// once no later change can be missed.
+    CreateWatcher {
+        /// The directory's path.
+        path: GuestPath,
+        /// Whether changes in directories below it are kept too.
+        scope: Scope,
+    },
+    /// List watchers: [`Answer::Follows`], then an [`Event::Watcher`] for each.
+    Watchers,
+    /// Get the changes that a watcher has kept, with all that happened before the request:
+    /// [`Answer::Follows`], then an [`Event::Numbered`] for each.
+    WatcherEvents {
+        /// The watcher's handle.
+        watcher: u64,
+        /// The number of the last change that the host has; it and those before it are forgotten.
+        /// 0 for none.
+        after: u64,
+        /// The largest number of changes to send.
+        most: u32,
+    },
+    /// Remove a watcher with the changes that it has kept: [`Answer::Done`].
+    RemoveWatcher {
+        /// The watcher's handle.
+        watcher: u64,
+    },
+    /// Kill a process and every process that descends from it, also in other groups and sessions:
+    /// [`Answer::Killed`]. The process itself may have ended.
+    KillTree {
+        /// The process's handle.
+        process: u64,
+    },
+}
+
+/// A request that older agents do not know.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Added {
+    /// The first [`crate::REVISION`] with the request.
+    pub revision: u16,
+    /// The action that an older agent cannot do, as a verb with its object.
+    pub ability: &'static str,
+}
+
+impl Request {
+    /// Returns since when agents know this request; `None` if all do.
+    pub fn added(&self) -> Option<Added> {
+        let added = |revision, ability| Some(Added { revision, ability });
+        match self {
+            Self::Ping
+            | Self::Quiesce
+            | Self::Resumed(_)
+            | Self::Start(_)
+            | Self::Processes
+            | Self::Output { .. }
+            | Self::WriteStdin { .. }
+            | Self::CloseStdin { .. }
+            | Self::Signal { .. }
+            | Self::Resize { .. }
+            | Self::Wait { .. }
+            | Self::ReadFile { .. }
+            | Self::WriteFile { .. }
+            | Self::List { .. }
+            | Self::Stat { .. }
+            | Self::MakeDirectory { .. }
+            | Self::Remove { .. }
+            | Self::Rename { .. }
+            | Self::Watch { .. }
+            | Self::Metrics
+            | Self::OomVictim
+            | Self::Dial { .. }
+            | Self::Mount { .. }
+            | Self::ExchangeDeleted
+            | Self::Account { .. } => None,
+            Self::WriteInPlace { .. } => added(1, "write a file in place"),
+            Self::Move { .. } => added(1, "create the parents of a renamed file"),
+            Self::MakeNewDirectory { .. } => added(1, "create a directory with parents only if it is new"),
+            Self::Attributes { .. } => added(1, "read extended attributes"),
+            Self::SetAttributes { .. } => added(1, "change extended attributes"),
+            Self::CreateWatcher { .. } | Self::Watchers | Self::WatcherEvents { .. } | Self::RemoveWatcher { .. } => {
+                added(1, "keep changes of files for watchers")
+            }
+            Self::KillTree { .. } => added(1, "kill all processes that descend from one"),
+        }
+    }
 }
 
 /// The answer to a request that succeeded.
@@ -224,6 +356,12 @@ pub enum Answer {
     OomVictim(Option<u32>),
     /// The user.
     Account(Account),
+    /// The extended attributes of the file, ordered by name.
+    Attributes(Vec<Attribute>),
+    /// The handle of the new watcher.
+    Watcher(u64),
+    /// The number of processes that were killed.
+    Killed(u32),
 }
 
 /// One item of a stream.
@@ -247,6 +385,10 @@ pub enum Event {
     Entry(Entry),
     /// A change in a watched directory.
     Watch(WatchEvent),
+    /// One watcher of a list.
+    Watcher(WatcherStatus),
+    /// A change that a watcher has kept.
+    Numbered(NumberedEvent),
 }
 
 /// The reason why one side sends nothing more on a channel.

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex};
 
 use dorm_agent_proto::{Failure, ProcessSpec, ProcessStarted, Variable};
 
+use crate::files::Watchers;
 use crate::link::Link;
 use crate::lock::lock;
 use crate::mounts::Mounts;
@@ -25,6 +26,8 @@ pub(crate) struct Agent {
     pub(crate) generation: AtomicU64,
     /// The mounted volumes.
     pub(crate) mounts: Mounts,
+    /// The directories whose changes are kept for the host.
+    pub(crate) watchers: Watchers,
     /// Held while an identity is being applied.
     pub(crate) resuming: Mutex<()>,
 }
@@ -44,6 +47,7 @@ impl Agent {
             variables: Mutex::new(variables),
             generation: AtomicU64::new(0),
             mounts: Mounts::default(),
+            watchers: Watchers::default(),
             resuming: Mutex::new(()),
         })
     }

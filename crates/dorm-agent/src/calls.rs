@@ -40,6 +40,22 @@ pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::Mount { mounts, busy } => done(call, agent.mounts.set(&mounts, busy)),
         Request::ExchangeDeleted => done(call, exchange::all(agent)),
         Request::Account { user } => answer(call, users::account(&user).map(Answer::Account)),
+        Request::WriteInPlace { path, at, options } => files::write_in_place(call, &path, at, &options),
+        Request::Move { from, to, owner } => answer(call, files::move_to(&from, &to, owner.as_ref()).map(Answer::Stat)),
+        Request::MakeNewDirectory { path, owner } => {
+            answer(call, files::make_new_directory(&path, owner.as_ref()).map(Answer::Stat))
+        }
+        Request::Attributes { path } => answer(call, files::attributes(&path).map(Answer::Attributes)),
+        Request::SetAttributes { path, set, remove } => {
+            answer(call, files::set_attributes(&path, &set, &remove).map(Answer::Attributes))
+        }
+        Request::CreateWatcher { path, scope } => {
+            answer(call, agent.watchers.create(&path, scope).map(Answer::Watcher))
+        }
+        Request::Watchers => agent.watchers.list(call),
+        Request::WatcherEvents { watcher, after, most } => agent.watchers.events(call, watcher, after, most),
+        Request::RemoveWatcher { watcher } => done(call, agent.watchers.remove(watcher)),
+        Request::KillTree { process } => answer(call, agent.processes.kill_tree(process).map(Answer::Killed)),
     };
 }
 

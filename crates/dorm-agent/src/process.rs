@@ -12,6 +12,7 @@ mod reaper;
 mod ring;
 mod spawn;
 mod terminal;
+mod tree;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::io;
@@ -73,6 +74,8 @@ pub(crate) struct Processes {
     table: Mutex<Table>,
     pump: Arc<Pump>,
     reaper: reaper::Bell,
+    /// Distinguishes the processes of this agent from those of another one on the same kernel.
+    own: String,
 }
 
 #[derive(Default)]
@@ -90,6 +93,7 @@ impl Processes {
             table: Mutex::default(),
             pump: Pump::start_thread()?,
             reaper: reaper::Bell::default(),
+            own: tree::random()?,
         });
         reaper::start_thread(&processes)?;
         Ok(processes)
@@ -104,12 +108,13 @@ impl Processes {
         let plan = spawn::plan(&spec, variables)?;
         let directory = plan.directory().clone();
         let _alone = lock(&self.births_and_deaths);
-        let spawned = plan.spawn()?;
+        let id = lock(&self.table).last + 1;
+        let spawned = plan.spawn(&tree::mark(&self.own, id))?;
         let expected = (spec.first_reader == FirstReader::Expected).then(Instant::now);
         let mut table = lock(&self.table);
-        table.last += 1;
+        table.last = id;
         let process = Arc::new(Process {
-            id: table.last,
+            id,
             pid: spawned.pid,
             directory,
             started_unix_ms: unix_ms(),
@@ -241,6 +246,16 @@ impl Processes {
             Target::Group => rustix::process::kill_process_group(process.pid, named),
         };
         sent.map_err(|error| fault::other("signal process", id.to_string().as_bytes(), error))
+    }
+
+    /// Kills a process and all that descend from it. Returns how many there were.
+    pub(crate) fn kill_tree(&self, id: u64) -> Result<u32, Failure> {
+        let process = self.find(id)?;
+        // No child of the agent is reaped meanwhile, so their process IDs stay theirs.
+        let _alone = lock(&self.births_and_deaths);
+        let is_alive = lock(&process.life).stage == Stage::Alive;
+        tree::kill(&tree::mark(&self.own, id), is_alive.then_some(process.pid))
+            .map_err(|reason| fault::other("kill all processes of", id.to_string().as_bytes(), reason))
     }
 
     pub(crate) fn resize(&self, id: u64, size: TerminalSize) -> Result<(), Failure> {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind, Part};
-use dorm_agent_proto::{Answer, Failure, Hello, REQUEST_MAX, Request, Resync, VERSION};
+use dorm_agent_proto::{Answer, Failure, Hello, REQUEST_MAX, REVISION, Request, Resync, VERSION};
 use rustix::event::PollFlags;
 use rustix::io::Errno;
 
@@ -108,6 +108,7 @@ impl Session {
             version: VERSION,
             pid: rustix::process::getpid().as_raw_nonzero().get().unsigned_abs(),
             generation: self.agent.generation.load(Ordering::Acquire),
+            revision: REVISION,
         };
         let hello = serde_json::to_vec(&hello).unwrap_or_default();
         self.epoch = self.agent.link.begin(&frame::hello(resync.nonce, &hello));

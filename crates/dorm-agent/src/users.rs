@@ -1,6 +1,7 @@
 //! The sandbox's own lists of users and groups, read again each time, since programs inside may
 //! change them.
 
+use std::collections::BTreeSet;
 use std::fs;
 
 use dorm_agent_proto::{Account, Failure, GuestPath, User};
@@ -46,6 +47,10 @@ impl Users {
             (None, User::Id { uid, gid }) => {
                 Ok(Account { uid: *uid, gid: gid.unwrap_or(*uid), name: None, home: root()?, shell: None })
             }
+            // An image may have no user list at all.
+            (None, User::Name(name)) if name == "root" => {
+                Ok(Account { uid: 0, gid: 0, name: Some(name.clone()), home: root()?, shell: None })
+            }
             (None, User::Name(name)) => Err(Failure::NoUser { user: name.clone() }),
         }
     }
@@ -60,7 +65,8 @@ impl Users {
                 members.split(',').any(|member| member.trim() == name).then(|| gid.parse::<u32>().ok()).flatten()
             }));
         }
-        groups.dedup();
+        let mut seen = BTreeSet::new();
+        groups.retain(|group| seen.insert(*group));
         groups
     }
 
@@ -108,7 +114,7 @@ mod tests {
     fn users() -> Users {
         Users {
             passwd: "root:x:0:0:root:/root:/bin/bash\nbroken\nann:x:1000:100::/home/ann:/bin/sh\n".to_owned(),
-            group: "root:x:0:\nusers:x:100:\naudio:x:29:bob,ann\n".to_owned(),
+            group: "root:x:0:\nusers:x:100:ann\naudio:x:29:bob,ann\nother:x:100:ann\n".to_owned(),
         }
     }
 
@@ -127,5 +133,8 @@ mod tests {
         assert_eq!((nobody.uid, nobody.gid, nobody.home.to_text().as_str()), (4711, 12, "/"));
         let unknown = users().account(&User::Name("eve".to_owned()));
         assert_eq!(unknown, Err(Failure::NoUser { user: "eve".to_owned() }));
+        let none = Users { passwd: String::new(), group: String::new() };
+        let root = none.account(&"root".parse().unwrap()).unwrap();
+        assert_eq!((root.uid, root.gid, root.home.to_text().as_str()), (0, 0, "/"));
     }
 }

@@ -10,7 +10,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dorm_agent_proto::frame::{self, Assembler, Decoder, Frame, Kind};
-use dorm_agent_proto::{Answer, End, Failure, GuestPath, Hello, REQUEST_MAX, Resync, VERSION, WriteOptions};
+use dorm_agent_proto::{
+    Answer, End, Failure, GuestPath, Hello, REQUEST_MAX, REVISION, Resync, VERSION, WriteAt, WriteOptions,
+};
 use dorm_engine::BoxStream;
 use tokio::io::{AsyncReadExt, DuplexStream, split};
 use tokio::sync::mpsc;
@@ -74,7 +76,13 @@ struct Channel {
 enum Incoming {
     Nowhere,
     Input(u64),
-    File { path: GuestPath, options: WriteOptions, bytes: Vec<u8> },
+    /// `at` is set for a write in place.
+    File {
+        path: GuestPath,
+        at: Option<WriteAt>,
+        options: WriteOptions,
+        bytes: Vec<u8>,
+    },
     Port(mpsc::UnboundedSender<Vec<u8>>),
 }
 
@@ -117,7 +125,8 @@ impl Session {
         let Some(resync) = Resync::from_bytes(payload) else { return };
         let generation = self.machine.peek(|guest| guest.generation).await;
         // A struct of numbers always has a JSON form.
-        let hello = serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation }).unwrap_or_default();
+        let hello =
+            serde_json::to_vec(&Hello { version: VERSION, pid: 1, generation, revision: REVISION }).unwrap_or_default();
         self.send(Outgoing::Frames(frame::hello(resync.nonce, &hello))).await;
     }
 
@@ -169,10 +178,13 @@ impl Session {
         match std::mem::replace(&mut channel.incoming, Incoming::Nowhere) {
             Incoming::Nowhere | Incoming::Port(_) => {}
             Incoming::Input(_) => self.answer(id, Answer::Done).await,
-            Incoming::File { path, options, bytes } if complete => {
+            Incoming::File { path, at, options, bytes } if complete => {
                 let written = self.machine.act(|guest| {
                     let stamp = guest.stamp_of(options.owner.as_ref())?;
-                    guest.files.write(&path, bytes, options.mode, stamp, options.parents)
+                    match at {
+                        None => guest.files.write(&path, bytes, options.mode, stamp, options.parents),
+                        Some(at) => guest.files.write_in_place(&path, at, &bytes, &options, stamp),
+                    }
                 });
                 match written.await {
                     Ok(stat) => self.answer(id, Answer::Stat(stat)).await,

@@ -342,6 +342,14 @@ impl Guest {
         Ok(())
     }
 
+    /// Kills a process; in this guest, none has children. Returns how many were killed.
+    pub(crate) fn kill_tree(&mut self, process: u64) -> Result<u32, Failure> {
+        if self.process(process)?.exit.is_some() {
+            return Ok(0);
+        }
+        self.signal(process, Signal::KILL).map(|()| 1)
+    }
+
     pub(crate) fn signal(&mut self, handle: u64, signal: Signal) -> Result<(), Failure> {
         let process = self.process(handle)?;
         if process.exit.is_some() {

@@ -25,6 +25,9 @@ pub use failure::Failure;
 pub(crate) use failure::{STOPPED, stopped};
 pub use volume::VolumeProblem;
 
+/// The next step if no process listens on a port.
+const LISTEN: &str = "start a program that listens on that port, on all addresses or on loopback";
+
 /// The reason why a request failed.
 #[derive(Debug, Error)]
 pub enum ServiceError {
@@ -495,9 +498,8 @@ impl ServiceError {
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(error) => store_next_step(error),
             Self::Volume(problem) => problem.next_step(),
-            Self::Engine(EngineError::Refused { .. }) | Self::Agent(AgentError::Refused(_)) => {
-                "start a program that listens on that port, on all addresses or on loopback"
-            }
+            Self::Engine(EngineError::Refused { .. }) => LISTEN,
+            Self::Agent(error) => agent_next_step(error),
             Self::Engine(_) => "check `dorm doctor` and the daemon's log",
             Self::ImageSetting { what, .. } => setting_next_step(what),
             Self::NoProgram(_) => "create the sandbox without `start`, and run a command in it",
@@ -509,7 +511,7 @@ impl ServiceError {
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
-            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Agent(_) | Self::Storage(_) => "",
+            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Storage(_) => "",
         }
     }
 
@@ -594,13 +596,26 @@ fn after_failure(failure: &Failure, state: StateName) -> &'static str {
     }
 }
 
+/// Returns what a caller can do about an error of the agent.
+fn agent_next_step(error: &AgentError) -> &'static str {
+    match error {
+        AgentError::Refused(_) => LISTEN,
+        AgentError::Older { .. } => {
+            "boot the sandbox with the agent of this daemon: take a filesystem snapshot of it, and rewind it to that"
+        }
+        _ => "",
+    }
+}
+
 fn agent_code(error: &AgentError) -> Code {
     match error {
         AgentError::Closed { .. } | AgentError::Protocol(_) | AgentError::Version { .. } => Code::Unavailable,
-        AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoUser(_) => Code::NotFound,
+        AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoWatcher(_) | AgentError::NoUser(_) => {
+            Code::NotFound
+        }
         AgentError::Refused(_) => Code::PortClosed,
         AgentError::NoSpace(_) => Code::NoRoom,
-        AgentError::MountBusy(_) => Code::Conflict,
+        AgentError::MountBusy(_) | AgentError::Older { .. } => Code::Conflict,
         AgentError::Exists(_) | AgentError::NotEmpty(_) | AgentError::InputClosed(_) | AgentError::NoTerminal(_) => {
             Code::Conflict
         }

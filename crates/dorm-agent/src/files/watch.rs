@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::fault;
 use crate::link::Gone;
 
-const BUFFER: usize = 16 * 1024;
+pub(super) const BUFFER: usize = 16 * 1024;
 
 /// Reports changes until the host cancels the call.
 pub(crate) fn watch(call: &Call, path: &GuestPath, scope: Scope) -> Result<(), Gone> {
@@ -38,13 +38,13 @@ pub(crate) fn watch(call: &Call, path: &GuestPath, scope: Scope) -> Result<(), G
             Ok(_) | Err(Errno::INTR) => {}
             Err(_) => return Err(Gone),
         }
-        for event in watcher.events(&mut buffer) {
+        for event in watcher.events(&mut buffer).unwrap_or_default() {
             call.event(&Event::Watch(event))?;
         }
     }
 }
 
-fn prepare(path: &GuestPath, scope: Scope) -> Result<(Watcher, std::os::fd::OwnedFd), Failure> {
+pub(super) fn prepare(path: &GuestPath, scope: Scope) -> Result<(Watcher, std::os::fd::OwnedFd), Failure> {
     let failed = |error: io::Error| fault::on_path("watch", path, &error);
     if !fs::metadata(path.as_path()).map_err(failed)?.is_dir() {
         return Err(Failure::NotADirectory { path: path.clone() });
@@ -59,10 +59,11 @@ fn prepare(path: &GuestPath, scope: Scope) -> Result<(Watcher, std::os::fd::Owne
     Ok((watcher, stop))
 }
 
-struct Watcher {
-    inotify: Inotify,
-    scope: Scope,
-    root: GuestPath,
+/// The kernel's view of one watched directory.
+pub(super) struct Watcher {
+    pub(super) inotify: Inotify,
+    pub(super) scope: Scope,
+    pub(super) root: GuestPath,
     directories: HashMap<WatchDescriptor, GuestPath>,
 }
 
@@ -98,10 +99,11 @@ impl Watcher {
         found
     }
 
-    fn events(&mut self, buffer: &mut [u8]) -> Vec<WatchEvent> {
+    /// Reads once; `None` if the kernel has no changes now.
+    pub(super) fn events(&mut self, buffer: &mut [u8]) -> Option<Vec<WatchEvent>> {
         let seen: Vec<_> = match self.inotify.read_events(buffer) {
             Ok(events) => events.map(|event| event.to_owned()).collect(),
-            Err(_) => return Vec::new(),
+            Err(_) => return None,
         };
         let mut events = Vec::new();
         for event in seen {
@@ -120,7 +122,7 @@ impl Watcher {
                 self.follow_directory(kind, &path, &mut events);
             }
         }
-        events
+        Some(events)
     }
 
     fn follow_directory(&mut self, kind: WatchEventKind, path: &GuestPath, events: &mut Vec<WatchEvent>) {

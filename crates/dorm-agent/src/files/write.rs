@@ -19,7 +19,8 @@ use crate::channel::Received;
 use crate::link::Gone;
 use crate::{fault, users};
 
-const MODE: u32 = 0o644;
+/// The permission bits of a new file.
+pub(super) const MODE: u32 = 0o644;
 const LINKS_MAX: usize = 40;
 
 static NEXT: AtomicU64 = AtomicU64::new(0);
@@ -76,7 +77,7 @@ impl Draft {
         };
         let directory = target.parent().unwrap_or(Path::new("/"));
         if options.parents == Parents::Create {
-            make_missing(directory, owner.as_ref()).map_err(failed)?;
+            drop(make_missing(directory, owner.as_ref()).map_err(failed)?);
         }
         let hidden =
             directory.join(format!(".dorm-{}-{}.part", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed)));
@@ -112,7 +113,7 @@ impl Drop for Draft {
 }
 
 /// Follows links at the end of the path, even one to a missing file: the target is written.
-fn resolve(path: &Path) -> io::Result<PathBuf> {
+pub(super) fn resolve(path: &Path) -> io::Result<PathBuf> {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         match fs::read_link(&path) {

@@ -20,6 +20,7 @@ use rustix::process::{Gid, Pid, Uid};
 
 use super::pump::Source;
 use super::terminal::{self, Terminal};
+use super::tree;
 use crate::fault;
 use crate::users::Users;
 
@@ -79,10 +80,11 @@ fn variables(spec: &ProcessSpec, sandbox: &[Variable], account: &Account) -> Var
     let mut variables = Variables::new();
     variables.insert(b"PATH".to_vec(), DEFAULT_PATH.as_bytes().to_vec());
     variables.insert(b"HOME".to_vec(), account.home.as_bytes().to_vec());
-    let mut add = |list: &[Variable]| {
-        variables.extend(list.iter().map(|one| (one.name().as_bytes().to_vec(), one.value().as_bytes().to_vec())));
-    };
-    add(sandbox);
+    if let Some(shell) = &account.shell {
+        variables.insert(b"SHELL".to_vec(), shell.as_bytes().to_vec());
+    }
+    let bytes = |one: &Variable| (one.name().as_bytes().to_vec(), one.value().as_bytes().to_vec());
+    variables.extend(sandbox.iter().map(bytes));
     if spec.user.is_some() {
         variables.insert(b"HOME".to_vec(), account.home.as_bytes().to_vec());
     }
@@ -94,8 +96,7 @@ fn variables(spec: &ProcessSpec, sandbox: &[Variable], account: &Account) -> Var
     if spec.terminal.is_some() {
         variables.insert(b"TERM".to_vec(), b"xterm-256color".to_vec());
     }
-    let own = spec.variables.iter().map(|one| (one.name().as_bytes().to_vec(), one.value().as_bytes().to_vec()));
-    variables.extend(own);
+    variables.extend(spec.variables.iter().map(bytes));
     variables
 }
 
@@ -130,14 +131,15 @@ impl Plan<'_> {
         &self.directory
     }
 
-    /// Creates the process.
-    pub(super) fn spawn(&self) -> Result<Spawned, Failure> {
+    /// Creates the process, with this value of [`tree::VARIABLE`].
+    pub(super) fn spawn(&self, mark: &str) -> Result<Spawned, Failure> {
         let mut command = Command::new(&self.program);
         command
             .arg0(self.command.as_os_str())
             .args(self.spec.arguments.iter().skip(1).map(GuestString::as_os_str))
             .env_clear()
             .envs(self.variables.iter().map(|(name, value)| (OsStr::from_bytes(name), OsStr::from_bytes(value))))
+            .env(tree::VARIABLE, mark)
             .current_dir(self.directory.as_path());
         let mut spawned = match self.spec.terminal {
             Some(size) => {
@@ -198,7 +200,8 @@ impl Plan<'_> {
     /// Returns the identity of the process, if it differs from the agent's.
     fn identity(&self) -> Option<Identity> {
         let other = self.account.uid != rustix::process::geteuid().as_raw()
-            || self.account.gid != rustix::process::getegid().as_raw();
+            || self.account.gid != rustix::process::getegid().as_raw()
+            || self.groups.iter().any(|group| *group != self.account.gid);
         other.then(|| Identity {
             uid: Uid::from_raw(self.account.uid),
             gid: Gid::from_raw(self.account.gid),

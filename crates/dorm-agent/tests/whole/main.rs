@@ -4,7 +4,10 @@
 mod connection;
 mod files;
 mod identity;
+mod in_place;
 mod output;
 mod processes;
 mod support;
+mod tree;
 mod watch;
+mod watchers;

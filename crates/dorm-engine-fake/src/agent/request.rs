@@ -3,13 +3,13 @@
 use std::sync::Arc;
 
 use dorm_agent_proto::frame::Kind;
-use dorm_agent_proto::{Answer, Event, Failure, Offsets, OutputKind, Request, Scope};
+use dorm_agent_proto::{Answer, Event, Failure, GuestPath, Offsets, OutputKind, Parents, Request, Scope};
 use tokio::sync::mpsc;
 
 use super::outgoing::{self, Outgoing};
 use super::streams::{self, Follower};
 use super::{Incoming, Session};
-use crate::guest::Guest;
+use crate::guest::{Guest, Stamp};
 use crate::ports;
 
 impl Session {
@@ -33,7 +33,10 @@ impl Session {
                 }
             }
             Request::WriteFile { path, options } => {
-                self.takes(id, Incoming::File { path, options, bytes: Vec::new() });
+                self.takes(id, Incoming::File { path, at: None, options, bytes: Vec::new() });
+            }
+            Request::WriteInPlace { path, at, options } => {
+                self.takes(id, Incoming::File { path, at: Some(at), options, bytes: Vec::new() });
             }
             Request::Processes => {
                 let list = self.machine.peek(|guest| guest.list_processes()).await;
@@ -48,19 +51,14 @@ impl Session {
                 Ok(()) => self.follow(id, |machine, sender| streams::wait(machine, sender, id, process)),
                 Err(failure) => self.refuse(id, failure).await,
             },
-            Request::ReadFile { path, offset, length } => {
-                let read = self.machine.peek(|guest| {
-                    let bytes = guest.files.read(&path)?;
-                    let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
-                    let length = length.map_or(usize::MAX, |length| usize::try_from(length).unwrap_or(usize::MAX));
-                    let to = from.saturating_add(length).min(bytes.len());
-                    Ok((guest.files.stat(&path)?, bytes[from..to].to_vec()))
-                });
-                match read.await {
-                    Ok((stat, bytes)) => {
-                        self.say(id, &Ok(Answer::Stat(stat))).await;
-                        self.follow(id, |_, sender| streams::file(sender, bytes));
-                    }
+            Request::ReadFile { path, offset, length } => self.read_file(id, path, offset, length).await,
+            Request::Watchers => {
+                let list = self.machine.peek(|guest| guest.files.watchers()).await;
+                self.events(id, list.into_iter().map(Event::Watcher).collect()).await;
+            }
+            Request::WatcherEvents { watcher, after, most } => {
+                match self.machine.act(|guest| guest.files.watcher_events(watcher, after, most)).await {
+                    Ok(changes) => self.events(id, changes.into_iter().map(Event::Numbered).collect()).await,
                     Err(failure) => self.refuse(id, failure).await,
                 }
             }
@@ -70,6 +68,23 @@ impl Session {
                 Ok(answer) => self.answer(id, answer).await,
                 Err(failure) => self.refuse(id, failure).await,
             },
+        }
+    }
+
+    async fn read_file(&mut self, id: u32, path: GuestPath, offset: u64, length: Option<u64>) {
+        let read = self.machine.peek(|guest| {
+            let bytes = guest.files.read(&path)?;
+            let from = usize::try_from(offset).unwrap_or(usize::MAX).min(bytes.len());
+            let length = length.map_or(usize::MAX, |length| usize::try_from(length).unwrap_or(usize::MAX));
+            let to = from.saturating_add(length).min(bytes.len());
+            Ok((guest.files.stat(&path)?, bytes[from..to].to_vec()))
+        });
+        match read.await {
+            Ok((stat, bytes)) => {
+                self.say(id, &Ok(Answer::Stat(stat))).await;
+                self.follow(id, |_, sender| streams::file(sender, bytes));
+            }
+            Err(failure) => self.refuse(id, failure).await,
         }
     }
 
@@ -96,7 +111,7 @@ impl Session {
         }
     }
 
-    async fn watch(&mut self, id: u32, path: dorm_agent_proto::GuestPath, scope: Scope) {
+    async fn watch(&mut self, id: u32, path: GuestPath, scope: Scope) {
         let begun = self.machine.peek(|guest| {
             guest.files.list(&path, 1)?;
             Ok(guest.files.changes_since(0).0)
@@ -160,7 +175,24 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
             guest.files.make_directory(&path, parents, stamp).map(Answer::Stat)
         }
         Request::Remove { path, scope } => guest.files.remove(&path, scope).map(|()| Answer::Done),
-        Request::Rename { from, to } => guest.files.rename(&from, &to).map(Answer::Stat),
+        Request::MakeNewDirectory { path, owner } => {
+            let stamp = guest.stamp_of(owner.as_ref())?;
+            guest.files.make_new_directory(&path, stamp).map(Answer::Stat)
+        }
+        Request::Rename { from, to } => {
+            guest.files.rename(&from, &to, Parents::Require, Stamp::default()).map(Answer::Stat)
+        }
+        Request::Move { from, to, owner } => {
+            let stamp = guest.stamp_of(owner.as_ref())?;
+            guest.files.rename(&from, &to, Parents::Create, stamp).map(Answer::Stat)
+        }
+        Request::Attributes { path } => guest.files.attributes(&path).map(Answer::Attributes),
+        Request::SetAttributes { path, set, remove } => {
+            guest.files.set_attributes(&path, set, &remove).map(Answer::Attributes)
+        }
+        Request::CreateWatcher { path, scope } => guest.files.create_watcher(&path, scope).map(Answer::Watcher),
+        Request::RemoveWatcher { watcher } => guest.files.remove_watcher(watcher).map(|()| Answer::Done),
+        Request::KillTree { process } => guest.kill_tree(process).map(Answer::Killed),
         Request::Metrics => Ok(Answer::Metrics(guest.metrics())),
         Request::OomVictim => Ok(Answer::OomVictim(guest.oom_victim())),
         Request::Mount { mounts, busy: _ } => guest.mount(mounts).map(|()| Answer::Done),
@@ -174,7 +206,10 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         | Request::Wait { .. }
         | Request::ReadFile { .. }
         | Request::WriteFile { .. }
+        | Request::WriteInPlace { .. }
         | Request::List { .. }
+        | Request::Watchers
+        | Request::WatcherEvents { .. }
         | Request::Watch { .. }
         | Request::Dial { .. } => Err(Failure::Invalid { reason: "a stream is not answered at once".to_owned() }),
     }

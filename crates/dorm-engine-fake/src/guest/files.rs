@@ -6,14 +6,16 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dorm_agent_proto::{
-    Entry, Failure, FileKind, FileStat, GuestPath, Parents, RemoveScope, WatchEvent, WatchEventKind,
+    Attribute, Entry, Failure, FileKind, FileStat, GuestPath, Parents, RemoveScope, WatchEvent, WatchEventKind,
 };
 use serde::{Deserialize, Serialize};
 
 use super::bytes;
 
+mod in_place;
 mod layer;
 mod volumes;
+mod watchers;
 
 pub(crate) use volumes::Volume;
 
@@ -30,6 +32,8 @@ pub(crate) struct Files {
     room: u64,
     #[serde(skip)]
     volumes: Vec<Volume>,
+    #[serde(default)]
+    watchers: watchers::Watchers,
     #[serde(skip)]
     changes: Vec<WatchEvent>,
     #[serde(skip)]
@@ -45,6 +49,8 @@ struct Node {
     modified_unix_ms: i64,
     /// Whether the node came with the image, so that it does not count against the limit.
     base: bool,
+    #[serde(default)]
+    attributes: Vec<Attribute>,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -68,7 +74,15 @@ impl Files {
     /// Returns the files of every fake image.
     pub(crate) fn of_an_image(room: u64, unix_ms: i64) -> Self {
         let mut files = Self { room, ..Self::default() };
-        let node = |content, mode| Node { content, mode, uid: 0, gid: 0, modified_unix_ms: unix_ms, base: true };
+        let node = |content, mode| Node {
+            content,
+            mode,
+            uid: 0,
+            gid: 0,
+            modified_unix_ms: unix_ms,
+            base: true,
+            attributes: Vec::new(),
+        };
         for (path, mode) in [
             ("/", 0o755),
             ("/bin", 0o755),
@@ -204,7 +218,14 @@ impl Files {
         Ok(())
     }
 
-    pub(crate) fn rename(&mut self, from: &GuestPath, to: &GuestPath) -> Result<FileStat, Failure> {
+    /// Renames a path; missing parents that it creates get `stamp`.
+    pub(crate) fn rename(
+        &mut self,
+        from: &GuestPath,
+        to: &GuestPath,
+        parents: Parents,
+        stamp: Stamp,
+    ) -> Result<FileStat, Failure> {
         let (old, new) = (normal(from), normal(to));
         self.need_free(from)?;
         self.need_free(to)?;
@@ -221,7 +242,10 @@ impl Files {
             }
         }
         self.node(from)?;
-        self.need_parent(to, &new, Stamp::default(), Parents::Require)?;
+        if new.starts_with(&format!("{old}/")) {
+            return Err(volumes::other("rename", from, "it would go below itself".to_owned()));
+        }
+        self.need_parent(to, &new, stamp, parents)?;
         if self.below(&new).next().is_some() {
             return Err(Failure::NotEmpty { path: to.clone() });
         }
@@ -311,6 +335,7 @@ impl Files {
             self.changes_dropped += CHANGES_KEPT;
         }
         if let Ok(path) = guest_path(key) {
+            self.watchers.note(kind, &path);
             self.changes.push(WatchEvent { kind, path });
         }
     }
@@ -344,7 +369,8 @@ impl Node {
 }
 
 fn new_node(content: Content, mode: u32, stamp: Stamp) -> Node {
-    Node { content, mode, uid: stamp.uid, gid: stamp.gid, modified_unix_ms: stamp.unix_ms, base: false }
+    let Stamp { uid, gid, unix_ms } = stamp;
+    Node { content, mode, uid, gid, modified_unix_ms: unix_ms, base: false, attributes: Vec::new() }
 }
 
 fn guest_path(key: &str) -> Result<GuestPath, Failure> {

@@ -1,6 +1,6 @@
 //! Converts between the files of a guest and a layer on the files that its run began with.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::ffi::OsStr;
 use std::fs;
 use std::io;
@@ -8,6 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 
+use dorm_agent_proto::{Attribute, GuestBytes, GuestString};
 use dorm_engine::{Content as Pieces, Entry, EntryKind, FileSink, NoContent};
 use dorm_guest_ids::GuestIds;
 
@@ -93,6 +94,7 @@ impl Files {
                 gid: GuestIds::DEFAULT.guest(facts.gid()).unwrap_or(0),
                 modified_unix_ms: facts.mtime() * 1000 + facts.mtime_nsec() / 1_000_000,
                 base: true,
+                attributes: attributes_on(&outside),
             };
             self.nodes.insert(key, node);
         }
@@ -110,7 +112,15 @@ impl Files {
 
 impl Node {
     fn directory() -> Self {
-        Self { content: Content::Directory, mode: 0, uid: 0, gid: 0, modified_unix_ms: 0, base: false }
+        Self {
+            content: Content::Directory,
+            mode: 0,
+            uid: 0,
+            gid: 0,
+            modified_unix_ms: 0,
+            base: false,
+            attributes: Vec::new(),
+        }
     }
 
     fn is_directory(&self) -> bool {
@@ -132,6 +142,24 @@ fn entry(path: &str, kind: EntryKind, node: &Node) -> Entry {
         user: node.uid,
         group: node.gid,
         modified: (seconds, u32::try_from(millis).unwrap_or(0) * 1_000_000),
-        attributes: BTreeMap::new(),
+        attributes: node.attributes.iter().map(|one| (one.name.as_bytes().to_vec(), one.value.0.clone())).collect(),
     }
+}
+
+/// Returns the extended attributes of a file on the host that guests can set.
+fn attributes_on(path: &Path) -> Vec<Attribute> {
+    let mut names = vec![0; 64 << 10];
+    let length = rustix::fs::llistxattr(path, names.as_mut_slice()).unwrap_or(0);
+    let mut found: Vec<_> = names[..length]
+        .split(|byte| *byte == 0)
+        .filter(|name| name.starts_with(Attribute::PREFIX.as_bytes()))
+        .filter_map(|name| {
+            let mut value = vec![0; 64 << 10];
+            let length = rustix::fs::lgetxattr(path, name, value.as_mut_slice()).ok()?;
+            value.truncate(length);
+            Some(Attribute { name: GuestString::new(name).ok()?, value: GuestBytes(value) })
+        })
+        .collect();
+    found.sort();
+    found
 }
