@@ -40,14 +40,17 @@ pub use daemon::{
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
 pub use egress::{Egress, EgressDefault, EgressRule, EgressRules, SetEgress};
 pub use event::{Event, EventPage};
-pub use file::{FileKind, FileList, FileStat, MakeDirectory, Rename, WatchEvent, WatchKind};
+pub use file::{
+    CreateWatcher, FileAttribute, FileAttributes, FileKind, FileList, FileStat, MakeDirectory, Rename,
+    SetFileAttributes, WatchEvent, WatchKind, Watcher, WatcherEvent, WatcherEvents, WatcherList,
+};
 pub use fork::{CloneRequest, Cloned, ForkChild, ForkRequest, Forked, ForkedChild, OnPartialFailure};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
 pub use key::{CreateKey, CreatedKey, Key, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
 pub use operation::{Operation, OperationList, OperationStatus};
 pub use problem::Problem;
 pub use process::{
-    Encoding, ExecRequest, ExecResult, ExitStatus, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
+    Encoding, ExecRequest, ExecResult, ExitStatus, Killed, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,
     TerminalSize,
 };

@@ -180,6 +180,13 @@ pub struct ProcessList {
     pub next: Option<String>,
 }
 
+/// The result of killing a process with all that descend from it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Killed {
+    /// Number of processes that were killed.
+    pub killed: u32,
+}
+
 /// How a process ended. Exactly one of `exit_code` and `signal` is set. Also the data of the
 /// server-sent event `exit`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]

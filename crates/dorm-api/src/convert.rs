@@ -21,7 +21,7 @@ mod why;
 
 pub(crate) use checkpoints::checkpoints;
 pub(crate) use daemon::webhook_secret;
-pub(crate) use file::{entry, parse_mode, stat};
+pub(crate) use file::{attribute, attributes, entry, parse_mode, stat};
 pub(crate) use image::transport;
 pub(crate) use process::{Command, command, data, process_spec, shell};
 pub(crate) use sandbox::{create, retention, secrets, state_name, timeouts};

@@ -145,6 +145,23 @@ impl FromRequestParts<Api> for Process {
     }
 }
 
+/// The watcher of `{watcher}` in the sandbox of `{id}`.
+pub(crate) struct Watcher(pub(crate) SandboxId, pub(crate) u64);
+
+impl FromRequestParts<Api> for Watcher {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let Sandbox(sandbox) = Sandbox::from_request_parts(parts, api).await?;
+        let watcher = parameter(parts, api, "watcher").await?;
+        let watcher = watcher.parse().map_err(|_| {
+            let message = format!("'{watcher}' is not a watcher handle, which is a number");
+            ApiError::invalid(message, "list the watchers of the sandbox")
+        })?;
+        Ok(Self(sandbox, watcher))
+    }
+}
+
 /// The hold of `{hold}`.
 pub(crate) struct Hold(pub(crate) HoldId);
 

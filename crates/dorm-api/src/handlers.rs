@@ -1,6 +1,7 @@
 //! One handler for each route: parse, call the service, convert back.
 
 pub(crate) mod attach;
+pub(crate) mod attributes;
 pub(crate) mod checkpoint;
 pub(crate) mod checkpoints;
 pub(crate) mod clone;
@@ -38,5 +39,6 @@ pub(crate) mod transfer;
 pub(crate) mod tree;
 pub(crate) mod usage;
 pub(crate) mod volumes;
+pub(crate) mod watchers;
 pub(crate) mod webhooks;
 pub(crate) mod why;

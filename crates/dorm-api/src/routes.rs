@@ -20,9 +20,9 @@ use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
-    attach, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec, files, fork, hold,
-    images, keys, operations, output, ports, processes, promote, pty, remote, restart, resume, retention, rewind,
-    sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, usage, volumes, webhooks, why,
+    attach, attributes, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec, files, fork,
+    hold, images, keys, operations, output, ports, processes, promote, pty, remote, restart, resume, retention, rewind,
+    sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, usage, volumes, watchers, webhooks, why,
 };
 use crate::hosts::Access;
 use crate::state::{Api, Life};
@@ -105,6 +105,7 @@ routes! {
     post "/v1/sandboxes/{id}/processes/{process}/stdin" ChangeOne processes::stdin;
     post "/v1/sandboxes/{id}/processes/{process}/stdin/close" ChangeOne processes::close_stdin;
     post "/v1/sandboxes/{id}/processes/{process}/signal" ChangeOne processes::signal;
+    post "/v1/sandboxes/{id}/processes/{process}/kill" ChangeOne processes::kill;
     post "/v1/sandboxes/{id}/processes/{process}/resize" ChangeOne processes::resize;
     get "/v1/sandboxes/{id}/processes/{process}/wait" ViewOne processes::wait;
     get "/v1/sandboxes/{id}/pty" ChangeOne pty::pty;
@@ -116,6 +117,12 @@ routes! {
     post "/v1/sandboxes/{id}/files/mkdir" ChangeOne files::mkdir;
     post "/v1/sandboxes/{id}/files/rename" ChangeOne files::rename;
     get "/v1/sandboxes/{id}/files/watch" ViewOne files::watch;
+    get "/v1/sandboxes/{id}/files/attributes" ViewOne attributes::attributes;
+    post "/v1/sandboxes/{id}/files/attributes" ChangeOne attributes::set_attributes;
+    post "/v1/sandboxes/{id}/watchers" ChangeOne watchers::create;
+    get "/v1/sandboxes/{id}/watchers" ViewOne watchers::list;
+    get "/v1/sandboxes/{id}/watchers/{watcher}/events" ChangeOne watchers::events;
+    delete "/v1/sandboxes/{id}/watchers/{watcher}" ChangeOne watchers::remove;
     get "/v1/snapshots" View snapshots::list;
     get "/v1/snapshots/{id}" View snapshots::describe;
     delete "/v1/snapshots/{id}" Change snapshots::delete;

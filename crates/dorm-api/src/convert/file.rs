@@ -1,11 +1,12 @@
 //! Files.
 
 use dorm_agent_client as agent;
-use dorm_agent_client::{FileKind, GuestPath, WatchEventKind};
+use dorm_agent_client::{FileKind, GuestBytes, GuestPath, WatchEventKind};
 use dorm_api_types as wire;
 
 use super::Of;
 use crate::error::ApiError;
+use crate::extract::{bytes_of, guest_string};
 
 /// The metadata of the file at `path`.
 pub(crate) fn stat(path: &GuestPath, stat: agent::FileStat) -> wire::FileStat {
@@ -33,6 +34,21 @@ pub(crate) fn entry(entry: agent::Entry) -> wire::FileStat {
     stat(&entry.path, entry.stat)
 }
 
+/// The extended attributes of a file.
+pub(crate) fn attributes(attributes: Vec<agent::Attribute>) -> wire::FileAttributes {
+    let attribute = |one: agent::Attribute| wire::FileAttribute {
+        name: wire::Text::from_bytes(one.name.as_bytes()),
+        value: wire::Text::from_bytes(&one.value.0),
+    };
+    wire::FileAttributes { attributes: attributes.into_iter().map(attribute).collect() }
+}
+
+/// An extended attribute to set.
+pub(crate) fn attribute(asked: &wire::FileAttribute) -> Result<agent::Attribute, ApiError> {
+    let name = guest_string("name", &asked.name)?;
+    Ok(agent::Attribute { name, value: GuestBytes(bytes_of("value", &asked.value)?) })
+}
+
 /// Parses permission bits in octal.
 pub(crate) fn parse_mode(text: &str) -> Result<u32, ApiError> {
     let digits = text.strip_prefix("0o").unwrap_or(text);
@@ -43,17 +59,40 @@ pub(crate) fn parse_mode(text: &str) -> Result<u32, ApiError> {
     }
 }
 
+impl Of<WatchEventKind> for wire::WatchKind {
+    fn of(kind: WatchEventKind) -> Self {
+        match kind {
+            WatchEventKind::Created => Self::Created,
+            WatchEventKind::Modified => Self::Modified,
+            WatchEventKind::Attributes => Self::Attributes,
+            WatchEventKind::Removed => Self::Removed,
+            WatchEventKind::MovedFrom => Self::MovedFrom,
+            WatchEventKind::MovedTo => Self::MovedTo,
+            WatchEventKind::Overflow => Self::Overflow,
+        }
+    }
+}
+
 impl Of<agent::WatchEvent> for wire::WatchEvent {
     fn of(event: agent::WatchEvent) -> Self {
-        let kind = match event.kind {
-            WatchEventKind::Created => wire::WatchKind::Created,
-            WatchEventKind::Modified => wire::WatchKind::Modified,
-            WatchEventKind::Attributes => wire::WatchKind::Attributes,
-            WatchEventKind::Removed => wire::WatchKind::Removed,
-            WatchEventKind::MovedFrom => wire::WatchKind::MovedFrom,
-            WatchEventKind::MovedTo => wire::WatchKind::MovedTo,
-            WatchEventKind::Overflow => wire::WatchKind::Overflow,
-        };
-        Self { kind, path: wire::Text::from_bytes(event.path.as_bytes()) }
+        Self { kind: wire::WatchKind::of(event.kind), path: wire::Text::from_bytes(event.path.as_bytes()) }
+    }
+}
+
+impl Of<agent::WatcherStatus> for wire::Watcher {
+    fn of(status: agent::WatcherStatus) -> Self {
+        Self {
+            watcher: status.watcher,
+            path: wire::Text::from_bytes(status.path.as_bytes()),
+            recursive: status.scope == agent::Scope::Below,
+            last: status.last,
+        }
+    }
+}
+
+impl Of<agent::NumberedEvent> for wire::WatcherEvent {
+    fn of(change: agent::NumberedEvent) -> Self {
+        let wire::WatchEvent { kind, path } = wire::WatchEvent::of(change.event);
+        Self { number: change.number, kind, path }
     }
 }

@@ -10,7 +10,7 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use dorm_agent_client::{FileKind, FileStream, Parents, RemoveScope, Scope, WriteOptions};
+use dorm_agent_client::{FileKind, FileStream, Parents, RemoveScope, Scope, WriteAt, WriteOptions};
 use dorm_api_types as wire;
 use dorm_service::{InUse, Use};
 use futures_util::{Stream, StreamExt, stream};
@@ -136,12 +136,43 @@ pub(crate) struct WriteQuery {
     user: Option<String>,
     /// Create missing parent directories. Default: true.
     parents: Option<bool>,
+    /// Write into the existing file, which is emptied first and keeps its inode, mode and owner.
+    /// Default: false, unless `append` or `offset` is given.
+    in_place: Option<bool>,
+    /// Append to the existing file, in place. Default: false.
+    append: Option<bool>,
+    /// Write in place from this byte on, and keep the rest of the file.
+    offset: Option<u64>,
+}
+
+impl WriteQuery {
+    /// Where to write in place; `None` for an atomic replacement.
+    fn place(&self) -> Result<Option<WriteAt>, ApiError> {
+        let place = match (self.append, self.offset) {
+            (Some(true), Some(_)) => {
+                return Err(ApiError::invalid("append and offset exclude each other", "give one of them"));
+            }
+            (Some(true), None) => Some(WriteAt::End),
+            (_, Some(offset)) => Some(WriteAt::Offset(offset)),
+            (_, None) => None,
+        };
+        match (self.in_place, place) {
+            (Some(false), Some(_)) => {
+                let message = "append and offset write in place, and in_place is false";
+                Err(ApiError::invalid(message, "omit in_place"))
+            }
+            (Some(true), None) => Ok(Some(WriteAt::Emptied)),
+            (_, place) => Ok(place),
+        }
+    }
 }
 
 /// Write a file
 ///
 /// The body is the new contents. The file is replaced atomically: readers see the old or the new
-/// contents, and an incomplete request changes nothing.
+/// contents, and an incomplete request changes nothing. With `in_place`, `append` or `offset`, the
+/// body is written into the existing file as it arrives: the file keeps its inode, and an
+/// incomplete request leaves a part.
 #[utoipa::path(put, path = "/v1/sandboxes/{id}/files", operation_id = "writeFile", tag = "files",
     request_body(content = wire::Binary, content_type = "application/octet-stream"),
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one."), WriteQuery),
@@ -156,13 +187,18 @@ pub(crate) async fn write(
     body: Body,
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let path = guest_path(&query.path)?;
+    let place = query.place()?;
     let options = WriteOptions {
         mode: query.mode.as_deref().map(convert::parse_mode).transpose()?,
         owner: query.user.as_deref().map(user).transpose()?,
         parents: parents(query.parents),
     };
     let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
-    let stat = agent.write_file(&path, options, body.into_data_stream()).await?;
+    let body = body.into_data_stream();
+    let stat = match place {
+        Some(at) => agent.write_in_place(&path, at, options, body).await?,
+        None => agent.write_file(&path, options, body).await?,
+    };
     Ok(axum::Json(convert::stat(&path, stat)))
 }
 
@@ -287,13 +323,18 @@ pub(crate) async fn mkdir(
     let path = guest_path_of("path", &asked.path)?;
     let owner = asked.user.as_deref().map(user).transpose()?;
     let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
-    let stat = agent.make_directory(&path, parents(asked.parents), owner).await?;
+    let stat = match (asked.exclusive, parents(asked.parents)) {
+        // Without parents, an existing path is refused in any case.
+        (Some(true), Parents::Create) => agent.make_new_directory(&path, owner).await?,
+        (_, parents) => agent.make_directory(&path, parents, owner).await?,
+    };
     Ok(axum::Json(convert::stat(&path, stat)))
 }
 
 /// Rename a file or directory
 ///
-/// Replaces an existing file of the new name.
+/// Replaces an existing file of the new name. Created parent directories are removed again if the
+/// file cannot be renamed.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/files/rename", operation_id = "renameFile", tag = "files",
     request_body = wire::Rename,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
@@ -308,8 +349,15 @@ pub(crate) async fn rename(
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let from = guest_path_of("from", &asked.from)?;
     let to = guest_path_of("to", &asked.to)?;
+    let owner = asked.user.as_deref().map(user).transpose()?;
+    if owner.is_some() && asked.parents != Some(true) {
+        return Err(ApiError::invalid("user is the owner of created parents, and parents is not true", "omit user"));
+    }
     let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
-    let stat = agent.rename(&from, &to).await?;
+    let stat = match asked.parents {
+        Some(true) => agent.move_to(&from, &to, owner).await?,
+        Some(false) | None => agent.rename(&from, &to).await?,
+    };
     Ok(axum::Json(convert::stat(&to, stat)))
 }
 

@@ -41,6 +41,10 @@ pub(crate) struct ListQuery {
     after: Option<u64>,
     /// Largest number of items to return, 1 to 1000. Default 1000.
     limit: Option<usize>,
+    /// Only processes with exactly this label.
+    label: Option<String>,
+    /// Only the running process with this process ID inside the sandbox.
+    pid: Option<u32>,
 }
 
 /// List processes
@@ -60,7 +64,11 @@ pub(crate) async fn list(
 ) -> Result<axum::Json<wire::ProcessList>, ApiError> {
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
-    let page = agent.processes_after(query.after, limit).await?;
+    let is_wanted = |status: &ProcessStatus| {
+        query.label.as_ref().is_none_or(|label| status.label.as_ref() == Some(label))
+            && query.pid.is_none_or(|pid| status.pid == pid && status.exit.is_none())
+    };
+    let page = agent.processes_that(query.after, limit, is_wanted).await?;
     let next = page.items.last().filter(|_| page.more).map(|last| last.process.to_string());
     Ok(axum::Json(wire::ProcessList { processes: page.items.into_iter().map(Convert::convert).collect(), next }))
 }
@@ -168,6 +176,30 @@ pub(crate) async fn signal(
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
     agent.signal(process, signal, target).await?;
     Ok(StatusCode::NO_CONTENT)
+}
+
+/// Kill a process and all its descendants
+///
+/// Kills the process and every process that descends from it, also those that have left its group
+/// and session, and also if the process itself has ended. Not found is only a descendant whose
+/// parents have ended, in a session of its own, that has removed the environment variable
+/// `DORMOUSE_PROCESS`.
+#[utoipa::path(post, path = "/v1/sandboxes/{id}/processes/{process}/kill", operation_id = "killProcess",
+    tag = "processes",
+    params(
+        ("id" = String, Path, description = "ID of a sandbox, or name of a living one."),
+        ("process" = u64, Path, description = "Handle of the process."),
+    ),
+    responses(
+        (status = 200, description = "The number of processes that were killed.", body = wire::Killed),
+        (status = "default", response = ApiError),
+    ))]
+pub(crate) async fn kill(
+    State(api): State<Api>,
+    Process(id, process): Process,
+) -> Result<axum::Json<wire::Killed>, ApiError> {
+    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    Ok(axum::Json(wire::Killed { killed: agent.kill_tree(process).await? }))
 }
 
 /// Resize the terminal of a process

@@ -157,3 +157,71 @@ async fn changes_in_a_directory_are_reported() {
     assert_eq!(first.data["path"], "/watched/below/deep");
     world.end().await;
 }
+
+#[tokio::test]
+async fn files_are_written_in_place_and_have_attributes() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let files = format!("/v1/sandboxes/{id}/files");
+    let put = async |query: &str, body: &'static str| {
+        let put = world.request("PUT", &format!("{files}?path=/work/file&{query}")).body(body);
+        read(put.send().await.unwrap()).await
+    };
+    put("mode=0640&user=user", "0123456789").await;
+    for (query, body, expected) in
+        [("offset=4", "xy", "0123xy6789"), ("append=true", "z", "0123xy6789z"), ("in_place=true", "new", "new")]
+    {
+        let (status, stat) = put(query, body).await;
+        assert_eq!((status, &stat["mode"], &stat["owner"]), (200, &json!("0640"), &json!("user")), "{stat}");
+        let got = world.request("GET", &format!("{files}?path=/work/file")).send().await.unwrap();
+        assert_eq!(got.text().await.unwrap(), expected, "{query}");
+    }
+    let attributes = format!("{files}/attributes");
+    let set = json!([{"name": "user.b", "value": {"base64": "/w=="}}, {"name": "user.a", "value": "1"}]);
+    let expected =
+        json!({"attributes": [{"name": "user.a", "value": "1"}, {"name": "user.b", "value": {"base64": "/w=="}}]});
+    assert_eq!(world.post(&attributes, json!({"path": "/work/file", "set": set})).await, expected);
+    put("in_place=true", "kept").await;
+    assert_eq!(world.get(&format!("{attributes}?path=/work/file")).await, expected);
+    let left = world.post(&attributes, json!({"path": "/work/file", "remove": ["user.a", "user.c"]})).await;
+    assert_eq!(left["attributes"].as_array().map(Vec::len), Some(1), "{left}");
+    let moved = json!({"from": "/work/file", "to": "/new/place/file", "parents": true, "user": "user"});
+    assert_eq!(world.post(&format!("{files}/rename"), moved).await["path"], "/new/place/file");
+    assert_eq!(world.get(&format!("{files}/stat?path=/new")).await["owner"], "user");
+    let made = json!({"path": "/one/two", "exclusive": true});
+    assert_eq!(world.post(&format!("{files}/mkdir"), made.clone()).await["kind"], "directory");
+    let (status, refused) = world.call("POST", &format!("{files}/mkdir"), made).await;
+    assert_eq!(status, 409, "{refused}");
+}
+
+#[tokio::test]
+async fn a_watcher_keeps_changes_across_a_suspend() {
+    let world = World::new().await;
+    let id = world.named("web").await;
+    let sandbox = format!("/v1/sandboxes/{id}");
+    world.post(&format!("{sandbox}/files/mkdir"), json!({"path": "/watched/below"})).await;
+    let (status, made) =
+        world.call("POST", &format!("{sandbox}/watchers"), json!({"path": "/watched", "recursive": true})).await;
+    assert_eq!((status, &made["watcher"], &made["recursive"]), (201, &json!(1), &json!(true)), "{made}");
+    let write = async |name: &str| {
+        let put = world.request("PUT", &format!("{sandbox}/files?path=/watched/{name}")).body("x");
+        put.send().await.unwrap().error_for_status().unwrap();
+    };
+    write("one").await;
+    world.post(&format!("{sandbox}/suspend"), Value::Null).await;
+    world.post(&format!("{sandbox}/resume"), Value::Null).await;
+    write("below/two").await;
+    let events = format!("{sandbox}/watchers/1/events");
+    let first = world.get(&format!("{events}?limit=1")).await;
+    let one = json!({"number": 1, "kind": "created", "path": "/watched/one"});
+    assert_eq!(first, json!({"events": [one], "next": "1", "more": true}));
+    let rest = world.get(&format!("{events}?after=1")).await;
+    let two = json!({"number": 2, "kind": "created", "path": "/watched/below/two"});
+    assert_eq!(rest, json!({"events": [two], "next": "2", "more": false}));
+    let (status, future) = world.call("GET", &format!("{events}?after=3"), Value::Null).await;
+    assert_eq!(status, 400, "{future}");
+    let listed = json!({"watchers": [{"watcher": 1, "path": "/watched", "recursive": true, "last": 2}]});
+    assert_eq!(world.get(&format!("{sandbox}/watchers")).await, listed);
+    assert_eq!(world.call("DELETE", &format!("{sandbox}/watchers/1"), Value::Null).await.0, 204);
+    assert_eq!(world.get(&format!("{sandbox}/watchers")).await, json!({"watchers": []}));
+}

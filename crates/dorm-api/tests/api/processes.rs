@@ -210,3 +210,26 @@ async fn a_command_continues_when_its_caller_leaves_and_its_limit_holds() {
     let exit = world.get(&format!("/v1/sandboxes/{id}/processes/{process}/wait")).await;
     assert_eq!(exit["signal"], 9);
 }
+
+#[tokio::test]
+async fn processes_are_found_by_label_and_pid_and_killed() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let processes = format!("/v1/sandboxes/{id}/processes");
+    let one = world.start(&id, json!({"argv": ["sleep", "3600"], "label": "one"})).await;
+    let other = world.start(&id, json!({"argv": ["sleep", "3600"], "label": "other"})).await;
+    let found = async |query: String| {
+        let list = world.get(&format!("{processes}?{query}")).await;
+        list["processes"].as_array().unwrap().iter().map(|one| one["process"].as_u64().unwrap()).collect::<Vec<_>>()
+    };
+    let pid = world.get(&format!("{processes}/{other}")).await["pid"].to_string();
+    assert_eq!(found("label=one".to_owned()).await, [one]);
+    assert_eq!(found(format!("pid={pid}")).await, [other]);
+    assert!(found(format!("pid={pid}&label=one")).await.is_empty());
+    let kill = format!("{processes}/{other}/kill");
+    assert_eq!(world.post(&kill, Value::Null).await, json!({"killed": 1}));
+    assert_eq!(world.get(&format!("{processes}/{other}/wait")).await["signal"], 9);
+    assert_eq!(world.post(&kill, Value::Null).await, json!({"killed": 0}));
+    assert!(found(format!("pid={pid}")).await.is_empty());
+    assert_eq!(found("label=other".to_owned()).await, [other]);
+}

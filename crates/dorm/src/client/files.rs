@@ -47,7 +47,8 @@ impl Client {
 
     /// Creates a directory with its parents. Succeeds if it exists.
     pub(crate) async fn make_directory(&self, sandbox: &str, path: &str) -> Result<(), ClientError> {
-        let asked = wire::MakeDirectory { path: wire::Text::Plain(path.to_owned()), parents: None, user: None };
+        let path = wire::Text::Plain(path.to_owned());
+        let asked = wire::MakeDirectory { path, parents: None, exclusive: None, user: None };
         self.tell(self.request(Method::POST, &files(sandbox, "/mkdir")).json(&asked)).await
     }
 
