@@ -14,9 +14,11 @@ mod evict;
 mod exec;
 mod fork;
 mod hold;
+mod kill;
 mod ls;
 mod port;
 mod promote;
+mod ps;
 mod remote;
 mod restart;
 mod resume;
@@ -75,6 +77,13 @@ enum SbxVerb {
     /// The exit code is the command's own: 128 plus the signal number if a signal ended it, 125 if
     /// dorm itself failed.
     Shell(shell::ShellOptions),
+    /// List the processes in a sandbox that were started by exec, run, shell and the API
+    Ps(ps::PsOptions),
+    /// Kill a process in a sandbox with all its descendants
+    ///
+    /// Also those are killed that have left its group and session, and also if the process itself
+    /// has ended.
+    Kill(kill::KillOptions),
     /// Copy files into or out of a sandbox
     Cp(cp::CpOptions),
     /// Attach a volume to a sandbox: at once if it runs, otherwise from its next run on
@@ -162,6 +171,8 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Exec(options) => exec::run(&client, options, format).await,
         SbxVerb::Run(options) => run::run(&client, options, format).await,
         SbxVerb::Shell(options) => shell::run(&client, options).await,
+        SbxVerb::Ps(options) => ps::run(&client, options, format).await,
+        SbxVerb::Kill(options) => kill::run(&client, options, format).await,
         SbxVerb::Cp(options) => cp::run(&client, options).await,
         SbxVerb::Hold(options) => hold::hold(&client, options, format).await,
         SbxVerb::Release(options) => hold::release(&client, options, format).await,

@@ -108,6 +108,23 @@ impl Client {
         }
     }
 
+    /// Returns the processes of a sandbox, of one label if it is given, oldest first.
+    pub(crate) async fn processes(
+        &self,
+        sandbox: &str,
+        label: Option<&str>,
+    ) -> Result<Vec<wire::Process>, ClientError> {
+        let path = format!("/sandboxes/{}/processes", segment(sandbox));
+        let query: Vec<_> = label.map(|label| ("label", label.to_owned())).into_iter().collect();
+        self.pages(&path, &query, |page: wire::ProcessList| (page.processes, page.next)).await
+    }
+
+    /// Kills a process with all its descendants.
+    pub(crate) async fn kill(&self, sandbox: &str, process: u64) -> Result<wire::Killed, ClientError> {
+        let path = format!("/sandboxes/{}/processes/{process}/kill", segment(sandbox));
+        self.read(self.request(Method::POST, &path)).await
+    }
+
     /// Sends a signal to a command and all processes it started. It is not an error if the command
     /// has ended.
     pub(crate) async fn signal(&self, sandbox: &str, process: u64, signal: i32) -> Result<(), ClientError> {

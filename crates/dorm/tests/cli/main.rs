@@ -23,6 +23,7 @@ mod ls;
 mod matrix;
 mod operations;
 mod port;
+mod ps;
 mod retention;
 mod rewind;
 mod run;

@@ -14,6 +14,7 @@ mod forks;
 mod guest_ids;
 mod hostile;
 mod identity;
+mod inside;
 mod internet;
 mod large;
 mod limits;
