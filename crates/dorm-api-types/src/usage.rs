@@ -51,21 +51,21 @@ pub struct DiskIo {
     pub operations_limit: Option<u64>,
 }
 
-/// What a sandbox used at one time.
+/// Resource usage of a sandbox at one time.
 #[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UsageSample {
     /// When it was measured.
     pub taken_at: Time,
-    /// Number of CPUs in use on average since the sample before. Null for the first sample after the
-    /// sandbox was started or resumed from disk.
+    /// Number of CPUs in use on average since the sample before. Null for the first sample after
+    /// the sandbox was started or resumed from disk.
     pub cpus: Option<f64>,
     /// Limits at that time.
     pub resources: Resources,
-    /// What it used.
+    /// Resource usage.
     pub usage: Usage,
 }
 
-/// What a sandbox has used in the last hour.
+/// Resource usage of a sandbox in the last hour.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct UsageHistory {
     /// Seconds between two samples. Null if this daemon takes none.

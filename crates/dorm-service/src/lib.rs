@@ -35,6 +35,7 @@ mod references;
 mod removals;
 mod report;
 mod retention;
+mod sampling;
 mod secrets;
 mod secrets_key;
 mod service_clock;

@@ -16,9 +16,7 @@ use crate::error::{ServiceError, stopped};
 use crate::ops::runs::Belonging;
 use crate::report::RecoveryReport;
 use crate::shared::{Parts, Service, Shared, Unreadable};
-use crate::{
-    checkpointing, data_disk, notices, references, removals, retention, soundness, timekeeping, usage_history,
-};
+use crate::{checkpointing, data_disk, notices, references, removals, retention, sampling, soundness, timekeeping};
 
 mod living;
 
@@ -132,7 +130,7 @@ impl Service {
         service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.spawn(retention::keep_pruning(service.clone()));
         service.shared.spawn(data_disk::watch(service.shared.clone()));
-        service.shared.spawn(usage_history::keep_sampling(service.shared.clone()));
+        service.shared.spawn(sampling::keep_sampling(service.shared.clone()));
         service.shared.spawn(soundness::keep_scrubbing(service.clone()));
         let flat = service.clone();
         service.shared.spawn(async move { flat.keep_all_flat().await });

@@ -1,30 +1,13 @@
-//! What running sandboxes have used: samples at regular intervals, kept in memory for an hour.
-//!
-//! The host is asked, never a guest, so sampling wakes nobody. A sandbox that does not run uses
-//! nothing and has no samples of that time. The history of a terminated sandbox is dropped with the
-//! next samples, and a new daemon starts with none.
+//! Samples of the usage of sandboxes, kept in memory.
 
 use std::collections::{BTreeMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Usage;
-use dorm_lifecycle::{Resources, RunId, SandboxId, State, Timestamp};
-use dorm_ports::Clock as _;
-use futures_util::{StreamExt as _, stream};
-use tokio::time::MissedTickBehavior;
+use dorm_lifecycle::{Resources, RunId, SandboxId, Timestamp};
 
-use crate::error::ServiceError;
-use crate::shared::{Service, Shared};
-
-/// How long samples are kept.
-const KEPT: Duration = Duration::from_secs(3600);
-/// How many sandboxes are measured at a time.
-const PARALLEL: usize = 4;
-/// How long one measurement may take. A sandbox that is busy with something else is left out.
-const PATIENCE: Duration = Duration::from_secs(2);
-
-/// What a sandbox used at one time.
+/// The usage of a sandbox at one time.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct UsageSample {
     /// When it was measured, by the wall clock.
@@ -34,7 +17,7 @@ pub struct UsageSample {
     pub cpu_millis: Option<u32>,
     /// The limits at that time.
     pub resources: Resources,
-    /// What it used.
+    /// Its usage.
     pub usage: Usage,
 }
 
@@ -55,7 +38,8 @@ impl UsageHistory {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn add(&self, run: &RunId, steady: Duration, most: usize, sample: UsageSample) {
+    /// Adds a sample of a run, of which `most` are kept.
+    pub(crate) fn add(&self, run: &RunId, steady: Duration, most: usize, sample: UsageSample) {
         let mut all = self.lock();
         let history = all.entry(run.sandbox.clone()).or_default();
         let cpu_micros = sample.usage.cpu_micros;
@@ -71,8 +55,8 @@ impl UsageHistory {
         history.samples.push_back(UsageSample { cpu_millis, ..sample });
     }
 
-    /// Drops what is too old, and all of sandboxes that are not among `living`.
-    fn prune(&self, living: impl Fn(&SandboxId) -> bool, oldest: Timestamp) {
+    /// Drops samples that are too old, and all of sandboxes that are not among `living`.
+    pub(crate) fn prune(&self, living: impl Fn(&SandboxId) -> bool, oldest: Timestamp) {
         self.lock().retain(|sandbox, history| {
             // The wall clock may have been set back, so samples need not be in its order.
             history.samples.retain(|sample| sample.taken >= oldest);
@@ -80,76 +64,9 @@ impl UsageHistory {
         });
     }
 
-    fn of(&self, sandbox: &SandboxId) -> Vec<UsageSample> {
+    /// Returns the samples of a sandbox in the order they were added.
+    pub(crate) fn of(&self, sandbox: &SandboxId) -> Vec<UsageSample> {
         self.lock().get(sandbox).map(|history| history.samples.iter().copied().collect()).unwrap_or_default()
-    }
-}
-
-/// Samples all running sandboxes until the service stops.
-pub(crate) async fn keep_sampling(shared: Arc<Shared>) {
-    let Some(every) = shared.settings.usage_every.filter(|every| !every.is_zero()) else { return };
-    let mut ticks = tokio::time::interval(every);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    loop {
-        tokio::select! {
-            biased;
-            () = shared.stopping.cancelled() => return,
-            _ = ticks.tick() => {}
-        }
-        sample(&shared, every).await;
-    }
-}
-
-async fn sample(shared: &Arc<Shared>, every: Duration) {
-    let look = shared.living.look(&*shared.store, |records| {
-        let running = records.values().filter(|record| matches!(record.sandbox.state, State::Running { .. }));
-        let running: Vec<_> = running.map(|record| (record.sandbox.run_id(), record.sandbox.spec.resources)).collect();
-        (running, records.keys().cloned().collect::<std::collections::BTreeSet<_>>())
-    });
-    // If the store fails, everything that needs it says so.
-    let Ok((running, living)) = look.await else { return };
-    let most = usize::try_from(KEPT.as_millis() / every.as_millis().max(1)).unwrap_or(usize::MAX);
-    let measured = stream::iter(running).map(|(run, resources)| async move {
-        let usage = tokio::time::timeout(PATIENCE, shared.engine.usage(&run)).await;
-        (run, resources, shared.clock.steady(), usage)
-    });
-    let mut measured = measured.buffer_unordered(PARALLEL);
-    while let Some((run, resources, steady, usage)) = measured.next().await {
-        // A run that has just ended, or cannot be measured now, has a gap in its history.
-        if let Ok(Ok(usage)) = usage {
-            let sample = UsageSample { taken: shared.clock.wall(), cpu_millis: None, resources, usage };
-            shared.usage_history.add(&run, steady, most, sample);
-        }
-    }
-    let now = shared.clock.wall();
-    let oldest = now.as_millis().saturating_sub(u64::try_from(KEPT.as_millis()).unwrap_or(u64::MAX));
-    shared.usage_history.prune(|sandbox| living.contains(sandbox), Timestamp::from_millis(oldest));
-}
-
-impl Service {
-    /// Returns the samples of a sandbox between two times, in the order they were taken. Nothing is
-    /// measured now, and a suspended sandbox stays suspended.
-    ///
-    /// # Errors
-    ///
-    /// `NoSandbox`.
-    pub async fn usage_history(
-        &self,
-        id: &SandboxId,
-        since: Option<Timestamp>,
-        until: Option<Timestamp>,
-    ) -> Result<Vec<UsageSample>, ServiceError> {
-        self.record(id).await?;
-        let mut samples = self.shared.usage_history.of(id);
-        samples.retain(|sample| {
-            since.is_none_or(|since| sample.taken >= since) && until.is_none_or(|until| sample.taken <= until)
-        });
-        Ok(samples)
-    }
-
-    /// Returns the interval between two samples; `None` if none are taken.
-    pub fn usage_every(&self) -> Option<Duration> {
-        self.shared.settings.usage_every
     }
 }
 

@@ -1,4 +1,4 @@
-//! What sandboxes use.
+//! The usage of sandboxes.
 
 use std::time::Duration;
 
