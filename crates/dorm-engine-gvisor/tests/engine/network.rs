@@ -77,9 +77,13 @@ impl Network for Pairs {
         Ok(lease)
     }
 
-    async fn allow(&self, lease: LeaseId, _: &Egress) -> Result<(), NetworkError> {
+    async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
         let known = self.taken.lock().unwrap().iter().any(|known| known.id == lease);
-        if known { Ok(()) } else { Err(NetworkError::NoLease(lease)) }
+        if !known {
+            return Err(NetworkError::NoLease(lease));
+        }
+        let operation = "change the egress of a test network".to_owned();
+        egress.check().map_err(|error| NetworkError::Failed { operation, source: error.into() })
     }
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {

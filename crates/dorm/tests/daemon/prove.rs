@@ -110,8 +110,8 @@ fn damaged_images_and_full_disks_are_reported_by_name_and_lose_nothing() {
     let (holds, report, said) = report(prove(place.path(), &only));
     assert!(holds, "{report} {said}");
     for operation in ["resume, image damaged", "create, snapshot damaged"] {
-        // Four kinds of damage to each file: an image has four with its manifest, or six if it leaves
-        // out what an earlier image has.
+        // Four kinds of damage to each file: an image has four with its manifest, or six if it
+        // leaves out what an earlier image has.
         assert!(matches!(row(&report, operation)["disk_faults"].as_u64(), Some(16 | 24)), "{operation}: {report}");
     }
     is_clear(place.path());
