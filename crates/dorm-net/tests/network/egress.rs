@@ -94,7 +94,7 @@ fn a_changed_policy_ends_connections_that_it_does_not_allow_and_no_others() {
     });
 }
 
-/// Sends bytes to whoever connects, until the connection ends. Returns how each ended.
+/// Sends bytes to every client until its connection ends. Returns how each connection ended.
 fn source(namespace: &Path) -> tokio::sync::mpsc::UnboundedReceiver<io::ErrorKind> {
     let (told, ends) = tokio::sync::mpsc::unbounded_channel();
     let listener = listen(namespace, [0, 0, 0, 0].into(), PORT);

@@ -10,7 +10,7 @@ pub(crate) struct Internet {
     server: Option<Child>,
 }
 
-/// Sends zeros to whoever connects to port 8000, as long as it is connected.
+/// Sends zeros to every client that connects to port 8000, as long as it is connected.
 const SERVER: &str = "import socket,threading\n\
     def serve(peer):\n\
     \x20   try:\n\
