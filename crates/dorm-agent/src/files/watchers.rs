@@ -198,7 +198,7 @@ impl Queue {
             self.bytes -= event.path.as_bytes().len();
             self.first += 1;
         }
-        let numbered = (self.first..).zip(&self.kept);
+        let numbered = (self.first..).zip(&self.kept).take(most);
         changes.extend(numbered.map(|(number, event)| NumberedEvent { number, event: event.clone() }));
         changes.truncate(most);
         Ok(changes)
