@@ -122,8 +122,7 @@ impl SavedStateDraft {
         }
         steps.reach(Step::FilesChecked)?;
         let hashed = self.hash_and_sync(opened)?;
-        let marks: Vec<_> = hashed.iter().map(|(file, mark)| (file.name.clone(), mark.clone())).collect();
-        let mut files: Vec<_> = hashed.into_iter().map(|(file, _)| file).collect();
+        let mut files: Vec<_> = hashed.iter().map(|(file, _)| file.clone()).collect();
         for file in &shared {
             files.push(self.saved_states.name_again(&self.id, &self.directory, file)?);
         }
@@ -132,9 +131,9 @@ impl SavedStateDraft {
         }
         files.sort_by(|a, b| a.name.cmp(&b.name));
         let saved_state = self.finish(facts, files, None, &directories)?;
-        for (name, mark) in marks {
+        for (file, mark) in hashed {
             if let Some(mark) = mark {
-                self.saved_states.marks.keep(&self.id, &name, mark);
+                self.saved_states.marks.keep(&self.id, &file.name, mark);
             }
         }
         Ok(saved_state)
