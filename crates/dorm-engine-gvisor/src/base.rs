@@ -18,12 +18,12 @@ use rustix::fs::{Mode, OFlags};
 use crate::control::ImageFiles;
 use crate::error::GvisorError;
 use crate::files;
+use crate::process;
 
 /// Returns the pages of images that a process has open, each by a name that still exists.
 pub(crate) fn opened_by(pid: i32) -> Vec<PathBuf> {
     let [.., pages] = IMAGE_FILES;
-    let links = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    let paths = links.filter_map(|link| fs::read_link(link.path()).ok());
+    let paths = process::descriptors(pid).filter_map(|link| fs::read_link(link).ok());
     paths.filter(|path| path.file_name().is_some_and(|name| name == pages || name == PAGES_BASE)).collect()
 }
 

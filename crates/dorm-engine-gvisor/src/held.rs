@@ -11,6 +11,8 @@ use std::path::Path;
 
 use dorm_memory_image::{IMAGE_FILES, PAGES_BASE};
 
+use crate::process;
+
 /// The unit of the number of blocks in metadata.
 const BLOCK: u64 = 512;
 
@@ -19,8 +21,7 @@ const BLOCK: u64 = 512;
 pub(crate) fn deleted_bytes(pids: impl Iterator<Item = i32>) -> u64 {
     let mut found = BTreeMap::new();
     for pid in pids {
-        let opened = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-        found.extend(opened.filter_map(|entry| deleted(&entry.path())));
+        found.extend(process::descriptors(pid).filter_map(|link| deleted(&link)));
     }
     found.values().sum()
 }

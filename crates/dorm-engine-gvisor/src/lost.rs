@@ -11,6 +11,7 @@ use dorm_disk::Disk;
 use crate::blocking::blocking;
 use crate::container::Container;
 use crate::error::GvisorError;
+use crate::process;
 use crate::run::Turn;
 
 /// Returns an error if the guest's disk has ever lost a write.
@@ -33,6 +34,5 @@ pub(crate) async fn refuse(container: &Container, turn: &mut Turn) -> Result<(),
 /// Returns the files on the disk that the sandbox process has open. gVisor unlinks them as soon as
 /// they are open, so they have no other name.
 fn open_files(pid: i32, disk: &std::path::Path) -> Vec<PathBuf> {
-    let entries = fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten();
-    entries.map(|entry| entry.path()).filter(|path| fs::read_link(path).is_ok_and(|to| to.starts_with(disk))).collect()
+    process::descriptors(pid).filter(|path| fs::read_link(path).is_ok_and(|to| to.starts_with(disk))).collect()
 }

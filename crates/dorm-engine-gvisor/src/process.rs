@@ -9,6 +9,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -101,6 +102,12 @@ fn reap(pid: i32) {
     let Some(pid) = Pid::from_raw(pid) else { return };
     // If it is not our child (ECHILD) or was reaped before, there is nothing to do.
     let _ = waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG);
+}
+
+/// Returns the links to what a process has open, such as `/proc/PID/fd/3`. A process that has ended
+/// has none.
+pub(crate) fn descriptors(pid: i32) -> impl Iterator<Item = PathBuf> {
+    fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
 /// Reaps our dead children in the control group `group`, so that none stays a zombie: when the
