@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use dorm_agent_client::{ExitStatus, FirstReader, GuestString, Offsets, Output, ProcessSpec, Stdin};
@@ -72,6 +72,23 @@ async fn begin(engine: &Arc<GvisorEngine>, place: &Place) -> (RunSpec, Vec<u64>)
     (spec, processes)
 }
 
+/// A run that was restored from its first image, with its trial programs.
+struct Woken {
+    spec: RunSpec,
+    image: PathBuf,
+    processes: Vec<u64>,
+}
+
+async fn woken(engine: &Arc<GvisorEngine>, place: &Place) -> Woken {
+    let (spec, processes) = begin(engine, place).await;
+    let image = place.image_directory("0");
+    let saved = save(engine, &spec.run, &image).await;
+    engine.stop(&spec.run).await.unwrap();
+    let spec = next(&spec, &saved);
+    engine.restore(&spec, &image).await.unwrap();
+    Woken { spec, image, processes }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn what_did_not_change_since_the_first_image_is_not_written_again() {
     let Some(place) = Place::new() else { return };
@@ -123,14 +140,9 @@ async fn what_did_not_change_since_the_first_image_is_not_written_again() {
 async fn an_image_is_complete_if_the_one_before_is_gone() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;
-    let (spec, mut processes) = begin(&engine, &place).await;
-    let image = place.image_directory("0");
-    let saved = save(&engine, &spec.run, &image).await;
-    engine.stop(&spec.run).await.unwrap();
-    let again = next(&spec, &saved);
-    engine.restore(&again, &image).await.unwrap();
+    let Woken { spec: again, image, mut processes } = woken(&engine, &place).await;
     assert!(is_right(&engine, &again.run, processes.remove(0)).await);
-    fs::remove_dir_all(&image).unwrap();
+    fs::remove_dir_all(image).unwrap();
     let image = place.image_directory("1");
     let saved = save(&engine, &again.run, &image).await;
     assert_eq!(saved.files.len(), 3);
@@ -150,12 +162,7 @@ async fn an_image_is_complete_if_the_one_before_is_gone() {
 async fn a_build_that_knows_no_bases_restores_an_image_with_one() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;
-    let (spec, mut processes) = begin(&engine, &place).await;
-    let image = place.image_directory("0");
-    let saved = save(&engine, &spec.run, &image).await;
-    engine.stop(&spec.run).await.unwrap();
-    let again = next(&spec, &saved);
-    engine.restore(&again, &image).await.unwrap();
+    let Woken { spec: again, mut processes, .. } = woken(&engine, &place).await;
     assert!(is_right(&engine, &again.run, processes.remove(0)).await);
     let image = place.image_directory("1");
     let saved = save(&engine, &again.run, &image).await;
@@ -181,12 +188,7 @@ async fn an_image_whose_base_or_map_is_damaged_is_refused() {
     if !has_bases(&engine) {
         return;
     }
-    let (spec, _) = begin(&engine, &place).await;
-    let image = place.image_directory("0");
-    let saved = save(&engine, &spec.run, &image).await;
-    engine.stop(&spec.run).await.unwrap();
-    let again = next(&spec, &saved);
-    engine.restore(&again, &image).await.unwrap();
+    let Woken { spec: again, .. } = woken(&engine, &place).await;
     let image = place.image_directory("1");
     let saved = save(&engine, &again.run, &image).await;
     engine.stop(&again.run).await.unwrap();
