@@ -156,44 +156,48 @@ fn set_checkpoints(sandbox: &Sandbox, checkpoints: Option<&Checkpoints>) -> Resu
     Ok(step)
 }
 
-/// Waits for an operation in progress, which may mount or save the attached volumes.
-fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment], context: &Context) -> Result<Step, Denied> {
+/// Returns whether a change of a sandbox that is running or suspended can begin now; `false` while
+/// another operation is in progress.
+fn is_free(sandbox: &Sandbox) -> Result<bool, Denied> {
     match &sandbox.state {
-        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => Ok(true),
         State::Running { background: Some(_), .. }
         | State::Suspended { background: Some(_), .. }
         | State::Pending { .. }
         | State::Snapshotting { .. }
         | State::Suspending { .. }
-        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
-        State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
-            if sandbox.spec.attachments == attachments {
-                return Ok(Step::stays(sandbox, Outcome::Already));
-            }
-            Ok(background::attach(sandbox, attachments, context))
-        }
+        | State::Resuming { .. } => Ok(false),
+        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
     }
+}
+
+/// Waits for an operation in progress, which may mount or save the attached volumes.
+fn set_attachments(sandbox: &Sandbox, attachments: &[Attachment], context: &Context) -> Result<Step, Denied> {
+    if !is_free(sandbox)? {
+        return Ok(Step::stays(sandbox, Outcome::Wait));
+    }
+    if sandbox.spec.attachments == attachments {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    }
+    Ok(background::attach(sandbox, attachments, context))
 }
 
 /// Waits for an operation in progress, which may start or save a run with the present policy.
 fn set_egress(sandbox: &Sandbox, egress: &Egress, context: &Context) -> Result<Step, Denied> {
-    match &sandbox.state {
-        State::Terminating { cause, .. } | State::Terminated { cause, .. } => Err(over(cause)),
-        _ if sandbox.spec.egress == *egress && sandbox.state.background().is_none() => {
-            Ok(Step::stays(sandbox, Outcome::Already))
-        }
-        _ if !sandbox.spec.egress.has_device() => Err(Denied::NoNetworkDevice),
-        _ if !egress.has_device() => Err(Denied::NetworkDeviceStays),
-        State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
-            Ok(background::egress(sandbox, egress, context))
-        }
-        State::Running { background: Some(_), .. }
-        | State::Suspended { background: Some(_), .. }
-        | State::Pending { .. }
-        | State::Snapshotting { .. }
-        | State::Suspending { .. }
-        | State::Resuming { .. } => Ok(Step::stays(sandbox, Outcome::Wait)),
+    let is_free = is_free(sandbox)?;
+    if sandbox.spec.egress == *egress && sandbox.state.background().is_none() {
+        return Ok(Step::stays(sandbox, Outcome::Already));
     }
+    if !sandbox.spec.egress.has_device() {
+        return Err(Denied::NoNetworkDevice);
+    }
+    if !egress.has_device() {
+        return Err(Denied::NetworkDeviceStays);
+    }
+    if !is_free {
+        return Ok(Step::stays(sandbox, Outcome::Wait));
+    }
+    Ok(background::egress(sandbox, egress, context))
 }
 
 /// The maximum number of holds on one sandbox.
