@@ -16,6 +16,7 @@ use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The response to a connection for which there is no room.
@@ -32,17 +33,29 @@ pub struct ConnectionLimits {
     pub total: usize,
     /// Connections to ports of sandboxes, which need no key.
     pub visitors: usize,
-    /// Connections that have not shown a key yet.
+    /// Connections that have not shown a key for some time.
     pub unknown: usize,
+    /// All connections that have not shown a key yet.
+    pub unknown_at_once: usize,
     /// How long a connection that has not shown a key may be idle.
     pub unknown_for: Duration,
+    /// How long it counts as new. A client may open very many connections at once, whose requests
+    /// come a moment later.
+    pub new_for: Duration,
 }
 
 impl ConnectionLimits {
     /// Limits that leave most of this many file descriptors to sandboxes.
     pub fn of_descriptors(descriptors: u64) -> Self {
         let total = usize::try_from(descriptors / 4).unwrap_or(usize::MAX).clamp(64, 4096);
-        Self { total, visitors: total / 2, unknown: (total / 4).min(256), unknown_for: Duration::from_secs(10) }
+        Self {
+            total,
+            visitors: total / 2,
+            unknown: (total / 4).min(256),
+            unknown_at_once: total / 4 * 3,
+            unknown_for: Duration::from_secs(10),
+            new_for: Duration::from_secs(1),
+        }
     }
 }
 
@@ -68,6 +81,7 @@ struct Entry {
     standing: Standing,
     /// Number of requests that are being answered.
     under_way: usize,
+    since: Instant,
     close: CancellationToken,
 }
 
@@ -88,14 +102,23 @@ impl Connections {
     pub(crate) fn enter(self: &Arc<Self>) -> Option<(Arc<Ticket>, Closing)> {
         let mut all = self.lock();
         let (next, entries) = &mut *all;
-        if entries.len() >= self.limits.total || count(entries, Standing::Unknown) >= self.limits.unknown {
+        let now = Instant::now();
+        let unknown = count(entries, Standing::Unknown);
+        let is_full = entries.len() >= self.limits.total || unknown >= self.limits.unknown_at_once;
+        if is_full || unknown >= self.limits.unknown {
             let is_idle = |entry: &Entry| entry.standing == Standing::Unknown && entry.under_way == 0;
-            let oldest = entries.iter().find(|(_, entry)| is_idle(entry)).map(|(number, _)| *number);
-            entries.remove(&oldest?)?.close.cancel();
+            let is_new = |entry: &Entry| now < entry.since + self.limits.new_for;
+            let oldest = entries.iter().find(|(_, entry)| is_idle(entry) && (is_full || !is_new(entry)));
+            match oldest.map(|(number, _)| *number).and_then(|number| entries.remove(&number)) {
+                Some(oldest) => oldest.close.cancel(),
+                None if is_full => return None,
+                None => {}
+            }
         }
         let (number, close) = (*next, CancellationToken::new());
         *next += 1;
-        entries.insert(number, Entry { standing: Standing::Unknown, under_way: 0, close: close.clone() });
+        let entry = Entry { standing: Standing::Unknown, under_way: 0, since: now, close: close.clone() };
+        entries.insert(number, entry);
         drop(all);
         let ticket = Arc::new(Ticket { connections: self.clone(), number });
         let closing = Closing { connections: self.clone(), number, close };
@@ -244,77 +267,4 @@ impl AsyncWrite for Counted {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn limits() -> ConnectionLimits {
-        ConnectionLimits { total: 6, visitors: 2, unknown: 3, unknown_for: Duration::from_secs(10) }
-    }
-
-    #[test]
-    fn the_oldest_idle_one_without_a_key_makes_room() {
-        let connections = Connections::new(limits());
-        let (known, known_closing) = connections.enter().unwrap();
-        assert!(known.stand(Standing::Known));
-        let (busy, busy_closing) = connections.enter().unwrap();
-        let request = busy.begin();
-        let (_idle, idle_closing) = connections.enter().unwrap();
-        let (_newer, newer_closing) = connections.enter().unwrap();
-        let _one = connections.enter().unwrap();
-        assert!(idle_closing.close.is_cancelled());
-        for stays in [&known_closing, &busy_closing, &newer_closing] {
-            assert!(!stays.close.is_cancelled());
-        }
-        drop(request);
-        let _another = connections.enter().unwrap();
-        assert!(busy_closing.close.is_cancelled());
-    }
-
-    #[test]
-    fn a_connection_with_a_key_is_never_closed_for_another() {
-        let connections = Connections::new(limits());
-        let all: Vec<_> = (0..6).map(|_| connections.enter().unwrap()).collect();
-        all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
-        // The first three were closed before they could show a key.
-        let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).chain(all).collect();
-        all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
-        assert!(connections.enter().is_none());
-        drop(all);
-        assert!(connections.enter().is_some());
-        assert_eq!(connections.lock().1.len(), 0);
-    }
-
-    #[test]
-    fn visitors_of_sandboxes_leave_room_for_keys() {
-        let connections = Connections::new(limits());
-        let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).collect();
-        assert_eq!(all.iter().filter(|(ticket, _)| ticket.stand(Standing::Visitor)).count(), 2);
-        assert!(all.iter().all(|(ticket, _)| ticket.stand(Standing::Known)));
-    }
-
-    #[tokio::test(start_paused = true)]
-    async fn one_that_stays_idle_without_a_key_is_closed_after_a_time() {
-        let connections = Connections::new(limits());
-        let (ticket, closing) = connections.enter().unwrap();
-        let begun = tokio::time::Instant::now();
-        let request = ticket.begin();
-        let asked = tokio::spawn(closing.asked());
-        tokio::time::sleep(Duration::from_secs(15)).await;
-        drop(request);
-        asked.await.unwrap();
-        assert_eq!(begun.elapsed().as_secs(), 20);
-        let (known, closing) = connections.enter().unwrap();
-        known.stand(Standing::Known);
-        tokio::time::timeout(Duration::from_secs(3600), closing.asked()).await.unwrap_err();
-    }
-
-    #[test]
-    fn what_one_without_room_is_told_is_whole() {
-        let text = std::str::from_utf8(FULL).unwrap();
-        let (head, body) = text.split_once("\r\n\r\n").unwrap();
-        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-        let told: dorm_api_types::Problem = serde_json::from_str(body).unwrap();
-        let meaning = crate::error::ErrorCode::from(dorm_service::Code::Unavailable).meaning();
-        assert_eq!((told.code.as_str(), told.title.as_str(), told.status), (meaning.code, meaning.title, 503));
-    }
-}
+mod tests;

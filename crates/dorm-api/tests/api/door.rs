@@ -111,7 +111,14 @@ async fn the_owner_needs_no_key_and_is_asked_everything_that_a_key_opens() {
 
 #[tokio::test]
 async fn idle_connections_without_a_key_make_room_for_those_that_show_one() {
-    let limits = ConnectionLimits { total: 64, visitors: 32, unknown: 16, unknown_for: PATIENCE };
+    let limits = ConnectionLimits {
+        total: 64,
+        visitors: 32,
+        unknown: 16,
+        unknown_at_once: 48,
+        unknown_for: PATIENCE,
+        new_for: Duration::ZERO,
+    };
     let world = World::with_limits(limits).await;
     let mut idle = Vec::new();
     for _ in 0..400 {
@@ -129,7 +136,14 @@ async fn idle_connections_without_a_key_make_room_for_those_that_show_one() {
 
 #[tokio::test]
 async fn connections_beyond_the_limit_are_refused_with_a_reason_and_the_owner_is_not_among_them() {
-    let limits = ConnectionLimits { total: 4, visitors: 2, unknown: 4, unknown_for: PATIENCE };
+    let limits = ConnectionLimits {
+        total: 4,
+        visitors: 2,
+        unknown: 4,
+        unknown_at_once: 4,
+        unknown_for: PATIENCE,
+        new_for: Duration::ZERO,
+    };
     let world = World::with_limits(limits).await;
     let mut held = Vec::new();
     for _ in 0..4 {

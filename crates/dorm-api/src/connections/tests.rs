@@ -1,0 +1,98 @@
+use super::*;
+
+fn limits() -> ConnectionLimits {
+    ConnectionLimits {
+        total: 6,
+        visitors: 2,
+        unknown: 3,
+        unknown_for: Duration::from_secs(10),
+        unknown_at_once: 6,
+        new_for: Duration::ZERO,
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn new_ones_are_closed_for_newer_ones_only_if_there_are_very_many() {
+    let limits = ConnectionLimits { unknown_at_once: 5, new_for: Duration::from_secs(1), ..limits() };
+    let connections = Connections::new(limits);
+    let mut all: Vec<_> = (0..5).map(|_| connections.enter().unwrap()).collect();
+    let closed = |all: &[(Arc<Ticket>, Closing)]| all.iter().filter(|(_, one)| one.close.is_cancelled()).count();
+    assert_eq!(closed(&all), 0);
+    all.push(connections.enter().unwrap());
+    assert_eq!(closed(&all), 1);
+    // One that shows its key makes room for a newer one.
+    assert!(all[1].0.stand(Standing::Known));
+    all.push(connections.enter().unwrap());
+    assert_eq!(closed(&all), 1);
+    drop((all.pop(), all.pop()));
+    tokio::time::advance(Duration::from_secs(1)).await;
+    all.push(connections.enter().unwrap());
+    assert_eq!(closed(&all), 2);
+}
+
+#[test]
+fn the_oldest_idle_one_without_a_key_makes_room() {
+    let connections = Connections::new(limits());
+    let (known, known_closing) = connections.enter().unwrap();
+    assert!(known.stand(Standing::Known));
+    let (busy, busy_closing) = connections.enter().unwrap();
+    let request = busy.begin();
+    let (_idle, idle_closing) = connections.enter().unwrap();
+    let (_newer, newer_closing) = connections.enter().unwrap();
+    let _one = connections.enter().unwrap();
+    assert!(idle_closing.close.is_cancelled());
+    for stays in [&known_closing, &busy_closing, &newer_closing] {
+        assert!(!stays.close.is_cancelled());
+    }
+    drop(request);
+    let _another = connections.enter().unwrap();
+    assert!(busy_closing.close.is_cancelled());
+}
+
+#[test]
+fn a_connection_with_a_key_is_never_closed_for_another() {
+    let connections = Connections::new(limits());
+    let all: Vec<_> = (0..6).map(|_| connections.enter().unwrap()).collect();
+    all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
+    // The first three were closed before they could show a key.
+    let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).chain(all).collect();
+    all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
+    assert!(connections.enter().is_none());
+    drop(all);
+    assert!(connections.enter().is_some());
+    assert_eq!(connections.lock().1.len(), 0);
+}
+
+#[test]
+fn visitors_of_sandboxes_leave_room_for_keys() {
+    let connections = Connections::new(limits());
+    let all: Vec<_> = (0..3).map(|_| connections.enter().unwrap()).collect();
+    assert_eq!(all.iter().filter(|(ticket, _)| ticket.stand(Standing::Visitor)).count(), 2);
+    assert!(all.iter().all(|(ticket, _)| ticket.stand(Standing::Known)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn one_that_stays_idle_without_a_key_is_closed_after_a_time() {
+    let connections = Connections::new(limits());
+    let (ticket, closing) = connections.enter().unwrap();
+    let begun = tokio::time::Instant::now();
+    let request = ticket.begin();
+    let asked = tokio::spawn(closing.asked());
+    tokio::time::sleep(Duration::from_secs(15)).await;
+    drop(request);
+    asked.await.unwrap();
+    assert_eq!(begun.elapsed().as_secs(), 20);
+    let (known, closing) = connections.enter().unwrap();
+    known.stand(Standing::Known);
+    tokio::time::timeout(Duration::from_secs(3600), closing.asked()).await.unwrap_err();
+}
+
+#[test]
+fn what_one_without_room_is_told_is_whole() {
+    let text = std::str::from_utf8(FULL).unwrap();
+    let (head, body) = text.split_once("\r\n\r\n").unwrap();
+    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+    let told: dorm_api_types::Problem = serde_json::from_str(body).unwrap();
+    let meaning = crate::error::ErrorCode::from(dorm_service::Code::Unavailable).meaning();
+    assert_eq!((told.code.as_str(), told.title.as_str(), told.status), (meaning.code, meaning.title, 503));
+}
