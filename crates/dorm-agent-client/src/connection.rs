@@ -21,7 +21,8 @@ use crate::inbox::{Bounds, Inbox};
 
 const READ_BYTES: usize = 64 * 1024;
 
-/// How many credit frames the agent may leave unread: up to two for each channel.
+/// How many credit frames the agent may leave unread: up to two for each open channel, and these
+/// for channels that have ended.
 const CREDITS_UNREAD_MAX: usize = 4 * 1024;
 
 /// Outgoing frames.
@@ -150,10 +151,11 @@ impl Connection {
     /// Queues frames. After the end of the connection they are dropped; the channel's receiver
     /// reports it.
     pub(crate) fn send(&self, outgoing: Outgoing) {
-        if matches!(outgoing, Outgoing::Credit(_))
-            && self.shared.credits.fetch_add(1, Ordering::Relaxed) >= CREDITS_UNREAD_MAX
-        {
-            self.shared.end(Reason::Nonsense("too much data without reading any".to_owned()));
+        if matches!(outgoing, Outgoing::Credit(_)) {
+            let unread = self.shared.credits.fetch_add(1, Ordering::Relaxed);
+            if unread >= CREDITS_UNREAD_MAX && unread >= CREDITS_UNREAD_MAX + 2 * self.shared.lock().entries.len() {
+                self.shared.end(Reason::Nonsense("too much data without reading any".to_owned()));
+            }
         }
         drop(self.outgoing.send(outgoing));
     }
@@ -275,27 +277,56 @@ enum Flow {
     Quiet,
 }
 
+/// Frames, and how many of them give credit.
+#[derive(Default)]
+struct Frames {
+    bytes: Vec<u8>,
+    credits: usize,
+}
+
+impl Frames {
+    fn add(&mut self, bytes: &[u8], credits: usize) {
+        self.bytes.extend_from_slice(bytes);
+        self.credits += credits;
+    }
+}
+
+/// Sorts outgoing frames into those to write now and those held back while the agent is quiet.
+struct Sorter {
+    flow: Flow,
+    now: Frames,
+    held: Frames,
+}
+
+impl Sorter {
+    fn take(&mut self, outgoing: Outgoing) {
+        let to = match self.flow {
+            Flow::Open => &mut self.now,
+            Flow::Quiet => &mut self.held,
+        };
+        match outgoing {
+            Outgoing::Frames(frames) => to.add(&frames, 0),
+            Outgoing::Credit(frames) => to.add(&frames, 1),
+            Outgoing::Quiesce(frames) => {
+                self.now.add(&frames, 0);
+                self.flow = Flow::Quiet;
+            }
+            Outgoing::Continue(frames) => {
+                let held = std::mem::take(&mut self.held);
+                self.now.add(&frames, 0);
+                self.now.add(&held.bytes, held.credits);
+                self.flow = Flow::Open;
+            }
+        }
+    }
+}
+
 async fn write(
     mut writing: impl AsyncWrite + Unpin,
     mut queue: mpsc::UnboundedReceiver<Outgoing>,
     shared: Arc<Shared>,
 ) {
-    let mut flow = Flow::Open;
-    let mut held = Vec::new();
-    let mut buffer = Vec::new();
-    let sort = |outgoing, flow: &mut Flow, held: &mut Vec<u8>, buffer: &mut Vec<u8>| match (outgoing, *flow) {
-        (Outgoing::Frames(frames) | Outgoing::Credit(frames), Flow::Open) => buffer.extend_from_slice(&frames),
-        (Outgoing::Frames(frames) | Outgoing::Credit(frames), Flow::Quiet) => held.extend_from_slice(&frames),
-        (Outgoing::Quiesce(frames), _) => {
-            buffer.extend_from_slice(&frames);
-            *flow = Flow::Quiet;
-        }
-        (Outgoing::Continue(frames), _) => {
-            buffer.extend_from_slice(&frames);
-            buffer.append(held);
-            *flow = Flow::Open;
-        }
-    };
+    let mut sorter = Sorter { flow: Flow::Open, now: Frames::default(), held: Frames::default() };
     loop {
         let outgoing = tokio::select! {
             biased;
@@ -303,15 +334,15 @@ async fn write(
             outgoing = queue.recv() => outgoing,
         };
         let Some(outgoing) = outgoing else { break };
-        sort(outgoing, &mut flow, &mut held, &mut buffer);
-        while buffer.len() < READ_BYTES {
+        sorter.take(outgoing);
+        while sorter.now.bytes.len() < READ_BYTES {
             match queue.try_recv() {
-                Ok(outgoing) => sort(outgoing, &mut flow, &mut held, &mut buffer),
+                Ok(outgoing) => sorter.take(outgoing),
                 Err(_) => break,
             }
         }
         let done = async {
-            writing.write_all(&buffer).await?;
+            writing.write_all(&sorter.now.bytes).await?;
             writing.flush().await
         };
         let done = tokio::select! {
@@ -323,9 +354,8 @@ async fn write(
             shared.end(Reason::Failed(Arc::new(error)));
             break;
         }
-        buffer.clear();
-        if flow == Flow::Open && queue.is_empty() {
-            shared.credits.store(0, Ordering::Relaxed);
-        }
+        shared.credits.fetch_sub(sorter.now.credits, Ordering::Relaxed);
+        sorter.now.bytes.clear();
+        sorter.now.credits = 0;
     }
 }
