@@ -111,6 +111,14 @@ pub enum AgentError {
     /// There are too many open calls.
     #[error("the agent in the sandbox has too many open calls: end some of them first")]
     Busy,
+    /// As many calls of one kind are open in the sandbox as may be.
+    #[error("the sandbox has {most} open {of}, which is the limit: end some of them first")]
+    TooManyOpen {
+        /// The kind of calls, in the plural.
+        of: String,
+        /// How many may be open.
+        most: u32,
+    },
     /// The request is invalid.
     #[error("the agent in the sandbox refuses the request: {0}")]
     Invalid(String),
@@ -148,6 +156,7 @@ impl From<Failure> for AgentError {
             Failure::NoTerminal { process } => Self::NoTerminal(process),
             Failure::Refused { port } => Self::Refused(port),
             Failure::Busy => Self::Busy,
+            Failure::TooManyOpen { of, most } => Self::TooManyOpen { of: legible(&of), most },
             Failure::Invalid { reason } => Self::Invalid(legible(&reason)),
             Failure::Other { operation, operand, reason } => {
                 Self::Other { operation: legible(&operation), operand, reason: legible(&reason) }

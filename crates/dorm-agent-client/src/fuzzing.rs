@@ -169,8 +169,8 @@ async fn follow(mut output: OutputStream) -> Result<(), AgentError> {
     let mut ends = [0; 2];
     while let Some(piece) = output.next().await {
         let (at, offset, bytes) = match piece? {
-            Output::Stdout { offset, bytes } => (0, offset, bytes.len() as u64),
-            Output::Stderr { offset, bytes } => (1, offset, bytes.len() as u64),
+            Output::Stdout { offset, bytes, .. } => (0, offset, bytes.len() as u64),
+            Output::Stderr { offset, bytes, .. } => (1, offset, bytes.len() as u64),
             Output::Lost { kind, offset, bytes } => (usize::from(kind == OutputKind::Stderr), offset, bytes),
             Output::Exited(_) => continue,
         };
@@ -266,7 +266,7 @@ mod tests {
         let entry = dorm_agent_proto::Entry { path: path.clone(), stat: stat() };
         let listed = [answer(2, Answer::Follows), one(2, 2, &json(&Event::Entry(entry))), one(4, 2, b"\"complete\"")];
         seed("stream", "list", &listed.concat());
-        let header = OutputHeader { kind: OutputKind::Stderr, offset: 9 }.to_bytes();
+        let header = OutputHeader { kind: OutputKind::Stderr, offset: 9, read_unix_ms: Some(7) }.to_bytes();
         let lost = Event::Lost { kind: OutputKind::Stdout, offset: 0, bytes: 7 };
         let output = [
             answer(4, Answer::Follows),

@@ -23,6 +23,7 @@ mod files;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 mod inbox;
+mod output;
 mod page;
 mod processes;
 mod watchers;
@@ -31,8 +32,8 @@ pub use agent::Agent;
 pub use dial::DialedStream;
 pub use error::AgentError;
 pub use files::{FileStream, WatchStream};
+pub use output::{Output, OutputStream};
 pub use page::{PAGE_MAX, Page};
-pub use processes::{Output, OutputStream};
 
 pub use dorm_agent_proto::{
     ATTRIBUTES_BYTES_MAX, Account, Applied, Attribute, Busy, Entry, ExitStatus, FileKind, FileStat, FirstReader,

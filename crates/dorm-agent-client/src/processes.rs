@@ -1,19 +1,18 @@
 //! Processes in the sandbox.
 
 use std::future::poll_fn;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
+use std::time::Duration;
 
 use bytes::Bytes;
 use dorm_agent_proto::{
-    Answer, End, Event, ExitStatus, Offsets, OutputHeader, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus,
-    Request, Signal, Target, TerminalSize,
+    Answer, End, Event, ExitStatus, Offsets, ProcessSpec, ProcessStarted, ProcessStatus, Request, Signal, Target,
+    TerminalSize,
 };
-use futures_util::Stream;
 
 use crate::agent::{Agent, wrong};
-use crate::channel::{Channel, Item};
+use crate::channel::Channel;
 use crate::error::AgentError;
+use crate::output::OutputStream;
 use crate::page::{Listed, PAGE_MAX, Page, collect};
 
 impl Agent {
@@ -30,8 +29,23 @@ impl Agent {
         }
     }
 
+    /// Starts a process as [`Agent::start`] does, and has it and its process group killed when it
+    /// has run for some time. Time during which the sandbox is suspended does not count. The agent
+    /// enforces the limit: it outlives this connection.
+    ///
+    /// # Errors
+    /// Those of [`Agent::start`], and [`AgentError::Older`].
+    pub async fn start_within(&self, spec: &ProcessSpec, limit: Duration) -> Result<ProcessStarted, AgentError> {
+        let limit_ms = u64::try_from(limit.as_millis()).unwrap_or(u64::MAX);
+        let (answer, channel) = self.ask(&Request::StartWithin { spec: spec.clone(), limit_ms }).await?;
+        match answer {
+            Answer::Started(started) => Ok(started),
+            other => Err(wrong(&channel, &other)),
+        }
+    }
+
     /// Returns the processes started by [`Agent::start`], oldest first: all live ones, and about
-    /// 256 that have ended.
+    /// 4,000 that have ended.
     ///
     /// # Errors
     /// [`AgentError::TooMany`], [`AgentError::Closed`].
@@ -67,7 +81,12 @@ impl Agent {
     /// # Errors
     /// [`AgentError::NoProcess`].
     pub async fn process(&self, process: u64) -> Result<ProcessStatus, AgentError> {
-        let found = self.some_processes(1, |other| process == other.process).await?;
+        let channel = match self.follow(&Request::Process { process }).await {
+            // It can list all of them.
+            Err(AgentError::Older { .. }) => self.follow(&Request::Processes).await?,
+            channel => channel?,
+        };
+        let found = collect_processes(channel, 1, |other| process == other.process).await?;
         found.items.into_iter().next().ok_or(AgentError::NoProcess(process))
     }
 
@@ -76,22 +95,24 @@ impl Agent {
         most: usize,
         is_wanted: impl Fn(&ProcessStatus) -> bool,
     ) -> Result<Page<ProcessStatus>, AgentError> {
-        let channel = self.follow(&Request::Processes).await?;
-        let process = |event| match event {
-            Event::Process(status) => Listed::when(is_wanted(&status), status),
-            _ => Listed::Stranger,
-        };
-        collect(channel, most, process).await
+        collect_processes(self.follow(&Request::Processes).await?, most, is_wanted).await
     }
 
-    /// Follows a process's output from an offset until the process ends. If the reader is slower,
-    /// the process waits for it; if the reader stalls for some seconds, it loses output, and the
-    /// stream reports how much.
+    /// Follows a process's output from an offset until the process ends, both streams in the order
+    /// in which the agent read them. An agent of an earlier release tells no times, and may send
+    /// what it kept of one stream before the other.
+    ///
+    /// If the reader is slower, the process waits for it; if the reader stalls for some seconds, it
+    /// loses output, and the stream reports how much.
     ///
     /// # Errors
-    /// [`AgentError::NoProcess`].
+    /// [`AgentError::NoProcess`], [`AgentError::TooManyOpen`].
     pub async fn output(&self, process: u64, from: Offsets) -> Result<OutputStream, AgentError> {
-        Ok(OutputStream { channel: self.follow(&Request::Output { process, from }).await?, at: Offsets::BEGINNING })
+        let channel = match self.follow(&Request::TimedOutput { process, from }).await {
+            Err(AgentError::Older { .. }) => self.follow(&Request::Output { process, from }).await?,
+            channel => channel?,
+        };
+        Ok(OutputStream::new(channel))
     }
 
     /// Writes to a process's standard input; returns when the sandbox's kernel has accepted all
@@ -166,6 +187,18 @@ impl Agent {
     }
 }
 
+async fn collect_processes(
+    channel: Channel,
+    most: usize,
+    is_wanted: impl Fn(&ProcessStatus) -> bool,
+) -> Result<Page<ProcessStatus>, AgentError> {
+    let process = |event| match event {
+        Event::Process(status) => Listed::when(is_wanted(&status), status),
+        _ => Listed::Stranger,
+    };
+    collect(channel, most, process).await
+}
+
 /// Sends bytes as credit arrives. An answer that arrives meanwhile ends it: the agent accepts no
 /// more.
 pub(crate) async fn send_all(channel: &mut Channel, bytes: &[u8]) -> Result<Option<Answer>, AgentError> {
@@ -185,87 +218,4 @@ pub(crate) async fn send_all(channel: &mut Channel, bytes: &[u8]) -> Result<Opti
         }
     }
     Ok(None)
-}
-
-/// A piece of a process's output, in the order in which to show it.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub enum Output {
-    /// Bytes of standard output, or of the terminal.
-    Stdout {
-        /// The offset of the first byte.
-        offset: u64,
-        /// The bytes.
-        bytes: Bytes,
-    },
-    /// Bytes of standard error.
-    Stderr {
-        /// The offset of the first byte.
-        offset: u64,
-        /// The bytes.
-        bytes: Bytes,
-    },
-    /// A gap: bytes that are no longer kept.
-    Lost {
-        /// The output that has the gap.
-        kind: OutputKind,
-        /// The offset of its beginning.
-        offset: u64,
-        /// Its length.
-        bytes: u64,
-    },
-    /// The process has ended and nothing follows. Later output of its remaining children is not
-    /// shown.
-    Exited(ExitStatus),
-}
-
-/// A process's output, as it arrives. Ends after [`Output::Exited`].
-#[derive(Debug)]
-pub struct OutputStream {
-    channel: Channel,
-    /// The offsets after what has arrived. Nothing arrives twice.
-    at: Offsets,
-}
-
-impl OutputStream {
-    /// Advances past a piece. Returns whether its position is valid.
-    fn pass(&mut self, kind: OutputKind, offset: u64, bytes: u64) -> bool {
-        let at = match kind {
-            OutputKind::Stdout => &mut self.at.stdout,
-            OutputKind::Stderr => &mut self.at.stderr,
-        };
-        let end = offset.checked_add(bytes).filter(|_| offset >= *at);
-        *at = end.unwrap_or(*at);
-        end.is_some()
-    }
-}
-
-impl Stream for OutputStream {
-    type Item = Result<Output, AgentError>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        let item = match ready!(this.channel.poll_item(context)).transpose() {
-            Ok(Some(item)) => item,
-            Ok(None) => return Poll::Ready(None),
-            Err(error) => return Poll::Ready(Some(Err(error))),
-        };
-        let output = match item {
-            Item::Data(data) => match OutputHeader::split(&data) {
-                Some((OutputHeader { kind, offset }, bytes)) if this.pass(kind, offset, bytes.len() as u64) => {
-                    let bytes = data.slice(OutputHeader::LENGTH..);
-                    Ok(match kind {
-                        OutputKind::Stdout => Output::Stdout { offset, bytes },
-                        OutputKind::Stderr => Output::Stderr { offset, bytes },
-                    })
-                }
-                _ => Err("output of an unknown stream".to_owned()),
-            },
-            Item::Event(Event::Lost { kind, offset, bytes }) if this.pass(kind, offset, bytes) => {
-                Ok(Output::Lost { kind, offset, bytes })
-            }
-            Item::Event(Event::Exited(status)) => Ok(Output::Exited(status)),
-            Item::Event(other) => Err(format!("an unexpected {other:?} in an output")),
-        };
-        Poll::Ready(Some(output.map_err(|what| this.channel.unexpected(&what))))
-    }
 }

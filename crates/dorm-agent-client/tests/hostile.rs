@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_client::{Agent, AgentError, GuestPath, Offsets, PAGE_MAX};
+use dorm_agent_client::{Agent, AgentError, ExitStatus, GuestPath, Offsets, Output, PAGE_MAX, ProcessSpec};
 use dorm_agent_proto::frame::{self, Decoder, Kind};
 use dorm_agent_proto::{
     Answer, Event, Failure, FileKind, FileStat, GuestString, Hello, OutputHeader, OutputKind, REVISION, Resync,
@@ -168,7 +168,7 @@ async fn a_list_without_end_is_a_page() {
 
 #[tokio::test]
 async fn numbers_that_cannot_be_are_refused() {
-    let header = |offset| OutputHeader { kind: OutputKind::Stdout, offset }.to_bytes();
+    let header = |offset| OutputHeader { kind: OutputKind::Stdout, offset, read_unix_ms: None }.to_bytes();
     let at_the_end = [&header(u64::MAX)[..], b"x"].concat();
     let twice = [&header(0)[..], b"xx"].concat();
     let lost = |offset, bytes| Event::Lost { kind: OutputKind::Stdout, offset, bytes };
@@ -264,4 +264,26 @@ async fn an_agent_of_an_earlier_release_is_not_sent_what_it_does_not_know() {
     };
     let (pong, _forger) = tokio::join!(agent.ping(), answer);
     pong.unwrap();
+}
+
+#[tokio::test]
+async fn an_agent_of_an_earlier_release_is_asked_for_output_without_times() {
+    let (agent, mut forger) = Forger::meet_with(br#"{"version":1,"pid":1,"generation":3,"revision":1}"#).await;
+    let answer = async {
+        assert_eq!(forger.next().await, br#"{"output":{"process":1,"from":{"stdout":0,"stderr":0}}}"#);
+        let data = OutputHeader { kind: OutputKind::Stderr, offset: 0, read_unix_ms: None }.to_bytes();
+        let mut out = Vec::new();
+        frame::encode(&mut out, Kind::Answer, CHANNEL, br#"{"Ok":"follows"}"#);
+        frame::encode(&mut out, Kind::Data, CHANNEL, &[&data[..], b"text"].concat());
+        frame::encode(&mut out, Kind::Event, CHANNEL, br#"{"exited":{"code":0}}"#);
+        frame::encode(&mut out, Kind::End, CHANNEL, br#""complete""#);
+        forger.write.write_all(&out).await.unwrap();
+        forger
+    };
+    let (output, _forger) = tokio::join!(agent.output(1, Offsets::BEGINNING), answer);
+    let pieces: Vec<_> = output.unwrap().map(Result::unwrap).collect().await;
+    let text = Output::Stderr { offset: 0, read_unix_ms: None, bytes: "text".into() };
+    assert_eq!(pieces, [text, Output::Exited(ExitStatus::Code(0))]);
+    let refused = agent.start_within(&ProcessSpec::new(Vec::new()), Duration::from_secs(1)).await.unwrap_err();
+    assert!(matches!(refused, AgentError::Older { ability: "limit the time of a process" }), "{refused}");
 }

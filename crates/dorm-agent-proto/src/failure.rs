@@ -116,6 +116,14 @@ pub enum Failure {
     /// Too many calls are open at once.
     #[error("the agent in the sandbox is busy with too many calls: end some first")]
     Busy,
+    /// As many calls of one kind are open as may be.
+    #[error("the agent in the sandbox has {most} open {of}, which is the limit: end some first")]
+    TooManyOpen {
+        /// The kind of calls, in the plural.
+        of: String,
+        /// How many may be open.
+        most: u32,
+    },
     /// The request is not valid.
     #[error("the agent in the sandbox refuses the request: {reason}")]
     Invalid {

@@ -280,6 +280,27 @@ pub enum Request {
         /// The process's handle.
         process: u64,
     },
+    /// Follow a process's output as [`Request::Output`] does, with the time at which each piece was
+    /// read in its [`OutputHeader`]. The last event is [`Event::Ended`].
+    TimedOutput {
+        /// The process's handle.
+        process: u64,
+        /// The offsets at which to begin.
+        from: Offsets,
+    },
+    /// Start a process, and kill it and its process group when it has run for some time:
+    /// [`Answer::Started`]. Time between [`Request::Quiesce`] and the next request does not count.
+    StartWithin {
+        /// The process.
+        spec: ProcessSpec,
+        /// The time, in milliseconds.
+        limit_ms: u64,
+    },
+    /// Get the status of a process: [`Answer::Follows`], then one [`Event::Process`].
+    Process {
+        /// The process's handle.
+        process: u64,
+    },
 }
 
 /// A request that older agents do not know.
@@ -330,6 +351,9 @@ impl Request {
                 added(1, "keep changes of files for watchers")
             }
             Self::KillTree { .. } => added(1, "kill all processes that descend from one"),
+            Self::TimedOutput { .. } => added(2, "tell when output was written"),
+            Self::StartWithin { .. } => added(2, "limit the time of a process"),
+            Self::Process { .. } => added(2, "describe one process"),
         }
     }
 }
@@ -389,6 +413,13 @@ pub enum Event {
     Watcher(WatcherStatus),
     /// A change that a watcher has kept.
     Numbered(NumberedEvent),
+    /// [`Event::Exited`] of a [`Request::TimedOutput`].
+    Ended {
+        /// How the process ended.
+        status: ExitStatus,
+        /// Whether it was killed at its time limit.
+        timed_out: bool,
+    },
 }
 
 /// The reason why one side sends nothing more on a channel.
@@ -410,34 +441,68 @@ pub struct OutputHeader {
     pub kind: OutputKind,
     /// The offset of the frame's first byte in that stream.
     pub offset: u64,
+    /// When the agent read the bytes, in milliseconds since 1970 by the sandbox's clock; only in the
+    /// answer to [`Request::TimedOutput`].
+    pub read_unix_ms: Option<u64>,
 }
 
 impl OutputHeader {
-    /// The length of the header, in bytes.
-    pub const LENGTH: usize = 9;
+    /// The length of the longest header, in bytes.
+    pub const LENGTH_MAX: usize = 17;
 
     /// Encodes the header.
-    pub fn to_bytes(self) -> [u8; Self::LENGTH] {
-        let mut bytes = [0; Self::LENGTH];
-        bytes[0] = match self.kind {
-            OutputKind::Stdout => 1,
-            OutputKind::Stderr => 2,
+    pub fn to_bytes(self) -> Vec<u8> {
+        let kind = match (self.kind, self.read_unix_ms) {
+            (OutputKind::Stdout, None) => 1,
+            (OutputKind::Stderr, None) => 2,
+            (OutputKind::Stdout, Some(_)) => 3,
+            (OutputKind::Stderr, Some(_)) => 4,
         };
-        bytes[1..].copy_from_slice(&self.offset.to_le_bytes());
+        let mut bytes = vec![kind];
+        bytes.extend_from_slice(&self.offset.to_le_bytes());
+        bytes.extend(self.read_unix_ms.iter().flat_map(|time| time.to_le_bytes()));
         bytes
     }
 
     /// Splits the payload of a data frame into header and bytes; `None` if the header is not valid
     /// or the offset would overflow.
     pub fn split(payload: &[u8]) -> Option<(Self, &[u8])> {
-        let (header, bytes) = payload.split_first_chunk::<{ Self::LENGTH }>()?;
-        let kind = match header[0] {
-            1 => OutputKind::Stdout,
-            2 => OutputKind::Stderr,
+        let (kind, rest) = payload.split_first()?;
+        let (offset, rest) = rest.split_first_chunk()?;
+        let (kind, read_unix_ms, bytes) = match kind {
+            1 => (OutputKind::Stdout, None, rest),
+            2 => (OutputKind::Stderr, None, rest),
+            3 | 4 => {
+                let (time, bytes) = rest.split_first_chunk()?;
+                let kind = if *kind == 3 { OutputKind::Stdout } else { OutputKind::Stderr };
+                (kind, Some(u64::from_le_bytes(*time)), bytes)
+            }
             _ => return None,
         };
-        let offset = u64::from_le_bytes(header[1..].try_into().ok()?);
+        let offset = u64::from_le_bytes(*offset);
         offset.checked_add(u64::try_from(bytes.len()).ok()?)?;
-        Some((Self { kind, offset }, bytes))
+        Some((Self { kind, offset, read_unix_ms }, bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::OutputHeader;
+    use crate::process::OutputKind;
+
+    #[test]
+    fn a_header_of_output_is_read_as_it_was_written() {
+        for kind in [OutputKind::Stdout, OutputKind::Stderr] {
+            for read_unix_ms in [None, Some(0x0102_0304_0506)] {
+                let header = OutputHeader { kind, offset: 77, read_unix_ms };
+                let bytes = header.to_bytes();
+                assert!(bytes.len() <= OutputHeader::LENGTH_MAX);
+                assert_eq!(OutputHeader::split(&[&bytes[..], b"text"].concat()), Some((header, &b"text"[..])));
+                assert_eq!(OutputHeader::split(&bytes[..bytes.len() - 1]), None);
+            }
+        }
+        assert_eq!(OutputHeader::split(&[5; 30]), None);
+        let last = OutputHeader { kind: OutputKind::Stdout, offset: u64::MAX, read_unix_ms: None };
+        assert_eq!(OutputHeader::split(&[&last.to_bytes()[..], b"x"].concat()), None);
     }
 }

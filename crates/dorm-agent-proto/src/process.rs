@@ -155,7 +155,7 @@ pub const LABEL_MAX: usize = 1024;
 /// take at most six times as much, which fits an event.
 pub const STATUS_BYTES: usize = 64 * 1024;
 
-/// The status of a process. About 256 ended processes are kept.
+/// The status of a process. About 4,000 ended processes are kept.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub struct ProcessStatus {
     /// Its handle.
@@ -181,6 +181,9 @@ pub struct ProcessStatus {
     pub written: Offsets,
     /// Its exit status, if it has ended.
     pub exit: Option<ExitStatus>,
+    /// Whether it was killed at its time limit. Agents before revision 2 have none.
+    #[serde(default)]
+    pub timed_out: bool,
 }
 
 /// How a process ended.

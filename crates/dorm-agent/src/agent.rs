@@ -4,9 +4,11 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
-use dorm_agent_proto::{Failure, ProcessSpec, ProcessStarted, Variable};
+use dorm_agent_proto::{Failure, ProcessSpec, ProcessStarted, Signal, Target, Variable};
 
+use crate::connections::Connections;
 use crate::files::Watchers;
 use crate::link::Link;
 use crate::lock::lock;
@@ -20,6 +22,7 @@ pub(crate) struct Agent {
     pub(crate) link: Arc<Link>,
     pub(crate) processes: Arc<Processes>,
     pub(crate) workers: Arc<Workers>,
+    pub(crate) connections: Arc<Connections>,
     /// The variables of every process.
     pub(crate) variables: Mutex<Vec<Variable>>,
     /// The generation of the last `Resumed`.
@@ -44,6 +47,7 @@ impl Agent {
             link: Arc::new(Link::new()),
             processes: Processes::start_threads()?,
             workers: Arc::new(Workers::new()),
+            connections: Connections::start_thread()?,
             variables: Mutex::new(variables),
             generation: AtomicU64::new(0),
             mounts: Mounts::default(),
@@ -56,5 +60,16 @@ impl Agent {
     pub(crate) fn start(&self, spec: ProcessSpec) -> Result<ProcessStarted, Failure> {
         let variables = lock(&self.variables).clone();
         self.processes.start(spec, &variables)
+    }
+
+    /// Starts a process that is killed, with its group, after some time.
+    pub(crate) fn start_within(&self, spec: ProcessSpec, limit: Duration) -> Result<ProcessStarted, Failure> {
+        let started = self.start(spec)?;
+        if let Err(failure) = self.processes.limit(started.process, limit) {
+            // It may have ended already.
+            let _ = self.processes.signal(started.process, Signal::KILL, Target::Group);
+            return Err(failure);
+        }
+        Ok(started)
     }
 }

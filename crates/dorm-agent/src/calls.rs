@@ -1,29 +1,72 @@
 //! The dispatch table of requests.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use dorm_agent_proto::{Answer, Failure, Request};
 
 use crate::agent::Agent;
 use crate::call::Call;
 use crate::link::Gone;
+use crate::process::Pieces;
+use crate::workers::Length;
 use crate::{dial, exchange, files, identity, measure, users};
 
-/// Executes a request. Runs on a worker's thread.
-pub(crate) fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
+/// Begins to execute a request. Never waits for anything but the link.
+pub(crate) fn begin(agent: &Arc<Agent>, call: Call, request: Request) {
     // A host that is gone needs no answer.
     let _ = match request {
-        // The session itself answers both.
-        Request::Ping | Request::Quiesce => Ok(()),
+        Request::Output { process, from } => agent.processes.follow(&call, process, from, Pieces::Long),
+        Request::TimedOutput { process, from } => agent.processes.follow(&call, process, from, Pieces::Timed),
+        Request::Wait { process } => agent.processes.wait(&call, process),
+        other => {
+            let (workers, agent, of_worker) = (&agent.workers, Arc::clone(agent), call.clone());
+            match workers.run(length(&other), move || serve(&agent, &of_worker, other)) {
+                Ok(()) => Ok(()),
+                Err(failure) => call.answer(&Err(failure)),
+            }
+        }
+    };
+}
+
+/// Returns whether a request may wait for the host, or for a program in the sandbox.
+fn length(request: &Request) -> Length {
+    match request {
+        Request::WriteStdin { .. }
+        | Request::ReadFile { .. }
+        | Request::WriteFile { .. }
+        | Request::WriteInPlace { .. }
+        | Request::List { .. }
+        | Request::Watch { .. }
+        | Request::Processes
+        | Request::Watchers
+        | Request::WatcherEvents { .. }
+        | Request::Dial { .. } => Length::Waits,
+        _ => Length::Short,
+    }
+}
+
+/// Executes a request. Runs on a worker's thread.
+fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
+    // A host that is gone needs no answer.
+    let _ = match request {
+        // The session itself answers the first two; the others begin without a worker.
+        Request::Ping
+        | Request::Quiesce
+        | Request::Output { .. }
+        | Request::TimedOutput { .. }
+        | Request::Wait { .. } => Ok(()),
         Request::Resumed(identity) => identity::take(agent, call, &identity),
         Request::Start(spec) => answer(call, agent.start(spec).map(Answer::Started)),
         Request::Processes => agent.processes.list(call),
-        Request::Output { process, from } => agent.processes.follow(call, process, from),
+        Request::StartWithin { spec, limit_ms } => {
+            answer(call, agent.start_within(spec, Duration::from_millis(limit_ms)).map(Answer::Started))
+        }
+        Request::Process { process } => agent.processes.describe(call, process),
         Request::WriteStdin { process } => agent.processes.write_stdin(call, process),
         Request::CloseStdin { process } => done(call, agent.processes.close_stdin(process)),
         Request::Signal { process, signal, target } => done(call, agent.processes.signal(process, signal, target)),
         Request::Resize { process, size } => done(call, agent.processes.resize(process, size)),
-        Request::Wait { process } => agent.processes.wait(call, process),
         Request::ReadFile { path, offset, length } => files::read(call, &path, offset, length),
         Request::WriteFile { path, options } => files::write(call, &path, &options),
         Request::List { path, depth } => files::list(call, &path, depth),

@@ -56,12 +56,12 @@ impl Link {
         if message.len() <= frame::PAYLOAD_MAX {
             let mut bytes = Vec::new();
             frame::encode(&mut bytes, kind, channel, message);
-            return self.send_bytes(epoch, &bytes);
+            return self.send_frames(epoch, &bytes);
         }
         let mut bytes = Vec::new();
         frame::encode(&mut bytes, kind, channel, message);
         for frame in bytes.chunks(frame::FRAME_MAX) {
-            self.send_bytes(epoch, frame)?;
+            self.send_frames(epoch, frame)?;
         }
         Ok(())
     }
@@ -82,7 +82,8 @@ impl Link {
         self.changed.notify_all();
     }
 
-    fn send_bytes(&self, epoch: u64, bytes: &[u8]) -> Result<(), Gone> {
+    /// Sends whole frames.
+    pub(crate) fn send_frames(&self, epoch: u64, bytes: &[u8]) -> Result<(), Gone> {
         let mut state = lock(&self.state);
         while state.flow == Flow::Quiet && state.epoch == epoch {
             state = wait(&self.changed, state);

@@ -2,15 +2,18 @@
 //!
 //! It communicates over its own standard input and output (`dorm-agent-proto`), so that no other
 //! process holds a descriptor of the host. One thread reads requests and passes them to workers;
-//! one moves the bytes of all processes; one reaps children. It only uses blocking threads and
-//! poll(2): nothing created before a checkpoint may matter after it.
+//! one moves the bytes of all processes, and one those of connections to ports; one sends output to
+//! its readers; one reaps children. It only uses blocking threads and poll(2): nothing created
+//! before a checkpoint may matter after it.
 //!
 //! It does not know the sandbox's name, when it is suspended, or its callers.
 //!
 //! ```text
 //! stdin ──► session ──► workers ──► files, users, measures, dial …
-//!                          │            │
-//!              processes ──┴── pump ────┴──► link ──► stdout
+//!              │           │            │           │
+//!              │       processes        │      connections
+//!              │           │            │           │
+//!              └── pump ──► courier ────┴───────────┴──► link ──► stdout
 //! ```
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic))]
 
@@ -18,6 +21,8 @@ mod agent;
 mod call;
 mod calls;
 mod channel;
+mod connections;
+mod courier;
 mod dial;
 mod exchange;
 mod fault;
@@ -28,6 +33,7 @@ mod listeners;
 mod lock;
 mod measure;
 mod mounts;
+mod places;
 mod process;
 mod session;
 mod users;

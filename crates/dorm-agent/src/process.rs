@@ -4,8 +4,11 @@
 //! process with a reused ID. An ended process is kept, with the rest of its output, until many
 //! later ones have ended.
 
+mod ended;
 mod fast_spawn;
+mod follow;
 mod input;
+mod limits;
 mod outputs;
 mod pump;
 mod reaper;
@@ -14,31 +17,36 @@ mod spawn;
 mod terminal;
 mod tree;
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::process::{ChildStdout, Command};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
-use std::time::{Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-use dorm_agent_proto::frame::PAYLOAD_MAX;
 use dorm_agent_proto::{
-    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, Offsets, OutputHeader, ProcessSpec,
-    ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize,
+    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, GuestString, ProcessSpec, ProcessStarted,
+    ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize, Variable,
 };
 use rustix::process::Pid;
 
+use self::ended::Ended;
 use self::input::Input;
-use self::outputs::{Outputs, Step};
+use self::limits::Limits;
+use self::outputs::Outputs;
+pub(crate) use self::outputs::Pieces;
 use self::pump::Pump;
 use crate::call::Call;
 use crate::channel::{Channel, Received};
+use crate::courier::Courier;
 use crate::fault;
 use crate::link::Gone;
 use crate::lock::{lock, wait_for};
+use crate::places::Places;
 
 const OUTPUT_KEPT_MAX: usize = 64 * 1024 * 1024;
-const ENDED_KEPT: usize = 256;
-const ENDED_OUTPUT_KEPT: usize = 16 * 1024 * 1024;
+const READERS_MAX: u32 = 4096;
+const WAITS_MAX: u32 = 4096;
 
 /// One process.
 pub(crate) struct Process {
@@ -50,6 +58,8 @@ pub(crate) struct Process {
     terminal: Mutex<Option<terminal::Terminal>>,
     input: Mutex<Input>,
     outputs: Mutex<Outputs>,
+    /// Whether it was killed at its time limit.
+    is_overdue: AtomicBool,
     life: Mutex<Life>,
     ended: Condvar,
 }
@@ -73,6 +83,10 @@ pub(crate) struct Processes {
     births_and_deaths: Mutex<()>,
     table: Mutex<Table>,
     pump: Arc<Pump>,
+    courier: Arc<Courier>,
+    limits: Limits,
+    readers: Arc<Places>,
+    waits: Arc<Places>,
     reaper: reaper::Bell,
     /// Distinguishes the processes of this agent from those of another one on the same kernel.
     own: String,
@@ -83,7 +97,7 @@ struct Table {
     last: u64,
     all: BTreeMap<u64, Arc<Process>>,
     alive: HashMap<Pid, Arc<Process>>,
-    ended: VecDeque<u64>,
+    ended: Ended,
 }
 
 impl Processes {
@@ -92,6 +106,10 @@ impl Processes {
             births_and_deaths: Mutex::new(()),
             table: Mutex::default(),
             pump: Pump::start_thread()?,
+            courier: Courier::start_thread()?,
+            limits: Limits::default(),
+            readers: Places::new("output streams", READERS_MAX),
+            waits: Places::new("waits for processes", WAITS_MAX),
             reaper: reaper::Bell::default(),
             own: tree::random()?,
         });
@@ -100,16 +118,15 @@ impl Processes {
     }
 
     /// Starts a process with these variables and its own.
-    pub(crate) fn start(
-        &self,
-        spec: ProcessSpec,
-        variables: &[dorm_agent_proto::Variable],
-    ) -> Result<ProcessStarted, Failure> {
+    pub(crate) fn start(&self, mut spec: ProcessSpec, variables: &[Variable]) -> Result<ProcessStarted, Failure> {
         let plan = spawn::plan(&spec, variables)?;
         let directory = plan.directory().clone();
         let _alone = lock(&self.births_and_deaths);
         let id = lock(&self.table).last + 1;
         let spawned = plan.spawn(&tree::mark(&self.own, id))?;
+        // Only this much of it is ever shown.
+        spec.arguments = first(&spec.arguments, argument_bytes);
+        spec.variables = first(&spec.variables, variable_bytes);
         let expected = (spec.first_reader == FirstReader::Expected).then(Instant::now);
         let mut table = lock(&self.table);
         table.last = id;
@@ -121,6 +138,7 @@ impl Processes {
             terminal: Mutex::new(spawned.terminal),
             input: Mutex::new(if spawned.input.is_some() { Input::open() } else { Input::closed() }),
             outputs: Mutex::new(Outputs::new((spec.output_kept as usize).min(OUTPUT_KEPT_MAX), expected)),
+            is_overdue: AtomicBool::new(false),
             life: Mutex::new(Life { stage: Stage::Alive, waiting: Vec::new() }),
             ended: Condvar::new(),
             spec,
@@ -132,6 +150,33 @@ impl Processes {
         self.pump.add(process, spawned.sources, spawned.input);
         self.reaper.ring();
         Ok(started)
+    }
+
+    /// Has a process and its group killed after some time.
+    pub(crate) fn limit(self: &Arc<Self>, id: u64, limit: Duration) -> Result<(), Failure> {
+        self.limits
+            .add(self, id, limit)
+            .map_err(|error| fault::other("limit the time of process", id.to_string().as_bytes(), error))
+    }
+
+    /// Does not count time towards the limits, until [`Processes::continue_limits`].
+    pub(crate) fn stop_limits(&self) {
+        self.limits.stop();
+    }
+
+    pub(crate) fn continue_limits(&self) {
+        self.limits.go_on();
+    }
+
+    /// Kills a process whose time limit has passed, and its group.
+    fn kill_overdue(&self, id: u64) {
+        let Ok(process) = self.find(id) else { return };
+        let _alone = lock(&self.births_and_deaths);
+        if lock(&process.life).stage == Stage::Alive {
+            process.is_overdue.store(true, Ordering::Release);
+            // It exists, since it is not reaped.
+            let _ = rustix::process::kill_process_group(process.pid, rustix::process::Signal::KILL);
+        }
     }
 
     /// Starts a process of the agent's own, which is not listed; returns its output. It is reaped
@@ -153,41 +198,15 @@ impl Processes {
         call.end(&End::Complete)
     }
 
-    /// Sends output to the host until the process has ended or the host cancels the call.
-    pub(crate) fn follow(&self, call: &Call, id: u64, from: Offsets) -> Result<(), Gone> {
+    /// Sends the status of one process.
+    pub(crate) fn describe(&self, call: &Call, id: u64) -> Result<(), Gone> {
         let process = match self.find(id) {
             Ok(process) => process,
             Err(failure) => return call.answer(&Err(failure)),
         };
-        let follower = lock(&process.outputs).attach(Arc::clone(call), from);
-        let result = call.answer(&Ok(Answer::Follows)).and_then(|()| self.send_output(call, &process, follower));
-        lock(&process.outputs).detach(follower);
-        self.pump.wake();
-        result
-    }
-
-    fn send_output(&self, call: &Call, process: &Process, follower: u64) -> Result<(), Gone> {
-        loop {
-            call.wait_credit()?;
-            let (step, pump_waits) =
-                lock(&process.outputs).next(follower, PAYLOAD_MAX - OutputHeader::LENGTH, Instant::now());
-            if pump_waits {
-                self.pump.wake();
-            }
-            match step {
-                Step::Bytes { kind, offset, bytes } => {
-                    let mut payload = OutputHeader { kind, offset }.to_bytes().to_vec();
-                    payload.extend_from_slice(&bytes);
-                    call.data(&payload)?;
-                }
-                Step::Lost { kind, offset, bytes } => call.event(&Event::Lost { kind, offset, bytes })?,
-                Step::Nothing => call.wait_poke()?,
-                Step::Ended(status) => {
-                    call.event(&Event::Exited(status))?;
-                    return call.end(&End::Complete);
-                }
-            }
-        }
+        call.answer(&Ok(Answer::Follows))?;
+        call.event(&Event::Process(process.status()))?;
+        call.end(&End::Complete)
     }
 
     /// Writes data from the host to a process's input.
@@ -269,28 +288,6 @@ impl Processes {
         }
     }
 
-    /// Sends the exit status when the process has ended.
-    pub(crate) fn wait(&self, call: &Call, id: u64) -> Result<(), Gone> {
-        let process = match self.find(id) {
-            Ok(process) => process,
-            Err(failure) => return call.answer(&Err(failure)),
-        };
-        loop {
-            let mut life = lock(&process.life);
-            life.waiting.retain(|waiting| !Arc::ptr_eq(waiting, call));
-            if let Stage::Ended(status) = life.stage {
-                drop(life);
-                return call.answer(&Ok(Answer::Exited(status)));
-            }
-            life.waiting.push(Arc::clone(call));
-            drop(life);
-            if let Err(gone) = call.wait_poke() {
-                lock(&process.life).waiting.retain(|waiting| !Arc::ptr_eq(waiting, call));
-                return Err(gone);
-            }
-        }
-    }
-
     /// Waits until the process has ended, or the deadline.
     pub(crate) fn wait_until(&self, id: u64, deadline: Instant) -> Option<ExitStatus> {
         let process = self.find(id).ok()?;
@@ -315,36 +312,6 @@ impl Processes {
     fn find(&self, id: u64) -> Result<Arc<Process>, Failure> {
         lock(&self.table).all.get(&id).cloned().ok_or(Failure::NoProcess { process: id })
     }
-
-    /// Records that a child was reaped. Requires the lock on starts and deaths.
-    fn died(&self, pid: Pid, status: ExitStatus) {
-        let Some(process) = lock(&self.table).alive.remove(&pid) else { return };
-        lock(&process.life).stage = Stage::Buried;
-        lock(&self.table).ended.push_back(process.id);
-        self.forget_old();
-        self.pump.died(process, status);
-    }
-
-    /// Forgets the oldest of many ended processes, and the oldest output if much is kept.
-    fn forget_old(&self) {
-        let mut table = lock(&self.table);
-        while table.ended.len() > ENDED_KEPT {
-            let Some(id) = table.ended.pop_front() else { break };
-            if let Some(process) = table.all.remove(&id) {
-                lock(&process.outputs).discard();
-            }
-        }
-        let mut kept = 0;
-        for id in table.ended.iter().rev() {
-            let Some(process) = table.all.get(id) else { continue };
-            let mut outputs = lock(&process.outputs);
-            kept += outputs.kept();
-            if kept > ENDED_OUTPUT_KEPT && !outputs.is_followed() {
-                kept -= outputs.kept();
-                outputs.discard();
-            }
-        }
-    }
 }
 
 impl Process {
@@ -363,22 +330,35 @@ impl Process {
         }
     }
 
+    /// Returns how many bytes its arguments and variables have.
+    fn described_bytes(&self) -> usize {
+        let arguments = self.spec.arguments.iter().map(argument_bytes);
+        arguments.chain(self.spec.variables.iter().map(variable_bytes)).sum()
+    }
+
+    /// Returns whether a process that has ended like this was killed at its time limit.
+    fn has_timed_out(&self, status: ExitStatus) -> bool {
+        status == ExitStatus::Signal(Signal::KILL.number()) && self.is_overdue.load(Ordering::Acquire)
+    }
+
     fn status(&self) -> ProcessStatus {
+        let exit = match lock(&self.life).stage {
+            Stage::Alive | Stage::Buried => None,
+            Stage::Ended(status) => Some(status),
+        };
         ProcessStatus {
             process: self.id,
             pid: raw(self.pid),
-            arguments: first(&self.spec.arguments, |argument| argument.as_bytes().len()),
+            arguments: self.spec.arguments.clone(),
             directory: self.directory.clone(),
-            variables: first(&self.spec.variables, |one| one.name().as_bytes().len() + one.value().as_bytes().len()),
+            variables: self.spec.variables.clone(),
             user: self.spec.user.clone(),
             label: self.spec.label.clone(),
             terminal: lock(&self.terminal).as_ref().map(terminal::Terminal::size),
             started_unix_ms: self.started_unix_ms,
             written: lock(&self.outputs).written(),
-            exit: match lock(&self.life).stage {
-                Stage::Alive | Stage::Buried => None,
-                Stage::Ended(status) => Some(status),
-            },
+            exit,
+            timed_out: exit.is_some_and(|status| self.has_timed_out(status)),
         }
     }
 }
@@ -394,6 +374,14 @@ fn first<T: Clone>(all: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
         None => false,
     };
     all.iter().take_while(fits).cloned().collect()
+}
+
+fn argument_bytes(argument: &GuestString) -> usize {
+    argument.as_bytes().len()
+}
+
+fn variable_bytes(variable: &Variable) -> usize {
+    variable.name().as_bytes().len() + variable.value().as_bytes().len()
 }
 
 fn raw(pid: Pid) -> u32 {

@@ -83,6 +83,7 @@ impl Session {
     fn take(&mut self, frame: Frame) {
         if self.quiet == Quiet::Yes {
             self.quiet = Quiet::No;
+            self.agent.processes.continue_limits();
             self.agent.link.unquiesce();
         }
         match frame.kind {
@@ -143,15 +144,13 @@ impl Session {
                 let _ = channel.answer(&Ok(Answer::Done));
             }
             Request::Quiesce => {
+                self.agent.processes.stop_limits();
                 channel.answer_and_be_quiet();
                 self.quiet = Quiet::Yes;
             }
             other => {
                 let call = Call::place(&self.table, id, &channel);
-                let agent = Arc::clone(&self.agent);
-                if self.agent.workers.run(move || calls::serve(&agent, &call, other)).is_err() {
-                    let _ = channel.answer(&Err(Failure::Busy));
-                }
+                calls::begin(&self.agent, call, other);
             }
         }
     }

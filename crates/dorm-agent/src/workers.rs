@@ -1,21 +1,38 @@
 //! Threads for calls that may block. There are as many as calls block at once, up to a limit.
+//!
+//! Calls that may wait for the host or for a program get only some of the threads. So a call that
+//! ends by itself always gets one.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 
-use crate::lock::{lock, wait};
+use dorm_agent_proto::Failure;
 
-const THREADS_MAX: usize = 512;
+use crate::lock::{lock, wait};
+use crate::places::Places;
+
+const THREADS_MAX: usize = 576;
+const WAITING_MAX: u32 = 512;
 const IDLE_MAX: usize = 8;
 
 type Job = Box<dyn FnOnce() + Send>;
+
+/// How long a call may take.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Length {
+    /// It ends by itself.
+    Short,
+    /// It may wait for the host or for a program in the sandbox.
+    Waits,
+}
 
 /// The threads.
 pub(crate) struct Workers {
     state: Mutex<State>,
     changed: Condvar,
+    waiting: Arc<Places>,
 }
 
 #[derive(Default)]
@@ -25,16 +42,22 @@ struct State {
     threads: usize,
 }
 
-/// No thread is available.
-pub(crate) struct AllBusy;
-
 impl Workers {
     pub(crate) fn new() -> Self {
-        Self { state: Mutex::default(), changed: Condvar::new() }
+        let waiting = Places::new("file transfers, lists, watches and writes to standard input", WAITING_MAX);
+        Self { state: Mutex::default(), changed: Condvar::new(), waiting }
     }
 
     /// Runs a job on a thread of its own.
-    pub(crate) fn run(self: &Arc<Self>, job: impl FnOnce() + Send + 'static) -> Result<(), AllBusy> {
+    pub(crate) fn run(self: &Arc<Self>, length: Length, job: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
+        let place = match length {
+            Length::Short => None,
+            Length::Waits => Some(self.waiting.take()?),
+        };
+        let job = move || {
+            let _place = place;
+            job();
+        };
         let mut state = lock(&self.state);
         if state.idle > state.queue.len() {
             state.queue.push_back(Box::new(job));
@@ -43,7 +66,7 @@ impl Workers {
             return Ok(());
         }
         if state.threads >= THREADS_MAX {
-            return Err(AllBusy);
+            return Err(Failure::Busy);
         }
         let workers = Arc::clone(self);
         let mut first: Option<Job> = Some(Box::new(job));
@@ -53,7 +76,7 @@ impl Workers {
             }
             workers.work();
         });
-        spawned.map_err(|_| AllBusy)?;
+        spawned.map_err(|_| Failure::Busy)?;
         state.threads += 1;
         Ok(())
     }
@@ -87,7 +110,9 @@ mod tests {
     use std::sync::Arc;
     use std::sync::mpsc;
 
-    use super::Workers;
+    use dorm_agent_proto::Failure;
+
+    use super::{Length, WAITING_MAX, Workers};
 
     #[test]
     fn jobs_that_wait_for_each_other_all_run_and_a_panic_costs_only_its_own() {
@@ -95,13 +120,13 @@ mod tests {
         let (done, all_done) = mpsc::channel();
         let (give, take) = mpsc::channel();
         for _ in 0..20 {
-            assert!(workers.run(|| panic!("expected by this test")).is_ok());
+            assert!(workers.run(Length::Short, || panic!("expected by this test")).is_ok());
         }
         let (first, second) = (done.clone(), done);
-        assert!(workers.run(move || first.send(take.recv().unwrap()).unwrap()).is_ok());
+        assert!(workers.run(Length::Waits, move || first.send(take.recv().unwrap()).unwrap()).is_ok());
         assert!(
             workers
-                .run(move || {
+                .run(Length::Short, move || {
                     give.send(7).unwrap();
                     second.send(8).unwrap();
                 })
@@ -110,5 +135,22 @@ mod tests {
         let mut seen: Vec<i32> = all_done.iter().collect();
         seen.sort_unstable();
         assert_eq!(seen, [7, 8]);
+    }
+
+    #[test]
+    fn calls_that_wait_leave_threads_to_those_that_do_not() {
+        let workers = Arc::new(Workers::new());
+        let (give, take) = mpsc::channel::<()>();
+        let take = Arc::new(std::sync::Mutex::new(take));
+        for _ in 0..WAITING_MAX {
+            let take = Arc::clone(&take);
+            let wait = move || assert!(take.lock().unwrap().recv().is_err());
+            assert!(workers.run(Length::Waits, wait).is_ok());
+        }
+        assert!(matches!(workers.run(Length::Waits, || ()), Err(Failure::TooManyOpen { most: WAITING_MAX, .. })));
+        let (done, is_done) = mpsc::channel();
+        assert!(workers.run(Length::Short, move || done.send(()).unwrap()).is_ok());
+        is_done.recv().unwrap();
+        drop(give);
     }
 }

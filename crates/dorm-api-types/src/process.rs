@@ -31,7 +31,13 @@ pub struct ExecRequest {
     /// The whole standard input. Default: empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Text>,
-    /// Seconds after which the command and its process group are killed. Default: no limit.
+    /// Keep the standard input open: write to it with `/processes/{process}/stdin`, and close it with
+    /// `/processes/{process}/stdin/close`. The event `started` has the handle. Not together with
+    /// `stdin`. Default: false.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub stdin_open: bool,
+    /// Seconds after which the command and its process group are killed. Time during which the
+    /// sandbox is suspended does not count. Default: no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,
     /// Take a snapshot of this kind first. If that fails, the command does not run. Default: none.
@@ -107,6 +113,10 @@ pub struct StartProcess {
     /// Label to find the process by in the list.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub label: Option<String>,
+    /// Seconds after which the process and its process group are killed, also if its standard input
+    /// is open. Time during which the sandbox is suspended does not count. Default: no limit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
     /// How many bytes of each output stream are kept for readers. Default 1 MiB.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub output_kept_bytes: Option<u32>,
@@ -195,7 +205,7 @@ pub struct ExitStatus {
     pub exit_code: Option<i32>,
     /// Number of the signal that ended the process.
     pub signal: Option<i32>,
-    /// Whether the process was killed because the time limit of `exec` passed.
+    /// Whether the process was killed because its time limit passed.
     #[serde(default)]
     #[schema(required)]
     pub timed_out: bool,
@@ -206,6 +216,11 @@ pub struct ExitStatus {
 pub struct OutputChunk {
     /// Position of the first byte in this output stream, counted from the start of the process.
     pub offset: u64,
+    /// When the bytes were read from the process, by the clock of the sandbox. Null in a sandbox
+    /// that was suspended under an earlier release.
+    #[serde(default)]
+    #[schema(required)]
+    pub read_at: Option<Time>,
     /// The bytes.
     pub data: String,
     /// Encoding of `data`.

@@ -204,7 +204,7 @@ impl Guest {
         let (mut line, mut complaints) = (Vec::new(), Vec::new());
         loop {
             match output.next().await.expect("more output").expect("output") {
-                Output::Stdout { offset, bytes } => {
+                Output::Stdout { offset, bytes, .. } => {
                     assert_eq!(offset, program.at + line.len() as u64, "output with a gap");
                     line.extend(bytes);
                 }

@@ -29,7 +29,7 @@ use process::{Flushed, Ring};
 use program::{Input, PROGRAM_MEMORY, Program, Progress, Surroundings};
 
 /// The number of ended processes that are remembered.
-const ENDED_KEPT: usize = 256;
+const ENDED_KEPT: usize = 4096;
 /// The number of steps of one process before the others get their turn.
 const STEPS: usize = 64;
 const HOOKS: &str = "/etc/dormouse/on-resume.d";
@@ -155,7 +155,11 @@ impl Guest {
             let living: Vec<u64> =
                 self.processes.values().filter(|process| process.exit.is_none()).map(|p| p.handle).collect();
             for handle in living {
-                match self.step(handle) {
+                let progress = self.step(handle);
+                if let Some(limit) = self.limit_of(handle) {
+                    wake = Some(wake.map_or(limit, |sooner| sooner.min(limit)));
+                }
+                match progress {
                     Progress::Moved | Progress::Exited(_) => moved = true,
                     Progress::Waits => {}
                     Progress::WaitsUntil(at) => wake = Some(wake.map_or(at, |sooner| sooner.min(at))),
@@ -168,10 +172,21 @@ impl Guest {
         }
     }
 
+    /// Returns when a living process is killed, if it has a limit.
+    fn limit_of(&self, handle: u64) -> Option<u64> {
+        self.processes.get(&handle).filter(|process| process.exit.is_none())?.limit_us
+    }
+
     fn step(&mut self, handle: u64) -> Progress {
-        let stamp = self.stamp();
+        let (stamp, unix_ms) = (self.stamp(), self.unix_us() / 1000);
         let Some(process) = self.processes.get_mut(&handle) else { return Progress::Waits };
-        match (process.flush(), process.ending) {
+        if process.limit_us.is_some_and(|limit| limit <= self.clock_us) {
+            process.exit = Some(ExitStatus::Signal(Signal::KILL.number()));
+            process.timed_out = true;
+            self.forget_old();
+            return Progress::Moved;
+        }
+        match (process.flush(unix_ms), process.ending) {
             (Flushed::All, None) => {}
             (Flushed::All, Some(status)) => {
                 process.exit = Some(status);
@@ -260,8 +275,11 @@ impl Guest {
             input: Input { bytes: Vec::new(), open: spec.terminal.is_some() || matches!(spec.stdin, Stdin::Pipe) },
             stdout: Ring::new(spec.output_kept),
             stderr: Ring::new(spec.output_kept),
+            marks: Vec::new(),
             started_unix_ms: self.unix_us() / 1000,
             exit: None,
+            limit_us: None,
+            timed_out: false,
             ending: None,
             held_out: Vec::new(),
             held_err: Vec::new(),
@@ -286,6 +304,14 @@ impl Guest {
         self.next_pid += 1;
         self.next_handle += 1;
         self.processes.insert(started.process, process);
+        Ok(started)
+    }
+
+    /// Starts a process that is killed after some time.
+    pub(crate) fn start_within(&mut self, spec: ProcessSpec, limit_ms: u64) -> Result<ProcessStarted, Failure> {
+        let started = self.start(spec)?;
+        let limit_us = self.clock_us.saturating_add(limit_ms.saturating_mul(1000));
+        self.process(started.process)?.limit_us = Some(limit_us);
         Ok(started)
     }
 

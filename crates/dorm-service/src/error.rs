@@ -520,7 +520,7 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         let passes = match self {
             Self::StillWaking(_) | Self::Stopping | Self::ForkNotRecorded { .. } | Self::Unreachable { .. } => true,
-            Self::Agent(AgentError::Closed { .. } | AgentError::Busy) => true,
+            Self::Agent(AgentError::Closed { .. } | AgentError::Busy | AgentError::TooManyOpen { .. }) => true,
             Self::Registry(error) => match **error {
                 RegistryError::RateLimited { after, .. } => return after,
                 _ => false,
@@ -600,6 +600,7 @@ fn after_failure(failure: &Failure, state: StateName) -> &'static str {
 fn agent_next_step(error: &AgentError) -> &'static str {
     match error {
         AgentError::Refused(_) => LISTEN,
+        AgentError::TooManyOpen { .. } => "close some of those that are open, then repeat",
         AgentError::Older { .. } => {
             "boot the sandbox with the agent of this daemon: take a filesystem snapshot of it, and rewind it to that"
         }
@@ -627,7 +628,7 @@ fn agent_code(error: &AgentError) -> Code {
         | AgentError::NotAFile(_)
         | AgentError::Body { .. }
         | AgentError::Invalid(_) => Code::InvalidArgument,
-        AgentError::Busy => Code::Unavailable,
+        AgentError::Busy | AgentError::TooManyOpen { .. } => Code::Unavailable,
         AgentError::TooMany(_) | AgentError::Other { .. } => Code::Failed,
     }
 }

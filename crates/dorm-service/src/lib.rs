@@ -62,7 +62,7 @@ pub use ops::collect::{CollectorItem, CollectorItemKind, Verdict};
 pub use ops::compose::Composition;
 pub use ops::create::{CreateFrom, CreateSpec};
 pub use ops::diff::Moment;
-pub use ops::exec::Execution;
+pub use ops::exec::{CommandInput, Execution};
 pub use ops::figures::Figures;
 pub use ops::fork::{FORK_MAX, ForkChildSpec, ForkSpec};
 pub use ops::keys::{API_KEYS_MAX, ApiKeySpec, KEY_NAME_MAX};

@@ -3,13 +3,16 @@
 //! Without a reader, the newest bytes are kept, and the process never waits. With a reader, the
 //! process waits if the reader is slower, so that nothing is lost. A reader that has not progressed
 //! for [`STALL`] is not waited for.
+//!
+//! Readers get both streams in the order in which they were read from the process.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use dorm_agent_proto::{ExitStatus, Offsets, OutputKind};
+use dorm_agent_proto::{ExitStatus, Offsets, OutputHeader, OutputKind};
 
-use super::ring::Ring;
+use super::ring::{Ring, Stamp};
 use crate::channel::Channel;
 
 /// How long a process waits for a reader without progress.
@@ -19,24 +22,35 @@ const KINDS: [OutputKind; 2] = [OutputKind::Stdout, OutputKind::Stderr];
 
 pub(super) struct Outputs {
     rings: [Ring; 2],
-    followers: Vec<Follower>,
+    followers: BTreeMap<u64, Follower>,
     last_follower: u64,
+    /// The last bytes that were read.
+    last: Option<(OutputKind, Stamp)>,
     expected_since: Option<Instant>,
     finished: Option<ExitStatus>,
     pump_waits: bool,
 }
 
 struct Follower {
-    id: u64,
     channel: Arc<Channel>,
+    pieces: Pieces,
     at: [u64; 2],
     moved: Instant,
     stalled: bool,
 }
 
+/// What a follower gets at once.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Pieces {
+    /// As many bytes of one stream as the order permits.
+    Long,
+    /// Bytes that were read at one time, with that time.
+    Timed,
+}
+
 /// The next item for a follower.
 pub(super) enum Step {
-    Bytes { kind: OutputKind, offset: u64, bytes: Vec<u8> },
+    Bytes { header: OutputHeader, bytes: Vec<u8> },
     Lost { kind: OutputKind, offset: u64, bytes: u64 },
     Nothing,
     Ended(ExitStatus),
@@ -53,25 +67,26 @@ impl Outputs {
     pub(super) fn new(limit: usize, expected_since: Option<Instant>) -> Self {
         Self {
             rings: [Ring::new(limit), Ring::new(limit)],
-            followers: Vec::new(),
+            followers: BTreeMap::new(),
             last_follower: 0,
+            last: None,
             expected_since,
             finished: None,
             pump_waits: false,
         }
     }
 
-    pub(super) fn attach(&mut self, channel: Arc<Channel>, from: Offsets) -> u64 {
+    pub(super) fn attach(&mut self, channel: Arc<Channel>, from: Offsets, pieces: Pieces) -> u64 {
         self.expected_since = None;
         self.last_follower += 1;
         let at = [from.stdout.min(self.rings[0].end()), from.stderr.min(self.rings[1].end())];
-        let id = self.last_follower;
-        self.followers.push(Follower { id, channel, at, moved: Instant::now(), stalled: false });
-        id
+        let follower = Follower { channel, pieces, at, moved: Instant::now(), stalled: false };
+        self.followers.insert(self.last_follower, follower);
+        self.last_follower
     }
 
     pub(super) fn detach(&mut self, id: u64) {
-        self.followers.retain(|follower| follower.id != id);
+        self.followers.remove(&id);
     }
 
     pub(super) fn is_followed(&self) -> bool {
@@ -80,29 +95,22 @@ impl Outputs {
 
     /// Returns the next item to send, and whether the pump waited for this reader.
     pub(super) fn next(&mut self, id: u64, most: usize, now: Instant) -> (Step, bool) {
-        let finished = self.finished;
-        let Some(follower) = self.followers.iter_mut().find(|follower| follower.id == id) else {
-            return (Step::Nothing, false);
-        };
-        for (number, kind) in KINDS.into_iter().enumerate() {
-            let ring = &self.rings[number];
-            let at = follower.at[number];
-            if at == ring.end() {
-                continue;
+        let Some(follower) = self.followers.get_mut(&id) else { return (Step::Nothing, false) };
+        let lost = (0..KINDS.len()).find(|number| follower.at[*number] < self.rings[*number].start());
+        let step = match lost {
+            Some(number) => {
+                let (offset, start) = (follower.at[number], self.rings[number].start());
+                follower.at[number] = start;
+                Step::Lost { kind: KINDS[number], offset, bytes: start - offset }
             }
-            follower.moved = now;
-            follower.stalled = false;
-            let step = if at < ring.start() {
-                follower.at[number] = ring.start();
-                Step::Lost { kind, offset: at, bytes: ring.start() - at }
-            } else {
-                let bytes = ring.copy(at, most);
-                follower.at[number] += bytes.len() as u64;
-                Step::Bytes { kind, offset: at, bytes }
-            };
-            return (step, std::mem::take(&mut self.pump_waits));
-        }
-        (finished.map_or(Step::Nothing, Step::Ended), false)
+            None => match follower.next_bytes(&self.rings, most) {
+                Some((header, bytes)) => Step::Bytes { header, bytes },
+                None => return (self.finished.map_or(Step::Nothing, Step::Ended), false),
+            },
+        };
+        follower.moved = now;
+        follower.stalled = false;
+        (step, std::mem::take(&mut self.pump_waits))
     }
 
     /// Returns how much may be read from the process without losing what a reader still needs.
@@ -119,7 +127,7 @@ impl Outputs {
                 until = Some(since + STALL);
             }
         }
-        for follower in self.followers.iter_mut().filter(|follower| !follower.stalled) {
+        for follower in self.followers.values_mut().filter(|follower| !follower.stalled) {
             let lag = ring.end() - follower.at[number];
             if lag >= ring.limit() as u64 && now >= follower.moved + STALL {
                 follower.stalled = true;
@@ -141,11 +149,16 @@ impl Outputs {
         }
     }
 
-    pub(super) fn append(&mut self, kind: OutputKind, bytes: &[u8], now: Instant) {
+    pub(super) fn append(&mut self, kind: OutputKind, bytes: &[u8], now: Instant, unix_ms: u64) {
         let number = number(kind);
         let end = self.rings[number].end();
-        self.rings[number].append(bytes);
-        for follower in &mut self.followers {
+        let stamp = match self.last {
+            Some((last, stamp)) if last == kind && stamp.unix_ms == unix_ms => stamp,
+            last => Stamp { order: last.map_or(0, |(_, stamp)| stamp.order + 1), unix_ms },
+        };
+        self.last = Some((kind, stamp));
+        self.rings[number].append(bytes, stamp);
+        for follower in self.followers.values_mut() {
             if follower.at[number] == end {
                 follower.moved = now;
             }
@@ -159,7 +172,7 @@ impl Outputs {
         for ring in &mut self.rings {
             ring.shrink();
         }
-        for follower in &self.followers {
+        for follower in self.followers.values() {
             follower.channel.poke();
         }
     }
@@ -177,6 +190,25 @@ impl Outputs {
     }
 }
 
+impl Follower {
+    /// Returns the bytes that were read first of those that it does not have, and advances past
+    /// them. They are all kept.
+    fn next_bytes(&mut self, rings: &[Ring; 2], most: usize) -> Option<(OutputHeader, Vec<u8>)> {
+        let marks = [rings[0].mark(self.at[0]), rings[1].mark(self.at[1])];
+        let orders = marks.map(|mark| mark.map_or(u64::MAX, |mark| mark.stamp.order));
+        let number = usize::from(orders[1] < orders[0]);
+        let (mark, ring, offset) = (marks[number]?, &rings[number], self.at[number]);
+        let end = match self.pieces {
+            Pieces::Long => ring.end_before(orders[1 - number]),
+            Pieces::Timed => mark.end,
+        };
+        let bytes = ring.copy(offset, most.min(usize::try_from(end - offset).unwrap_or(usize::MAX)));
+        self.at[number] += bytes.len() as u64;
+        let read_unix_ms = (self.pieces == Pieces::Timed).then_some(mark.stamp.unix_ms);
+        Some((OutputHeader { kind: KINDS[number], offset, read_unix_ms }, bytes))
+    }
+}
+
 fn number(kind: OutputKind) -> usize {
     match kind {
         OutputKind::Stdout => 0,
@@ -191,7 +223,7 @@ mod tests {
 
     use dorm_agent_proto::{ExitStatus, Offsets, OutputKind};
 
-    use super::{Outputs, Room, STALL, Step};
+    use super::{Outputs, Pieces, Room, STALL, Step};
     use crate::channel::Channel;
     use crate::link::Link;
 
@@ -203,7 +235,7 @@ mod tests {
     fn without_a_reader_there_is_always_room() {
         let now = Instant::now();
         let mut outputs = Outputs::new(4, None);
-        outputs.append(OutputKind::Stdout, b"123456", now);
+        outputs.append(OutputKind::Stdout, b"123456", now, 1);
         assert_eq!(outputs.room(OutputKind::Stdout, now), Room::Free(usize::MAX));
     }
 
@@ -211,29 +243,31 @@ mod tests {
     fn a_reader_is_waited_for_until_it_stands_still_too_long() {
         let now = Instant::now();
         let mut outputs = Outputs::new(4, None);
-        let id = outputs.attach(channel(), Offsets::BEGINNING);
-        outputs.append(OutputKind::Stdout, b"123", now);
+        let id = outputs.attach(channel(), Offsets::BEGINNING, Pieces::Long);
+        outputs.append(OutputKind::Stdout, b"123", now, 1);
         assert_eq!(outputs.room(OutputKind::Stdout, now), Room::Free(1));
-        outputs.append(OutputKind::Stdout, b"4", now);
+        outputs.append(OutputKind::Stdout, b"4", now, 1);
         assert_eq!(outputs.room(OutputKind::Stdout, now), Room::Until(now + STALL));
         assert_eq!(outputs.room(OutputKind::Stderr, now), Room::Free(4));
         let (step, pump_waits) = outputs.next(id, 2, now);
-        assert!(matches!(step, Step::Bytes { offset: 0, ref bytes, .. } if bytes == b"12") && pump_waits);
+        assert!(
+            matches!(step, Step::Bytes { header, ref bytes } if header.offset == 0 && bytes == b"12") && pump_waits
+        );
         assert_eq!(outputs.room(OutputKind::Stdout, now), Room::Free(2));
-        outputs.append(OutputKind::Stdout, b"56", now);
+        outputs.append(OutputKind::Stdout, b"56", now, 1);
         assert_eq!(outputs.room(OutputKind::Stdout, now + STALL), Room::Free(usize::MAX));
-        outputs.append(OutputKind::Stdout, b"789", now);
+        outputs.append(OutputKind::Stdout, b"789", now, 1);
         let (step, _) = outputs.next(id, 9, now);
         assert!(matches!(step, Step::Lost { offset: 2, bytes: 3, .. }));
         let (step, _) = outputs.next(id, 9, now);
-        assert!(matches!(step, Step::Bytes { offset: 5, ref bytes, .. } if bytes == b"6789"));
+        assert!(matches!(step, Step::Bytes { header, ref bytes } if header.offset == 5 && bytes == b"6789"));
     }
 
     #[test]
     fn an_expected_reader_is_waited_for_before_it_comes() {
         let now = Instant::now();
         let mut outputs = Outputs::new(4, Some(now));
-        outputs.append(OutputKind::Stdout, b"1234", now);
+        outputs.append(OutputKind::Stdout, b"1234", now, 1);
         assert_eq!(outputs.room(OutputKind::Stdout, now), Room::Until(now + STALL));
         assert_eq!(outputs.room(OutputKind::Stdout, now + STALL), Room::Free(usize::MAX));
     }
@@ -242,10 +276,40 @@ mod tests {
     fn the_end_comes_behind_all_bytes() {
         let now = Instant::now();
         let mut outputs = Outputs::new(4, None);
-        outputs.append(OutputKind::Stderr, b"x", now);
+        outputs.append(OutputKind::Stderr, b"x", now, 1);
         outputs.finish(ExitStatus::Code(3));
-        let id = outputs.attach(channel(), Offsets::BEGINNING);
-        assert!(matches!(outputs.next(id, 9, now).0, Step::Bytes { kind: OutputKind::Stderr, .. }));
+        let id = outputs.attach(channel(), Offsets::BEGINNING, Pieces::Long);
+        assert!(matches!(outputs.next(id, 9, now).0, Step::Bytes { header, .. } if header.kind == OutputKind::Stderr));
         assert!(matches!(outputs.next(id, 9, now).0, Step::Ended(ExitStatus::Code(3))));
+    }
+
+    #[test]
+    fn both_streams_come_in_the_order_in_which_they_were_read() {
+        use OutputKind::{Stderr, Stdout};
+
+        let now = Instant::now();
+        let mut outputs = Outputs::new(100, None);
+        let written = [(Stdout, "a", 1), (Stdout, "b", 2), (Stderr, "c", 2), (Stdout, "d", 2), (Stdout, "e", 2)];
+        for (kind, text, unix_ms) in written {
+            outputs.append(kind, text.as_bytes(), now, unix_ms);
+        }
+        let mut pieces = |from, pieces| {
+            let id = outputs.attach(channel(), from, pieces);
+            let mut seen = Vec::new();
+            while let (Step::Bytes { header, bytes }, _) = outputs.next(id, 9, now) {
+                seen.push((header.kind, header.offset, header.read_unix_ms, String::from_utf8(bytes).unwrap()));
+            }
+            seen
+        };
+        let piece = |kind, offset, time, text: &str| (kind, offset, time, text.to_owned());
+        assert_eq!(
+            pieces(Offsets::BEGINNING, Pieces::Long),
+            [piece(Stdout, 0, None, "ab"), piece(Stderr, 0, None, "c"), piece(Stdout, 2, None, "de")]
+        );
+        assert_eq!(
+            pieces(Offsets { stdout: 1, stderr: 0 }, Pieces::Timed),
+            [piece(Stdout, 1, Some(2), "b"), piece(Stderr, 0, Some(2), "c"), piece(Stdout, 2, Some(2), "de")]
+        );
+        assert_eq!(pieces(Offsets { stdout: 3, stderr: 1 }, Pieces::Timed), [piece(Stdout, 3, Some(2), "e")]);
     }
 }

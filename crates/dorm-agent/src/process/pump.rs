@@ -15,8 +15,8 @@ use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd, poll};
 use rustix::io::Errno;
 use rustix::time::Timespec;
 
-use super::Process;
 use super::outputs::Room;
+use super::{Process, unix_ms};
 use crate::lock::lock;
 
 const READ_BYTES: usize = 64 * 1024;
@@ -222,7 +222,7 @@ fn read_some(process: &Process, open: &mut Open, room: usize, buffer: &mut [u8])
     let read = rustix::io::retry_on_intr(|| rustix::io::read(&open.source.descriptor, &mut buffer[..most]));
     match read {
         Ok(length) if length > 0 => {
-            lock(&process.outputs).append(open.source.kind, &buffer[..length], Instant::now());
+            lock(&process.outputs).append(open.source.kind, &buffer[..length], Instant::now(), unix_ms());
             length
         }
         Err(Errno::AGAIN) => 0,

@@ -5,6 +5,7 @@ mod connection;
 mod files;
 mod identity;
 mod in_place;
+mod many;
 mod output;
 mod processes;
 mod support;

@@ -5,6 +5,21 @@ use crate::support::{Sandbox, read_all, shell, within};
 
 const KEPT: usize = 1024 * 1024;
 
+/// The piece without its time, which it must have.
+fn untimed(piece: Output) -> Output {
+    match piece {
+        Output::Stdout { offset, read_unix_ms, bytes } => {
+            assert!(read_unix_ms > Some(1_700_000_000_000), "{read_unix_ms:?}");
+            Output::Stdout { offset, read_unix_ms: None, bytes }
+        }
+        Output::Stderr { offset, read_unix_ms, bytes } => {
+            assert!(read_unix_ms > Some(1_700_000_000_000), "{read_unix_ms:?}");
+            Output::Stderr { offset, read_unix_ms: None, bytes }
+        }
+        other => other,
+    }
+}
+
 #[tokio::test]
 async fn a_hundred_megabytes_that_nobody_reads_neither_block_the_process_nor_fill_memory() {
     let sandbox = Sandbox::new().await;
@@ -27,16 +42,13 @@ async fn a_reader_can_continue_where_it_left_off() {
     let mut output = within(sandbox.agent.output(process, from)).await.unwrap();
     let mut seen = Vec::new();
     while let Some(piece) = within(output.next()).await {
-        seen.push(piece.unwrap());
+        seen.push(untimed(piece.unwrap()));
     }
-    assert_eq!(
-        seen,
-        [
-            Output::Stdout { offset: 4, bytes: "456789".into() },
-            Output::Stderr { offset: 1, bytes: "bc".into() },
-            Output::Exited(ExitStatus::Code(0)),
-        ]
-    );
+    let stdout = Output::Stdout { offset: 4, read_unix_ms: None, bytes: "456789".into() };
+    let stderr = Output::Stderr { offset: 1, read_unix_ms: None, bytes: "bc".into() };
+    assert_eq!(seen.pop(), Some(Output::Exited(ExitStatus::Code(0))));
+    // Which of the two pipes the agent reads first is open.
+    assert!(seen == [stdout.clone(), stderr.clone()] || seen == [stderr, stdout], "{seen:?}");
     let ended = within(read_all(sandbox.agent.output(process, Offsets::NOW).await.unwrap())).await;
     assert_eq!((ended.stdout.len(), ended.lost, ended.status), (0, 0, Some(ExitStatus::Code(0))));
 }
@@ -63,7 +75,7 @@ async fn a_reader_that_reads_loses_nothing_and_others_are_answered_meanwhile() {
     let mut pieces = 0;
     while let Some(piece) = within(output.next()).await {
         match piece.unwrap() {
-            Output::Stdout { offset, bytes } => {
+            Output::Stdout { offset, bytes, .. } => {
                 assert_eq!(offset, length);
                 length += bytes.len() as u64;
             }
@@ -106,4 +118,47 @@ async fn the_output_of_an_unknown_process_is_an_error() {
     let sandbox = Sandbox::new().await;
     let unknown = within(sandbox.agent.output(99, Offsets::BEGINNING)).await;
     assert!(matches!(unknown, Err(AgentError::NoProcess(99))));
+}
+
+/// What a reader from these offsets gets: stream, time, text.
+async fn pieces(sandbox: &Sandbox, process: u64, from: Offsets) -> Vec<(char, u64, String)> {
+    let mut output = within(sandbox.agent.output(process, from)).await.unwrap();
+    let mut seen = Vec::new();
+    while let Some(piece) = within(output.next()).await {
+        let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).unwrap();
+        match piece.unwrap() {
+            Output::Stdout { read_unix_ms, bytes, .. } => seen.push(('o', read_unix_ms.unwrap(), text(&bytes))),
+            Output::Stderr { read_unix_ms, bytes, .. } => seen.push(('e', read_unix_ms.unwrap(), text(&bytes))),
+            Output::Lost { .. } => panic!("something is lost"),
+            Output::Exited(_) => {}
+        }
+    }
+    seen
+}
+
+#[tokio::test]
+async fn both_outputs_come_in_their_order_with_their_times_also_later_and_from_any_offset() {
+    let sandbox = Sandbox::new().await;
+    let script = "for i in 1 2 3 4; do echo out$i; sleep 0.05; echo err$i >&2; sleep 0.05; done";
+    let process = sandbox.start(&shell(script)).await;
+    let live = pieces(&sandbox, process, Offsets::BEGINNING).await;
+    let texts: Vec<_> = live.iter().map(|(kind, _, text)| (*kind, text.as_str())).collect();
+    let expected = [
+        ('o', "out1\n"),
+        ('e', "err1\n"),
+        ('o', "out2\n"),
+        ('e', "err2\n"),
+        ('o', "out3\n"),
+        ('e', "err3\n"),
+        ('o', "out4\n"),
+        ('e', "err4\n"),
+    ];
+    assert_eq!(texts, expected);
+    assert!(live.windows(2).all(|pair| pair[1].1 >= pair[0].1 + 40), "{live:?}");
+    assert_eq!(pieces(&sandbox, process, Offsets::BEGINNING).await, live, "a later reader gets the same");
+    let rest = pieces(&sandbox, process, Offsets { stdout: 12, stderr: 10 }).await;
+    let texts: Vec<_> = rest.iter().map(|(kind, time, text)| (*kind, *time, text.as_str())).collect();
+    assert_eq!(texts[0], ('o', live[4].1, "t3\n"));
+    assert_eq!(texts[1], ('e', live[5].1, "err3\n"));
+    assert_eq!(rest[2..], live[6..]);
 }

@@ -184,15 +184,28 @@ async fn the_list_tells_the_living_from_the_ended_and_forgets_the_oldest() {
     assert_eq!((list[0].exit, list[0].label.as_deref()), (None, Some("mine")));
     assert_eq!(list[1].exit, Some(ExitStatus::Code(9)));
 
-    for _ in 0..256 {
-        let process = sandbox.start(&command(&["true"])).await;
-        within(sandbox.agent.wait(process)).await.unwrap();
-    }
+    let end = async |many: usize, spec| {
+        for _ in 0..many {
+            let process = sandbox.start(&spec).await;
+            within(sandbox.agent.wait(process)).await.unwrap();
+        }
+    };
+    end(4095, command(&["true"])).await;
     let list = within(sandbox.agent.processes()).await.unwrap();
-    assert_eq!((list.len(), list[0].process), (257, living));
+    assert_eq!((list.len(), list[1].process), (4097, first));
+    let before = sandbox.memory();
+    end(1, command(&["true"])).await;
+    let list = within(sandbox.agent.processes()).await.unwrap();
+    assert_eq!((list.len(), list[0].process), (4097, living));
     assert!(matches!(within(sandbox.agent.wait(first)).await, Err(AgentError::NoProcess(_))));
     let forgotten = within(sandbox.agent.output(first, Offsets::BEGINNING)).await;
     assert!(matches!(forgotten, Err(AgentError::NoProcess(_))));
+    // Of those with long arguments, fewer are remembered.
+    let long = "x".repeat(60_000);
+    end(400, command(&["true", &long])).await;
+    let list = within(sandbox.agent.processes_after(Some(living), 10_000)).await.unwrap();
+    assert!((256..300).contains(&list.items.len()) || list.more, "{}", list.items.len());
+    assert!(sandbox.memory() < before + (48 << 20), "{} {before}", sandbox.memory());
 }
 
 #[tokio::test]

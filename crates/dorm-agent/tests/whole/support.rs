@@ -58,6 +58,10 @@ impl Sandbox {
         GuestPath::try_from(self.host_path(name).as_path()).unwrap()
     }
 
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
     /// The resident memory of the agent, in bytes.
     pub(crate) fn memory(&self) -> u64 {
         let statm = fs::read_to_string(format!("/proc/{}/statm", self.child.id())).unwrap();

@@ -49,9 +49,9 @@ fn variable((name, value): (String, String)) -> Result<Variable, ApiError> {
     Variable::new(name, value).map_err(|error| ApiError::invalid(format!("env: {error}"), ""))
 }
 
-/// A background process.
+/// A background process, apart from its time limit.
 pub(crate) fn process_spec(asked: wire::StartProcess) -> Result<ProcessSpec, ApiError> {
-    let wire::StartProcess { argv, shell, env, cwd, user, stdin, terminal, label, output_kept_bytes } = asked;
+    let wire::StartProcess { argv, shell, env, cwd, user, stdin, terminal, label, output_kept_bytes, .. } = asked;
     let mut spec = command(Command { argv, shell, env, cwd, user })?;
     spec.stdin = match stdin {
         wire::Stdin::Empty => agent::Stdin::Empty,
@@ -123,7 +123,7 @@ impl Of<agent::ProcessStatus> for wire::Process {
             started_at: wire::Time::from_millis(status.started_unix_ms),
             stdout_bytes: status.written.stdout,
             stderr_bytes: status.written.stderr,
-            exit: status.exit.map(Convert::convert),
+            exit: status.exit.map(|exit| wire::ExitStatus { timed_out: status.timed_out, ..exit.convert() }),
         }
     }
 }

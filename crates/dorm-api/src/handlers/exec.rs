@@ -1,12 +1,10 @@
 //! Running a command and waiting for it to end.
 
 use axum::extract::State;
-use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind};
 use dorm_api_types as wire;
-use dorm_service::{Execution, ServiceError};
+use dorm_service::{CommandInput, Execution, ServiceError};
 use futures_util::{StreamExt, stream};
 
 use super::output;
@@ -24,8 +22,8 @@ const KEPT_BYTES: usize = 4 << 20;
 ///
 /// Responds with the output when the command has ended. With `Accept: text/event-stream`, the
 /// response is a stream of server-sent events: `checkpoint` if one was requested, `started`, then
-/// `stdout`, `stderr` and `lost` as output arrives, and finally `exit` or `error`. The command
-/// continues if the client disconnects.
+/// `stdout`, `stderr` and `lost` as output arrives, in the order in which it was written, and finally
+/// `exit` or `error`. The command continues if the client disconnects.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", operation_id = "execCommand", tag = "processes",
     request_body = wire::ExecRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
@@ -40,9 +38,17 @@ pub(crate) async fn exec(
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ExecRequest>,
 ) -> Result<Response, ApiError> {
-    let wire::ExecRequest { argv, shell, env, cwd, user, stdin, timeout_secs, checkpoint } = asked;
+    let wire::ExecRequest { argv, shell, env, cwd, user, stdin, stdin_open, timeout_secs, checkpoint } = asked;
     let spec = convert::command(Command { argv, shell, env, cwd, user })?;
-    let input = stdin.map(|text| bytes_of("stdin", &text).map(Bytes::from)).transpose()?;
+    let input = match (stdin, stdin_open) {
+        (Some(_), true) => {
+            let message = "give either stdin, which is the whole input, or stdin_open";
+            return Err(ApiError::invalid(message, "leave stdin out and write it with /processes/{process}/stdin"));
+        }
+        (Some(text), false) => CommandInput::Whole(bytes_of("stdin", &text)?.into()),
+        (None, true) => CommandInput::Open,
+        (None, false) => CommandInput::Empty,
+    };
     let limit = timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
     let checkpoint = match checkpoint {
         Some(kind) => Some(api.service.checkpoint_before(&id, kind.convert()).await?.id.to_string()),
@@ -123,7 +129,7 @@ fn follow(execution: Execution, checkpoint: Option<String>) -> Response {
             return None;
         }
         let (event, stage) = match execution.next().await? {
-            Ok(Output::Exited(status)) => (exit(status, execution.timed_out(), at), Stage::Over),
+            Ok(Output::Exited(status)) => (output::exit(status, execution.timed_out(), at), Stage::Over),
             Ok(piece) => (output::event(&piece, &mut at), Stage::Open),
             Err(error) => (sse::failure(error.into()), Stage::Over),
         };
@@ -137,11 +143,6 @@ fn follow(execution: Execution, checkpoint: Option<String>) -> Response {
 enum Stage {
     Open,
     Over,
-}
-
-fn exit(status: ExitStatus, timed_out: bool, at: Offsets) -> Event {
-    let exit = wire::ExitStatus { timed_out, ..status.convert() };
-    sse::event("exit", &exit).id(format!("{},{}", at.stdout, at.stderr))
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@ use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
-use dorm_agent_client::{Offsets, Output, OutputKind, OutputStream};
+use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind, OutputStream};
 use dorm_api_types as wire;
 use dorm_service::{InUse, Use};
 use futures_util::{StreamExt, stream};
@@ -12,7 +12,7 @@ use serde::Deserialize;
 use utoipa::IntoParams;
 
 use super::processes::status;
-use crate::convert::{self, Convert, Of};
+use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{Process, Query, last_event};
 use crate::sse;
@@ -34,9 +34,10 @@ pub(crate) struct OutputQuery {
 
 /// Stream the output of a process
 ///
-/// A stream of server-sent events: `stdout` and `stderr` carry output, `lost` marks output that is
-/// no longer kept, and `exit` is the last event. The id of each event is the position after it,
-/// `STDOUT,STDERR` in bytes; send it back as `Last-Event-ID` to continue there.
+/// A stream of server-sent events: `stdout` and `stderr` carry output, in the order in which it was
+/// read from the process, `lost` marks output that is no longer kept, and `exit` is the last event.
+/// The id of each event is the position after it, `STDOUT,STDERR` in bytes; send it back as
+/// `Last-Event-ID` to continue there.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/processes/{process}/output", operation_id = "streamProcessOutput",
     tag = "processes",
     params(
@@ -99,10 +100,11 @@ impl Reader {
             return None;
         }
         match self.stream.next().await? {
-            Ok(output) => {
-                self.over = matches!(output, Output::Exited(_));
-                Some((event(&output, &mut self.at), self))
+            Ok(Output::Exited(status)) => {
+                self.over = true;
+                Some((exit(status, self.stream.timed_out(), self.at), self))
             }
+            Ok(output) => Some((event(&output, &mut self.at), self)),
             Err(error) => {
                 self.over = true;
                 Some((sse::failure(error.into()), self))
@@ -113,18 +115,18 @@ impl Reader {
 
 /// One piece of output as an event; `at` is advanced past it.
 pub(crate) fn event(output: &Output, at: &mut Offsets) -> Event {
-    let chunk = |offset: u64, bytes: &[u8]| {
+    let chunk = |offset: u64, read_unix_ms: Option<u64>, bytes: &[u8]| {
         let (data, encoding) = convert::data(bytes);
-        wire::OutputChunk { offset, data, encoding }
+        wire::OutputChunk { offset, read_at: read_unix_ms.map(wire::Time::from_millis), data, encoding }
     };
     let event = match output {
-        Output::Stdout { offset, bytes } => {
+        Output::Stdout { offset, read_unix_ms, bytes } => {
             at.stdout = offset + bytes.len() as u64;
-            sse::event("stdout", &chunk(*offset, bytes))
+            sse::event("stdout", &chunk(*offset, *read_unix_ms, bytes))
         }
-        Output::Stderr { offset, bytes } => {
+        Output::Stderr { offset, read_unix_ms, bytes } => {
             at.stderr = offset + bytes.len() as u64;
-            sse::event("stderr", &chunk(*offset, bytes))
+            sse::event("stderr", &chunk(*offset, *read_unix_ms, bytes))
         }
         Output::Lost { kind, offset, bytes } => {
             match kind {
@@ -133,9 +135,18 @@ pub(crate) fn event(output: &Output, at: &mut Offsets) -> Event {
             }
             sse::event("lost", &wire::LostOutput { stream: (*kind).convert(), offset: *offset, bytes: *bytes })
         }
-        Output::Exited(status) => sse::event("exit", &wire::ExitStatus::of(*status)),
+        Output::Exited(status) => return exit(*status, false, *at),
     };
-    event.id(format!("{},{}", at.stdout, at.stderr))
+    event.id(place_of(*at))
+}
+
+/// The last event of the output of a process.
+pub(crate) fn exit(status: ExitStatus, timed_out: bool, at: Offsets) -> Event {
+    sse::event("exit", &wire::ExitStatus { timed_out, ..status.convert() }).id(place_of(at))
+}
+
+fn place_of(at: Offsets) -> String {
+    format!("{},{}", at.stdout, at.stderr)
 }
 
 #[cfg(test)]

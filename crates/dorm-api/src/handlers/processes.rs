@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::StatusCode;
-use dorm_agent_client::{Agent, AgentError, ProcessStatus, Signal, Target};
+use dorm_agent_client::{Agent, AgentError, ExitStatus, ProcessStatus, Signal, Target};
 use dorm_api_types as wire;
 use futures_util::StreamExt;
 use serde::Deserialize;
@@ -11,7 +11,7 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or};
+use crate::extract::{Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or, seconds};
 use crate::state::Api;
 use dorm_service::Use;
 
@@ -28,8 +28,9 @@ pub(crate) async fn start(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::StartProcess>,
 ) -> Result<(StatusCode, axum::Json<wire::ProcessStarted>), ApiError> {
+    let limit = asked.timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
     let spec = convert::process_spec(asked)?;
-    Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec).await?.convert())))
+    Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec, limit).await?.convert())))
 }
 
 /// Parameters of the list of processes.
@@ -242,5 +243,11 @@ pub(crate) async fn wait(
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::ExitStatus>, ApiError> {
     let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
-    Ok(axum::Json(agent.wait(process).await?.convert()))
+    let status = agent.wait(process).await?;
+    // Only a process that was killed can have exceeded its time limit. It may be forgotten already.
+    let timed_out = match status {
+        ExitStatus::Code(_) => false,
+        ExitStatus::Signal(_) => agent.process(process).await.is_ok_and(|process| process.timed_out),
+    };
+    Ok(axum::Json(wire::ExitStatus { timed_out, ..status.convert() }))
 }

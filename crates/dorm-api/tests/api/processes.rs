@@ -155,6 +155,62 @@ async fn an_output_continues_from_the_last_event_without_gap_or_repetition() {
 }
 
 #[tokio::test]
+async fn both_outputs_come_in_one_order_with_their_times() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let script = "echo a; sleep 1; nonsense; sleep 1; echo b";
+    let process = world.start(&id, json!({"shell": script})).await;
+    let path = format!("/v1/sandboxes/{id}/processes/{process}");
+    world.get(&format!("{path}/wait")).await;
+    let events = world.events(&format!("{path}/output")).await.rest().await;
+    let kinds: Vec<_> = events.iter().map(|event| event.kind.as_str()).collect();
+    assert_eq!(kinds, ["stdout", "stderr", "stdout", "exit"]);
+    let time = |event: &Sse| event.data["read_at"].as_str().unwrap().to_owned();
+    assert!(time(&events[0]) < time(&events[1]) && time(&events[1]) < time(&events[2]));
+    let after = events[0].id.clone().unwrap();
+    let request = world.request("GET", &format!("{path}/output")).header("last-event-id", after);
+    let rest = world.events_of(request).await.rest().await;
+    assert_eq!(
+        rest.iter().map(|event| &event.data).collect::<Vec<_>>(),
+        events[1..].iter().map(|event| &event.data).collect::<Vec<_>>()
+    );
+}
+
+#[tokio::test]
+async fn a_process_with_open_input_is_killed_at_its_time_limit() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let process = world.start(&id, json!({"argv": ["cat"], "stdin": "pipe", "timeout_secs": 1.0})).await;
+    let path = format!("/v1/sandboxes/{id}/processes/{process}");
+    world.request("POST", &format!("{path}/stdin")).body("hello").send().await.unwrap().error_for_status().unwrap();
+    let timed_out = json!({"exit_code": null, "signal": 9, "timed_out": true});
+    assert_eq!(world.get(&format!("{path}/wait")).await, timed_out);
+    assert_eq!(world.get(&path).await["exit"], timed_out);
+    let events = world.events(&format!("{path}/output")).await.rest().await;
+    assert_eq!((text(&events).as_str(), &events.last().unwrap().data), ("hello", &timed_out));
+}
+
+#[tokio::test]
+async fn a_command_may_keep_its_input_open_but_not_also_have_all_of_it() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let exec = format!("/v1/sandboxes/{id}/exec");
+    let (status, problem) = world.call("POST", &exec, json!({"argv": ["cat"], "stdin": "x", "stdin_open": true})).await;
+    assert_eq!((status, problem["code"].as_str().unwrap()), (400, "invalid_argument"));
+    let request = world.request("POST", &exec).json(&json!({"argv": ["cat"], "stdin_open": true, "timeout_secs": 60}));
+    let mut events = world.events_of(request).await;
+    let process = events.next().await.unwrap().data["process"].clone();
+    let path = format!("/v1/sandboxes/{id}/processes/{process}");
+    for chunk in ["one", "two"] {
+        world.request("POST", &format!("{path}/stdin")).body(chunk).send().await.unwrap().error_for_status().unwrap();
+        assert_eq!(events.next().await.unwrap().data["data"], chunk);
+    }
+    assert_eq!(world.call("POST", &format!("{path}/stdin/close"), Value::Null).await.0, 204);
+    let exit = json!({"exit_code": 0, "signal": null, "timed_out": false});
+    assert_eq!(events.next().await.unwrap().data, exit);
+}
+
+#[tokio::test]
 async fn output_can_be_read_without_following() {
     let world = World::new().await;
     let id = world.sandbox().await;

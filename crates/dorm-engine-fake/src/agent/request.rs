@@ -7,7 +7,7 @@ use dorm_agent_proto::{Answer, Event, Failure, GuestPath, Offsets, OutputKind, P
 use tokio::sync::mpsc;
 
 use super::outgoing::{self, Outgoing};
-use super::streams::{self, Follower};
+use super::streams::{self, Follower, Times};
 use super::{Incoming, Session};
 use crate::guest::{Guest, Stamp};
 use crate::ports;
@@ -46,7 +46,15 @@ impl Session {
                 Ok(entries) => self.events(id, entries.into_iter().map(Event::Entry).collect()).await,
                 Err(failure) => self.refuse(id, failure).await,
             },
-            Request::Output { process, from } => self.output(id, process, from).await,
+            Request::Output { process, from } => self.output(id, process, from, Times::Untold).await,
+            Request::TimedOutput { process, from } => self.output(id, process, from, Times::Told).await,
+            Request::Process { process } => {
+                let status = self.machine.peek(|guest| guest.process(process).map(|process| process.status()));
+                match status.await {
+                    Ok(status) => self.events(id, status.into_iter().map(Event::Process).collect()).await,
+                    Err(failure) => self.refuse(id, failure).await,
+                }
+            }
             Request::Wait { process } => match self.machine.peek(|guest| guest.process(process).map(drop)).await {
                 Ok(()) => self.follow(id, |machine, sender| streams::wait(machine, sender, id, process)),
                 Err(failure) => self.refuse(id, failure).await,
@@ -88,7 +96,7 @@ impl Session {
         }
     }
 
-    async fn output(&mut self, id: u32, process: u64, from: Offsets) {
+    async fn output(&mut self, id: u32, process: u64, from: Offsets, times: Times) {
         let reader = u64::from(id);
         let begun = self.machine.act(|guest| {
             let found = guest.process(process)?;
@@ -105,7 +113,7 @@ impl Session {
             Ok(at) => {
                 self.say(id, &Ok(Answer::Follows)).await;
                 let follower = Follower { machine: Arc::clone(&self.machine), process, reader };
-                self.follow(id, |_, sender| streams::output(follower, sender, at));
+                self.follow(id, |_, sender| streams::output(follower, sender, at, times));
             }
             Err(failure) => self.refuse(id, failure).await,
         }
@@ -166,6 +174,7 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         Request::Ping => Ok(Answer::Done),
         Request::Resumed(identity) => Ok(Answer::Resumed(guest.resumed(identity))),
         Request::Start(spec) => guest.start(spec).map(Answer::Started),
+        Request::StartWithin { spec, limit_ms } => guest.start_within(spec, limit_ms).map(Answer::Started),
         Request::CloseStdin { process } => guest.close_stdin(process).map(|()| Answer::Done),
         Request::Signal { process, signal, target: _ } => guest.signal(process, signal).map(|()| Answer::Done),
         Request::Resize { process, size } => guest.resize(process, size).map(|()| Answer::Done),
@@ -201,7 +210,9 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         Request::Account { user } => guest.account(&user).map(Answer::Account),
         Request::Quiesce
         | Request::Processes
+        | Request::Process { .. }
         | Request::Output { .. }
+        | Request::TimedOutput { .. }
         | Request::WriteStdin { .. }
         | Request::Wait { .. }
         | Request::ReadFile { .. }

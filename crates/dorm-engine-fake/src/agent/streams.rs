@@ -66,11 +66,18 @@ impl Drop for Follower {
 enum Piece {
     Lost { kind: OutputKind, offset: u64, bytes: u64 },
     Bytes(OutputHeader, Vec<u8>),
-    Exited(ExitStatus),
+    Exited { status: ExitStatus, timed_out: bool },
     Nothing,
 }
 
-pub(super) async fn output(follower: Follower, sender: Sender, mut at: Offsets) -> Result<(), Gone> {
+/// Whether output is sent with its times.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Times {
+    Told,
+    Untold,
+}
+
+pub(super) async fn output(follower: Follower, sender: Sender, mut at: Offsets, times: Times) -> Result<(), Gone> {
     let mut changes = follower.machine.changes();
     loop {
         changes.mark_seen();
@@ -87,13 +94,18 @@ pub(super) async fn output(follower: Follower, sender: Sender, mut at: Offsets) 
         });
         match piece.await {
             Ok(Piece::Lost { kind, offset, bytes }) => sender.event(&Event::Lost { kind, offset, bytes }).await?,
-            Ok(Piece::Bytes(header, bytes)) => {
+            Ok(Piece::Bytes(mut header, bytes)) => {
+                header.read_unix_ms = header.read_unix_ms.filter(|_| times == Times::Told);
                 sender.data(&[&header.to_bytes()[..], &bytes].concat()).await?;
                 // The process may have been waiting for this reader.
                 follower.machine.nudge();
             }
-            Ok(Piece::Exited(status)) => {
-                sender.event(&Event::Exited(status)).await?;
+            Ok(Piece::Exited { status, timed_out }) => {
+                let event = match times {
+                    Times::Told => Event::Ended { status, timed_out },
+                    Times::Untold => Event::Exited(status),
+                };
+                sender.event(&event).await?;
                 return sender.end(Ok(())).await;
             }
             Ok(Piece::Nothing) => changes.changed().await.map_err(|_| Gone)?,
@@ -103,17 +115,26 @@ pub(super) async fn output(follower: Follower, sender: Sender, mut at: Offsets) 
 }
 
 fn next_piece(process: &Process, at: Offsets) -> Piece {
-    for (kind, offset) in [(OutputKind::Stdout, at.stdout), (OutputKind::Stderr, at.stderr)] {
-        let ring = process.ring(kind);
-        if offset < ring.start() {
-            return Piece::Lost { kind, offset, bytes: ring.start() - offset };
-        }
-        let bytes = ring.from(offset, PAYLOAD_MAX - OutputHeader::LENGTH);
-        if !bytes.is_empty() {
-            return Piece::Bytes(OutputHeader { kind, offset }, bytes.to_vec());
+    let offset_of = |kind| match kind {
+        OutputKind::Stdout => at.stdout,
+        OutputKind::Stderr => at.stderr,
+    };
+    for kind in [OutputKind::Stdout, OutputKind::Stderr] {
+        let (offset, start) = (offset_of(kind), process.ring(kind).start());
+        if offset < start {
+            return Piece::Lost { kind, offset, bytes: start - offset };
         }
     }
-    process.exit.map_or(Piece::Nothing, Piece::Exited)
+    let next = process.marks.iter().find(|mark| mark.end > offset_of(mark.kind));
+    if let Some(mark) = next {
+        let offset = offset_of(mark.kind);
+        let most = usize::try_from(mark.end - offset).unwrap_or(usize::MAX);
+        let bytes = process.ring(mark.kind).from(offset, most.min(PAYLOAD_MAX - OutputHeader::LENGTH_MAX));
+        let header = OutputHeader { kind: mark.kind, offset, read_unix_ms: Some(mark.unix_ms) };
+        return Piece::Bytes(header, bytes.to_vec());
+    }
+    let exited = |status| Piece::Exited { status, timed_out: process.timed_out };
+    process.exit.map_or(Piece::Nothing, exited)
 }
 
 fn advance(at: &mut Offsets, kind: OutputKind, to: u64) {

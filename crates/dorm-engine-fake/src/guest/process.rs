@@ -22,8 +22,17 @@ pub(crate) struct Process {
     pub(crate) input: Input,
     pub(crate) stdout: Ring,
     pub(crate) stderr: Ring,
+    /// When the output in the rings was written, the oldest first.
+    #[serde(default)]
+    pub(crate) marks: Vec<Mark>,
     pub(crate) started_unix_ms: u64,
     pub(crate) exit: Option<ExitStatus>,
+    /// When it is killed, in microseconds of the guest's clock.
+    #[serde(default)]
+    pub(crate) limit_us: Option<u64>,
+    /// Whether it was killed at that time.
+    #[serde(default)]
+    pub(crate) timed_out: bool,
     /// The exit status of the program, while its last output waits for a reader.
     pub(crate) ending: Option<ExitStatus>,
     /// Output that is held back because a reader would lose some; the program does not run
@@ -37,6 +46,14 @@ pub(crate) struct Process {
     /// The present readers of its output, and their offsets. Readers do not survive a save.
     #[serde(skip)]
     pub(crate) readers: BTreeMap<u64, Offsets>,
+}
+
+/// Bytes of an output stream that were written at one time.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(crate) struct Mark {
+    pub(crate) kind: OutputKind,
+    pub(crate) end: u64,
+    pub(crate) unix_ms: u64,
 }
 
 /// The end of an output stream, and the offset of its first byte.
@@ -124,16 +141,32 @@ impl Process {
 
     /// Moves output to where readers find it, but no more than they can keep up with: the present
     /// readers, or the first reader, if it is still expected.
-    pub(crate) fn flush(&mut self) -> Flushed {
+    pub(crate) fn flush(&mut self, unix_ms: u64) -> Flushed {
         let to_come = (self.spec.first_reader == FirstReader::Expected && !self.read).then_some(Offsets::BEGINNING);
         let readers = || self.readers.values().copied().chain(to_come);
         let (out, err) = (readers().map(|at| at.stdout).min(), readers().map(|at| at.stderr).min());
         let taken = self.stdout.take(&mut self.held_out, out) + self.stderr.take(&mut self.held_err, err);
+        if taken > 0 {
+            self.mark(unix_ms);
+        }
         match (self.held_out.is_empty() && self.held_err.is_empty(), taken) {
             (true, _) => Flushed::All,
             (false, 0) => Flushed::Nothing,
             (false, _) => Flushed::Some,
         }
+    }
+
+    fn mark(&mut self, unix_ms: u64) {
+        for (kind, end) in [(OutputKind::Stdout, self.stdout.end()), (OutputKind::Stderr, self.stderr.end())] {
+            let marked = self.marks.iter().rev().find(|mark| mark.kind == kind).map_or(0, |mark| mark.end);
+            match self.marks.last_mut() {
+                _ if end == marked => {}
+                Some(last) if (last.kind, last.unix_ms) == (kind, unix_ms) => last.end = end,
+                _ => self.marks.push(Mark { kind, end, unix_ms }),
+            }
+        }
+        let (out, err) = (self.stdout.start(), self.stderr.start());
+        self.marks.retain(|mark| mark.end > if mark.kind == OutputKind::Stdout { out } else { err });
     }
 
     pub(crate) fn takes_input(&self) -> bool {
@@ -166,6 +199,7 @@ impl Process {
             started_unix_ms: self.started_unix_ms,
             written: Offsets { stdout: self.stdout.end(), stderr: self.stderr.end() },
             exit: self.exit,
+            timed_out: self.timed_out,
         })
     }
 }

@@ -1,8 +1,8 @@
-//! Runs a command to its end, with its complete input and a time limit.
+//! Runs a command to its end, with input and a time limit.
 //!
 //! The command belongs to the sandbox: if its caller goes away, it continues, and its time limit
-//! still applies. The limit ends with the connection to the agent: if the sandbox is suspended
-//! meanwhile, the command continues afterwards without the limit.
+//! still applies. The agent enforces the limit, also after a suspend. For an agent of an earlier
+//! release the daemon does, and then the limit ends with the connection to the agent.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -22,6 +22,17 @@ use crate::activity::{InUse, Use};
 use crate::error::{ServiceError, chain};
 use crate::shared::Service;
 
+/// The standard input of a command.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CommandInput {
+    /// It ends at once.
+    Empty,
+    /// These bytes; then it ends.
+    Whole(Bytes),
+    /// What is written to the process until its input is closed.
+    Open,
+}
+
 /// A running command: its output as a stream, until [`Output::Exited`]. The sandbox counts as in
 /// use until this is dropped.
 pub struct Execution {
@@ -37,7 +48,7 @@ impl Execution {
     /// Returns whether it was killed at its time limit.
     pub fn timed_out(&self) -> bool {
         let killed = ExitStatus::Signal(Signal::KILL.number());
-        self.exit == Some(killed) && self.overtime.load(Ordering::SeqCst)
+        self.output.timed_out() || (self.exit == Some(killed) && self.overtime.load(Ordering::SeqCst))
     }
 }
 
@@ -55,9 +66,9 @@ impl Stream for Execution {
 }
 
 impl Service {
-    /// Starts a command and follows its output from the first byte. Its standard input is `input`,
-    /// and then ends. After `limit`, the command and its process group are killed. Input and first
-    /// reader of `spec` are overwritten.
+    /// Starts a command and follows its output from the first byte. After `limit`, the command and
+    /// its process group are killed, whether its input is open or not. Input and first reader of
+    /// `spec` are overwritten.
     ///
     /// # Errors
     ///
@@ -66,19 +77,26 @@ impl Service {
         &self,
         id: &SandboxId,
         mut spec: ProcessSpec,
-        input: Option<Bytes>,
+        input: CommandInput,
         limit: Option<Duration>,
     ) -> Result<Execution, ServiceError> {
         spec.first_reader = FirstReader::Expected;
-        spec.stdin = if input.is_some() { Stdin::Pipe } else { Stdin::Empty };
+        spec.stdin = if input == CommandInput::Empty { Stdin::Empty } else { Stdin::Pipe };
         let spec = self.with_settings(id, spec).await?;
         let (agent, in_use) = self.agent(id, Use::Exec).await?;
-        let started = agent.start(&spec).await?;
         let overtime = Arc::new(AtomicBool::new(false));
-        if let Some(limit) = limit {
-            self.until_stop(end_after(agent.clone(), started.process, limit, overtime.clone()));
-        }
-        if let Some(input) = input {
+        let started = match limit {
+            None => agent.start(&spec).await?,
+            Some(limit) => match agent.start_within(&spec, limit).await {
+                Err(AgentError::Older { .. }) => {
+                    let started = agent.start(&spec).await?;
+                    self.until_stop(end_after(agent.clone(), started.process, limit, overtime.clone()));
+                    started
+                }
+                started => started?,
+            },
+        };
+        if let CommandInput::Whole(input) = input {
             self.until_stop(feed(agent.clone(), started.process, input));
         }
         let output = agent.output(started.process, Offsets::BEGINNING).await?;

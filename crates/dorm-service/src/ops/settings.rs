@@ -1,5 +1,7 @@
 //! Processes of a sandbox that run as its image specifies.
 
+use std::time::Duration;
+
 use dorm_agent_client::{ProcessSpec, ProcessStarted};
 use dorm_lifecycle::SandboxId;
 use dorm_storage::ImageConfig;
@@ -31,15 +33,24 @@ impl Service {
         with_settings(&self.image_config(id).await, spec)
     }
 
-    /// Starts a process that runs independently of its caller.
+    /// Starts a process that runs independently of its caller. After `limit`, the process and its
+    /// group are killed.
     ///
     /// # Errors
     ///
     /// Those of [`Service::agent`], and the agent's for a command that cannot be started.
-    pub async fn start(&self, id: &SandboxId, spec: ProcessSpec) -> Result<ProcessStarted, ServiceError> {
+    pub async fn start(
+        &self,
+        id: &SandboxId,
+        spec: ProcessSpec,
+        limit: Option<Duration>,
+    ) -> Result<ProcessStarted, ServiceError> {
         let spec = self.with_settings(id, spec).await?;
         let (agent, _in_use) = self.agent(id, Use::Process).await?;
-        Ok(agent.start(&spec).await?)
+        Ok(match limit {
+            None => agent.start(&spec).await?,
+            Some(limit) => agent.start_within(&spec, limit).await?,
+        })
     }
 
     /// Starts the program of a sandbox's image, with the label [`START_LABEL`](crate::START_LABEL).
@@ -49,6 +60,6 @@ impl Service {
     /// [`ServiceError::NothingToStart`], and those of [`Service::start`].
     pub(super) async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
         let spec = start_spec(&self.image_config(id).await)?;
-        self.start(id, spec.ok_or_else(|| ServiceError::NothingToStart(id.clone()))?).await
+        self.start(id, spec.ok_or_else(|| ServiceError::NothingToStart(id.clone()))?, None).await
     }
 }

@@ -7,7 +7,7 @@ use dorm_agent_client::{
     AgentError, ExitStatus, GuestPath, GuestString, Offsets, Output, ProcessSpec, Stdin, WriteOptions,
 };
 use dorm_lifecycle::SandboxId;
-use dorm_service::{Service, ServiceError, Use};
+use dorm_service::{CommandInput, Service, ServiceError, Use};
 use futures_util::StreamExt as _;
 
 use super::{Action, Client};
@@ -141,7 +141,7 @@ impl Client {
     pub(super) async fn run(&mut self, action: &Action, id: &SandboxId) {
         let words = ["echo", "hello"].into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
         let limit = Some(Duration::from_secs(5));
-        let mut running = match self.service.exec(id, ProcessSpec::new(words), None, limit).await {
+        let mut running = match self.service.exec(id, ProcessSpec::new(words), CommandInput::Empty, limit).await {
             Ok(running) => running,
             Err(error) => return self.refused(action, &error),
         };
