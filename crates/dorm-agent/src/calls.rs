@@ -19,6 +19,7 @@ pub(crate) fn begin(agent: &Arc<Agent>, call: Call, request: Request) {
         Request::Output { process, from } => agent.processes.follow(&call, process, from, Pieces::Long),
         Request::TimedOutput { process, from } => agent.processes.follow(&call, process, from, Pieces::Timed),
         Request::Wait { process } => agent.processes.wait(&call, process),
+        Request::Process { process } => agent.processes.describe(&call, process),
         other => {
             let (workers, agent, of_worker) = (&agent.workers, Arc::clone(agent), call.clone());
             match workers.run(length(&other), move || serve(&agent, &of_worker, other)) {
@@ -55,14 +56,14 @@ fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         | Request::Quiesce
         | Request::Output { .. }
         | Request::TimedOutput { .. }
-        | Request::Wait { .. } => Ok(()),
+        | Request::Wait { .. }
+        | Request::Process { .. } => Ok(()),
         Request::Resumed(identity) => identity::take(agent, call, &identity),
         Request::Start(spec) => answer(call, agent.start(spec).map(Answer::Started)),
         Request::Processes => agent.processes.list(call),
         Request::StartWithin { spec, limit_ms } => {
             answer(call, agent.start_within(spec, Duration::from_millis(limit_ms)).map(Answer::Started))
         }
-        Request::Process { process } => agent.processes.describe(call, process),
         Request::WriteStdin { process } => agent.processes.write_stdin(call, process),
         Request::CloseStdin { process } => done(call, agent.processes.close_stdin(process)),
         Request::Signal { process, signal, target } => done(call, agent.processes.signal(process, signal, target)),

@@ -198,17 +198,6 @@ impl Processes {
         call.end(&End::Complete)
     }
 
-    /// Sends the status of one process.
-    pub(crate) fn describe(&self, call: &Call, id: u64) -> Result<(), Gone> {
-        let process = match self.find(id) {
-            Ok(process) => process,
-            Err(failure) => return call.answer(&Err(failure)),
-        };
-        call.answer(&Ok(Answer::Follows))?;
-        call.event(&Event::Process(process.status()))?;
-        call.end(&End::Complete)
-    }
-
     /// Writes data from the host to a process's input.
     pub(crate) fn write_stdin(&self, call: &Call, id: u64) -> Result<(), Gone> {
         let process = match self.find(id) {

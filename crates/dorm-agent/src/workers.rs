@@ -1,7 +1,7 @@
 //! Threads for calls that may block. There are as many as calls block at once, up to a limit.
 //!
 //! Calls that may wait for the host or for a program get only some of the threads. So a call that
-//! ends by itself always gets one.
+//! ends by itself gets one soon, however many come at once.
 
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -16,6 +16,7 @@ use crate::places::Places;
 const THREADS_MAX: usize = 576;
 const WAITING_MAX: u32 = 512;
 const IDLE_MAX: usize = 8;
+const QUEUED_MAX: usize = 16_384;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -44,11 +45,14 @@ struct State {
 
 impl Workers {
     pub(crate) fn new() -> Self {
-        let waiting = Places::new("file transfers, lists, watches and writes to standard input", WAITING_MAX);
+        let waiting = Places::new(
+            "file transfers, lists, watches, writes to standard input and connections being opened",
+            WAITING_MAX,
+        );
         Self { state: Mutex::default(), changed: Condvar::new(), waiting }
     }
 
-    /// Runs a job on a thread of its own.
+    /// Runs a job on a thread of its own, as soon as there is one.
     pub(crate) fn run(self: &Arc<Self>, length: Length, job: impl FnOnce() + Send + 'static) -> Result<(), Failure> {
         let place = match length {
             Length::Short => None,
@@ -66,7 +70,12 @@ impl Workers {
             return Ok(());
         }
         if state.threads >= THREADS_MAX {
-            return Err(Failure::Busy);
+            if state.queue.len() >= QUEUED_MAX {
+                return Err(Failure::Busy);
+            }
+            // The next thread that has ended its call takes it.
+            state.queue.push_back(Box::new(job));
+            return Ok(());
         }
         let workers = Arc::clone(self);
         let mut first: Option<Job> = Some(Box::new(job));
@@ -149,8 +158,11 @@ mod tests {
         }
         assert!(matches!(workers.run(Length::Waits, || ()), Err(Failure::TooManyOpen { most: WAITING_MAX, .. })));
         let (done, is_done) = mpsc::channel();
-        assert!(workers.run(Length::Short, move || done.send(()).unwrap()).is_ok());
-        is_done.recv().unwrap();
+        for _ in 0..5000 {
+            let done = done.clone();
+            assert!(workers.run(Length::Short, move || done.send(()).unwrap()).is_ok());
+        }
+        assert_eq!(is_done.iter().take(5000).count(), 5000);
         drop(give);
     }
 }

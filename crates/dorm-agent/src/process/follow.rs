@@ -1,4 +1,5 @@
-//! Calls that wait for a process: readers of its output, and waits for its end.
+//! Calls about one process of which there may be thousands: readers of its output, waits for its
+//! end, and questions for its status.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -38,6 +39,17 @@ impl Processes {
         lock(&process.life).waiting.push(Arc::clone(call));
         self.courier.run(call, Wait { call: call.clone(), process, _place: place });
         Ok(())
+    }
+
+    /// Sends the status of one process.
+    pub(crate) fn describe(&self, call: &Call, id: u64) -> Result<(), Gone> {
+        match self.find(id) {
+            Ok(process) => {
+                self.courier.run(call, Question { call: call.clone(), process });
+                Ok(())
+            }
+            Err(failure) => call.answer(&Err(failure)),
+        }
     }
 }
 
@@ -139,5 +151,25 @@ impl Errand for Wait {
 impl Drop for Wait {
     fn drop(&mut self) {
         lock(&self.process.life).waiting.retain(|waiting| !Arc::ptr_eq(waiting, &self.call));
+    }
+}
+
+/// A question for the status of a process.
+struct Question {
+    call: Call,
+    process: Arc<Process>,
+}
+
+impl Errand for Question {
+    fn turn(&mut self) -> Next {
+        let answer = || {
+            self.call.answer(&Ok(Answer::Follows))?;
+            // A new call has the credit for it.
+            self.call.event(&Event::Process(self.process.status()))?;
+            self.call.end(&End::Complete)
+        };
+        // A host that is gone needs no answer.
+        let _ = answer();
+        Next::Over
     }
 }

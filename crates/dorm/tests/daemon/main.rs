@@ -35,6 +35,7 @@ mod shutdown;
 mod silent;
 mod sleep;
 mod soundness;
+mod streams;
 mod transfer;
 mod unit;
 mod upgrade;
