@@ -441,8 +441,8 @@ pub struct OutputHeader {
     pub kind: OutputKind,
     /// The offset of the frame's first byte in that stream.
     pub offset: u64,
-    /// When the agent read the bytes, in milliseconds since 1970 by the sandbox's clock; only in the
-    /// answer to [`Request::TimedOutput`].
+    /// When the agent read the bytes, in milliseconds since 1970 by the sandbox's clock; only after
+    /// [`Request::TimedOutput`].
     pub read_unix_ms: Option<u64>,
 }
 

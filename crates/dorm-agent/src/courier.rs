@@ -15,7 +15,7 @@ use std::thread;
 use crate::call::Call;
 use crate::lock::{lock, wait};
 
-/// What an errand does after a turn.
+/// The next step of an errand after a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Next {
     /// It has more to send: the next turn comes after those of the others.

@@ -165,7 +165,7 @@ impl Processes {
     }
 
     pub(crate) fn continue_limits(&self) {
-        self.limits.go_on();
+        self.limits.resume();
     }
 
     /// Kills a process whose time limit has passed, and its group.

@@ -31,9 +31,9 @@ pub struct ExecRequest {
     /// The whole standard input. Default: empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stdin: Option<Text>,
-    /// Keep the standard input open: write to it with `/processes/{process}/stdin`, and close it with
-    /// `/processes/{process}/stdin/close`. The event `started` has the handle. Not together with
-    /// `stdin`. Default: false.
+    /// Keep the standard input open: write to it with `/processes/{process}/stdin`, and close it
+    /// with `/processes/{process}/stdin/close`. The event `started` has the handle. Not together
+    /// with `stdin`. Default: false.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub stdin_open: bool,
     /// Seconds after which the command and its process group are killed. Time during which the

@@ -1,4 +1,4 @@
-//! Time limits of processes. A thread, started with the first limit, waits for the next one to pass.
+//! Time limits of processes. A thread, started with the first limit, waits for the next one.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -54,7 +54,7 @@ impl Limits {
     }
 
     /// Counts time again.
-    pub(super) fn go_on(&self) {
+    pub(super) fn resume(&self) {
         let mut state = lock(&self.state);
         let Some(since) = state.stopped.take() else { return };
         let (time, due) = (since.elapsed(), std::mem::take(&mut state.due));

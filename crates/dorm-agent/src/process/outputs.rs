@@ -39,7 +39,7 @@ struct Follower {
     stalled: bool,
 }
 
-/// What a follower gets at once.
+/// The pieces in which a follower gets output.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pieces {
     /// As many bytes of one stream as the order permits.

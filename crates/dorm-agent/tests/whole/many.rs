@@ -12,7 +12,7 @@ use crate::support::{Sandbox, read_all, shell, within};
 
 const STREAMS: usize = 2000;
 const CONNECTIONS: usize = 600;
-/// What a call that is open may cost the agent.
+/// The memory that an open call may cost the agent.
 const CALL_BYTES: u64 = 8 << 10;
 
 /// The number of threads of the agent.
@@ -211,6 +211,6 @@ async fn time_while_the_sandbox_is_saved_does_not_count_towards_a_limit() {
     within(sandbox.agent.quiesce()).await.unwrap();
     tokio::time::sleep(Duration::from_secs(2)).await;
     within(sandbox.agent.unquiesce()).await.unwrap();
-    // The process itself has gone on, since this test cannot stop it, and ends before its limit.
+    // This test cannot stop the process, which ends before its limit.
     assert_eq!(within(sandbox.agent.wait(process)).await.unwrap(), ExitStatus::Code(0));
 }

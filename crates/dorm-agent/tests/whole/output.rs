@@ -47,7 +47,7 @@ async fn a_reader_can_continue_where_it_left_off() {
     let stdout = Output::Stdout { offset: 4, read_unix_ms: None, bytes: "456789".into() };
     let stderr = Output::Stderr { offset: 1, read_unix_ms: None, bytes: "bc".into() };
     assert_eq!(seen.pop(), Some(Output::Exited(ExitStatus::Code(0))));
-    // Which of the two pipes the agent reads first is open.
+    // The agent may read either pipe first.
     assert!(seen == [stdout.clone(), stderr.clone()] || seen == [stderr, stdout], "{seen:?}");
     let ended = within(read_all(sandbox.agent.output(process, Offsets::NOW).await.unwrap())).await;
     assert_eq!((ended.stdout.len(), ended.lost, ended.status), (0, 0, Some(ExitStatus::Code(0))));
@@ -120,7 +120,7 @@ async fn the_output_of_an_unknown_process_is_an_error() {
     assert!(matches!(unknown, Err(AgentError::NoProcess(99))));
 }
 
-/// What a reader from these offsets gets: stream, time, text.
+/// The pieces that a reader from these offsets gets: stream, time, text.
 async fn pieces(sandbox: &Sandbox, process: u64, from: Offsets) -> Vec<(char, u64, String)> {
     let mut output = within(sandbox.agent.output(process, from)).await.unwrap();
     let mut seen = Vec::new();

@@ -22,8 +22,8 @@ const KEPT_BYTES: usize = 4 << 20;
 ///
 /// Responds with the output when the command has ended. With `Accept: text/event-stream`, the
 /// response is a stream of server-sent events: `checkpoint` if one was requested, `started`, then
-/// `stdout`, `stderr` and `lost` as output arrives, in the order in which it was written, and finally
-/// `exit` or `error`. The command continues if the client disconnects.
+/// `stdout`, `stderr` and `lost` as output arrives, in the order in which it was written, and
+/// finally `exit` or `error`. The command continues if the client disconnects.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/exec", operation_id = "execCommand", tag = "processes",
     request_body = wire::ExecRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),

@@ -29,7 +29,7 @@ pub enum CommandInput {
     Empty,
     /// These bytes; then it ends.
     Whole(Bytes),
-    /// What is written to the process until its input is closed.
+    /// The bytes that are written to the process until its input is closed.
     Open,
 }
 

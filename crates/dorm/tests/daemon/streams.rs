@@ -89,6 +89,50 @@ fn daemon_kib(daemon: &Daemon) -> u64 {
     statm.split_whitespace().nth(1).unwrap().parse::<u64>().unwrap() * 4
 }
 
+/// Opens all at once, each over a connection of its own.
+async fn open_all(daemon: &Arc<Daemon>, readers: Vec<Reader>) -> Vec<Reader> {
+    let at_once = Arc::new(Barrier::new(readers.len()));
+    let opening = readers.into_iter().map(|mut reader| {
+        let (daemon, at_once) = (Arc::clone(daemon), Arc::clone(&at_once));
+        async move {
+            at_once.wait().await;
+            reader.open(&daemon).await;
+            reader
+        }
+    });
+    all(opening).await
+}
+
+/// Gives each process a line of input.
+async fn feed_all(daemon: &Daemon, processes: &[String]) {
+    for path in processes {
+        let asked = daemon.request(Method::POST, &format!("{path}/stdin")).body("\n");
+        asked.send().await.unwrap().error_for_status().unwrap();
+    }
+}
+
+/// Reads to the middle of the output.
+async fn half(mut reader: Reader) -> Reader {
+    reader.read_to(LINES / 2).await;
+    reader
+}
+
+/// Reads the error that says that the connection to the sandbox has ended.
+async fn cut(mut reader: Reader) -> Reader {
+    while let Some((kind, data)) = reader.next().await {
+        assert_eq!(kind, "error", "{data}");
+    }
+    reader
+}
+
+/// Reads to the end of the process.
+async fn rest(mut reader: Reader) -> Reader {
+    reader.read_to(LINES).await;
+    assert_eq!(reader.next().await.unwrap().0, "exit");
+    assert!(reader.next().await.is_none());
+    reader
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_thousand_output_streams_get_every_byte_in_order_across_a_suspend() {
     let place = Place::new();
@@ -100,77 +144,33 @@ async fn two_thousand_output_streams_get_every_byte_in_order_across_a_suspend() 
         let started = daemon.post(&processes, json!({ "shell": SCRIPT, "stdin": "pipe" })).await.unwrap();
         paths.push(format!("{processes}/{}", started["process"]));
     }
-    let go_on = async || {
-        for path in &paths {
-            let asked = daemon.request(Method::POST, &format!("{path}/stdin")).body("\n");
-            asked.send().await.unwrap().error_for_status().unwrap();
-        }
-    };
     let flood = daemon.post(&processes, json!({ "shell": "cat /dev/zero" })).await.unwrap();
     let before = (agent_kib(&daemon, &id).await, daemon_kib(place.daemon()));
-
-    // All at once, each over a connection of its own.
-    let at_once = Arc::new(Barrier::new(STREAMS));
-    let path = |number: usize| if number % 2 == 0 { &paths[0] } else { &paths[1 + number / 2 % (PROCESSES - 1)] };
-    let opening = (0..STREAMS).map(|number| {
-        let (daemon, at_once) = (Arc::clone(&daemon), Arc::clone(&at_once));
-        let mut reader = Reader::new(format!("{}/output", path(number)));
-        async move {
-            at_once.wait().await;
-            reader.open(&daemon).await;
-            reader
-        }
-    });
-    let readers = all(opening).await;
-    // These never read.
-    let mut stuck = Vec::new();
-    for _ in 0..20 {
-        let mut reader = Reader::new(format!("{processes}/{}/output", flood["process"]));
-        reader.open(&daemon).await;
-        stuck.push(reader);
-    }
+    let reader = |number: usize| {
+        let other = 1 + number / 2 % (PROCESSES - 1);
+        Reader::new(format!("{}/output", paths[if number.is_multiple_of(2) { 0 } else { other }]))
+    };
+    let readers = open_all(&daemon, (0..STREAMS).map(reader).collect()).await;
+    let stuck = || Reader::new(format!("{processes}/{}/output", flood["process"]));
+    let stuck = open_all(&daemon, std::iter::repeat_with(stuck).take(20).collect()).await;
     assert_eq!(daemon.exec(&id, &["echo", "fine"]).await.unwrap(), (0, "fine\n".to_owned()));
     let open = (agent_kib(&daemon, &id).await, daemon_kib(place.daemon()));
     println!("agent and daemon, KiB before and with {STREAMS} streams: {before:?} {open:?}");
     assert!(open.0.saturating_sub(before.0) < 8 << 10, "{before:?} {open:?}");
     assert!(open.1.saturating_sub(before.1) < 160 << 10, "{before:?} {open:?}");
 
-    go_on().await;
-    let half = |mut reader: Reader| async move {
-        reader.read_to(LINES / 2).await;
-        reader
-    };
+    feed_all(&daemon, &paths).await;
     let readers = all(readers.into_iter().map(half)).await;
     drop(stuck);
     daemon.act(&id, "suspend").await.unwrap();
     daemon.act(&id, "evict").await.unwrap();
-    let cut = |mut reader: Reader| async move {
-        // The error says that the connection to the sandbox has ended.
-        while let Some((kind, data)) = reader.next().await {
-            assert_eq!(kind, "error", "{data}");
-        }
-        reader
-    };
     let readers = all(readers.into_iter().map(cut)).await;
     daemon.act(&id, "resume").await.unwrap();
-    let continuing = readers.into_iter().map(|mut reader| {
-        let daemon = Arc::clone(&daemon);
-        async move {
-            reader.open(&daemon).await;
-            reader
-        }
-    });
-    let readers = all(continuing).await;
+    let readers = open_all(&daemon, readers).await;
     assert_eq!(daemon.exec(&id, &["echo", "fine"]).await.unwrap(), (0, "fine\n".to_owned()));
-    go_on().await;
-    let expected: String = (1..=LINES).map(|number| format!("{number}\n")).collect();
-    let rest = |mut reader: Reader| async move {
-        reader.read_to(LINES).await;
-        assert_eq!(reader.next().await.unwrap().0, "exit");
-        assert!(reader.next().await.is_none());
-        reader
-    };
+    feed_all(&daemon, &paths).await;
     let readers = tokio::time::timeout(Duration::from_secs(120), all(readers.into_iter().map(rest))).await.unwrap();
+    let expected: String = (1..=LINES).map(|number| format!("{number}\n")).collect();
     assert_eq!(readers.len(), STREAMS);
     assert!(readers.iter().all(|reader| reader.seen == expected));
     drop((readers, daemon));
