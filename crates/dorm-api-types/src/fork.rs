@@ -7,17 +7,37 @@ use utoipa::ToSchema;
 
 use crate::problem::Problem;
 use crate::sandbox::Sandbox;
+use crate::settings::OnTimeout;
 use crate::snapshot::Snapshot;
 use crate::text::NamedSecret;
 use crate::volume::FollowingVolumes;
 
 /// Clones a sandbox.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CloneRequest {
-    /// Name of the clone. A clone without a name is ephemeral.
+    /// Name of the clone.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Environment variables that override those of the source.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub env: BTreeMap<String, String>,
+    /// Labels that override those of the source.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, String>,
+    /// Seconds from the start of a run to its deadline. Default: as for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline. Default: as for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_secs: Option<f64>,
+    /// Longest time in seconds that a run may last. Default: as for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_secs: Option<f64>,
+    /// Action at a deadline. Default: as for the source, or for the first in the line with a name,
+    /// as for a named sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<OnTimeout>,
     /// Secrets of the clone: null for the value of the source, or another value. Other secrets of
     /// the source are not copied.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
@@ -36,10 +56,10 @@ pub struct Cloned {
 }
 
 /// Forks a sandbox: either `count` equal children, or those listed in `children`.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForkRequest {
-    /// Number of ephemeral children with the variables and labels of the source, 1 to 256.
+    /// Number of children without names, with the settings of the source, 1 to 256.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub count: Option<u32>,
     /// Settings of each child, instead of a count.
@@ -63,12 +83,25 @@ pub enum OnPartialFailure {
 }
 
 /// Settings of one child of a fork.
-#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ForkChild {
-    /// Name of the child. A child without a name is ephemeral.
+    /// Name of the child.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// Seconds from the start of a run to its deadline. Default: as for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// Seconds from the last activity to the deadline. Default: as for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub idle_timeout_secs: Option<f64>,
+    /// Longest time in seconds that a run may last. Default: as for the source.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_run_secs: Option<f64>,
+    /// Action at a deadline. Default: as for the source, or for the first in the line with a name,
+    /// as for a named sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<OnTimeout>,
     /// Environment variables that override those of the source.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,

@@ -9,7 +9,9 @@ use crate::text::Time;
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum KeyScope {
-    /// Everything.
+    /// Everything in its project. A key of the project `local`, which is the daemon's own, also
+    /// gives access to images, projects and maintenance, and to other projects with
+    /// `X-Dormouse-Project`.
     #[default]
     Full,
     /// Requests that only read. No request that changes something, and no port of a sandbox.
@@ -18,6 +20,17 @@ pub enum KeyScope {
     /// that creates another sandbox from it or reads one: clone, fork, rewind, restart, promote,
     /// volumes, retention and automatic checkpoints.
     Sandbox,
+}
+
+/// Form of an API key. Some clients accept only keys of their own form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum KeyForm {
+    /// `dorm_` and 43 characters.
+    #[default]
+    Dormouse,
+    /// `e2b_` and 40 hexadecimal digits, for clients of E2B.
+    E2b,
 }
 
 /// Creates an API key.
@@ -35,6 +48,8 @@ pub struct CreateKey {
     /// Seconds after which the key expires. Default: never.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifetime_secs: Option<f64>,
+    /// Form of the key. Default `dormouse`.
+    pub form: KeyForm,
 }
 
 /// An API key without its secret part.
@@ -42,6 +57,9 @@ pub struct CreateKey {
 pub struct Key {
     /// ID of the key. It is not secret.
     pub id: String,
+    /// Project that the key gives access to.
+    #[serde(default)]
+    pub project: String,
     /// Display name.
     pub name: String,
     /// Scope of the key.

@@ -17,8 +17,10 @@ mod fork;
 mod image;
 mod key;
 mod operation;
+mod pool;
 mod problem;
 mod process;
+mod project;
 mod remote;
 mod resources;
 mod rewind;
@@ -46,14 +48,16 @@ pub use file::{
 };
 pub use fork::{CloneRequest, Cloned, ForkChild, ForkRequest, Forked, ForkedChild, OnPartialFailure};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
-pub use key::{CreateKey, CreatedKey, Key, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
+pub use key::{CreateKey, CreatedKey, Key, KeyForm, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
 pub use operation::{Operation, OperationList, OperationStatus};
+pub use pool::{ClaimRequest, CreatePool, Pool, PoolList, ResizePool};
 pub use problem::Problem;
 pub use process::{
     Encoding, ExecRequest, ExecResult, ExitStatus, Killed, LostOutput, OutputChunk, OutputStream, Process, ProcessList,
     ProcessStarted, Resize, SignalRequest, SignalTarget, StartProcess, Stdin, StdinWritten, TerminalMessage,
     TerminalSize,
 };
+pub use project::{CreateProject, Project, ProjectBudgets, ProjectList, ProjectUse};
 pub use remote::{PullSnapshot, PushSnapshot, PushedSnapshot};
 pub use resources::{Resources, ResourcesRequest};
 pub use rewind::{Keep, PromoteRequest, Promoted, RestartRequest, Restarted, RewindRequest, Rewound};
@@ -62,7 +66,8 @@ pub use sandbox::{
     Unreachable,
 };
 pub use settings::{
-    CreateSandbox, Hold, HoldRequest, OnSuspendFailure, OnTimeout, OnUnrestorable, SetRetention, SetTimeouts,
+    CommandRequest, CreateSandbox, ExtendSandbox, Hold, HoldRequest, IfBusy, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, ResumeRequest, SetRetention, SetTimeouts, UpdateSandbox, Wake,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,

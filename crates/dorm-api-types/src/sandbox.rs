@@ -9,7 +9,7 @@ use crate::checkpoints::Checkpoints;
 use crate::egress::Egress;
 use crate::key::PortAccess;
 use crate::resources::Resources;
-use crate::settings::{Hold, OnSuspendFailure, OnTimeout, OnUnrestorable};
+use crate::settings::{Hold, OnSuspendFailure, OnTimeout, OnUnrestorable, Wake};
 use crate::text::Time;
 use crate::volume::AttachedVolume;
 
@@ -117,8 +117,9 @@ pub struct Sandbox {
     pub on_suspend_failure: OnSuspendFailure,
     /// Whether the sandbox can be suspended.
     pub suspendable: bool,
-    /// Whether traffic to a port resumes the sandbox when it is suspended.
-    pub auto_resume: bool,
+    /// Calls that resume the sandbox when it is suspended.
+    #[serde(default)]
+    pub wake: Wake,
     /// Who can reach the ports of the sandbox.
     pub port_access: PortAccess,
     /// Seconds from the start of a run to its deadline.
@@ -140,6 +141,12 @@ pub struct Sandbox {
     /// Attached volumes.
     #[serde(default)]
     pub volumes: Vec<AttachedVolume>,
+    /// ID of the pool that the sandbox was made for, if a pool did.
+    #[serde(default)]
+    pub pool: Option<String>,
+    /// Whether the sandbox still waits in that pool to be claimed.
+    #[serde(default)]
+    pub waits_in_pool: bool,
     /// Labels: arbitrary strings by key.
     pub labels: BTreeMap<String, String>,
     /// The current deadline. Only set while the sandbox runs.
@@ -158,6 +165,10 @@ pub struct Sandbox {
     pub cause: Option<Cause>,
     /// When the sandbox was terminated.
     pub terminated_at: Option<Time>,
+    /// In the response to a command: whether it changed the sandbox. False if the sandbox was as
+    /// requested already, perhaps because of another request.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub changed: Option<bool>,
 }
 
 /// A run that is alive but does not respond.

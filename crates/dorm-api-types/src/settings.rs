@@ -61,9 +61,17 @@ pub struct CreateSandbox {
     /// Whether the sandbox can be suspended. Default: whether it has a name.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub suspendable: Option<bool>,
-    /// Whether traffic to a port resumes the sandbox when it is suspended. Default: true.
+    /// Calls that resume the sandbox when it is suspended. Default `traffic`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub auto_resume: Option<bool>,
+    pub wake: Option<Wake>,
+    /// How many seconds to wait for room, in turn with others, if running sandboxes use up a
+    /// budget. Default 0: the request fails at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_wait_secs: Option<f64>,
+    /// Whether the response comes when the sandbox runs. If false, it comes as soon as the sandbox
+    /// is recorded, with status 202, and `operation` of the sandbox names its start. Default: true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
     /// Who can reach the ports of the sandbox. Default: the setting of the daemon, which is
     /// `public` unless changed.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -93,6 +101,96 @@ pub struct CreateSandbox {
     /// Labels: arbitrary strings by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+}
+
+/// Calls that resume a suspended sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Wake {
+    /// None: only `POST /v1/sandboxes/{id}/resume` does.
+    Never,
+    /// Connections to its ports.
+    #[default]
+    Traffic,
+    /// Connections to its ports, and requests for its processes, terminals and files.
+    Any,
+}
+
+/// Action of a command while another operation on the sandbox is in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum IfBusy {
+    /// The command waits until that operation has ended.
+    #[default]
+    Wait,
+    /// The command fails.
+    Refuse,
+}
+
+/// How a command is carried out.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct CommandRequest {
+    /// Whether the response comes when the command has ended. If false, it comes as soon as the
+    /// operation is recorded, with status 202, and `operation` of the sandbox names it. Default:
+    /// true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+    /// Action while another operation is in progress. Default `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_busy: Option<IfBusy>,
+}
+
+/// Resumes a sandbox.
+#[derive(Clone, Copy, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResumeRequest {
+    /// Seconds from now to the deadline, which replace `timeout_secs` of the sandbox. If it runs
+    /// already, its deadline is postponed and never brought forward. Default: the limit of the
+    /// sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_secs: Option<f64>,
+    /// How many seconds to wait for room, in turn with others, if running sandboxes use up a
+    /// budget. Default 0: the request fails at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub max_wait_secs: Option<f64>,
+    /// Whether the response comes when the sandbox runs. If false, it comes as soon as the
+    /// operation is recorded, with status 202, and `operation` of the sandbox names it. Default:
+    /// true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+    /// Action while another operation is in progress. Default `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_busy: Option<IfBusy>,
+}
+
+/// Changes properties of a sandbox, all of them or none. Fields that are left out do not change.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct UpdateSandbox {
+    /// Name, unique among living sandboxes. A sandbox that had none can be suspended from then on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
+    /// Action at a deadline.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub on_timeout: Option<OnTimeout>,
+    /// Calls that resume the sandbox when it is suspended.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wake: Option<Wake>,
+    /// Who can reach the ports of the sandbox. Open connections stay.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_access: Option<PortAccess>,
+    /// Labels to set, or with null to remove. Other labels stay.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub labels: BTreeMap<String, Option<String>>,
+}
+
+/// Postpones the deadline of a sandbox.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ExtendSandbox {
+    /// Seconds from now until the earliest deadline that `timeout_secs` of the sandbox may set.
+    pub timeout_secs: f64,
 }
 
 /// Action on a running sandbox at a deadline.

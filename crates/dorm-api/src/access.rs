@@ -4,18 +4,20 @@
 //! accident.
 
 use axum::extract::{MatchedPath, Request, State};
+use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use dorm_lifecycle::SandboxId;
+use dorm_lifecycle::{ProjectId, SandboxId, Wake};
+use dorm_service::{ProjectProblem, Service, ServiceError};
 use dorm_store::KeyScope;
 use sha2::{Digest as _, Sha256};
 
 use crate::connections::Standing;
 use crate::door::{Caller, Door};
 use crate::error::{ApiError, ErrorCode};
-use crate::extract::parameter;
+use crate::extract::{Scoped, only, parameter};
 use crate::state::Api;
 
 /// The permission that a route needs.
@@ -23,29 +25,68 @@ use crate::state::Api;
 pub(crate) enum Need {
     /// None: the route needs no key.
     Nothing,
-    /// Read everything.
+    /// Read everything of a project.
     View,
     /// Read the sandbox in the path.
     ViewOne,
-    /// Change everything.
+    /// Change everything of a project.
     Change,
     /// Change the sandbox in the path.
     ChangeOne,
+    /// Read what belongs to no project.
+    Inspect,
+    /// Change what belongs to no project.
+    Administer,
 }
 
-impl Need {
-    /// Whether a key with `scope` meets it. `is_its_own`: whether the path names the one sandbox of
-    /// the key.
-    fn is_met_by(self, scope: &KeyScope, is_its_own: bool) -> bool {
-        match (self, scope) {
-            (Self::Nothing, _) | (_, KeyScope::Full) => true,
-            (Self::View | Self::ViewOne, KeyScope::ReadOnly) => true,
-            (Self::ViewOne | Self::ChangeOne, KeyScope::Sandbox(_)) => is_its_own,
-            (Self::Change | Self::ChangeOne, KeyScope::ReadOnly) => false,
-            (Self::View | Self::Change, KeyScope::Sandbox(_)) => false,
+/// The permissions of the key of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Credentials {
+    scope: KeyScope,
+    project: ProjectId,
+    caller: Caller,
+}
+
+impl Credentials {
+    /// Those of the daemon's owner.
+    fn of_owner() -> Self {
+        Self { scope: KeyScope::Full, project: ProjectId::local(), caller: Caller::Owner }
+    }
+
+    /// Whether they are for the daemon and not only for one project: keys of the project `local`,
+    /// which is the daemon's own.
+    fn is_of_daemon(&self) -> bool {
+        self.project == ProjectId::local()
+    }
+
+    /// Whether they meet a need. `is_its_own`: whether the path names the one sandbox of the key.
+    fn meet(&self, need: Need, is_its_own: bool) -> bool {
+        match (need, &self.scope) {
+            (Need::Nothing, _) => true,
+            (Need::Inspect, KeyScope::Full | KeyScope::ReadOnly) | (Need::Administer, KeyScope::Full) => {
+                self.is_of_daemon()
+            }
+            (Need::View | Need::ViewOne | Need::Change | Need::ChangeOne, KeyScope::Full) => true,
+            (Need::View | Need::ViewOne, KeyScope::ReadOnly) => true,
+            (Need::ViewOne | Need::ChangeOne, KeyScope::Sandbox(_)) => is_its_own,
+            (Need::Change | Need::ChangeOne | Need::Administer, KeyScope::ReadOnly) => false,
+            (Need::View | Need::Change | Need::Inspect | Need::Administer, KeyScope::Sandbox(_)) => false,
+        }
+    }
+
+    /// Whether they admit a request to a private port of a sandbox.
+    pub(crate) fn open_ports_of(&self, sandbox: &SandboxId, project: &ProjectId) -> bool {
+        match &self.scope {
+            KeyScope::Full => self.is_of_daemon() || self.project == *project,
+            KeyScope::Sandbox(own) => own == sandbox,
+            // Any request to a port may change something.
+            KeyScope::ReadOnly => false,
         }
     }
 }
+
+/// The header with which an administrator chooses the project of a request.
+pub(crate) const PROJECT: HeaderName = HeaderName::from_static("x-dormouse-project");
 
 /// The method and path of every route, with its need.
 pub(crate) type Needs = &'static [(&'static str, &'static str, Need)];
@@ -57,35 +98,66 @@ pub(crate) struct Gate {
     pub(crate) needs: Needs,
 }
 
-/// Passes a request on if its key permits its route.
+/// Passes a request on if its key permits its route, with the service of its project.
 pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next) -> Response {
     let Gate { api, needs } = gate;
     let need = need_of(needs, &request);
     if need == Need::Nothing {
         return next.run(request).await;
     }
-    let scope = match request.extensions().get::<Door>() {
-        Some(Door::Owner) => Some((KeyScope::Full, Caller::Owner)),
-        Some(Door::Network(ticket)) => api.scope(request.headers()).inspect(|_| {
+    let credentials = match request.extensions().get::<Door>() {
+        Some(Door::Owner) => Some(Credentials::of_owner()),
+        Some(Door::Network(ticket)) => api.credentials(request.headers()).inspect(|_| {
             ticket.stand(Standing::Known);
         }),
-        None => api.scope(request.headers()),
+        None => api.credentials(request.headers()),
     };
-    let Some((scope, caller)) = scope else {
+    let Some(credentials) = credentials else {
         let detail = "an API key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
         let hint = "the key of the daemon is in the file `key` of its data directory";
         return ApiError::new(ErrorCode::Unauthorized, detail, hint).into_response();
     };
+    match scoped(&api, request, need, &credentials).await {
+        Ok(request) => next.run(request).await,
+        Err(refusal) => refusal.into_response(),
+    }
+}
+
+/// Returns the request with the service of its project, if the credentials permit it.
+async fn scoped(api: &Api, request: Request, need: Need, credentials: &Credentials) -> Result<Request, ApiError> {
     let (mut parts, body) = request.into_parts();
-    parts.extensions.insert(caller);
-    let is_its_own = match &scope {
-        KeyScope::Sandbox(own) => names(&mut parts, &api, own).await,
+    let service = service(api, &parts.headers, credentials)?;
+    parts.extensions.insert(credentials.caller);
+    parts.extensions.insert(Scoped(service.clone()));
+    let is_its_own = match &credentials.scope {
+        KeyScope::Sandbox(own) => names(&mut parts, api, &service, own).await,
         KeyScope::Full | KeyScope::ReadOnly => false,
     };
-    if !need.is_met_by(&scope, is_its_own) {
-        return refusal(&scope).into_response();
+    match credentials.meet(need, is_its_own) {
+        true => Ok(Request::from_parts(parts, body)),
+        false => Err(refusal(need, &credentials.scope)),
     }
-    next.run(Request::from_parts(parts, body)).await
+}
+
+/// The service for the project of a request.
+fn service(api: &Api, headers: &HeaderMap, credentials: &Credentials) -> Result<Service, ApiError> {
+    let project = match only(headers, &PROJECT)? {
+        None => credentials.project.clone(),
+        Some(named) if named == credentials.project.as_str() => credentials.project.clone(),
+        Some(named) if credentials.is_of_daemon() && !matches!(credentials.scope, KeyScope::Sandbox(_)) => {
+            named.parse().map_err(|_| ServiceError::from(ProjectProblem::Missing(named.to_owned())))?
+        }
+        Some(_) => {
+            let detail = "this key is for another project than X-Dormouse-Project names";
+            return Err(ApiError::new(ErrorCode::Forbidden, detail, "omit the header, or use a key of that project"));
+        }
+    };
+    let service = api.daemon.for_project(&project)?;
+    Ok(match credentials.scope {
+        // To wake a sandbox is to change it.
+        KeyScope::ReadOnly => service.waking(Wake::Never),
+        KeyScope::Full | KeyScope::Sandbox(_) => service,
+    })
 }
 
 /// The need of a request; the highest one if no route matches.
@@ -100,31 +172,36 @@ fn need_of(needs: Needs, request: &Request) -> Need {
 }
 
 /// Whether the path of a request names this sandbox, by id or by name.
-async fn names(parts: &mut Parts, api: &Api, sandbox: &SandboxId) -> bool {
+async fn names(parts: &mut Parts, api: &Api, service: &Service, sandbox: &SandboxId) -> bool {
     let Ok(named) = parameter(parts, api, "id").await else { return false };
-    api.service.find(&named).await.is_ok_and(|found| found == *sandbox)
+    service.find(&named).await.is_ok_and(|found| found == *sandbox)
 }
 
 /// The same refusal whether or not the named object exists: such a key learns nothing of other
 /// sandboxes.
-fn refusal(scope: &KeyScope) -> ApiError {
-    let detail = match scope {
-        KeyScope::ReadOnly => "this key is read-only".to_owned(),
-        KeyScope::Sandbox(sandbox) => format!("this key gives access to sandbox {sandbox} only"),
-        KeyScope::Full => "this key does not permit the request".to_owned(),
+fn refusal(need: Need, scope: &KeyScope) -> ApiError {
+    let detail = match (scope, need) {
+        (KeyScope::Sandbox(sandbox), _) => format!("this key gives access to sandbox {sandbox} only"),
+        (KeyScope::Full | KeyScope::ReadOnly, Need::Inspect | Need::Administer) => {
+            let detail = "this request concerns the whole daemon, and this key is for a project";
+            let hint = "use the key of the daemon, or a key of the project 'local' with access to everything";
+            return ApiError::new(ErrorCode::Forbidden, detail, hint);
+        }
+        (KeyScope::ReadOnly, _) => "this key is read-only".to_owned(),
+        (KeyScope::Full, _) => "this key does not permit the request".to_owned(),
     };
     ApiError::new(ErrorCode::Forbidden, detail, "use a key with another scope; `dorm key ls` lists the keys")
 }
 
 impl Api {
-    /// The scope of a request's key, and whose it is; `None` without a known key.
-    pub(crate) fn scope(&self, headers: &HeaderMap) -> Option<(KeyScope, Caller)> {
+    /// The credentials of a request's key; `None` without a known key.
+    pub(crate) fn credentials(&self, headers: &HeaderMap) -> Option<Credentials> {
         if self.keys.admit(headers) {
-            return Some((KeyScope::Full, Caller::Owner));
+            return Some(Credentials::of_owner());
         }
         crate::keys::presented(headers).find_map(|key| {
-            let scope = self.service.scope_of_key(key)?;
-            Some((scope, Caller::Key(Sha256::digest(key).into())))
+            let (scope, project) = self.daemon.scope_of_key(key)?;
+            Some(Credentials { scope, project, caller: Caller::Key(Sha256::digest(key).into()) })
         })
     }
 }
@@ -136,15 +213,19 @@ mod tests {
     #[test]
     fn a_key_opens_what_its_scope_has_and_nothing_else() {
         let one = KeyScope::Sandbox(SandboxId::from_random([1; 20]));
-        // Of nothing, view, view one, change, change one.
-        let needs = [Need::Nothing, Need::View, Need::ViewOne, Need::Change, Need::ChangeOne];
-        for (scope, is_its_own, expected) in [
-            (&KeyScope::Full, false, [true, true, true, true, true]),
-            (&KeyScope::ReadOnly, false, [true, true, true, false, false]),
-            (&one, true, [true, false, true, false, true]),
-            (&one, false, [true, false, false, false, false]),
+        let needs =
+            [Need::Nothing, Need::View, Need::ViewOne, Need::Change, Need::ChangeOne, Need::Inspect, Need::Administer];
+        for (scope, project, is_its_own, expected) in [
+            (&KeyScope::Full, "local", false, [true; 7]),
+            (&KeyScope::Full, "tenant", false, [true, true, true, true, true, false, false]),
+            (&KeyScope::ReadOnly, "local", false, [true, true, true, false, false, true, false]),
+            (&KeyScope::ReadOnly, "tenant", false, [true, true, true, false, false, false, false]),
+            (&one, "local", true, [true, false, true, false, true, false, false]),
+            (&one, "local", false, [true, false, false, false, false, false, false]),
         ] {
-            assert_eq!(needs.map(|need| need.is_met_by(scope, is_its_own)), expected, "{scope:?} {is_its_own}");
+            let project = project.parse().unwrap();
+            let key = Credentials { scope: scope.clone(), project, caller: Caller::Owner };
+            assert_eq!(needs.map(|need| key.meet(need, is_its_own)), expected, "{key:?} {is_its_own}");
         }
     }
 }

@@ -1,4 +1,5 @@
-//! The headers that put a condition on a request: `Idempotency-Key` and `If-Match`.
+//! The headers that put a condition on a request: `Idempotency-Key`, `If-Match` and
+//! `X-Dormouse-Wake`.
 //!
 //! A request for which a header has no meaning is refused, because a caller that sends it relies on
 //! it.
@@ -7,18 +8,18 @@ use axum::body::Body;
 use axum::extract::{MatchedPath, Request, State};
 use axum::http::header::HeaderName;
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, Method, header};
+use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use dorm_lifecycle::RequestId;
+use dorm_lifecycle::{ProjectId, RequestId, Wake};
 use sha2::{Digest as _, Sha256};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{OpenApi, Required};
 
 use crate::door::Caller;
 use crate::error::ApiError;
-use crate::extract::{Conditional, json_bytes};
+use crate::extract::{Scoped, json_bytes, only, service_of};
 use crate::state::Api;
 
 /// The key of a request that may be sent again.
@@ -27,6 +28,9 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
+
+/// The header that says which suspended sandboxes a request wakes.
+pub(crate) const WAKE: HeaderName = HeaderName::from_static("x-dormouse-wake");
 
 /// The effect of a retry of a POST without an idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -55,6 +59,7 @@ pub(crate) const RETRIES: &[(&str, Retry)] = &[
     ("/v1/sandboxes/{id}/restart", Retry::Makes),
     ("/v1/sandboxes/{id}/promote", Retry::Makes),
     ("/v1/sandboxes/{id}/timeouts", Retry::Repeats),
+    ("/v1/sandboxes/{id}/extend", Retry::Repeats),
     ("/v1/sandboxes/{id}/egress", Retry::Repeats),
     ("/v1/sandboxes/{id}/holds", Retry::Makes),
     ("/v1/sandboxes/{id}/retention", Retry::Repeats),
@@ -85,6 +90,9 @@ pub(crate) const RETRIES: &[(&str, Retry)] = &[
     ("/v1/webhooks", Retry::Makes),
     ("/v1/webhooks/{id}/replay", Retry::Acts),
     ("/v1/keys", Retry::Makes),
+    ("/v1/pools", Retry::Makes),
+    ("/v1/pools/{pool}/claim", Retry::Makes),
+    ("/v1/projects", Retry::Repeats),
     ("/v1/gc", Retry::Repeats),
     ("/v1/verify", Retry::Repeats),
 ];
@@ -92,6 +100,8 @@ pub(crate) const RETRIES: &[(&str, Retry)] = &[
 /// The requests that change one sandbox and honour `If-Match`.
 pub(crate) const CONDITIONAL: &[(&str, &str)] = &[
     ("delete", "/v1/sandboxes/{id}"),
+    ("patch", "/v1/sandboxes/{id}"),
+    ("post", "/v1/sandboxes/{id}/extend"),
     ("post", "/v1/sandboxes/{id}/suspend"),
     ("post", "/v1/sandboxes/{id}/resume"),
     ("post", "/v1/sandboxes/{id}/evict"),
@@ -108,10 +118,34 @@ pub(crate) const CONDITIONAL: &[(&str, &str)] = &[
     ("delete", "/v1/sandboxes/{id}/volumes"),
 ];
 
+/// Whether a route uses the inside of a sandbox, so that it may wake the sandbox.
+fn uses_inside(path: &str) -> bool {
+    const OF: &str = "/v1/sandboxes/{id}/";
+    let inside = ["exec", "processes", "pty", "files", "watchers"];
+    path.strip_prefix(OF).is_some_and(|rest| inside.contains(&rest.split('/').next().unwrap_or_default()))
+}
+
+/// The meaning of `X-Dormouse-Wake` for a request for the inside of a sandbox.
+fn wake(parts: &Parts, path: &str) -> Result<Option<Wake>, ApiError> {
+    let Some(word) = only(&parts.headers, &WAKE)? else { return Ok(None) };
+    if !uses_inside(path) {
+        let detail = format!("{} {path} does not support X-Dormouse-Wake", parts.method);
+        return Err(ApiError::invalid(detail, "omit the header"));
+    }
+    match word {
+        "any" => Ok(Some(Wake::Any)),
+        "never" => Ok(Some(Wake::Never)),
+        _ => {
+            let detail = format!("X-Dormouse-Wake is '{word}'");
+            Err(ApiError::invalid(detail, "send `any` to wake the sandbox, or `never` to get an error if it sleeps"))
+        }
+    }
+}
+
 /// Passes a request on with its conditions, and answers one whose conditions cannot be met.
 pub(crate) async fn apply(State(api): State<Api>, request: Request, next: Next) -> Response {
     let headers = request.headers();
-    if !headers.contains_key(IDEMPOTENCY_KEY) && !headers.contains_key(header::IF_MATCH) {
+    if ![&IDEMPOTENCY_KEY, &header::IF_MATCH, &WAKE].iter().any(|name| headers.contains_key(*name)) {
         return next.run(request).await;
     }
     match conditional(&api, request).await {
@@ -132,9 +166,12 @@ async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), Api
     let Some(path) = parts.extensions.get::<MatchedPath>().cloned() else {
         return Ok((Request::from_parts(parts, body), false));
     };
-    let mut service = api.service.clone();
+    let mut service = service_of(&parts)?;
     if let Some(revision) = revision(&parts, path.as_str())? {
         service = service.if_revision(revision);
+    }
+    if let Some(wake) = wake(&parts, path.as_str())? {
+        service = service.waking(wake);
     }
     let mut body = body;
     if let Some((key, retry)) = key(&parts, path.as_str())? {
@@ -147,10 +184,11 @@ async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), Api
             Retry::MakesFromUpload | Retry::Repeats | Retry::Acts => Bytes::new(),
         };
         let caller = parts.extensions.get::<Caller>().copied().unwrap_or(Caller::Owner);
-        service = service.for_request(&id(caller, key.as_bytes()), fingerprint(&parts, &bytes)).await?;
+        let id = id(caller, service.project(), key.as_bytes());
+        service = service.for_request(&id, fingerprint(&parts, &bytes)).await?;
     }
     let is_retry = service.is_retry();
-    parts.extensions.insert(Conditional(service));
+    parts.extensions.insert(Scoped(service));
     Ok((Request::from_parts(parts, body), is_retry))
 }
 
@@ -199,24 +237,17 @@ fn revision(parts: &Parts, path: &str) -> Result<Option<u64>, ApiError> {
     })
 }
 
-/// The only value of a header.
-fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    match (value.to_str(), values.next()) {
-        (Ok(value), None) => Ok(Some(value)),
-        (Ok(_), Some(_)) => Err(ApiError::invalid(format!("the header {name} is given twice"), "send it once")),
-        (Err(_), _) => Err(ApiError::invalid(format!("the header {name} is not visible ASCII"), "")),
-    }
-}
-
-/// The id of a request: two callers can use the same key.
-fn id(caller: Caller, key: &[u8]) -> RequestId {
+/// The id of a request: two callers can use the same key, and one caller in two projects.
+fn id(caller: Caller, project: &ProjectId, key: &[u8]) -> RequestId {
     let caller: &[u8] = match &caller {
         Caller::Owner => b"",
         Caller::Key(hash) => hash,
     };
-    let [bytes @ .., _, _, _, _, _, _, _, _, _, _, _, _] = hash([caller, key]);
+    let hash = match *project == ProjectId::local() {
+        true => hash([caller, key]),
+        false => hash([caller, project.as_str().as_bytes(), key]),
+    };
+    let [bytes @ .., _, _, _, _, _, _, _, _, _, _, _, _] = hash;
     RequestId::from_random(bytes)
 }
 
@@ -253,8 +284,19 @@ pub(crate) fn describe(document: &mut OpenApi) {
          made.",
     );
     let tag = header("If-Match", "`ETag` of the sandbox. The request fails with 412 if the sandbox was changed since.");
+    let wake = header(
+        "X-Dormouse-Wake",
+        "`any` to resume the sandbox first if it is suspended, `never` for an error then. Default: the `wake` policy of \
+         the sandbox. Requests with a read-only key never resume a sandbox.",
+    );
     for (path, item) in &mut document.paths.paths {
-        let operations: [(&str, &mut Option<Operation>); 2] = [("post", &mut item.post), ("delete", &mut item.delete)];
+        let operations: [(&str, &mut Option<Operation>); 5] = [
+            ("get", &mut item.get),
+            ("put", &mut item.put),
+            ("post", &mut item.post),
+            ("patch", &mut item.patch),
+            ("delete", &mut item.delete),
+        ];
         for (method, operation) in operations {
             let Some(operation) = operation else { continue };
             let parameters = operation.parameters.get_or_insert_default();
@@ -266,6 +308,9 @@ pub(crate) fn describe(document: &mut OpenApi) {
             }
             if CONDITIONAL.contains(&(method, path.as_str())) {
                 parameters.push(tag.clone().into());
+            }
+            if uses_inside(path) {
+                parameters.push(wake.clone().into());
             }
             if parameters.is_empty() {
                 operation.parameters = None;

@@ -11,7 +11,9 @@ mod file;
 mod image;
 mod key;
 mod operation;
+mod pool;
 mod process;
+mod project;
 mod sandbox;
 mod snapshot;
 mod tree;
@@ -24,7 +26,7 @@ pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{attribute, attributes, entry, parse_mode, stat};
 pub(crate) use image::transport;
 pub(crate) use process::{Command, command, data, process_spec, shell};
-pub(crate) use sandbox::{create, retention, secrets, state_name, timeouts};
+pub(crate) use sandbox::{create, manner, resources, retention, secrets, state_name, timeouts, update, wait};
 pub(crate) use volume::attach;
 pub(crate) use why::why;
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
+use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
@@ -12,8 +13,8 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
 use dorm_api_types as wire;
-use dorm_lifecycle::{ApiKeyId, HoldId, IdError, SandboxId, WebhookId};
-use dorm_service::{Service, ServiceError};
+use dorm_lifecycle::{ApiKeyId, HoldId, IdError, ProjectId, SandboxId, WebhookId};
+use dorm_service::{Code, ProjectProblem, Service, ServiceError};
 use serde::de::DeserializeOwned;
 
 use crate::door::Door;
@@ -51,20 +52,28 @@ pub(crate) async fn json_bytes(request: Request, api: &Api) -> Result<Bytes, Api
     })
 }
 
-/// The service under the conditions of a request, as an extension of that request.
+/// The service of the project of a request, under the conditions of that request, as an extension
+/// of it.
 #[derive(Clone)]
-pub(crate) struct Conditional(pub(crate) Service);
+pub(crate) struct Scoped(pub(crate) Service);
 
-/// The service, under the conditions of the request.
+/// The service of the project of the request, under the conditions of the request.
 pub(crate) struct ForRequest(pub(crate) Service);
 
-impl FromRequestParts<Api> for ForRequest {
+impl<S: Sync> FromRequestParts<S> for ForRequest {
     type Rejection = ApiError;
 
-    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
-        let conditional = parts.extensions.get::<Conditional>();
-        Ok(Self(conditional.map_or_else(|| api.service.clone(), |conditional| conditional.0.clone())))
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        service_of(parts).map(Self)
     }
+}
+
+/// The service for a request whose key was checked. No request is answered without: it would be for
+/// any project.
+pub(crate) fn service_of(parts: &Parts) -> Result<Service, ApiError> {
+    let scoped = parts.extensions.get::<Scoped>();
+    let missing = || ApiError::new(Code::Internal, "the project of the request is not known", "please report this");
+    scoped.map(|Scoped(service)| service.clone()).ok_or_else(missing)
 }
 
 /// Proof that the caller may name paths of the daemon's host: the request came through the owner's
@@ -113,19 +122,28 @@ impl FromRequestParts<Api> for Sandbox {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let named = parameter(parts, api, "id").await?;
-        match api.service.find(&named).await {
+        let service = service_of(parts)?;
+        match service.find(&named).await {
             // A retry is answered even if the sandbox was terminated since.
-            Err(error @ ServiceError::NoSandbox(_)) if is_retry(parts) => {
-                Ok(Self(api.service.find_terminated(&named).await?.ok_or(error)?))
+            Err(error @ ServiceError::NoSandbox(_)) if service.is_retry() => {
+                Ok(Self(service.find_terminated(&named).await?.ok_or(error)?))
             }
             found => Ok(Self(found?)),
         }
     }
 }
 
-/// Whether a request repeats one whose idempotency key has made something before.
-fn is_retry(parts: &Parts) -> bool {
-    parts.extensions.get::<Conditional>().is_some_and(|conditional| conditional.0.is_retry())
+/// The project of `{project}`.
+pub(crate) struct Project(pub(crate) ProjectId);
+
+impl FromRequestParts<Api> for Project {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let project = parameter(parts, api, "project").await?;
+        // Whatever cannot be a name is the name of no project.
+        project.parse().map(Self).map_err(|_| ServiceError::from(ProjectProblem::Missing(project)).into())
+    }
 }
 
 /// The process of `{process}` in the sandbox of `{id}`.
@@ -213,6 +231,17 @@ impl FromRequestParts<Api> for Port {
             Ok(number) if number != 0 => Ok(Self(sandbox, number)),
             _ => Err(ApiError::invalid(format!("'{port}' is not a port; ports are 1 to 65535"), "")),
         }
+    }
+}
+
+/// The only value of a header.
+pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
+    let mut values = headers.get_all(name).iter();
+    let Some(value) = values.next() else { return Ok(None) };
+    match (value.to_str(), values.next()) {
+        (Ok(value), None) => Ok(Some(value)),
+        (Ok(_), Some(_)) => Err(ApiError::invalid(format!("the header {name} is given twice"), "send it once")),
+        (Err(_), _) => Err(ApiError::invalid(format!("the header {name} is not visible ASCII"), "")),
     }
 }
 

@@ -116,9 +116,9 @@ async fn forward(api: &Api, target: Target, request: Request) -> Result<Response
         return answer;
     }
     let (parts, body) = request.into_parts();
-    admission::check(api, &target, &parts.method, &parts.headers).await?;
+    let service = admission::check(api, &target, &parts.method, &parts.headers).await?;
     let mut request = Request::from_parts(parts, body);
-    let (stream, in_use) = api.service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
+    let (stream, in_use) = service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
     if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()
         && !ticket.stand(Standing::Visitor)
     {
@@ -126,7 +126,7 @@ async fn forward(api: &Api, target: Target, request: Request) -> Result<Response
         let error = ApiError::new(Code::Unavailable, detail, "close some connections");
         return Err(error.again_later(StatusCode::SERVICE_UNAVAILABLE));
     }
-    api.keys.conceal(request.headers_mut(), |key| api.service.scope_of_key(key).is_some());
+    api.keys.conceal(request.headers_mut(), |key| api.daemon.scope_of_key(key).is_some());
     admission::conceal(request.headers_mut());
     exchange(&api.life, &target, stream, in_use, request).await
 }

@@ -21,8 +21,9 @@ use crate::extract::JSON_BYTES_MAX;
 use crate::gateway;
 use crate::handlers::{
     attach, attributes, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec, files, fork,
-    hold, images, keys, operations, output, ports, processes, promote, pty, remote, restart, resume, retention, rewind,
-    sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, usage, volumes, watchers, webhooks, why,
+    hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote, restart, resume,
+    retention, rewind, sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, update, usage, volumes,
+    watchers, webhooks, why,
 };
 use crate::hosts::Access;
 use crate::state::{Api, Life};
@@ -56,6 +57,8 @@ macro_rules! routes {
                 (name = "events", description = "The record of what happened to sandboxes."),
                 (name = "webhooks", description = "Deliver events to an HTTP endpoint."),
                 (name = "keys", description = "Create and revoke API keys."),
+                (name = "pools", description = "Sandboxes that are made in advance, to be claimed."),
+                (name = "projects", description = "Separate users of one daemon, and limit what each can use."),
                 (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
             ),
             paths($($($handler)::+),*),
@@ -74,6 +77,7 @@ routes! {
     get "/v1/sandboxes" View sandboxes::list;
     get "/v1/sandboxes/{id}" ViewOne sandboxes::describe;
     delete "/v1/sandboxes/{id}" ChangeOne terminate::delete;
+    patch "/v1/sandboxes/{id}" Change update::update;
     post "/v1/sandboxes/{id}/suspend" ChangeOne suspend::suspend;
     post "/v1/sandboxes/{id}/resume" ChangeOne resume::resume;
     post "/v1/sandboxes/{id}/evict" ChangeOne evict::evict;
@@ -85,6 +89,7 @@ routes! {
     post "/v1/sandboxes/{id}/restart" Change restart::restart;
     post "/v1/sandboxes/{id}/promote" Change promote::promote;
     post "/v1/sandboxes/{id}/timeouts" ChangeOne timeouts::timeouts;
+    post "/v1/sandboxes/{id}/extend" ChangeOne update::extend;
     post "/v1/sandboxes/{id}/egress" ChangeOne egress::egress;
     post "/v1/sandboxes/{id}/holds" ChangeOne hold::hold;
     delete "/v1/sandboxes/{id}/holds/{hold}" ChangeOne hold::release;
@@ -134,14 +139,14 @@ routes! {
     get "/v1/tree" View tree::tree;
     get "/v1/diff" View diff::diff;
     get "/v1/images" View images::list;
-    post "/v1/images/import" Change images::import;
-    post "/v1/images/upload" Change images::upload;
-    post "/v1/images/pull" Change images::pull;
-    post "/v1/images/compose" Change images::compose;
+    post "/v1/images/import" Administer images::import;
+    post "/v1/images/upload" Administer images::upload;
+    post "/v1/images/pull" Administer images::pull;
+    post "/v1/images/compose" Administer images::compose;
     get "/v1/images/{reference}" View images::describe;
-    post "/v1/images/{reference}/export" Change images::export;
+    post "/v1/images/{reference}/export" Administer images::export;
     get "/v1/images/{reference}/download" View images::download;
-    delete "/v1/images/{reference}" Change images::delete;
+    delete "/v1/images/{reference}" Administer images::delete;
     post "/v1/volumes" Change volumes::create;
     get "/v1/volumes" View volumes::list;
     get "/v1/volumes/{volume}" View volumes::describe;
@@ -159,19 +164,31 @@ routes! {
     post "/v1/keys" Change keys::create;
     get "/v1/keys" Change keys::list;
     delete "/v1/keys/{id}" Change keys::delete;
-    get "/v1/gc" View daemon::items;
-    post "/v1/gc" Change daemon::collect;
-    get "/v1/verify" View daemon::stored;
-    post "/v1/verify" Change daemon::verify;
-    get "/v1/quarantine" View daemon::quarantine;
-    get "/metrics" View daemon::metrics;
+    post "/v1/pools" Change pools::create;
+    get "/v1/pools" View pools::list;
+    get "/v1/pools/{pool}" View pools::describe;
+    put "/v1/pools/{pool}/size" Change pools::resize;
+    post "/v1/pools/{pool}/claim" Change pools::claim;
+    delete "/v1/pools/{pool}" Change pools::delete;
+    post "/v1/projects" Administer projects::create;
+    get "/v1/projects" Inspect projects::list;
+    get "/v1/projects/{project}" Inspect projects::describe;
+    put "/v1/projects/{project}/budgets" Administer projects::budgets;
+    delete "/v1/projects/{project}" Administer projects::delete;
+    get "/v1/gc" Inspect daemon::items;
+    post "/v1/gc" Administer daemon::collect;
+    get "/v1/verify" Inspect daemon::stored;
+    post "/v1/verify" Administer daemon::verify;
+    get "/v1/quarantine" Inspect daemon::quarantine;
+    get "/metrics" Inspect daemon::metrics;
 }
 
 /// The introduction of the OpenAPI document: rules that hold for all operations.
 const INTRODUCTION: &str = "The native API of Dormouse, a sandbox server for AI agents.
 
 **Authentication.** Send an API key as `Authorization: Bearer KEY` or `X-API-Key: KEY`. Requests over the Unix socket \
-`api.sock` of the daemon need no key.
+`api.sock` of the daemon need no key. A key belongs to a project, and nothing of another project exists for it. Keys of \
+the project `local`, which is the daemon's own, may choose another project with `X-Dormouse-Project: NAME`.
 
 **Lists.** `limit` is the largest number of items in a response. `next` of the response is null on the last page; \
 otherwise, send it as `after` to get the next page. `GET /v1/events` always has a `next`, because events keep coming.
@@ -216,8 +233,13 @@ async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
 /// The complete router: gateway first, then the check of the key, then the routes.
 pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
     let Access { keys, domains } = access;
-    let api =
-        Api { service, life, keys: Arc::new(keys), domains: Arc::new(domains), metrics: crate::metrics::handle() };
+    let api = Api {
+        daemon: service,
+        life,
+        keys: Arc::new(keys),
+        domains: Arc::new(domains),
+        metrics: crate::metrics::handle(),
+    };
     let gate = Gate { api: api.clone(), needs: NEEDS };
     table()
         .fallback(no_route)

@@ -13,7 +13,9 @@ use crate::keys::Keys;
 /// The state that every handler can use.
 #[derive(Clone)]
 pub(crate) struct Api {
-    pub(crate) service: Service,
+    /// The service of the daemon's own project. Handlers use that of their request: see
+    /// `extract::ForRequest`.
+    pub(crate) daemon: Service,
     pub(crate) life: Life,
     pub(crate) keys: Arc<Keys>,
     pub(crate) domains: Arc<Domains>,

@@ -56,7 +56,7 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
         let mut again = None;
         let found = tokio::select! {
             () = stop.cancelled() => break,
-            found = service.webhooks() => found,
+            found = service.webhooks_of_all_projects() => found,
         };
         match found {
             Ok(webhooks) => {
@@ -69,9 +69,11 @@ pub(crate) async fn run(service: Service, stop: CancellationToken) {
                     stays
                 });
                 for webhook in webhooks {
+                    // The project was removed meanwhile, and its webhooks with it.
+                    let Ok(service) = service.for_project(&webhook.project) else { continue };
                     running.entry(webhook.id.clone()).or_insert_with(|| {
                         let ended = stop.child_token();
-                        tasks.spawn(one(service.clone(), client.clone(), webhook.id, ended.clone()));
+                        tasks.spawn(one(service, client.clone(), webhook.id, ended.clone()));
                         ended
                     });
                 }

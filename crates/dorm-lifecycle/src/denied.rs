@@ -19,6 +19,9 @@ pub enum Denied {
     /// The sandbox has a network device, which stays.
     #[error("the network device of a sandbox cannot be removed, and 'none' stands for a sandbox without one")]
     NetworkDeviceStays,
+    /// The sandbox does not wait in a pool.
+    #[error("the sandbox does not wait in a pool: it was claimed, or is none of a pool")]
+    NotInPool,
     /// The sandbox has the largest permitted number of holds.
     #[error("the sandbox already has {0} holds, the maximum")]
     TooManyHolds(usize),
@@ -30,6 +33,7 @@ impl Denied {
         match self {
             Self::Terminated(_) => "create a new sandbox, from one of its snapshots if there is one",
             Self::TooManyHolds(_) => "release a hold, or wait until one expires",
+            Self::NotInPool => "claim a sandbox of the pool by the name of the pool",
             Self::NoNetworkDevice => "create a sandbox with the egress 'closed', which can be opened later",
             Self::NetworkDeviceStays => "set the egress 'closed', which refuses every connection",
             Self::NotSuspendable => "create the sandbox with a name, or take a snapshot of it",

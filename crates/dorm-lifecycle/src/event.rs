@@ -135,6 +135,10 @@ kinds! {
     EgressSet = "egress_set",
     /// Its egress policy could not be changed.
     EgressFailed = "egress_failed",
+    /// Its name, its labels or another of its properties was changed.
+    Updated = "updated",
+    /// It was claimed from its pool.
+    Claimed = "claimed",
 }
 
 #[cfg(test)]

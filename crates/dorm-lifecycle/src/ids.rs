@@ -121,6 +121,10 @@ id!(
     RequestId
 );
 id!(
+    /// The id of a sandbox pool.
+    PoolId
+);
+id!(
     /// The id of a volume.
     VolumeId
 );

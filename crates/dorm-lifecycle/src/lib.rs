@@ -20,6 +20,7 @@ mod event;
 mod ids;
 mod invariants;
 mod lease;
+mod pool;
 mod reach;
 mod recovery;
 mod resources;
@@ -31,6 +32,7 @@ mod spec_error;
 mod state;
 mod step;
 mod time;
+mod update;
 mod volume;
 mod why;
 
@@ -46,11 +48,12 @@ pub use egress::{
 };
 pub use event::{EventKind, Initiator};
 pub use ids::{
-    ApiKeyId, Digest, HoldId, IdError, Name, OperationId, ProjectId, RequestId, RunId, SandboxId, SavedStateId,
+    ApiKeyId, Digest, HoldId, IdError, Name, OperationId, PoolId, ProjectId, RequestId, RunId, SandboxId, SavedStateId,
     SnapshotId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
 pub use lease::{Lease, LeaseRefused, all_leases, grant, has_leases, leases};
+pub use pool::{Claim, PoolMember};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
 pub use resources::Resources;
@@ -58,12 +61,13 @@ pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox};
 pub use saved::{SleepImage, SnapshotKind};
 pub use spec::{
-    OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, SandboxSpec, SleepRetention, Timeouts, Variables,
+    OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, SandboxSpec, SleepRetention, Timeouts, Variables, Wake,
 };
 pub use spec_error::SpecError;
 pub use state::{Cause, FirstProgram, State, StateName};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};
 pub use time::Timestamp;
+pub use update::Update;
 pub use volume::{
     ATTACHMENTS_MAX, Access, Attachment, AttachmentError, MountPath, PlaceError, SubPath, Writers, check_attachments,
     free_slot,

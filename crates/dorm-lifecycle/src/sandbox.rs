@@ -3,6 +3,7 @@
 use crate::background::BackgroundWork;
 use crate::checkpoints::Taken;
 use crate::ids::{HoldId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
+use crate::pool::PoolMember;
 use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::Rewound;
 use crate::saved::SleepImage;
@@ -144,6 +145,8 @@ pub struct Sandbox {
     pub unreachable: Option<Unreachable>,
     /// The failed suspends of its present run since the last suspend that was requested explicitly.
     pub suspend_failures: Option<SuspendFailures>,
+    /// The pool it was made for; `None` for a sandbox that a caller created.
+    pub pool: Option<PoolMember>,
     /// Its state.
     pub state: State,
 }
@@ -168,6 +171,7 @@ impl Sandbox {
             older: Vec::new(),
             unreachable: None,
             suspend_failures: None,
+            pool: None,
             state,
         }
     }

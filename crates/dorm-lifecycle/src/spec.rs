@@ -21,6 +21,32 @@ pub enum PortAccess {
     Private,
 }
 
+/// The calls that resume a suspended sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
+pub enum Wake {
+    /// None: only a resume does.
+    Never,
+    /// Connections to its ports. The default.
+    #[default]
+    Traffic,
+    /// Connections to its ports, and calls for its processes and files.
+    Any,
+}
+
+impl Wake {
+    /// Every value.
+    pub const ALL: [Self; 3] = [Self::Never, Self::Traffic, Self::Any];
+
+    /// Returns the word for it in records and answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Never => "never",
+            Self::Traffic => "traffic",
+            Self::Any => "any",
+        }
+    }
+}
+
 /// The action when a deadline of a running sandbox passes.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum OnTimeout {
@@ -136,8 +162,8 @@ pub struct SandboxSpec {
     pub on_suspend_failure: OnSuspendFailure,
     /// Whether it can be suspended. By default, whether it has a name.
     pub suspendable: bool,
-    /// Whether traffic resumes it while it is suspended. Default: yes.
-    pub auto_resume: bool,
+    /// The calls that resume it while it is suspended.
+    pub wake: Wake,
     /// Who may reach its ports.
     pub port_access: PortAccess,
     /// Its time limits.
@@ -168,7 +194,7 @@ impl SandboxSpec {
             on_timeout: if named { OnTimeout::Suspend } else { OnTimeout::Terminate },
             on_suspend_failure: OnSuspendFailure::default(),
             suspendable: named,
-            auto_resume: true,
+            wake: Wake::default(),
             port_access: PortAccess::default(),
             timeouts: Timeouts::default(),
             retention: SleepRetention::default(),

@@ -10,6 +10,8 @@ mod limits;
 mod observations;
 mod rewind;
 
+use std::time::Duration;
+
 pub(crate) use background::egress_effect;
 pub use limits::Limits;
 pub(crate) use rewind::effect as rewind_effect;
@@ -20,6 +22,7 @@ use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::lease::has_leases;
+use crate::pool::Claim;
 use crate::resources::Resources;
 use crate::rewind::{Abandoned, Rewind};
 use crate::sandbox::{Hold, Origin, Restored, Sandbox};
@@ -28,6 +31,7 @@ use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
 use crate::spec_error::SpecError;
 use crate::state::{Cause, FirstProgram, State};
 use crate::time::Timestamp;
+use crate::update::Update;
 use crate::volume::Attachment;
 
 /// The input of a decision besides the sandbox and the command or observation.
@@ -49,13 +53,21 @@ pub enum Command {
     /// Suspend it: save it and stop it.
     Suspend,
     /// Make it run.
-    Resume,
+    Resume {
+        /// Its `total` time limit from then on. If it runs already, its deadline is postponed as by
+        /// [`Command::Extend`].
+        total: Option<Duration>,
+    },
     /// Take a snapshot of it.
     Snapshot(SnapshotId),
     /// Rewind it to a snapshot, in place.
     Rewind(Box<Rewind>),
     /// Change its time limits, counted from now.
     SetTimeouts(Timeouts),
+    /// Postpone the deadline that its `total` limit sets to this time from now, if it is earlier.
+    Extend(Duration),
+    /// Change properties that need no work on its run.
+    Update(Box<Update>),
     /// Change its retention policy for sleep images, from its next suspend or resume on.
     SetRetention(SleepRetention),
     /// Change its policy for automatic snapshots.
@@ -64,6 +76,10 @@ pub enum Command {
     SetAttachments(Vec<Attachment>),
     /// Change its egress policy, at once if it is running.
     SetEgress(Egress),
+    /// Make it run with these properties, as a sandbox that waits in a pool no longer.
+    Claim(Box<Claim>),
+    /// Terminate it if it waits in a pool.
+    Discard,
     /// Keep it awake; replaces a hold with the same id.
     Hold(Hold),
     /// Release a hold.

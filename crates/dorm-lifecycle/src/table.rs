@@ -10,10 +10,11 @@ use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, Snapsh
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{Hold, Restored, Sandbox};
 use crate::saved::{SleepImage, SnapshotKind};
-use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts};
+use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts, Wake};
 use crate::state::{Cause, FirstProgram, State, StateName};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
 use crate::time::Timestamp;
+use crate::update::Update;
 use crate::volume::{Access, Attachment, SubPath};
 
 /// One cell of the relation.
@@ -232,18 +233,23 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
     let hold = Hold { id: id.clone(), reason: "because".to_owned(), until: Timestamp::from_millis(3_000_000) };
     let woken = |restored| Observation::Woken { run: 1, restored, because: None };
     let why = || "because".to_owned();
+    let update = Update { wake: Some(Wake::Any), ..Update::default() };
     let command = |command, name| (Input::Command(command), name);
     let seen = |observation, name| (Input::Observation(observation), name);
     vec![
         command(Command::Suspend, "suspend"),
-        command(Command::Resume, "resume"),
+        command(Command::Resume { total: None }, "resume"),
         command(Command::Snapshot(snapshot()), "snapshot"),
         command(Command::Rewind(Box::new(rewind())), "rewind"),
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
+        command(Command::Extend(std::time::Duration::from_secs(90)), "extend"),
+        command(Command::Update(Box::new(update)), "update"),
         command(Command::SetRetention(retention), "set_retention"),
         command(Command::SetCheckpoints(Some(checkpoints)), "set_checkpoints"),
         command(Command::SetAttachments(Vec::from([attachment()])), "set_attachments"),
         command(Command::SetEgress(Egress::closed()), "set_egress"),
+        command(Command::Claim(Box::default()), "claim"),
+        command(Command::Discard, "discard"),
         command(Command::Hold(hold), "hold"),
         command(Command::Release(id), "release"),
         command(Command::Touch, "touch"),

@@ -23,6 +23,11 @@ impl Timestamp {
         Self(self.0.saturating_add(millis(length)))
     }
 
+    /// Returns the point `length` earlier, or the epoch if that is later.
+    pub fn before(self, length: Duration) -> Self {
+        Self(self.0.saturating_sub(millis(length)))
+    }
+
     /// Returns the same moment as read from a clock that was adjusted by `millis` in between.
     pub fn shifted(self, millis: i64) -> Self {
         Self(self.0.saturating_add_signed(millis))

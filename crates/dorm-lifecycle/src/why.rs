@@ -9,7 +9,7 @@ use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 use crate::sandbox::{Restored, Sandbox};
 use crate::saved::SleepImage;
-use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable};
+use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable, Wake};
 use crate::state::{Cause, FirstProgram, State};
 use crate::time::Timestamp;
 
@@ -250,6 +250,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::SnapshotFailed
         | EventKind::DeadlinePassed
         | EventKind::TimeoutsSet
+        | EventKind::Updated
+        | EventKind::Claimed
         | EventKind::Evicted
         | EventKind::OomVictimKilled
         | EventKind::DiskPaused
@@ -413,11 +415,19 @@ fn suspends_again(sandbox: &Sandbox, failed: &SuspendFailures) -> Vec<Reason> {
 }
 
 fn wakes(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
-    let mut next = vec![if sandbox.spec.auto_resume {
-        Reason::new("policy", "it wakes when it is resumed, or on traffic to one of its ports")
-    } else {
-        Reason::new("policy", "it wakes only when it is resumed, because auto-resume is off")
-    }];
+    let mut next = vec![Reason::new(
+        "policy",
+        match sandbox.spec.wake {
+            Wake::Never => "it wakes only when it is resumed, because its wake policy is 'never'",
+            Wake::Traffic => "it wakes when it is resumed, or on traffic to one of its ports",
+            Wake::Any => {
+                "it wakes when it is resumed, on traffic to one of its ports, or when a command or file call needs it"
+            }
+        },
+    )];
+    if sandbox.pool.as_ref().is_some_and(|member| !member.is_claimed) {
+        next.push(Reason::new("pool", "it waits in a pool, and wakes when it is claimed"));
+    }
     if facts.parked {
         next.push(Reason::new("memory", "its memory is released when the host needs it; it then wakes from disk"));
     }

@@ -33,9 +33,9 @@ use crate::activity::{Activity, InUse, Use};
 use crate::effects::{self, Quiesced, Seen, Task};
 use crate::error::{Failure, ServiceError, chain};
 use crate::keyed::KeyedRequest;
-use crate::messages::{Message, Reply};
+use crate::messages::{AnswerAt, IfBusy, Manner, Message, Reply};
 use crate::shared::{ActorHandle, Shared};
-use crate::view::{Residence, SandboxView};
+use crate::view::{Changed, Residence, SandboxView};
 
 use conflict::{ATTEMPTS, Belongs, is_conflict};
 use record::Recorded;
@@ -72,6 +72,8 @@ const RELIEVE_AGAIN: Duration = Duration::from_secs(1);
 /// A caller that waits for the operation in progress.
 pub(crate) enum Waiting {
     View(&'static str, Reply<SandboxView>),
+    /// One that gave a command, and is told that it changed the sandbox.
+    Command(&'static str, Reply<SandboxView>),
     Snapshot(Reply<SnapshotRecord>),
 }
 
@@ -116,8 +118,8 @@ impl Seat {
     pub(crate) fn take(shared: &Arc<Shared>, sandbox: &Sandbox) -> Self {
         let (mailbox, inbox) = mpsc::unbounded_channel();
         let activity = Activity::new(shared.clock.clone(), sandbox.last_active);
-        let image = sandbox.spec.image.clone();
-        shared.enter(&sandbox.id, ActorHandle { mailbox, image, activity: activity.clone() });
+        let (project, image) = (sandbox.project.clone(), sandbox.spec.image.clone());
+        shared.enter(&sandbox.id, ActorHandle { mailbox, project, image, activity: activity.clone() });
         Self { inbox, activity }
     }
 }
@@ -309,7 +311,9 @@ impl Actor {
             Message::AtRevision { changed, .. } => {
                 let _ = changed.send(self.record.revision);
             }
-            Message::Command { command, by, request, reply } => self.command(command, by, request, reply).await,
+            Message::Command { command, by, manner, request, reply } => {
+                self.command(command, by, manner, (request, reply)).await;
+            }
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
@@ -338,8 +342,8 @@ impl Actor {
         &mut self,
         command: Command,
         by: Initiator,
-        request: Option<Arc<KeyedRequest>>,
-        reply: Reply<SandboxView>,
+        manner: Manner,
+        (request, reply): (Option<Arc<KeyedRequest>>, Reply<SandboxView>),
     ) {
         let word = command_word(&command);
         let mut attempts = 0;
@@ -353,27 +357,34 @@ impl Actor {
                 }
             };
             match made.outcome {
+                Outcome::Wait if manner.if_busy == IfBusy::Refuse => {
+                    return drop(reply.send(Err(self.busy(word))));
+                }
                 Outcome::Wait => {
                     if matches!(command, Command::Terminate) {
                         self.unwanted.cancel();
                     }
-                    return self.later.push_back(Message::Command { command, by, request, reply });
+                    return self.later.push_back(Message::Command { command, by, manner, request, reply });
                 }
-                Outcome::Already => return drop(reply.send(Ok(self.view()))),
+                Outcome::Already => return drop(reply.send(Ok(self.answered(Changed::No)))),
                 Outcome::Changed => {}
             }
             let effect = made.effect.clone();
             let made_by_it = match &command {
                 Command::Hold(hold) => self.made(request.as_deref(), Made::Hold(hold.id.clone())),
+                Command::Claim(_) => self.made(request.as_deref(), Made::Sandbox(self.record.sandbox.id.clone())),
                 _ => None,
             };
             attempts += 1;
             match (self.record_command(made, by, made_by_it).await, effect) {
                 (Ok(()), Some(effect)) => {
-                    self.waiting.push(Waiting::View(word, reply));
+                    match manner.answer {
+                        AnswerAt::End => self.waiting.push(Waiting::Command(word, reply)),
+                        AnswerAt::Beginning => _ = reply.send(Ok(self.answered(Changed::Yes))),
+                    }
                     return self.begin(effect);
                 }
-                (Ok(()), None) => return drop(reply.send(Ok(self.view()))),
+                (Ok(()), None) => return drop(reply.send(Ok(self.answered(Changed::Yes)))),
                 (Err(error), _) => {
                     let is_decided_again = is_conflict(&error) && self.belongs == Belongs::Yes && attempts < ATTEMPTS;
                     if !is_decided_again {
@@ -381,6 +392,17 @@ impl Actor {
                     }
                 }
             }
+        }
+    }
+
+    /// Returns the refusal of a command because of the operation in progress.
+    fn busy(&self, word: &'static str) -> ServiceError {
+        let sandbox = &self.record.sandbox;
+        ServiceError::Busy {
+            command: word,
+            sandbox: sandbox.id.clone(),
+            state: sandbox.state.name(),
+            operation: sandbox.state.operation().map(ToString::to_string).unwrap_or_default(),
         }
     }
 
@@ -649,6 +671,11 @@ impl Actor {
     pub(crate) fn view(&self) -> SandboxView {
         self.shared.view(&self.record)
     }
+
+    /// Returns the sandbox after a command.
+    fn answered(&self, changed: Changed) -> SandboxView {
+        SandboxView { changed: Some(changed), ..self.view() }
+    }
 }
 
 /// Waits until the handling of memory pressure in progress ends; without one, forever.
@@ -663,7 +690,11 @@ async fn over(memory_pressure: &mut Option<BoxFuture<'static, ()>>) {
 fn command_word(command: &Command) -> &'static str {
     match command {
         Command::Suspend => "suspend",
-        Command::Resume => "resume",
+        Command::Resume { .. } => "resume",
+        Command::Extend(_) => "extend the time of",
+        Command::Update(_) => "change",
+        Command::Claim(_) => "claim",
+        Command::Discard => "discard",
         Command::Snapshot(_) => "snapshot",
         Command::Rewind(_) => "rewind",
         Command::SetTimeouts(_) => "set the timeouts of",

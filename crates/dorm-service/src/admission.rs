@@ -5,22 +5,121 @@
 //! Suspend and terminate never do, because they release resources. Before a request is refused for
 //! lack of memory, the memory of parked sandboxes is released.
 
-use dorm_lifecycle::SandboxId;
-use tokio::sync::MutexGuard;
+use std::time::Duration;
 
-use crate::error::ServiceError;
+use dorm_lifecycle::{ProjectId, Sandbox, SandboxId};
+use dorm_store::{SnapshotFilter, SnapshotStatus};
+use tokio::sync::MutexGuard;
+use tokio::sync::futures::Notified;
+use tokio::time::Instant;
+
+use crate::error::{ProjectProblem, ServiceError};
 use crate::messages::Message;
 use crate::shared::{Share, Shared};
 
 /// Admission for a run, held until the run is recorded or given up.
 pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
 
+/// The use of the budgets of a project.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProjectUse {
+    /// The number of sandboxes that are not terminated.
+    pub sandboxes: u64,
+    /// The number of sandboxes that run, or are about to.
+    pub running: u64,
+    /// The sum of the CPU limits of those, in thousandths of a CPU.
+    pub cpu_millis: u64,
+    /// The sum of their memory limits, in bytes.
+    pub memory_bytes: u64,
+    /// The size of sleep images, snapshots and volumes, in bytes.
+    pub disk_bytes: u64,
+}
+
+/// A request for room to run.
+#[derive(Clone, Copy)]
+pub(crate) struct RoomRequest<'a> {
+    /// The operation that needs it.
+    pub(crate) what: &'static str,
+    /// The project whose budgets it counts towards.
+    pub(crate) project: &'a ProjectId,
+    /// The limits of what is to run.
+    pub(crate) share: Share,
+    /// How many sandboxes are to run.
+    pub(crate) count: u64,
+    /// A sandbox that may have room already, which then counts as free.
+    pub(crate) of: Option<&'a SandboxId>,
+}
+
+/// How often a request that waits for room looks for it, if nothing tells it to.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
+
+/// The place of a request in the queue of those that wait for room.
+pub(crate) struct Place<'a> {
+    /// Held by the request whose turn it is, until it is admitted.
+    turn: Option<MutexGuard<'a, ()>>,
+    /// When it waits no longer.
+    until: Instant,
+}
+
+impl Place<'_> {
+    /// Lets the next request try, because this one is admitted.
+    pub(crate) fn leave(&mut self) {
+        self.turn = None;
+    }
+}
+
 impl Shared {
+    /// Waits for the turn of a request, for at most `patience`. Requests that wait get their turns
+    /// in the order in which they came.
+    pub(crate) async fn queue(&self, patience: Duration) -> Place<'_> {
+        let until = Instant::now() + patience;
+        let turn = match patience.is_zero() {
+            true => None,
+            false => tokio::time::timeout_at(until, self.ledger.queue.lock()).await.ok(),
+        };
+        Place { turn, until }
+    }
+
+    /// Waits until there may be room. Returns whether the request may try again. `freed` is from
+    /// before it last tried.
+    pub(crate) async fn may_try_again(&self, place: &Place<'_>, freed: Notified<'_>) -> bool {
+        let now = Instant::now();
+        if now >= place.until || place.turn.is_none() || self.stopping.is_cancelled() {
+            return false;
+        }
+        let _ = tokio::time::timeout_at(place.until.min(now + LOOK_AGAIN), freed).await;
+        true
+    }
+
+    /// Admits a run, and waits for room for at most `patience`.
+    pub(crate) async fn admit_run_within(
+        &self,
+        asked: RoomRequest<'_>,
+        patience: Duration,
+    ) -> Result<Admitted<'_>, ServiceError> {
+        let place = self.queue(patience).await;
+        loop {
+            let freed = self.ledger.freed.notified();
+            let refused = match self.admit_run(asked).await {
+                Err(refused @ ServiceError::NotAdmitted { .. }) => refused,
+                other => return other,
+            };
+            if !self.may_try_again(&place, freed).await {
+                return Err(refused);
+            }
+        }
+    }
+
     /// Admits a run, releasing the memory of parked sandboxes if that helps.
-    pub(crate) async fn admit_run(&self, what: &'static str, share: Share) -> Result<Admitted<'_>, ServiceError> {
+    pub(crate) async fn admit_run(&self, asked: RoomRequest<'_>) -> Result<Admitted<'_>, ServiceError> {
+        let RoomRequest { what, project, share, of, .. } = asked;
         let turn = self.ledger.turn.lock().await;
+        if !self.projects.exists(project) {
+            return Err(ProjectProblem::Missing(project.to_string()).into());
+        }
+        self.admit_to_project(asked)?;
         let budgets = self.settings.budgets;
-        let Share { memory_bytes: committed, cpu_millis, disk_bytes } = self.ledger.committed();
+        let Share { memory_bytes: committed, cpu_millis, disk_bytes } = self.ledger.committed(None, of).share;
         let memory_bytes = share.memory_bytes;
         if let Some(budget) = budgets.memory_bytes
             && committed.saturating_add(memory_bytes) > budget
@@ -49,6 +148,28 @@ impl Shared {
         Ok(Admitted(turn))
     }
 
+    /// Checks the budgets of a project for what its sandboxes use while they run.
+    fn admit_to_project(&self, asked: RoomRequest<'_>) -> Result<(), ServiceError> {
+        let RoomRequest { what, project, share, count, of } = asked;
+        let budgets = self.projects.budgets(project);
+        let used = self.ledger.committed(Some(project), of);
+        let limits = [
+            ("running sandboxes", budgets.running, used.count, count),
+            ("thousandths of a CPU", budgets.cpu_millis, used.share.cpu_millis, share.cpu_millis),
+            ("bytes of memory", budgets.memory_bytes, used.share.memory_bytes, share.memory_bytes),
+        ];
+        for (unit, budget, used, more) in limits {
+            if let Some(budget) = budget
+                && used.saturating_add(more) > budget
+            {
+                let reason =
+                    format!("project '{project}' has a budget of {budget} {unit}, uses {used}, and needs {more}");
+                return Err(refused(what, reason));
+            }
+        }
+        Ok(())
+    }
+
     /// Checks whether another disk of `bytes` can be promised in addition to those of running
     /// sandboxes, `committed` in total.
     pub(crate) async fn admit_disk(&self, what: &'static str, bytes: u64, committed: u64) -> Result<(), ServiceError> {
@@ -70,13 +191,71 @@ impl Shared {
     }
 
     /// Checks whether one more sandbox may exist. The caller must hold the admission of a run.
-    pub(crate) async fn admit_another(&self, what: &'static str, _: &Admitted<'_>) -> Result<(), ServiceError> {
+    pub(crate) async fn admit_another(
+        &self,
+        what: &'static str,
+        project: &ProjectId,
+        _: &Admitted<'_>,
+    ) -> Result<(), ServiceError> {
+        if let Some(budget) = self.projects.budgets(project).sandboxes {
+            let living = self.of_living(|sandbox| (sandbox.project == *project).then_some(())).await?.len();
+            if u64::try_from(living).unwrap_or(u64::MAX) >= budget {
+                let reason = format!("project '{project}' has {living} sandboxes, and a budget of {budget}");
+                return Err(refused(what, reason));
+            }
+        }
         let Some(budget) = self.settings.budgets.sandboxes else { return Ok(()) };
         let living = u64::try_from(self.living_count().await?).unwrap_or(u64::MAX);
         if living < budget {
             return Ok(());
         }
         Err(refused(what, format!("there are {living} sandboxes, and at most {budget} may exist, running or not")))
+    }
+
+    /// Returns how much of its budgets a project uses.
+    pub(crate) async fn project_use(&self, project: &ProjectId) -> Result<ProjectUse, ServiceError> {
+        let running = self.ledger.committed(Some(project), None);
+        let sandboxes = self.of_living(|sandbox| (sandbox.project == *project).then_some(())).await?.len();
+        Ok(ProjectUse {
+            sandboxes: u64::try_from(sandboxes).unwrap_or(u64::MAX),
+            running: running.count,
+            cpu_millis: running.share.cpu_millis,
+            memory_bytes: running.share.memory_bytes,
+            disk_bytes: self.disk_of_project(project).await?,
+        })
+    }
+
+    /// Returns the size of the sleep images, snapshots and volumes of a project, in bytes.
+    async fn disk_of_project(&self, project: &ProjectId) -> Result<u64, ServiceError> {
+        let images = |sandbox: &Sandbox| {
+            let own = sandbox.project == *project;
+            own.then(|| sandbox.images().map(|image| image.bytes).fold(0, u64::saturating_add))
+        };
+        let images: Vec<u64> = self.of_living(images).await?;
+        let own = SnapshotFilter { project: Some(project.clone()), ..SnapshotFilter::default() };
+        let snapshots = self.store.find_snapshots(&own).await?.into_iter();
+        let snapshots = snapshots.filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
+        let volumes = self.store.volumes().await?.into_iter().filter(|volume| volume.project == *project);
+        let sizes = images.into_iter().chain(snapshots.map(|snapshot| snapshot.bytes));
+        Ok(sizes.chain(volumes.map(|volume| volume.size_bytes)).fold(0, u64::saturating_add))
+    }
+
+    /// Checks whether a project may occupy `bytes` more of the disk.
+    pub(crate) async fn admit_to_disk_of(
+        &self,
+        what: &'static str,
+        project: &ProjectId,
+        bytes: u64,
+    ) -> Result<(), ServiceError> {
+        let Some(budget) = self.projects.budgets(project).disk_bytes else { return Ok(()) };
+        let used = self.disk_of_project(project).await?;
+        // One that needs no bytes yet, but would add some, is refused when nothing is left.
+        if used.saturating_add(bytes.max(1)) <= budget {
+            return Ok(());
+        }
+        let reason =
+            format!("project '{project}' has a budget of {budget} bytes on disk, uses {used}, and needs {bytes}");
+        Err(refused(what, reason))
     }
 
     /// Checks whether `bytes` more may be written to the disk.

@@ -24,7 +24,7 @@ pub(crate) async fn keep_checkpointing(service: Service) {
             let Some(handle) = shared.actor(&id) else { continue };
             if taken.is_behind(handle.activity.last()) {
                 shared.checkpointing.take(&id);
-                let own = service.clone();
+                let own = service.of_project(&handle.project);
                 shared.spawn(async move {
                     own.take_due(&id).await;
                     own.shared.checkpointing.over(&id);

@@ -18,12 +18,24 @@ pub(crate) use dorm_engine::chain;
 use crate::secrets_key::SealError;
 
 mod failure;
+mod pool;
+mod project;
 mod registry;
 mod volume;
 
 pub use failure::Failure;
 pub(crate) use failure::{STOPPED, stopped};
+pub use pool::PoolProblem;
+pub use project::ProjectProblem;
 pub use volume::VolumeProblem;
+
+/// The next step if there is no such operation.
+const OPERATIONS: &str = "list the operations; ended ones are removed after a time";
+
+/// The next step if a call needs a sandbox that is suspended.
+const WAKE: &str = "resume it first, or let the call wake it (--wake, or X-Dormouse-Wake: any)";
+
+const FIXED: &str = "omit it, or create from a filesystem snapshot or from the image, where it can be set";
 
 /// The next step if no process listens on a port.
 const LISTEN: &str = "start a program that listens on that port, on all addresses or on loopback";
@@ -34,6 +46,24 @@ pub enum ServiceError {
     /// No sandbox has this id or name.
     #[error("there is no sandbox '{0}'")]
     NoSandbox(String),
+    /// A project cannot be used or changed as requested.
+    #[error(transparent)]
+    Project(#[from] ProjectProblem),
+    /// A sandbox pool cannot be used or changed as requested.
+    #[error(transparent)]
+    Pool(#[from] PoolProblem),
+    /// Another operation is in progress, and the command was not to wait for it.
+    #[error("cannot {command} sandbox {sandbox} now: it is {state} (operation {operation})")]
+    Busy {
+        /// The command.
+        command: &'static str,
+        /// The sandbox.
+        sandbox: SandboxId,
+        /// Its state.
+        state: StateName,
+        /// The operation in progress.
+        operation: String,
+    },
     /// No snapshot has this id.
     #[error("there is no snapshot {0}")]
     NoSnapshot(SnapshotId),
@@ -388,6 +418,8 @@ impl ServiceError {
     pub fn code(&self) -> Code {
         match self {
             Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
+            Self::Project(problem) => problem.code(),
+            Self::Pool(problem) => problem.code(),
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotUnusable { source, .. } => storage_code(source),
@@ -406,10 +438,14 @@ impl ServiceError {
             | Self::NotRunning { .. }
             | Self::Denied {
                 denied:
-                    Denied::NotSuspendable | Denied::NoNetworkDevice | Denied::NetworkDeviceStays | Denied::TooManyHolds(_),
+                    Denied::NotSuspendable
+                    | Denied::NotInPool
+                    | Denied::NoNetworkDevice
+                    | Denied::NetworkDeviceStays
+                    | Denied::TooManyHolds(_),
                 ..
             } => Code::Conflict,
-            Self::TooManyKeys | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
+            Self::TooManyKeys | Self::Busy { .. } | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
             Self::MadeIsGone { .. } => Code::Gone,
             Self::FailedEarlier(failure) => failure.code,
             Self::BadKey(_)
@@ -447,15 +483,15 @@ impl ServiceError {
     /// Returns what the caller can do next, as a sentence; empty if the message already says it.
     pub fn next_step(&self) -> &'static str {
         match self {
+            Self::Project(problem) => problem.next_step(),
+            Self::Pool(problem) => problem.next_step(),
             Self::NoSandbox(_) => "list the existing sandboxes",
             Self::NoSnapshot(_) => "list the existing snapshots",
             Self::NoWebhook(_) => "list the existing webhooks",
-            Self::NoOperation(_) => "list the operations; ended ones are removed after a time",
+            Self::NoOperation(_) => OPERATIONS,
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
             Self::SnapshotInUse { .. } => "remove those first, or have it deleted once nothing uses it",
-            Self::FixedBySnapshot { .. } => {
-                "omit it, or create from a filesystem snapshot or from the image, where it can be set"
-            }
+            Self::FixedBySnapshot { .. } => FIXED,
             Self::NotComparable { .. } => "compare snapshots and sandboxes that are based on the same image",
             Self::DiskShrinks { .. } => "ask for at least that size, or omit it",
             Self::SnapshotUnusable { source: StorageError::Incompatible { .. }, .. } => {
@@ -476,7 +512,7 @@ impl ServiceError {
             Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
             Self::NothingToRestart(_) => "create a new sandbox from its image",
             Self::BadPromotion { .. } => "it is unchanged; rewind the other sandbox to a snapshot of it instead",
-            Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => "resume it first",
+            Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => WAKE,
             Self::NotRunning { .. } => "create a new sandbox",
             Self::Denied { denied, .. } => denied.next_step(),
             Self::NoSecret { .. } => "set a value for it, or describe the sandbox to list its secrets",
@@ -505,6 +541,7 @@ impl ServiceError {
             Self::NoProgram(_) => "create the sandbox without `start`, and run a command in it",
             Self::NothingToStart(_) => "give the command to run",
             Self::Registry(error) => registry::next_step(error),
+            Self::Busy { .. } => "wait until that operation has ended, or let the request wait for it",
             Self::TooManyKeys => "revoke unused keys",
             Self::RevisionChanged { .. } => "get the sandbox, decide again, and send its new revision",
             Self::KeyReused => "use a new idempotency key for each request, and the same key only to retry it",

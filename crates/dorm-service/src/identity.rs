@@ -1,6 +1,6 @@
 //! Identifiers.
 
-use dorm_lifecycle::{HoldId, OperationId, SandboxId, SavedStateId, SnapshotId, VolumeId, WebhookId};
+use dorm_lifecycle::{HoldId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, VolumeId, WebhookId};
 use dorm_ports::Randomness;
 
 /// Makes identifiers.
@@ -35,6 +35,10 @@ impl Ids<'_> {
 
     pub(crate) fn webhook(&self) -> WebhookId {
         WebhookId::from_random(self.random())
+    }
+
+    pub(crate) fn pool(&self) -> PoolId {
+        PoolId::from_random(self.random())
     }
 
     pub(crate) fn volume(&self) -> VolumeId {

@@ -18,8 +18,14 @@ pub(crate) type Reply<T> = oneshot::Sender<Result<T, ServiceError>>;
 
 /// A message to an actor.
 pub(crate) enum Message {
-    /// A command of a caller; the reply comes when the command has taken effect or failed.
-    Command { command: Command, by: Initiator, request: Option<Arc<KeyedRequest>>, reply: Reply<SandboxView> },
+    /// A command of a caller; the reply comes as `manner` says.
+    Command {
+        command: Command,
+        by: Initiator,
+        manner: Manner,
+        request: Option<Arc<KeyedRequest>>,
+        reply: Reply<SandboxView>,
+    },
     /// A message that is only for this revision of the record. Otherwise it is dropped, and the
     /// current revision is sent.
     AtRevision { revision: u64, message: Box<Message>, changed: oneshot::Sender<u64> },
@@ -45,6 +51,35 @@ pub(crate) enum Message {
     DiskRoom,
     /// A deadline may have passed.
     Due,
+}
+
+/// How a command is carried out for its caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Manner {
+    /// When the caller gets an answer.
+    pub answer: AnswerAt,
+    /// Whether the command waits for another operation in progress.
+    pub if_busy: IfBusy,
+}
+
+/// When the caller of a command gets an answer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AnswerAt {
+    /// When the command has taken effect or failed. The default.
+    #[default]
+    End,
+    /// When its operation is recorded, which then ends whether or not a caller waits.
+    Beginning,
+}
+
+/// The action of a command while another operation is in progress.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum IfBusy {
+    /// It waits for that operation, and is then decided. The default.
+    #[default]
+    Wait,
+    /// It is refused.
+    Refuse,
 }
 
 /// A request for a snapshot.

@@ -19,14 +19,16 @@ mod images;
 pub(crate) mod keys;
 mod layers;
 pub(crate) mod operations;
+pub(crate) mod pools;
 pub(crate) mod ports;
+pub(crate) mod projects;
 pub(crate) mod promote;
 pub(crate) mod pull;
 mod reach;
 mod remote;
 mod requests;
 pub(crate) mod restart;
-mod resume;
+pub(crate) mod resume;
 pub(crate) mod rewind;
 pub(crate) mod runs;
 pub(crate) mod settings;
@@ -36,6 +38,7 @@ mod terminate;
 mod timeouts;
 pub(crate) mod transfer;
 mod tree;
+mod update;
 pub(crate) mod volumes;
 mod webhooks;
 mod why;
@@ -48,8 +51,19 @@ use crate::shared::Service;
 use crate::view::SandboxView;
 
 impl Service {
-    async fn command(&self, id: &SandboxId, command: Command, by: Initiator) -> Result<SandboxView, ServiceError> {
-        let message = |reply| Message::Command { command: command.clone(), by, request: self.request.clone(), reply };
+    pub(crate) async fn command(
+        &self,
+        id: &SandboxId,
+        command: Command,
+        by: Initiator,
+    ) -> Result<SandboxView, ServiceError> {
+        let message = |reply| Message::Command {
+            command: command.clone(),
+            by,
+            manner: self.manner,
+            request: self.request.clone(),
+            reply,
+        };
         let asked = self.ask(id, message).await;
         match asked {
             // The sandbox is terminated or never existed: its record tells which.

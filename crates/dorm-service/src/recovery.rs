@@ -5,7 +5,7 @@ use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use dorm_engine::{EngineError, FoundRun};
-use dorm_lifecycle::{Effect, Initiator, RunCondition, RunId, Sandbox, SandboxId, SnapshotId};
+use dorm_lifecycle::{Effect, Initiator, ProjectId, RunCondition, RunId, Sandbox, SandboxId, SnapshotId};
 use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
@@ -13,10 +13,13 @@ use dorm_store::{
 use crate::actor::revival::{left_open, revive};
 use crate::actor::{Actor, First, Open, Seat};
 use crate::error::{ServiceError, stopped};
+use crate::messages::Manner;
 use crate::ops::runs::Belonging;
 use crate::report::RecoveryReport;
 use crate::shared::{Parts, Service, Shared, Unreadable};
-use crate::{checkpointing, data_disk, notices, references, removals, retention, sampling, soundness, timekeeping};
+use crate::{
+    checkpointing, data_disk, notices, pools, references, removals, retention, sampling, soundness, timekeeping,
+};
 
 mod living;
 
@@ -36,6 +39,7 @@ impl Service {
         let clock = timekeeping::begin(&parts, &mut report).await?;
         let shared = Shared::new(parts, clock);
         let (living, unreadable) = shared.read_all().await?;
+        shared.projects.load(&*shared.store).await?;
         shared.api_keys.load(&*shared.store).await?;
         for row in unreadable.rows() {
             let title = row.title();
@@ -115,7 +119,8 @@ impl Service {
             }
         }
         shared.recall_damage().await;
-        let service = Self { shared, request: None, if_revision: None };
+        let project = ProjectId::local();
+        let service = Self { shared, project, request: None, if_revision: None, wake: None, manner: Manner::default() };
         match service.finish_volumes().await {
             Ok(lines) => report.lines.extend(lines),
             Err(error) => report.postponed("finishing operations on volumes", &error),
@@ -129,6 +134,7 @@ impl Service {
         service.shared.spawn(removals::keep_removing(service.clone()));
         service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.spawn(retention::keep_pruning(service.clone()));
+        service.shared.spawn(pools::keep_filling(service.clone()));
         service.shared.spawn(data_disk::watch(service.shared.clone()));
         service.shared.spawn(sampling::keep_sampling(service.shared.clone()));
         service.shared.spawn(soundness::keep_scrubbing(service.clone()));
@@ -152,7 +158,7 @@ fn adopted(sandbox: &Sandbox, run: RunId) -> First {
 async fn end_plans(service: &Service, report: &mut RecoveryReport) -> Result<(), ServiceError> {
     for operation in service.shared.store.open_operations().await? {
         let (kind, id) = (operation.kind.as_str(), operation.id.clone());
-        let own = service.clone();
+        let own = service.of_project(&operation.project);
         match (&operation.fork, &operation.promote) {
             (Some(plan), _) => {
                 service.shared.removals.begin_use(&plan.snapshot);

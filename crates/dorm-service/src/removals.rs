@@ -38,7 +38,7 @@ pub(crate) async fn keep_removing(service: Service) {
             if shared.stopping.is_cancelled() {
                 return;
             }
-            match service.delete_now(&id).await {
+            match service.delete_due(&id).await {
                 Ok(()) | Err(ServiceError::NoSnapshot(_)) => _ = shared.removals.due().remove(&id),
                 // Its user reports when it is done.
                 Err(ServiceError::SnapshotNotReady { .. } | ServiceError::SnapshotInUse { .. }) => {}

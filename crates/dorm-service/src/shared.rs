@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Context, Digest, Initiator, ProjectId, RequestId, RunId, Sandbox, SandboxId, Timestamp};
+use dorm_lifecycle::{Context, Digest, Initiator, ProjectId, RequestId, RunId, Sandbox, SandboxId, Timestamp, Wake};
 use dorm_ports::Clock as _;
 use dorm_storage::Storage;
 use dorm_store::{OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
@@ -19,7 +19,7 @@ use crate::error::ServiceError;
 use crate::identity::Ids;
 use crate::keyed::{KeyedLocks, KeyedRequest};
 use crate::living::Living;
-use crate::messages::{Mailbox, Message};
+use crate::messages::{Mailbox, Manner, Message};
 use crate::parking::Parking;
 use crate::service_clock::ServiceClock;
 use crate::timers::Timers;
@@ -32,7 +32,9 @@ mod ledger;
 mod left_alone;
 mod outcome;
 mod paused_for_disk;
+mod pools;
 mod port_links;
+mod projects;
 mod quarantined;
 mod references;
 mod removals;
@@ -47,27 +49,36 @@ pub(crate) use commit::blocking;
 pub(crate) use ledger::{Ledger, Share};
 pub(crate) use left_alone::LeftAlone;
 pub(crate) use paused_for_disk::PausedForDisk;
+pub(crate) use pools::Pools;
 pub(crate) use port_links::PortLinks;
 pub use port_links::PortSecret;
+pub(crate) use projects::Projects;
 pub(crate) use quarantined::{Quarantined, Unreadable};
 pub(crate) use references::{References, Referring};
 pub(crate) use removals::{Removals, Using};
 pub use settings::{Budgets, Parts, Retention, Settings};
 pub(crate) use soundness::{Soundness, needs};
 
-/// A handle to the service; cheap to clone.
+/// A handle to the service for one project; cheap to clone.
 #[derive(Clone)]
 pub struct Service {
     pub(crate) shared: Arc<Shared>,
+    /// The project that this handle is for.
+    pub(crate) project: ProjectId,
     /// The request with an idempotency key that this handle is for.
     pub(crate) request: Option<Arc<KeyedRequest>>,
     /// The revision of a sandbox that this handle may change.
     pub(crate) if_revision: Option<u64>,
+    /// The calls that may wake a sandbox, in place of what the sandbox says.
+    pub(crate) wake: Option<Wake>,
+    /// How commands are carried out.
+    pub(crate) manner: Manner,
 }
 
 #[derive(Clone)]
 pub(crate) struct ActorHandle {
     pub(crate) mailbox: Mailbox,
+    pub(crate) project: ProjectId,
     pub(crate) image: Digest,
     pub(crate) activity: Arc<Activity>,
 }
@@ -113,6 +124,8 @@ pub(crate) struct Shared {
     /// Held from reading a webhook until it is written.
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
+    pub(crate) pools: Pools,
+    pub(crate) projects: Projects,
     pub(crate) api_keys: ApiKeys,
     pub(crate) port_secret: PortSecret,
     pub(crate) port_links: PortLinks,
@@ -162,6 +175,8 @@ impl Shared {
                 references: References::default(),
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
+                pools: Pools::default(),
+                projects: Projects::default(),
                 api_keys: ApiKeys::default(),
                 port_secret,
                 port_links: PortLinks::default(),
@@ -203,11 +218,18 @@ impl Shared {
 
     /// Returns the record of an operation that begins now, is abandoned after `within`, and
     /// concerns nothing yet.
-    pub(crate) fn operation(&self, kind: OperationKind, initiator: Initiator, within: Duration) -> OperationRecord {
+    pub(crate) fn operation(
+        &self,
+        project: &ProjectId,
+        kind: OperationKind,
+        initiator: Initiator,
+        within: Duration,
+    ) -> OperationRecord {
         let began = self.now();
         OperationRecord {
             id: self.ids().operation(),
             kind,
+            project: project.clone(),
             sandbox: None,
             initiator,
             began,
@@ -288,9 +310,20 @@ impl Service {
         &self.shared.storage
     }
 
-    /// Returns the project that the sandboxes belong to.
+    /// Returns a handle whose calls wake a suspended sandbox as `wake` says, whatever the wake
+    /// policy of the sandbox.
+    pub fn waking(&self, wake: Wake) -> Self {
+        Self { wake: Some(wake), ..self.clone() }
+    }
+
+    /// Returns a handle whose commands are carried out in this manner.
+    pub fn in_manner(&self, manner: Manner) -> Self {
+        Self { manner, ..self.clone() }
+    }
+
+    /// Returns the project that this handle is for.
     pub fn project(&self) -> &ProjectId {
-        &self.shared.settings.project
+        &self.project
     }
 
     pub(crate) async fn ask<T>(
@@ -298,7 +331,8 @@ impl Service {
         sandbox: &SandboxId,
         message: impl FnOnce(oneshot::Sender<Result<T, ServiceError>>) -> Message,
     ) -> Result<T, ServiceError> {
-        let handle = self.shared.actor(sandbox).ok_or_else(|| ServiceError::NoSandbox(sandbox.to_string()))?;
+        let handle = self.shared.actor(sandbox).filter(|handle| handle.project == self.project);
+        let handle = handle.ok_or_else(|| ServiceError::NoSandbox(sandbox.to_string()))?;
         let (reply, answer) = oneshot::channel();
         let message = message(reply);
         let Some(asked) = self.if_revision else {

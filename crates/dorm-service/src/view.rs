@@ -28,6 +28,15 @@ impl Residence {
     }
 }
 
+/// Whether a command changed a sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Changed {
+    /// It did.
+    Yes,
+    /// The sandbox was as requested already, perhaps because of another command.
+    No,
+}
+
 /// A sandbox as a caller sees it.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct SandboxView {
@@ -41,4 +50,6 @@ pub struct SandboxView {
     pub expires: Option<Timestamp>,
     /// Whether it is paused until there is room on the host's disk.
     pub paused_for_disk: bool,
+    /// Whether the command that this answers changed the sandbox; `None` if it answers none.
+    pub changed: Option<Changed>,
 }

@@ -8,10 +8,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Egress, FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts,
+    Egress, FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
 };
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
+
+use actions::named;
 
 use crate::model::Misfortune;
 use crate::random::Random;
@@ -41,6 +43,8 @@ pub(crate) enum Action {
     Promote(SandboxId),
     Evict(SandboxId),
     SetTimeouts(SandboxId, Timeouts),
+    Extend(SandboxId, Duration),
+    Update(SandboxId, Update),
     SetRetention(SandboxId, SleepRetention),
     SetEgress(SandboxId, Egress),
     Hold(SandboxId, Duration),
@@ -120,9 +124,11 @@ impl Client {
                 None => Action::Checkpoint(id, SnapshotKind::Memory),
             },
             47..51 => Action::Evict(id),
-            51..54 => Action::SetTimeouts(id, self.choose_timeouts()),
+            51..53 => Action::SetTimeouts(id, self.choose_timeouts()),
+            53 => Action::Extend(id, Duration::from_millis(1 + self.random.below(5000))),
             54 => Action::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
-            55..57 => Action::SetRetention(id, self.choose_retention()),
+            55 => Action::SetRetention(id, self.choose_retention()),
+            56 => Action::Update(id, self.choose_update()),
             57..60 => Action::Terminate(id),
             60..66 => Action::Count(id),
             66..72 => self.choose_volume(id),
@@ -191,6 +197,16 @@ impl Client {
         let first = self.random.below(6);
         let names = (0..count).map(|number| self.random.chance(30).then_some((first + number) % 6)).collect();
         Action::Fork(id, names, on_partial_failure)
+    }
+
+    fn choose_update(&mut self) -> Update {
+        let name = self.random.below(12);
+        Update {
+            name: named((name < 6).then_some(name)),
+            wake: Some(*self.random.pick(&Wake::ALL).unwrap_or(&Wake::Traffic)),
+            labels: [("number".to_owned(), self.random.chance(50).then(|| name.to_string()))].into(),
+            ..Update::default()
+        }
     }
 
     fn choose_egress(&mut self) -> Egress {

@@ -167,6 +167,7 @@ async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
     let operation = OperationRecord {
         id: OperationId::from_random([4; 20]),
         kind: OperationKind::Terminate,
+        project: ProjectId::local(),
         sandbox: Some(terminated.id.clone()),
         initiator: Initiator::User,
         began: week_ago,
@@ -216,6 +217,7 @@ fn sandbox(number: u8, at: Timestamp, state: State) -> Sandbox {
         older: Vec::new(),
         unreachable: None,
         suspend_failures: None,
+        pool: None,
         state,
     }
 }

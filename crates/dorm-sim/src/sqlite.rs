@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
-    UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
+    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
+    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -119,6 +119,14 @@ impl Store for WaitingStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.ask(|store| async move { store.webhooks().await })
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
+        self.ask(|store| async move { store.pools().await })
+    }
+
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        self.ask(|store| async move { store.projects().await })
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
-    UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
+    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
+    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -160,6 +160,16 @@ impl Store for WatchedStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.pause().await;
         self.inner.webhooks().await
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
+        self.pause().await;
+        self.inner.pools().await
+    }
+
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        self.pause().await;
+        self.inner.projects().await
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {

@@ -64,8 +64,11 @@ pub(crate) async fn find_operations(
 }
 
 pub(crate) fn operations_of(filter: &OperationFilter) -> QueryBuilder<Sqlite> {
-    let OperationFilter { sandbox, after, limit } = filter;
+    let OperationFilter { project, sandbox, after, limit } = filter;
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, document FROM operations WHERE TRUE");
+    if let Some(project) = project {
+        query.push(" AND project = ").push_bind(project.to_string());
+    }
     if let Some(sandbox) = sandbox {
         query.push(" AND sandbox = ").push_bind(sandbox.to_string());
     }

@@ -28,9 +28,9 @@ use std::path::Path;
 use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
-    UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
+    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
+    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -167,6 +167,14 @@ impl Store for SqlStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         read::webhooks(&self.readers).await
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
+        read::pools(&self.readers).await
+    }
+
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        read::projects(&self.readers).await
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {

@@ -2,17 +2,17 @@
 
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, EventFilter, EventRecord, OperationRecord, RequestRecord, SandboxFilter, SandboxRecord,
-    SnapshotRecord, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, SandboxFilter,
+    SandboxRecord, SnapshotRecord, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
 use crate::rows::{
-    API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, SNAPSHOTS, SandboxRow, Unread, VOLUMES, WEBHOOKS, api_key_of,
-    discard_of, event_of, operation_of, readable, request_of, sandbox_of, snapshot_of, unreadable_of, volume_of,
-    webhook_of,
+    API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, POOLS, PROJECTS, SNAPSHOTS, SandboxRow, Unread, VOLUMES, WEBHOOKS,
+    api_key_of, discard_of, event_of, operation_of, pool_of, project_of, readable, request_of, sandbox_of, snapshot_of,
+    unreadable_of, volume_of, webhook_of,
 };
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
@@ -181,6 +181,18 @@ pub(crate) async fn webhooks(pool: &SqlitePool) -> Result<Vec<WebhookRecord>, St
     Ok(readable(rows, webhook_of))
 }
 
+pub(crate) async fn pools(pool: &SqlitePool) -> Result<Vec<PoolRecord>, StoreError> {
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(POOLS).fetch_all(pool).await.map_err(|error| failed("read sandbox pools", error))?;
+    Ok(readable(rows, pool_of))
+}
+
+pub(crate) async fn projects(pool: &SqlitePool) -> Result<Vec<ProjectRecord>, StoreError> {
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(PROJECTS).fetch_all(pool).await.map_err(|error| failed("read projects", error))?;
+    Ok(readable(rows, project_of))
+}
+
 pub(crate) async fn api_keys(pool: &SqlitePool) -> Result<Vec<ApiKeyRecord>, StoreError> {
     let rows: Vec<DocumentRow> =
         sqlx::query_as(API_KEYS).fetch_all(pool).await.map_err(|error| failed("read API keys", error))?;
@@ -216,6 +228,10 @@ pub(crate) async fn living_and_unreadable(
     found.extend(unreadable_of(rows, discard_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(WEBHOOKS).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, webhook_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(POOLS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, pool_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(PROJECTS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, project_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(API_KEYS).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, api_key_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(VOLUMES).fetch_all(&mut *connection).await.map_err(wrong)?;

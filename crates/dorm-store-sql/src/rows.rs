@@ -7,8 +7,8 @@
 use dorm_lifecycle::{SavedStateId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
-    ApiKeyRecord, EventRecord, OperationRecord, RequestRecord, RowKind, SandboxRecord, SnapshotRecord, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    ApiKeyRecord, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, RowKind, SandboxRecord,
+    SnapshotRecord, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// Id, project, name, state, revision and document of a sandbox.
@@ -22,6 +22,8 @@ pub(crate) const OPEN: &str = "SELECT id, document FROM operations WHERE is_open
 pub(crate) const SNAPSHOTS: &str = "SELECT id, document FROM snapshots";
 pub(crate) const DISCARDS: &str = "SELECT saved_state FROM discards ORDER BY saved_state";
 pub(crate) const WEBHOOKS: &str = "SELECT id, document FROM webhooks ORDER BY id";
+pub(crate) const POOLS: &str = "SELECT id, document FROM pools ORDER BY id";
+pub(crate) const PROJECTS: &str = "SELECT id, document FROM projects ORDER BY id";
 pub(crate) const API_KEYS: &str = "SELECT id, document FROM api_keys ORDER BY id";
 pub(crate) const VOLUMES: &str = "SELECT id, document FROM volumes ORDER BY id";
 
@@ -79,6 +81,14 @@ pub(crate) fn snapshot_of(row: DocumentRow) -> Result<SnapshotRecord, Unread> {
 
 pub(crate) fn webhook_of(row: DocumentRow) -> Result<WebhookRecord, Unread> {
     of(RowKind::Webhook, row, codec::decode_webhook, |webhook| webhook.id.as_str())
+}
+
+pub(crate) fn pool_of(row: DocumentRow) -> Result<PoolRecord, Unread> {
+    of(RowKind::Pool, row, codec::decode_pool, |pool| pool.id.as_str())
+}
+
+pub(crate) fn project_of(row: DocumentRow) -> Result<ProjectRecord, Unread> {
+    of(RowKind::Project, row, codec::decode_project, |project| project.id.as_str())
 }
 
 pub(crate) fn api_key_of(row: DocumentRow) -> Result<ApiKeyRecord, Unread> {

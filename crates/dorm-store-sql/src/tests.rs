@@ -170,7 +170,7 @@ async fn no_question_of_the_service_reads_the_whole_history() {
         .extend(filters.iter().map(|(filter, index)| (crate::history::snapshots_of(filter).into_string(), *index)));
     let operations = OperationFilter::default;
     let filters = [
-        (OperationFilter { limit: 101, ..operations() }, "operations_in_order"),
+        (OperationFilter { project: Some(ProjectId::local()), limit: 101, ..operations() }, "operations_of_project"),
         (OperationFilter { sandbox: Some(id(1)), limit: 101, ..operations() }, "operations_of_sandbox"),
     ];
     questions

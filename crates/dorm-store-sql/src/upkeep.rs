@@ -13,13 +13,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 
 use crate::rows::{
-    DocumentRow, SandboxRow, api_key_of, discard_of, event_of, operation_of, request_of, sandbox_of, snapshot_of,
-    volume_of, webhook_of,
+    DocumentRow, SandboxRow, api_key_of, discard_of, event_of, operation_of, pool_of, project_of, request_of,
+    sandbox_of, snapshot_of, volume_of, webhook_of,
 };
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; referenced tables come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 12] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 14] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -27,6 +27,8 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 12] = [
     ("discards", &["saved_state"], Some(RowKind::Discard)),
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
+    ("pools", &["id", "document"], Some(RowKind::Pool)),
+    ("projects", &["id", "document"], Some(RowKind::Project)),
     ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
     ("requests", &["id", "made_at", "document"], Some(RowKind::Request)),
     ("volumes", &["id", "document"], Some(RowKind::Volume)),
@@ -96,6 +98,8 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
         RowKind::Snapshot => read!(DocumentRow, "SELECT id, document FROM snapshots", snapshot_of),
         RowKind::Discard => read!((Vec<u8>,), "SELECT saved_state FROM discards", discard_of),
         RowKind::Webhook => read!(DocumentRow, "SELECT id, document FROM webhooks", webhook_of),
+        RowKind::Pool => read!(DocumentRow, "SELECT id, document FROM pools", pool_of),
+        RowKind::Project => read!(DocumentRow, "SELECT id, document FROM projects", project_of),
         RowKind::ApiKey => read!(DocumentRow, "SELECT id, document FROM api_keys", api_key_of),
         RowKind::Request => read!(DocumentRow, "SELECT id, document FROM requests", request_of),
         RowKind::Volume => read!(DocumentRow, "SELECT id, document FROM volumes", volume_of),
@@ -264,9 +268,11 @@ const fn table_of(kind: RowKind) -> usize {
         RowKind::Discard => 4,
         RowKind::Event => 5,
         RowKind::Webhook => 6,
-        RowKind::ApiKey => 7,
-        RowKind::Request => 8,
-        RowKind::Volume => 9,
+        RowKind::Pool => 7,
+        RowKind::Project => 8,
+        RowKind::ApiKey => 9,
+        RowKind::Request => 10,
+        RowKind::Volume => 11,
     }
 }
 

@@ -283,6 +283,8 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .await
             .map_err(|error| failed("remove a webhook", error))?;
     }
+    pools(connection, &change).await?;
+    projects(connection, &change).await?;
     api_keys(connection, &change).await?;
     requests(connection, &change).await?;
     volumes(connection, &change).await?;
@@ -292,6 +294,43 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
         events.push(record_event(connection, event).await?);
     }
     Ok(events)
+}
+
+async fn pools(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for pool in &change.pools {
+        let document = codec::encode_pool(pool).map_err(|error| failed("write a sandbox pool", error))?;
+        sqlx::query(
+            "INSERT INTO pools (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(pool.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a sandbox pool", error))?;
+    }
+    for id in &change.removed_pools {
+        sqlx::query("DELETE FROM pools WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove a sandbox pool", error))?;
+    }
+    Ok(())
+}
+
+async fn projects(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for project in &change.projects {
+        let document = codec::encode_project(project).map_err(|error| failed("write a project", error))?;
+        sqlx::query(
+            "INSERT INTO projects (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(project.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a project", error))?;
+    }
+    Ok(())
 }
 
 async fn api_keys(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {

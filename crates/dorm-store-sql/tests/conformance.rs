@@ -61,6 +61,8 @@ fn table(kind: RowKind) -> &'static str {
         RowKind::Snapshot => "snapshots",
         RowKind::Discard => "discards",
         RowKind::Webhook => "webhooks",
+        RowKind::Pool => "pools",
+        RowKind::Project => "projects",
         RowKind::ApiKey => "api_keys",
         RowKind::Request => "requests",
         RowKind::Volume => "volumes",

@@ -32,6 +32,7 @@ fn change(number: u64) -> Change {
     let operation = OperationRecord {
         id: dorm_lifecycle::OperationId::from_random([1; 20]),
         kind: OperationKind::Create,
+        project: ProjectId::local(),
         sandbox: None,
         initiator: Initiator::User,
         began: Timestamp::from_millis(number),

@@ -178,6 +178,7 @@ fn operation(&(number, began, has_ended): &(u8, u64, bool)) -> OperationRecord {
     OperationRecord {
         id: OperationId::from_random([number; 20]),
         kind: OperationKind::Create,
+        project: ProjectId::local(),
         sandbox: None,
         initiator: Initiator::Recovery,
         began: at(began),

@@ -27,7 +27,7 @@ pub struct ApiKeyRecord {
     pub name: String,
     /// Its scope.
     pub scope: KeyScope,
-    /// The SHA-256 of the key, which has 256 random bits. Not printed.
+    /// The SHA-256 of the key, which has at least 160 random bits. Not printed.
     pub hash: [u8; 32],
     /// When it was created.
     pub created: Timestamp,

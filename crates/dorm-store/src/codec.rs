@@ -8,13 +8,15 @@
 mod rows;
 mod word;
 
-use dorm_lifecycle::Sandbox;
+use dorm_lifecycle::{ProjectId, Sandbox};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{
-    ApiKeyRecord, ClockNote, NewEvent, OperationRecord, RequestRecord, SnapshotRecord, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, ClockNote, NewEvent, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, SnapshotRecord,
+    VolumeRecord, WebhookRecord,
 };
 
 /// The current version of sandboxes.
@@ -29,8 +31,12 @@ pub const EVENT: u64 = 2;
 pub const WEBHOOK: u64 = 2;
 /// The current version of API keys.
 pub const API_KEY: u64 = 1;
+/// The current version of sandbox pools.
+pub const POOL: u64 = 1;
+/// The current version of projects.
+pub const PROJECT: u64 = 1;
 /// The current version of requests with an idempotency key.
-pub const REQUEST: u64 = 1;
+pub const REQUEST: u64 = 2;
 /// The current version of volumes.
 pub const VOLUME: u64 = 1;
 /// The current version of the note of the clocks.
@@ -80,9 +86,18 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
-        // Version 2 adds egress rules, and the operation that changes the egress: it has no field
-        // that version 1 lacks, so the same rows read both.
-        found @ (1 | SANDBOX) => decode::<rows::SandboxRow>(text, found).map(Sandbox::from),
+        // Version 2 adds egress rules, the operation that changes the egress, in place of
+        // `auto_resume` the calls that wake a sandbox, and the pool.
+        1 => decode_earlier::<rows::SandboxRow>(text, 1, |sandbox| {
+            sandbox.insert("pool".to_owned(), Value::Null);
+            let Some(spec) = sandbox.get_mut("spec").and_then(Value::as_object_mut) else { return };
+            spec.remove("wake");
+            if let Some(Value::Bool(resumes)) = spec.remove("auto_resume") {
+                spec.insert("wake".to_owned(), if resumes { "traffic" } else { "never" }.into());
+            }
+        })
+        .map(Sandbox::from),
+        SANDBOX => decode::<rows::SandboxRow>(text, SANDBOX).map(Sandbox::from),
         found => Err(CodecError::Version { found, newest: SANDBOX }),
     }
 }
@@ -101,8 +116,12 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        // Version 2 adds a kind.
-        found @ (1 | OPERATION) => decode::<rows::OperationRow>(text, found).map(OperationRecord::from),
+        // Version 2 adds a kind, and the project.
+        1 => decode_earlier::<rows::OperationRow>(text, 1, |operation| {
+            operation.insert("project".to_owned(), ProjectId::local().as_str().into());
+        })
+        .map(OperationRecord::from),
+        OPERATION => decode::<rows::OperationRow>(text, OPERATION).map(OperationRecord::from),
         found => Err(CodecError::Version { found, newest: OPERATION }),
     }
 }
@@ -165,6 +184,44 @@ pub fn decode_api_key(text: &str) -> Result<ApiKeyRecord, CodecError> {
     }
 }
 
+/// Encodes a sandbox pool.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no pool is known to cause.
+pub fn encode_pool(pool: &PoolRecord) -> Result<String, CodecError> {
+    encode::<rows::PoolRow>(pool.into())
+}
+
+/// Decodes a sandbox pool.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_pool(text: &str) -> Result<PoolRecord, CodecError> {
+    match version(text)? {
+        POOL => decode::<rows::PoolRow>(text, POOL).map(PoolRecord::from),
+        found => Err(CodecError::Version { found, newest: POOL }),
+    }
+}
+
+/// Encodes a project.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no project is known to cause.
+pub fn encode_project(project: &ProjectRecord) -> Result<String, CodecError> {
+    encode::<rows::ProjectRow>(project.into())
+}
+
+/// Decodes a project.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_project(text: &str) -> Result<ProjectRecord, CodecError> {
+    match version(text)? {
+        PROJECT => decode::<rows::ProjectRow>(text, PROJECT).map(ProjectRecord::from),
+        found => Err(CodecError::Version { found, newest: PROJECT }),
+    }
+}
+
 /// Encodes a request with an idempotency key.
 ///
 /// # Errors
@@ -179,7 +236,8 @@ pub fn encode_request(request: &RequestRecord) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_request(text: &str) -> Result<RequestRecord, CodecError> {
     match version(text)? {
-        REQUEST => decode::<rows::RequestRow>(text, REQUEST).map(RequestRecord::from),
+        // Version 2 adds a kind of what was made.
+        found @ (1 | REQUEST) => decode::<rows::RequestRow>(text, found).map(RequestRecord::from),
         found => Err(CodecError::Version { found, newest: REQUEST }),
     }
 }
@@ -257,6 +315,17 @@ fn version(text: &str) -> Result<u64, CodecError> {
 
 fn decode<Row: DeserializeOwned>(text: &str, version: u64) -> Result<Row, CodecError> {
     serde_json::from_str(text).map_err(|source| CodecError::Shape { version, source })
+}
+
+/// Decodes a text of an earlier version, whose fields `upgrade` turns into those of the newest one.
+fn decode_earlier<Row: DeserializeOwned>(
+    text: &str,
+    version: u64,
+    upgrade: impl FnOnce(&mut Map<String, Value>),
+) -> Result<Row, CodecError> {
+    let mut fields = decode::<Map<String, Value>>(text, version)?;
+    upgrade(&mut fields);
+    serde_json::from_value(Value::Object(fields)).map_err(|source| CodecError::Shape { version, source })
 }
 
 #[cfg(test)]

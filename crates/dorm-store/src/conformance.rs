@@ -18,6 +18,8 @@ mod history;
 mod listing;
 mod names;
 mod operations;
+mod pools;
+mod projects;
 mod requests;
 mod sample;
 mod snapshots;
@@ -121,6 +123,12 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         requests {
             a_request_is_found_by_its_id,
             old_requests_are_removed_in_batches,
+        }
+        pools {
+            a_pool_is_rewritten_and_removed,
+        }
+        projects {
+            a_project_is_rewritten_and_kept,
         }
         api_keys {
             an_api_key_is_written_and_removed,

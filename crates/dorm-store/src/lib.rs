@@ -16,6 +16,8 @@ pub mod codec;
 pub mod conformance;
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
+mod pool;
+mod project;
 mod query;
 mod record;
 mod request;
@@ -31,6 +33,8 @@ pub use api_key::{ApiKeyRecord, KeyScope};
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
+pub use pool::{PoolRecord, PoolSource};
+pub use project::{ProjectBudgets, ProjectRecord};
 pub use query::{OperationFilter, Prune, Pruned, SnapshotFilter};
 pub use record::{
     Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationKind, OperationRecord,
@@ -236,6 +240,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// All webhooks, in the order of their ids.
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError>;
+
+    /// All projects that were ever created, removed ones included, in the order of their ids.
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError>;
+
+    /// All sandbox pools, in the order of their ids.
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError>;
 
     /// All API keys, in the order of their ids.
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError>;

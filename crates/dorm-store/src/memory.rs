@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dorm_lifecycle::{
-    ApiKeyId, EventKind, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, State, VolumeId,
-    WebhookId,
+    ApiKeyId, EventKind, Name, OperationId, PoolId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, State,
+    VolumeId, WebhookId,
 };
 
 use crate::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RequestRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotFilter, SnapshotRecord, SnapshotStatus, Store,
-    StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
+    ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotFilter, SnapshotRecord,
+    SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 mod spoiled;
@@ -38,6 +38,8 @@ struct Content {
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
     discard: BTreeSet<SavedStateId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
+    pools: BTreeMap<PoolId, PoolRecord>,
+    projects: BTreeMap<ProjectId, ProjectRecord>,
     api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
     requests: BTreeMap<RequestId, RequestRecord>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
@@ -105,6 +107,11 @@ impl Content {
         for id in &change.removed_webhooks {
             self.webhooks.remove(id);
         }
+        self.pools.extend(change.pools.into_iter().map(|pool| (pool.id.clone(), pool)));
+        for id in &change.removed_pools {
+            self.pools.remove(id);
+        }
+        self.projects.extend(change.projects.into_iter().map(|project| (project.id.clone(), project)));
         self.api_keys.extend(change.api_keys.into_iter().map(|key| (key.id.clone(), key)));
         for id in &change.removed_api_keys {
             self.api_keys.remove(id);
@@ -237,6 +244,14 @@ impl Store for MemoryStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         Ok(self.readable()?.webhooks.values().cloned().collect())
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
+        Ok(self.readable()?.pools.values().cloned().collect())
+    }
+
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        Ok(self.readable()?.projects.values().cloned().collect())
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {

@@ -30,6 +30,8 @@ pub struct SnapshotFilter {
 /// Selects the operations to list.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct OperationFilter {
+    /// Only of this project.
+    pub project: Option<ProjectId>,
     /// Only operations on this sandbox.
     pub sandbox: Option<SandboxId>,
     /// Only operations that come after this one in the list, which is ordered by start, then by id,
@@ -42,8 +44,9 @@ pub struct OperationFilter {
 impl OperationFilter {
     /// Whether an operation matches the filter. The limit does not count here.
     pub fn matches(&self, operation: &OperationRecord) -> bool {
-        let Self { sandbox, after, limit: _ } = self;
-        sandbox.as_ref().is_none_or(|sandbox| operation.sandbox.as_ref() == Some(sandbox))
+        let Self { project, sandbox, after, limit: _ } = self;
+        project.as_ref().is_none_or(|project| operation.project == *project)
+            && sandbox.as_ref().is_none_or(|sandbox| operation.sandbox.as_ref() == Some(sandbox))
             && after.as_ref().is_none_or(|after| (&operation.began, &operation.id) < (&after.0, &after.1))
     }
 }

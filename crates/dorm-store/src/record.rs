@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    ApiKeyId, Digest, EventKind, Initiator, OperationId, ProjectId, RequestId, Resources, Sandbox, SandboxId,
+    ApiKeyId, Digest, EventKind, Initiator, OperationId, PoolId, ProjectId, RequestId, Resources, Sandbox, SandboxId,
     SavedStateId, SnapshotId, SnapshotKind, Timestamp, VolumeId, WebhookId,
 };
 
-use crate::{ApiKeyRecord, ClockNote, Code, RequestRecord, VolumeRecord};
+use crate::{ApiKeyRecord, ClockNote, Code, PoolRecord, ProjectRecord, RequestRecord, VolumeRecord};
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -124,6 +124,8 @@ pub struct OperationRecord {
     pub id: OperationId,
     /// Its kind.
     pub kind: OperationKind,
+    /// The project it belongs to.
+    pub project: ProjectId,
     /// The sandbox it acts on; none for one that only touches a snapshot.
     pub sandbox: Option<SandboxId>,
     /// Who asked for it.
@@ -355,6 +357,12 @@ pub struct Change {
     pub webhooks: Vec<WebhookRecord>,
     /// Webhooks whose records are deleted; ids without a record are skipped.
     pub removed_webhooks: Vec<WebhookId>,
+    /// Projects. Each record is replaced as a whole.
+    pub projects: Vec<ProjectRecord>,
+    /// Sandbox pools. Each record is replaced as a whole.
+    pub pools: Vec<PoolRecord>,
+    /// Pools whose records are deleted; ids without a record are skipped.
+    pub removed_pools: Vec<PoolId>,
     /// API keys. Each record is replaced as a whole.
     pub api_keys: Vec<ApiKeyRecord>,
     /// API keys whose records are deleted; ids without a record are skipped.

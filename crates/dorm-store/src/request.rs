@@ -1,7 +1,7 @@
 //! Requests with an idempotency key.
 
 use dorm_lifecycle::{
-    ApiKeyId, HoldId, OperationId, ProjectId, RequestId, SandboxId, SnapshotId, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, Timestamp, VolumeId, WebhookId,
 };
 
 /// A request with an idempotency key that has made something. It is recorded in the same change as
@@ -33,6 +33,8 @@ pub enum Made {
     Hold(HoldId),
     /// A volume.
     Volume(VolumeId),
+    /// A sandbox pool.
+    Pool(PoolId),
     /// A webhook.
     Webhook(WebhookId),
     /// An API key.

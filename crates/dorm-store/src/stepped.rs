@@ -10,9 +10,9 @@ use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedSt
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, Ticket,
-    UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
+    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
+    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// Tickets from here on are issued by this store, lower ones by the inner store.
@@ -151,6 +151,16 @@ impl Store for SteppedStore {
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.living().await;
         self.inner.webhooks().await
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
+        self.living().await;
+        self.inner.pools().await
+    }
+
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        self.living().await;
+        self.inner.projects().await
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {

@@ -22,6 +22,10 @@ pub enum RowKind {
     Discard,
     /// A webhook.
     Webhook,
+    /// A sandbox pool.
+    Pool,
+    /// A project.
+    Project,
     /// An API key.
     ApiKey,
     /// A request with an idempotency key.
@@ -34,12 +38,14 @@ pub enum RowKind {
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::Sandbox,
         Self::Operation,
         Self::Snapshot,
         Self::Discard,
         Self::Webhook,
+        Self::Pool,
+        Self::Project,
         Self::ApiKey,
         Self::Request,
         Self::Volume,
@@ -54,6 +60,8 @@ impl RowKind {
             Self::Snapshot => "snapshot",
             Self::Discard => "discard",
             Self::Webhook => "webhook",
+            Self::Pool => "pool",
+            Self::Project => "project",
             Self::ApiKey => "key",
             Self::Request => "request",
             Self::Volume => "volume",
@@ -65,7 +73,14 @@ impl RowKind {
     pub const fn may_hold_saved_states(self) -> bool {
         match self {
             Self::Sandbox | Self::Operation | Self::Snapshot => true,
-            Self::Discard | Self::Webhook | Self::ApiKey | Self::Request | Self::Volume | Self::Event => false,
+            Self::Discard
+            | Self::Webhook
+            | Self::Pool
+            | Self::Project
+            | Self::ApiKey
+            | Self::Request
+            | Self::Volume
+            | Self::Event => false,
         }
     }
 }

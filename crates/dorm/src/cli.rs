@@ -19,8 +19,10 @@ mod key;
 mod man;
 mod operation;
 mod output;
+mod pool;
 mod problem;
 mod progress;
+mod project;
 mod prove;
 mod pull;
 mod quarantine;
@@ -130,6 +132,10 @@ enum Verb {
     Operation(operation::OperationOptions),
     /// Send events to your own programs
     Webhook(webhook::WebhookOptions),
+    /// Create, list and remove pools of sandboxes that are made in advance, and claim from them
+    Pool(pool::PoolOptions),
+    /// Create, list, limit and remove projects: separate users of one daemon
+    Project(project::ProjectOptions),
     /// Create, list and revoke API keys
     Key(key::KeyOptions),
     /// Delete obsolete data from the disk, or show what is on it and why
@@ -173,6 +179,8 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Events(options) => (events::run(options).await, None),
         Verb::Operation(options) => (operation::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
+        Verb::Pool(options) => (pool::run(options).await, None),
+        Verb::Project(options) => (project::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),
         Verb::Backup(options) => (backup::backup(options).await, None),

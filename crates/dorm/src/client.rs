@@ -34,6 +34,15 @@ pub(crate) use processes::{CommandEvent, CommandEvents};
 pub(crate) use sse::Sse;
 pub(crate) use terminal::TerminalEvent;
 
+/// The header that says whether a request wakes a suspended sandbox.
+const WAKE: &str = "x-dormouse-wake";
+
+/// Whether a route uses the inside of a sandbox.
+fn is_inside(path: &str) -> bool {
+    let part = path.split('/').nth(3).unwrap_or_default();
+    path.starts_with("/sandboxes/") && ["exec", "processes", "files", "watchers"].contains(&part)
+}
+
 /// How long connecting may take.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
 
@@ -44,6 +53,8 @@ pub(crate) struct Client {
     door: Door,
     /// The name of the daemon in errors.
     server: String,
+    /// Headers of every request.
+    headers: Vec<(&'static str, String)>,
 }
 
 impl Client {
@@ -57,7 +68,7 @@ impl Client {
         }
         let http = http().build().map_err(|source| ClientError::Start { source })?;
         let door = Door::Network { authority: authority.to_owned(), key };
-        Ok(Self { http, door, server: server.to_owned() })
+        Ok(Self { http, door, server: server.to_owned(), headers: Vec::new() })
     }
 
     /// Returns a client for the daemon that listens at its owner's socket, and at `listens` for
@@ -65,7 +76,7 @@ impl Client {
     pub(crate) fn of_owner(socket: OwnerSocket, listens: Option<String>) -> Result<Self, ClientError> {
         let http = http().unix_socket(socket.path()).build().map_err(|source| ClientError::Start { source })?;
         let server = socket.shown().display().to_string();
-        Ok(Self { http, door: Door::Owner { socket, listens }, server })
+        Ok(Self { http, door: Door::Owner { socket, listens }, server, headers: Vec::new() })
     }
 
     /// Returns host and port of the daemon, for addresses that others use, or none if they are not
@@ -84,10 +95,25 @@ impl Client {
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
         let request = self.http.request(method, format!("http://{}/v1{path}", self.door.authority()));
+        let wanted = self.headers.iter().filter(|(name, _)| *name != WAKE || is_inside(path));
+        let request = wanted.fold(request, |request, (name, value)| request.header(*name, value));
         match self.door.key() {
             Some(key) => request.bearer_auth(key),
             None => request,
         }
+    }
+
+    /// Returns a client for the same daemon that acts in this project.
+    pub(crate) fn in_project(mut self, project: &str) -> Self {
+        self.headers.push(("x-dormouse-project", project.to_owned()));
+        self
+    }
+
+    /// Returns a client whose requests for the inside of a sandbox wake it.
+    pub(crate) fn waking(&self) -> Self {
+        let mut client = self.clone();
+        client.headers.push((WAKE, "any".to_owned()));
+        client
     }
 
     async fn send(&self, request: RequestBuilder) -> Result<Response, ClientError> {

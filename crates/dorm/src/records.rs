@@ -21,9 +21,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, Prune, Pruned,
-    RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord, Store, StoreError,
-    Ticket, UnreadableRow, VolumeRecord, WebhookRecord, codec,
+    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
+    ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
+    SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -147,6 +147,12 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
     for webhook in &change.webhooks {
         put(RowKind::Webhook, webhook.id.as_str(), 0, codec::encode_webhook(webhook));
     }
+    for pool in &change.pools {
+        put(RowKind::Pool, pool.id.as_str(), 0, codec::encode_pool(pool));
+    }
+    for project in &change.projects {
+        put(RowKind::Project, project.id.as_str(), 0, codec::encode_project(project));
+    }
     for volume in &change.volumes {
         put(RowKind::Volume, volume.id.as_str(), 0, codec::encode_volume(volume));
     }
@@ -154,6 +160,7 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
     let gone = over.map(|record| (RowKind::Sandbox, record.sandbox.id.to_string()));
     let gone = gone.chain(change.forgotten.iter().map(|id| (RowKind::Snapshot, id.to_string())));
     let gone = gone.chain(change.removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
+    let gone = gone.chain(change.removed_pools.iter().map(|id| (RowKind::Pool, id.to_string())));
     let gone = gone.chain(change.removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
     verdicts.extend(gone.map(|key| (key, None)));
     verdicts
@@ -228,6 +235,8 @@ impl FiledStore {
             sandboxes,
             snapshots: self.inner.snapshots(None).await?,
             webhooks: self.inner.webhooks().await?,
+            pools: self.inner.pools().await?,
+            projects: self.inner.projects().await?,
             volumes: self.inner.volumes().await?,
             ..Change::default()
         })
@@ -308,6 +317,14 @@ impl Store for FiledStore {
 
     async fn webhooks(&self) -> Result<Vec<WebhookRecord>, StoreError> {
         self.inner.webhooks().await
+    }
+
+    async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
+        self.inner.pools().await
+    }
+
+    async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {
+        self.inner.projects().await
     }
 
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError> {

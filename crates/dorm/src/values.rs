@@ -164,6 +164,36 @@ pub(crate) enum PortAccess {
     Private,
 }
 
+impl From<PortAccess> for dorm_api_types::PortAccess {
+    fn from(access: PortAccess) -> Self {
+        match access {
+            PortAccess::Public => Self::Public,
+            PortAccess::Private => Self::Private,
+        }
+    }
+}
+
+/// The calls that resume a suspended sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(crate) enum Wake {
+    /// None: only `resume` does.
+    Never,
+    /// Traffic for its ports.
+    Traffic,
+    /// Traffic for its ports, commands, terminals and file calls.
+    Any,
+}
+
+impl From<Wake> for dorm_api_types::Wake {
+    fn from(wake: Wake) -> Self {
+        match wake {
+            Wake::Never => Self::Never,
+            Wake::Traffic => Self::Traffic,
+            Wake::Any => Self::Any,
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

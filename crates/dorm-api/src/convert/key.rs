@@ -8,13 +8,21 @@ use super::{Of, time};
 
 impl Of<ApiKeyRecord> for wire::Key {
     fn of(record: ApiKeyRecord) -> Self {
-        let ApiKeyRecord { id, project: _, name, scope, hash: _, created, expires } = record;
+        let ApiKeyRecord { id, project, name, scope, hash: _, created, expires } = record;
         let (scope, sandbox) = match scope {
             KeyScope::Full => (wire::KeyScope::Full, None),
             KeyScope::ReadOnly => (wire::KeyScope::ReadOnly, None),
             KeyScope::Sandbox(sandbox) => (wire::KeyScope::Sandbox, Some(sandbox.to_string())),
         };
-        Self { id: id.to_string(), name, scope, sandbox, created_at: time(created), expires_at: expires.map(time) }
+        Self {
+            id: id.to_string(),
+            project: project.to_string(),
+            name,
+            scope,
+            sandbox,
+            created_at: time(created),
+            expires_at: expires.map(time),
+        }
     }
 }
 

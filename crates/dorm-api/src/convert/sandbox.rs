@@ -1,16 +1,20 @@
 //! Sandboxes.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dorm_api_types as wire;
 use dorm_lifecycle as life;
 use dorm_lifecycle::StateName;
-use dorm_service::{CreateFrom, SandboxView, SecretSpec};
+use dorm_service::{AnswerAt, Changed, CreateFrom, IfBusy, Manner, SandboxView, SecretSpec};
 use dorm_store::OnPartialFailure;
 
 use super::{Convert, Of, checkpoints, time};
 use crate::error::ApiError;
 use crate::extract::seconds;
+
+/// The longest time that a request waits for room.
+const WAIT_MAX: Duration = Duration::from_secs(3600);
 
 /// The sandbox that a request asks for. `base` has the defaults for resources that the request
 /// leaves out.
@@ -35,13 +39,14 @@ pub(crate) fn create(
             wire::OnSuspendFailure::Terminate => life::OnSuspendFailure::Terminate,
         },
         suspendable: asked.suspendable,
-        auto_resume: asked.auto_resume.unwrap_or(defaults.auto_resume),
+        wake: asked.wake.map_or(defaults.wake, Convert::convert),
         port_access: asked.port_access.map(Convert::convert),
         timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
         retention: retention(asked.keep_generations, asked.on_unrestorable, life::SleepRetention::default())?,
         checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
         attachments: asked.volumes.into_iter().map(super::attach).collect::<Result<_, _>>()?,
         labels: asked.labels,
+        max_wait: wait(asked.max_wait_secs)?,
         ..defaults
     })
 }
@@ -52,7 +57,8 @@ pub(crate) fn secrets(asked: BTreeMap<String, wire::NamedSecret>) -> dorm_servic
     asked.into_iter().map(|(name, secret)| (name, one(secret))).collect()
 }
 
-fn resources(asked: wire::ResourcesRequest, base: life::Resources) -> life::Resources {
+/// Resource limits. `base` has those that the request leaves out.
+pub(crate) fn resources(asked: wire::ResourcesRequest, base: life::Resources) -> life::Resources {
     life::Resources {
         cpu_millis: asked.cpu_millis.unwrap_or(base.cpu_millis),
         memory_bytes: asked.memory_bytes.unwrap_or(base.memory_bytes),
@@ -72,6 +78,56 @@ pub(crate) fn timeouts(
         idle: idle.map(|value| seconds("idle_timeout_secs", value)).transpose()?,
         max_run: max_run.map(|value| seconds("max_run_secs", value)).transpose()?,
     })
+}
+
+/// How long a request waits for room.
+pub(crate) fn wait(asked: Option<f64>) -> Result<Duration, ApiError> {
+    let wait = asked.filter(|seconds| *seconds != 0.0).map(|value| seconds("max_wait_secs", value));
+    Ok(wait.transpose()?.unwrap_or_default().min(WAIT_MAX))
+}
+
+/// How a command is carried out.
+pub(crate) fn manner(wait: Option<bool>, if_busy: Option<wire::IfBusy>) -> Manner {
+    Manner {
+        answer: if wait == Some(false) { AnswerAt::Beginning } else { AnswerAt::End },
+        if_busy: match if_busy.unwrap_or_default() {
+            wire::IfBusy::Wait => IfBusy::Wait,
+            wire::IfBusy::Refuse => IfBusy::Refuse,
+        },
+    }
+}
+
+/// A change of properties.
+pub(crate) fn update(asked: wire::UpdateSandbox) -> Result<life::Update, ApiError> {
+    let wire::UpdateSandbox { name, on_timeout, wake, port_access, labels } = asked;
+    let name = name.map(|name| name.parse()).transpose();
+    Ok(life::Update {
+        name: name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?,
+        on_timeout: on_timeout.map(Convert::convert),
+        wake: wake.map(Convert::convert),
+        port_access: port_access.map(Convert::convert),
+        labels,
+    })
+}
+
+impl Of<wire::Wake> for life::Wake {
+    fn of(wake: wire::Wake) -> Self {
+        match wake {
+            wire::Wake::Never => Self::Never,
+            wire::Wake::Traffic => Self::Traffic,
+            wire::Wake::Any => Self::Any,
+        }
+    }
+}
+
+impl Of<life::Wake> for wire::Wake {
+    fn of(wake: life::Wake) -> Self {
+        match wake {
+            life::Wake::Never => Self::Never,
+            life::Wake::Traffic => Self::Traffic,
+            life::Wake::Any => Self::Any,
+        }
+    }
 }
 
 /// The retention of sleep images. Fields that the request leaves out are taken from `now`.
@@ -223,7 +279,7 @@ fn of_state(state: &life::State) -> OfState {
 
 impl Of<SandboxView> for wire::Sandbox {
     fn of(view: SandboxView) -> Self {
-        let SandboxView { sandbox, revision, residence, expires, paused_for_disk } = view;
+        let SandboxView { sandbox, revision, residence, expires, paused_for_disk, changed } = view;
         let OfState { running_since, operation, cause, terminated_at } = of_state(&sandbox.state);
         let life::Sandbox {
             id,
@@ -239,6 +295,7 @@ impl Of<SandboxView> for wire::Sandbox {
             older,
             unreachable,
             suspend_failures,
+            pool,
             state,
             run: _,
             timeouts_set: _,
@@ -281,7 +338,7 @@ impl Of<SandboxView> for wire::Sandbox {
                 life::OnSuspendFailure::Terminate => wire::OnSuspendFailure::Terminate,
             },
             suspendable: spec.suspendable,
-            auto_resume: spec.auto_resume,
+            wake: spec.wake.convert(),
             port_access: spec.port_access.convert(),
             timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
@@ -295,6 +352,8 @@ impl Of<SandboxView> for wire::Sandbox {
             older_images: older.iter().map(Convert::convert).collect(),
             checkpoints: spec.checkpoints.map(Convert::convert),
             volumes: spec.attachments.into_iter().map(Convert::convert).collect(),
+            waits_in_pool: pool.as_ref().is_some_and(|member| !member.is_claimed) && cause.is_none(),
+            pool: pool.map(|member| member.pool.to_string()),
             labels: spec.labels,
             expires_at: expires.map(time),
             created_at: time(created),
@@ -304,6 +363,7 @@ impl Of<SandboxView> for wire::Sandbox {
             operation,
             cause,
             terminated_at,
+            changed: changed.map(|changed| changed == Changed::Yes),
         }
     }
 }

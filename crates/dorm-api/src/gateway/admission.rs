@@ -9,12 +9,13 @@ use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
-use dorm_lifecycle::PortAccess;
-use dorm_service::COOKIE_LIFETIME;
-use dorm_store::KeyScope;
+use dorm_lifecycle::{PortAccess, Wake};
+use dorm_service::{COOKIE_LIFETIME, Service};
 
 use super::Target;
+use crate::conditions::WAKE;
 use crate::error::{ApiError, ErrorCode};
+use crate::extract::only;
 use crate::state::Api;
 
 /// The path of one-time links, on each port's own host.
@@ -24,11 +25,27 @@ pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-dormouse-token")
 /// The name of the cookie. It is valid only on the host of one port, since it names no domain.
 const COOKIE: &str = "dorm_port";
 
-/// Refuses a request to a private port without credentials for it.
-pub(super) async fn check(api: &Api, target: &Target, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    match api.service.port_access(&target.sandbox).await.map_err(super::unreachable)? {
-        PortAccess::Public => Ok(()),
-        PortAccess::Private if is_admitted(api, target, method, headers) => Ok(()),
+/// Returns the service of the project of the sandbox. Refuses a request to a private port without
+/// credentials for it.
+pub(super) async fn check(
+    api: &Api,
+    target: &Target,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Result<Service, ApiError> {
+    let service = api.daemon.of_sandbox(&target.sandbox).await.map_err(super::unreachable)?;
+    let service = match only(headers, &WAKE)? {
+        None => service,
+        Some("never") => service.waking(Wake::Never),
+        // Traffic needs no key, so it must not wake more than the sandbox permits.
+        Some(_) => {
+            let detail = "X-Dormouse-Wake of a request to a port can only be `never`";
+            return Err(ApiError::invalid(detail, "omit the header, or change the wake policy of the sandbox"));
+        }
+    };
+    match service.port_access(&target.sandbox).await.map_err(super::unreachable)? {
+        PortAccess::Public => Ok(service),
+        PortAccess::Private if is_admitted(api, &service, target, method, headers) => Ok(service),
         PortAccess::Private => {
             let detail = format!("port {} of sandbox {} is private", target.port, target.sandbox);
             let hint = "send its token as X-Dormouse-Token, or open a link from `dorm sbx port --link` in a browser";
@@ -37,18 +54,12 @@ pub(super) async fn check(api: &Api, target: &Target, method: &Method, headers: 
     }
 }
 
-fn is_admitted(api: &Api, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
-    let by_key = match api.scope(headers).map(|(scope, _)| scope) {
-        Some(KeyScope::Full) => true,
-        Some(KeyScope::Sandbox(own)) => own == target.sandbox,
-        // Any request to a port may change something.
-        Some(KeyScope::ReadOnly) | None => false,
-    };
-    let by_token =
-        || headers.get(TOKEN).is_some_and(|token| api.service.is_port_token(&target.sandbox, token.as_bytes()));
+fn is_admitted(api: &Api, service: &Service, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
+    let by_key = api.credentials(headers).is_some_and(|key| key.open_ports_of(&target.sandbox, service.project()));
+    let by_token = || headers.get(TOKEN).is_some_and(|token| service.is_port_token(&target.sandbox, token.as_bytes()));
     let by_cookie = || {
         is_of_its_own_page(method, headers)
-            && cookies(headers).any(|cookie| api.service.is_port_cookie(&target.sandbox, target.port, cookie))
+            && cookies(headers).any(|cookie| service.is_port_cookie(&target.sandbox, target.port, cookie))
     };
     by_key || by_token() || by_cookie()
 }
@@ -109,7 +120,7 @@ pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option
         return None;
     }
     let ticket = query(request.uri(), "ticket").unwrap_or_default();
-    let Some(cookie) = api.service.open_port_link(&target.sandbox, target.port, ticket) else {
+    let Some(cookie) = api.daemon.open_port_link(&target.sandbox, target.port, ticket) else {
         let detail = "this link was already opened, is older than a minute, or is for another port";
         let hint = "create a new link with `dorm sbx port --link`";
         return Some(Err(ApiError::new(ErrorCode::Forbidden, detail, hint)));

@@ -1,6 +1,5 @@
 //! Extended attributes of files inside a sandbox.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 use dorm_service::Use;
 use serde::Deserialize;
@@ -8,8 +7,7 @@ use utoipa::IntoParams;
 
 use crate::convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Query, Sandbox, guest_path, guest_path_of, guest_string};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, Query, Sandbox, guest_path, guest_path_of, guest_string};
 
 /// The file.
 #[derive(Deserialize, IntoParams)]
@@ -30,12 +28,12 @@ pub(crate) struct AttributesQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn attributes(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<AttributesQuery>,
 ) -> Result<axum::Json<wire::FileAttributes>, ApiError> {
     let path = guest_path(&query.path)?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     Ok(axum::Json(convert::attributes(agent.attributes(&path).await?)))
 }
 
@@ -51,13 +49,13 @@ pub(crate) async fn attributes(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn set_attributes(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::SetFileAttributes>,
 ) -> Result<axum::Json<wire::FileAttributes>, ApiError> {
     let path = guest_path_of("path", &asked.path)?;
     let set = asked.set.iter().map(convert::attribute).collect::<Result<_, _>>()?;
     let remove = asked.remove.iter().map(|name| guest_string("remove", name)).collect::<Result<_, _>>()?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     Ok(axum::Json(convert::attributes(agent.set_attributes(&path, set, remove).await?)))
 }

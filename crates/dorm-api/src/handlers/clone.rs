@@ -2,9 +2,9 @@
 
 use axum::http::StatusCode;
 use dorm_api_types as wire;
-use dorm_lifecycle::IdError;
 
-use crate::convert::{self, Convert};
+use super::fork::child;
+use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{ForRequest, Json, Sandbox};
 
@@ -24,9 +24,20 @@ pub(crate) async fn clone(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::CloneRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Cloned>), ApiError> {
-    let name = asked.name.map(|name| name.parse()).transpose();
-    let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    let made = service.clone_with(&id, name, &convert::secrets(asked.secrets), asked.volumes.convert()).await?;
+    let wire::CloneRequest {
+        name,
+        env,
+        labels,
+        timeout_secs,
+        idle_timeout_secs,
+        max_run_secs,
+        on_timeout,
+        secrets,
+        volumes,
+    } = asked;
+    let asked =
+        wire::ForkChild { name, env, labels, timeout_secs, idle_timeout_secs, max_run_secs, on_timeout, secrets };
+    let made = service.clone_with(&id, child(asked)?, volumes.convert()).await?;
     let cloned = wire::Cloned { sandbox: made.clone.convert(), snapshot: made.snapshot.convert() };
     Ok((StatusCode::CREATED, axum::Json(cloned)))
 }

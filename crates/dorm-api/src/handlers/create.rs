@@ -1,13 +1,12 @@
 //! Creates sandboxes.
 
-use axum::http::StatusCode;
 use dorm_api_types as wire;
-use dorm_lifecycle::IdError;
+use dorm_lifecycle::{IdError, ProjectId};
 use dorm_ports::{RemoteSpec, Transport};
-use dorm_service::{CreateFrom, PullPolicy};
+use dorm_service::{AnswerAt, CreateFrom, PullPolicy, Service};
 
 use crate::convert::{self, Convert};
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::{ForRequest, Json};
 use crate::tagged::Tagged;
 
@@ -18,18 +17,20 @@ use crate::tagged::Tagged;
     request_body = wire::CreateSandbox,
     responses(
         (status = 201, description = "The running sandbox.", body = wire::Sandbox),
+        (status = 202, description = "The sandbox, which is starting.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
     ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateSandbox>,
-) -> Result<(StatusCode, Tagged), ApiError> {
+) -> Result<Tagged, ApiError> {
+    let manner = convert::manner(asked.wait, None);
     if let Some(created) = service.created_by_first_request().await? {
-        return Ok((StatusCode::CREATED, created.into()));
+        return Ok(Tagged::created(created, AnswerAt::End));
     }
     let (from, base) = match (&asked.image, &asked.snapshot) {
         (Some(image), None) => {
-            let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
+            let pull = pull_policy(&service, asked.pull)?;
             let wanted = RemoteSpec { reference: image.clone(), architecture: None, transport: Transport::Secure };
             let found = service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
@@ -52,6 +53,21 @@ pub(crate) async fn create(
         }
     };
     let asked = convert::create(asked, from, base)?;
-    let view = service.create(asked).await?;
-    Ok((StatusCode::CREATED, view.into()))
+    let view = service.in_manner(manner).create(asked).await?;
+    Ok(Tagged::created(view, manner.answer))
+}
+
+/// When the registry of the image is contacted. Images belong to the daemon, so only its own
+/// project adds some by creating a sandbox.
+fn pull_policy(service: &Service, asked: Option<wire::Pull>) -> Result<PullPolicy, ApiError> {
+    if *service.project() == ProjectId::local() {
+        return Ok(asked.map_or(PullPolicy::Missing, Convert::convert));
+    }
+    match asked {
+        None | Some(wire::Pull::Missing | wire::Pull::Never) => Ok(PullPolicy::Never),
+        Some(wire::Pull::Always) => {
+            let detail = format!("project '{}' cannot pull images, which belong to the daemon", service.project());
+            Err(ApiError::new(ErrorCode::Forbidden, detail, "omit `pull`, and ask an administrator to pull the image"))
+        }
+    }
 }

@@ -11,7 +11,7 @@ use metrics_exporter_prometheus::PrometheusHandle;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{Json, Query};
+use crate::extract::{ForRequest, Json, Query};
 use crate::state::Api;
 
 /// Get version, project and engine
@@ -19,11 +19,11 @@ use crate::state::Api;
     (status = 200, description = "The daemon's version, the project of the key, and the engine.", body = wire::Info),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn info(State(api): State<Api>) -> axum::Json<wire::Info> {
-    let engine = api.service.capabilities();
+pub(crate) async fn info(ForRequest(service): ForRequest) -> axum::Json<wire::Info> {
+    let engine = service.capabilities();
     axum::Json(wire::Info {
         version: env!("CARGO_PKG_VERSION").to_owned(),
-        project: api.service.project().to_string(),
+        project: service.project().to_string(),
         engine: wire::Engine {
             name: engine.name.to_owned(),
             build: engine.build.clone(),
@@ -59,8 +59,8 @@ pub(crate) async fn health() -> axum::Json<wire::Health> {
     (status = 200, description = "The contents of the data directory.", body = wire::CollectorItemList),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::CollectorItemList>, ApiError> {
-    let items = api.service.items().await?.into_iter().map(Convert::convert).collect();
+pub(crate) async fn items(ForRequest(service): ForRequest) -> Result<axum::Json<wire::CollectorItemList>, ApiError> {
+    let items = service.items().await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::CollectorItemList { items }))
 }
 
@@ -75,12 +75,12 @@ pub(crate) async fn items(State(api): State<Api>) -> Result<axum::Json<wire::Col
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn collect(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(options): Query<wire::CollectOptions>,
 ) -> Result<axum::Json<wire::CollectorItemList>, ApiError> {
-    let mut collected = api.service.collect().await?;
+    let mut collected = service.collect().await?;
     if options.runs {
-        collected.extend(api.service.end_unrecorded_runs().await?);
+        collected.extend(service.end_unrecorded_runs().await?);
     }
     let items = collected.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::CollectorItemList { items }))
@@ -91,8 +91,8 @@ pub(crate) async fn collect(
     (status = 200, description = "The images, image layers and saved states on disk.", body = wire::StoredList),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::StoredList>, ApiError> {
-    let stored = api.service.stored().await?.into_iter().map(Convert::convert).collect();
+pub(crate) async fn stored(ForRequest(service): ForRequest) -> Result<axum::Json<wire::StoredList>, ApiError> {
+    let stored = service.stored().await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::StoredList { stored }))
 }
 
@@ -107,7 +107,7 @@ pub(crate) async fn stored(State(api): State<Api>) -> Result<axum::Json<wire::St
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn verify(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Json(asked): Json<wire::Stored>,
 ) -> Result<axum::Json<wire::Verified>, ApiError> {
     let stored = Stored::named(&asked.kind, &asked.id).ok_or_else(|| {
@@ -115,7 +115,7 @@ pub(crate) async fn verify(
             format!("there is no {} '{}': kinds are image, image_layer and saved state", asked.kind, asked.id);
         ApiError::invalid(message, "list what can be verified with GET /v1/verify")
     })?;
-    let verified = match api.service.verify(&stored).await? {
+    let verified = match service.verify(&stored).await? {
         Some(checked) => checked.convert(),
         None => {
             wire::Verified { kind: asked.kind, id: asked.id, verdict: "gone".to_owned(), bytes: 0, files: Vec::new() }
@@ -131,12 +131,12 @@ pub(crate) async fn verify(
     (status = 200, description = "Everything in quarantine.", body = wire::Quarantine),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire::Quarantine>, ApiError> {
-    let records = api.service.unreadable().await?.into_iter().map(Convert::convert).collect();
-    let files = api.service.storage().unreadable().await.map_err(dorm_service::ServiceError::from)?;
+pub(crate) async fn quarantine(ForRequest(service): ForRequest) -> Result<axum::Json<wire::Quarantine>, ApiError> {
+    let records = service.unreadable().await?.into_iter().map(Convert::convert).collect();
+    let files = service.storage().unreadable().await.map_err(dorm_service::ServiceError::from)?;
     let files = files.into_iter().map(|(what, error)| wire::QuarantinedFile { what, reason: error.to_string() });
     let mut files: Vec<_> = files.collect();
-    for damage in api.service.damaged() {
+    for damage in service.damaged() {
         let (what, reason) = (damage.stored.to_string(), damage.sentence());
         if !files.iter().any(|file| file.what == what) {
             files.push(wire::QuarantinedFile { what, reason });
@@ -150,10 +150,10 @@ pub(crate) async fn quarantine(State(api): State<Api>) -> Result<axum::Json<wire
     (status = 200, description = "Metrics in the Prometheus text format.", body = String, content_type = "text/plain"),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn metrics(State(api): State<Api>) -> Result<Response, ApiError> {
-    let figures = api.service.figures().await?;
+pub(crate) async fn metrics(ForRequest(service): ForRequest, State(api): State<Api>) -> Result<Response, ApiError> {
+    let figures = service.figures().await?;
     gauges(&figures);
-    let engine = api.service.capabilities();
+    let engine = service.capabilities();
     engine_gauge(&engine.build, engine.memory.copied_because());
     let text = api.metrics.as_ref().map(PrometheusHandle::render).unwrap_or_default();
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())

@@ -1,17 +1,15 @@
 //! Comparison of files.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 use dorm_lifecycle::SnapshotId;
-use dorm_service::{Moment, ServiceError};
+use dorm_service::{Moment, Service, ServiceError};
 use dorm_storage::{Difference, Differing};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::convert::{Convert, Of};
 use crate::error::ApiError;
-use crate::extract::Query;
-use crate::state::Api;
+use crate::extract::{ForRequest, Query};
 
 /// Parameters of a comparison.
 #[derive(Deserialize, IntoParams)]
@@ -39,15 +37,15 @@ pub(crate) struct DiffQuery {
     (status = "default", response = ApiError),
 ))]
 pub(crate) async fn diff(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(asked): Query<DiffQuery>,
 ) -> Result<axum::Json<wire::Diff>, ApiError> {
-    let given = (moment(&api, &asked.from).await?, moment(&api, &asked.to).await?);
+    let given = (moment(&service, &asked.from).await?, moment(&service, &asked.to).await?);
     let (from, to) = match asked.order {
-        wire::DiffOrder::Time => api.service.older_first(given.0, given.1).await?,
+        wire::DiffOrder::Time => service.older_first(given.0, given.1).await?,
         wire::DiffOrder::Given => given,
     };
-    let changes = api.service.diff(&from, &to).await?.into_iter().map(Convert::convert).collect();
+    let changes = service.diff(&from, &to).await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::Diff { from: id(&from), to: id(&to), changes }))
 }
 
@@ -58,15 +56,15 @@ fn id(moment: &Moment) -> String {
     }
 }
 
-async fn moment(api: &Api, reference: &str) -> Result<Moment, ApiError> {
+async fn moment(service: &Service, reference: &str) -> Result<Moment, ApiError> {
     if let Ok(id) = reference.parse::<SnapshotId>() {
-        match api.service.snapshot(&id).await {
+        match service.snapshot(&id).await {
             Ok(_) => return Ok(Moment::Snapshot(id)),
             Err(ServiceError::NoSnapshot(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    match api.service.find(reference).await {
+    match service.find(reference).await {
         Ok(id) => Ok(Moment::Sandbox(id)),
         Err(ServiceError::NoSandbox(_)) => {
             let message = format!("there is no snapshot and no sandbox '{reference}'");

@@ -16,7 +16,7 @@ use utoipa::IntoParams;
 
 use crate::convert::{Convert, Of};
 use crate::error::ApiError;
-use crate::extract::{Query, WantsEvents, last_event};
+use crate::extract::{ForRequest, Query, WantsEvents, last_event};
 use crate::sse;
 use crate::state::Api;
 
@@ -53,6 +53,7 @@ pub(crate) struct EventsQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn events(
+    ForRequest(service): ForRequest,
     State(api): State<Api>,
     WantsEvents(follow): WantsEvents,
     headers: HeaderMap,
@@ -63,7 +64,7 @@ pub(crate) async fn events(
         return Err(ApiError::invalid(format!("limit is {limit}: it must be between 1 and {PAGE_MAX}"), ""));
     }
     let sandbox = match &query.sandbox {
-        Some(reference) => Some(api.service.find(reference).await?),
+        Some(reference) => Some(service.find(reference).await?),
         None => None,
     };
     let after = match last_event(&headers).filter(|_| follow) {
@@ -72,19 +73,19 @@ pub(crate) async fn events(
         })?,
         None => query.after.unwrap_or(0),
     };
-    let project = Some(api.service.project().clone());
+    let project = Some(service.project().clone());
     let newest = query.newest.unwrap_or(0);
     if newest > PAGE_MAX {
         return Err(ApiError::invalid(format!("newest is {newest}: it must be between 1 and {PAGE_MAX}"), ""));
     }
     let filter = EventFilter { project, sandbox, after, limit, newest, ..EventFilter::default() };
     if after > 0 {
-        is_kept(after, api.service.events_removed().await?)?;
+        is_kept(after, service.events_removed().await?)?;
     }
     if !follow {
-        let events = api.service.events(&filter).await?;
+        let events = service.events(&filter).await?;
         // Checked again after the read: events that were removed meanwhile are missing too.
-        let removed = api.service.events_removed().await?;
+        let removed = service.events_removed().await?;
         if after > 0 {
             is_kept(after, removed)?;
         }
@@ -95,8 +96,8 @@ pub(crate) async fn events(
     }
     let follower = Follower {
         // Subscribed before the first page is read, so that no event is missed in between.
-        news: api.service.news(),
-        service: api.service,
+        news: service.news(),
+        service,
         filter: EventFilter { limit: PAGE_MAX, newest: 0, ..filter },
         read: VecDeque::new(),
         over: false,

@@ -1,6 +1,5 @@
 //! Running a command and waiting for it to end.
 
-use axum::extract::State;
 use axum::response::{IntoResponse, Response};
 use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind};
 use dorm_api_types as wire;
@@ -10,9 +9,8 @@ use futures_util::{StreamExt, stream};
 use super::output;
 use crate::convert::{self, Command, Convert, Of};
 use crate::error::ApiError;
-use crate::extract::{Json, Sandbox, WantsEvents, bytes_of, seconds};
+use crate::extract::{ForRequest, Json, Sandbox, WantsEvents, bytes_of, seconds};
 use crate::sse;
-use crate::state::Api;
 
 /// How many bytes of each output a response that is not a stream contains. Later bytes can be read
 /// from the process's output, as long as they are kept.
@@ -33,7 +31,7 @@ const KEPT_BYTES: usize = 4 << 20;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn exec(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ExecRequest>,
@@ -51,10 +49,10 @@ pub(crate) async fn exec(
     };
     let limit = timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
     let checkpoint = match checkpoint {
-        Some(kind) => Some(api.service.checkpoint_before(&id, kind.convert()).await?.id.to_string()),
+        Some(kind) => Some(service.checkpoint_before(&id, kind.convert()).await?.id.to_string()),
         None => None,
     };
-    let execution = api.service.exec(&id, spec, input, limit).await?;
+    let execution = service.exec(&id, spec, input, limit).await?;
     if events {
         return Ok(follow(execution, checkpoint));
     }

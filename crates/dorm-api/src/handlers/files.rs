@@ -21,7 +21,8 @@ use super::range::{self, Part};
 use crate::convert::{self, Of};
 use crate::error::ApiError;
 use crate::extract::{
-    Json, PAGE_MAX, Query, Sandbox, guest_path, guest_path_of, page_limit_or, path_in_list, place_in_list, user,
+    ForRequest, Json, PAGE_MAX, Query, Sandbox, guest_path, guest_path_of, page_limit_or, path_in_list, place_in_list,
+    user,
 };
 use crate::sse;
 use crate::state::Api;
@@ -55,13 +56,13 @@ pub(crate) struct ReadQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     headers: HeaderMap,
     Query(query): Query<ReadQuery>,
 ) -> Result<Response, ApiError> {
     let path = guest_path(&query.path)?;
-    let (agent, in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, in_use) = service.agent(&id, Use::Files).await?;
     let part = headers.get(header::RANGE).and_then(range::parse);
     let part = match part {
         None => Part::WHOLE,
@@ -181,7 +182,7 @@ impl WriteQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn write(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<WriteQuery>,
     body: Body,
@@ -193,7 +194,7 @@ pub(crate) async fn write(
         owner: query.user.as_deref().map(user).transpose()?,
         parents: parents(query.parents),
     };
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let body = body.into_data_stream();
     let stat = match place {
         Some(at) => agent.write_in_place(&path, at, options, body).await?,
@@ -230,13 +231,13 @@ pub(crate) struct RemoveQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn remove(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<RemoveQuery>,
 ) -> Result<StatusCode, ApiError> {
     let path = guest_path(&query.path)?;
     let scope = if query.recursive == Some(true) { RemoveScope::Tree } else { RemoveScope::Single };
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     agent.remove(&path, scope).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -251,12 +252,12 @@ pub(crate) async fn remove(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn stat(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<ReadQuery>,
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let path = guest_path(&query.path)?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let stat = agent.stat(&path).await?;
     Ok(axum::Json(convert::stat(&path, stat)))
 }
@@ -287,7 +288,7 @@ pub(crate) struct ListQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<ListQuery>,
 ) -> Result<axum::Json<wire::FileList>, ApiError> {
@@ -301,7 +302,7 @@ pub(crate) async fn list(
     }
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let after = query.after.as_deref().map(path_in_list).transpose()?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let page = agent.list(&path, depth, after.as_ref(), limit).await?;
     let next = page.items.last().filter(|_| page.more).map(|last| place_in_list(&last.path));
     Ok(axum::Json(wire::FileList { entries: page.items.into_iter().map(convert::entry).collect(), next }))
@@ -316,13 +317,13 @@ pub(crate) async fn list(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn mkdir(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::MakeDirectory>,
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
     let path = guest_path_of("path", &asked.path)?;
     let owner = asked.user.as_deref().map(user).transpose()?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let stat = match (asked.exclusive, parents(asked.parents)) {
         // Without parents, an existing path is refused in any case.
         (Some(true), Parents::Create) => agent.make_new_directory(&path, owner).await?,
@@ -343,7 +344,7 @@ pub(crate) async fn mkdir(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn rename(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::Rename>,
 ) -> Result<axum::Json<wire::FileStat>, ApiError> {
@@ -353,7 +354,7 @@ pub(crate) async fn rename(
     if owner.is_some() && asked.parents != Some(true) {
         return Err(ApiError::invalid("user is the owner of created parents, and parents is not true", "omit user"));
     }
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let stat = match asked.parents {
         Some(true) => agent.move_to(&from, &to, owner).await?,
         Some(false) | None => agent.rename(&from, &to).await?,
@@ -383,13 +384,14 @@ pub(crate) struct WatchQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn watch(
+    ForRequest(service): ForRequest,
     State(api): State<Api>,
     Sandbox(id): Sandbox,
     Query(query): Query<WatchQuery>,
 ) -> Result<Response, ApiError> {
     let path = guest_path(&query.path)?;
     let scope = if query.recursive == Some(true) { Scope::Below } else { Scope::Here };
-    let (agent, in_use) = api.service.agent(&id, Use::Watch).await?;
+    let (agent, in_use) = service.agent(&id, Use::Watch).await?;
     let changes = agent.watch(&path, scope).await?;
     let events = stream::unfold((Some(changes), in_use), |(changes, in_use)| async move {
         let mut changes = changes?;

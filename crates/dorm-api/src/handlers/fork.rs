@@ -50,8 +50,16 @@ pub(crate) async fn fork(
     Ok((StatusCode::CREATED, axum::Json(wire::Forked { children: children.collect() })))
 }
 
-fn child(asked: wire::ForkChild) -> Result<ForkChildSpec, ApiError> {
+/// A sandbox that continues from another.
+pub(super) fn child(asked: wire::ForkChild) -> Result<ForkChildSpec, ApiError> {
     let name = asked.name.map(|name| name.parse()).transpose();
     let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
-    Ok(ForkChildSpec { name, variables: asked.env, labels: asked.labels, secrets: convert::secrets(asked.secrets) })
+    Ok(ForkChildSpec {
+        name,
+        timeouts: convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
+        on_timeout: asked.on_timeout.map(Convert::convert),
+        variables: asked.env,
+        labels: asked.labels,
+        secrets: convert::secrets(asked.secrets),
+    })
 }

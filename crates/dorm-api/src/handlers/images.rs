@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +19,7 @@ use utoipa::IntoParams;
 use super::progress::follow;
 use crate::convert::{self, Convert, Of};
 use crate::error::ApiError;
-use crate::extract::{HostPaths, Json, Query, WantsEvents, parameter};
+use crate::extract::{ForRequest, HostPaths, Json, Query, WantsEvents, parameter};
 use crate::page::PageQuery;
 use crate::state::Api;
 
@@ -43,10 +43,10 @@ impl FromRequestParts<Api> for Reference {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::ImageList>, ApiError> {
-    let images = api.service.storage().images().await.map_err(ServiceError::from)?;
+    let images = service.storage().images().await.map_err(ServiceError::from)?;
     let (images, next) = query.of(images, |image| image.digest.clone())?;
     Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Convert::convert).collect(), next }))
 }
@@ -67,13 +67,12 @@ pub(crate) async fn list(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn import(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     _: HostPaths,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ImportImage>,
 ) -> Result<Response, ApiError> {
     let path = absolute(&asked.path)?;
-    let service = api.service.clone();
     let tag = asked.tag;
     let work =
         move |report| async move { service.import_image(&path, tag.as_deref(), report).await.map(wire::Image::of) };
@@ -107,7 +106,7 @@ pub(crate) struct UploadQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn upload(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     WantsEvents(events): WantsEvents,
     Query(query): Query<UploadQuery>,
     headers: HeaderMap,
@@ -115,8 +114,7 @@ pub(crate) async fn upload(
 ) -> Result<Response, ApiError> {
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
     let body = body.into_data_stream().map_err(io::Error::other);
-    let archive = api.service.receive_archive(body, length).await?;
-    let service = api.service.clone();
+    let archive = service.receive_archive(body, length).await?;
     let work = move |report| async move {
         service.import_image(archive.path(), query.tag.as_deref(), report).await.map(wire::Image::of)
     };
@@ -140,11 +138,10 @@ pub(crate) async fn upload(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pull(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::PullImage>,
 ) -> Result<Response, ApiError> {
-    let service = api.service.clone();
     let wire::PullImage { reference, architecture, tag, insecure, pull } = asked;
     let transport = convert::transport(insecure);
     let asked = dorm_ports::RemoteSpec { reference, architecture, transport };
@@ -180,7 +177,7 @@ pub(crate) async fn pull(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn compose(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::ComposeImage>,
 ) -> Result<Response, ApiError> {
@@ -200,7 +197,6 @@ pub(crate) async fn compose(
         }
     };
     let asked = Composition { from, config: config.convert(), tag, build };
-    let service = api.service.clone();
     follow(events, move |report| async move { service.compose_image(asked, report).await.map(wire::Image::of) }).await
 }
 
@@ -212,10 +208,10 @@ pub(crate) async fn compose(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Reference(reference): Reference,
 ) -> Result<axum::Json<wire::Image>, ApiError> {
-    Ok(axum::Json(api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?.convert()))
+    Ok(axum::Json(service.storage().resolve(&reference).await.map_err(ServiceError::from)?.convert()))
 }
 
 /// Export an image to a path on the daemon's host
@@ -230,13 +226,13 @@ pub(crate) async fn describe(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn export(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     _: HostPaths,
     Reference(reference): Reference,
     Json(asked): Json<wire::ExportImage>,
 ) -> Result<(StatusCode, axum::Json<wire::ExportedImage>), ApiError> {
     let path = absolute(&asked.path)?;
-    let storage = api.service.storage();
+    let storage = service.storage();
     let image = storage.resolve(&reference).await.map_err(ServiceError::from)?;
     let exported = storage.export_image(&image.digest, &path).await.map_err(ServiceError::from)?;
     let answer = wire::ExportedImage {
@@ -263,9 +259,12 @@ const MANIFEST: HeaderName = HeaderName::from_static("x-dormouse-manifest");
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn download(State(api): State<Api>, Reference(reference): Reference) -> Result<Response, ApiError> {
-    let image = api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
-    let (file, manifest) = api.service.image_file(&image).await?;
+pub(crate) async fn download(
+    ForRequest(service): ForRequest,
+    Reference(reference): Reference,
+) -> Result<Response, ApiError> {
+    let image = service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
+    let (file, manifest) = service.image_file(&image).await?;
     let mut response = Body::from_stream(file.content).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));
@@ -295,8 +294,11 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
         (status = 204, description = "The image is deleted."),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, Reference(reference): Reference) -> Result<StatusCode, ApiError> {
-    let image = api.service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
-    api.service.remove_image(&image.digest).await?;
+pub(crate) async fn delete(
+    ForRequest(service): ForRequest,
+    Reference(reference): Reference,
+) -> Result<StatusCode, ApiError> {
+    let image = service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
+    service.remove_image(&image.digest).await?;
     Ok(StatusCode::NO_CONTENT)
 }

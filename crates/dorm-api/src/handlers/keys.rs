@@ -1,16 +1,14 @@
 //! API keys.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_api_types as wire;
-use dorm_service::ApiKeySpec;
+use dorm_service::{ApiKeySpec, KeyForm};
 use dorm_store::KeyScope;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
 use crate::extract::{ApiKey, ForRequest, Json, Query, seconds};
 use crate::page::{Dated, PageQuery};
-use crate::state::Api;
 
 /// Create an API key
 ///
@@ -37,7 +35,11 @@ pub(crate) async fn create(
         }
     };
     let lifetime = asked.lifetime_secs.map(|lifetime| seconds("lifetime_secs", lifetime)).transpose()?;
-    let (record, key) = service.create_key(ApiKeySpec { name: asked.name, scope, lifetime }).await?;
+    let form = match asked.form {
+        wire::KeyForm::Dormouse => KeyForm::Dormouse,
+        wire::KeyForm::E2b => KeyForm::E2b,
+    };
+    let (record, key) = service.create_key(ApiKeySpec { name: asked.name, scope, lifetime, form }).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::CreatedKey { key, record: record.convert() })))
 }
 
@@ -51,10 +53,10 @@ pub(crate) async fn create(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::KeyList>, ApiError> {
-    let (keys, next) = query.of(api.service.keys(), |key| Dated(key.created, key.id.clone()))?;
+    let (keys, next) = query.of(service.keys(), |key| Dated(key.created, key.id.clone()))?;
     Ok(axum::Json(wire::KeyList { keys: keys.into_iter().map(Convert::convert).collect(), next }))
 }
 
@@ -67,7 +69,7 @@ pub(crate) async fn list(
         (status = 204, description = "The key is revoked."),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, ApiKey(id): ApiKey) -> Result<StatusCode, ApiError> {
-    api.service.revoke_key(&id).await?;
+pub(crate) async fn delete(ForRequest(service): ForRequest, ApiKey(id): ApiKey) -> Result<StatusCode, ApiError> {
+    service.revoke_key(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,6 +1,5 @@
 //! The output of a process as server-sent events, each with the position to continue from.
 
-use axum::extract::State;
 use axum::http::HeaderMap;
 use axum::response::Response;
 use axum::response::sse::Event;
@@ -14,9 +13,8 @@ use utoipa::IntoParams;
 use super::processes::status;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Process, Query, last_event};
+use crate::extract::{ForRequest, Process, Query, last_event};
 use crate::sse;
-use crate::state::Api;
 
 /// Parameters of an output stream.
 #[derive(Deserialize, IntoParams)]
@@ -52,7 +50,7 @@ pub(crate) struct OutputQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn output(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
     headers: HeaderMap,
     Query(query): Query<OutputQuery>,
@@ -61,7 +59,7 @@ pub(crate) async fn output(
         Some(id) => place(id)?,
         None => Offsets { stdout: query.stdout.unwrap_or(0), stderr: query.stderr.unwrap_or(0) },
     };
-    let (agent, in_use) = api.service.agent(&id, Use::Output).await?;
+    let (agent, in_use) = service.agent(&id, Use::Output).await?;
     let now = status(&agent, process).await?;
     // A start position past the end would skip the output that is written until then.
     let from = Offsets { stdout: from.stdout.min(now.written.stdout), stderr: from.stderr.min(now.written.stderr) };

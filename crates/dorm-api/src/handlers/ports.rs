@@ -1,13 +1,11 @@
 //! Addresses of ports inside a sandbox.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, Port};
+use crate::extract::{ForRequest, Json, Port};
 use crate::gateway::OPEN_LINK;
-use crate::state::Api;
 
 /// Get the address of a port
 ///
@@ -22,9 +20,12 @@ use crate::state::Api;
         (status = 200, description = "How to reach the port.", body = wire::Port),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Result<axum::Json<wire::Port>, ApiError> {
-    let access = api.service.port_access(&id).await?.convert();
-    let token = api.service.port_token(&id);
+pub(crate) async fn describe(
+    ForRequest(service): ForRequest,
+    Port(id, port): Port,
+) -> Result<axum::Json<wire::Port>, ApiError> {
+    let access = service.port_access(&id).await?.convert();
+    let token = service.port_token(&id);
     Ok(axum::Json(wire::Port { sandbox: id.to_string(), port, label: format!("{port}-{id}"), access, token }))
 }
 
@@ -43,13 +44,13 @@ pub(crate) async fn describe(State(api): State<Api>, Port(id, port): Port) -> Re
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn link(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Port(id, port): Port,
     Json(wire::LinkRequest {}): Json<wire::LinkRequest>,
 ) -> Result<axum::Json<wire::PortLink>, ApiError> {
     // Fails if there is no such sandbox.
-    api.service.port_access(&id).await?;
-    let (ticket, until) = api.service.port_link(&id, port);
+    service.port_access(&id).await?;
+    let (ticket, until) = service.port_link(&id, port);
     let path = format!("{OPEN_LINK}?ticket={ticket}");
     Ok(axum::Json(wire::PortLink { label: format!("{port}-{id}"), path, expires_at: convert::time(until) }))
 }

@@ -1,7 +1,6 @@
 //! Background processes.
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_agent_client::{Agent, AgentError, ExitStatus, ProcessStatus, Signal, Target};
 use dorm_api_types as wire;
@@ -11,8 +10,7 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or, seconds};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, PAGE_MAX, Process, Query, Sandbox, page_limit_or, seconds};
 use dorm_service::Use;
 
 /// Start a background process
@@ -24,13 +22,13 @@ use dorm_service::Use;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn start(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::StartProcess>,
 ) -> Result<(StatusCode, axum::Json<wire::ProcessStarted>), ApiError> {
     let limit = asked.timeout_secs.map(|value| seconds("timeout_secs", value)).transpose()?;
     let spec = convert::process_spec(asked)?;
-    Ok((StatusCode::CREATED, axum::Json(api.service.start(&id, spec, limit).await?.convert())))
+    Ok((StatusCode::CREATED, axum::Json(service.start(&id, spec, limit).await?.convert())))
 }
 
 /// Parameters of the list of processes.
@@ -59,12 +57,12 @@ pub(crate) struct ListQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<ListQuery>,
 ) -> Result<axum::Json<wire::ProcessList>, ApiError> {
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     let is_wanted = |status: &ProcessStatus| {
         query.label.as_ref().is_none_or(|label| status.label.as_ref() == Some(label))
             && query.pid.is_none_or(|pid| status.pid == pid && status.exit.is_none())
@@ -85,10 +83,10 @@ pub(crate) async fn list(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::Process>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     Ok(axum::Json(status(&agent, process).await?.convert()))
 }
 
@@ -113,11 +111,11 @@ pub(crate) async fn status(agent: &Agent, process: u64) -> Result<ProcessStatus,
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn stdin(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
     body: Body,
 ) -> Result<axum::Json<wire::StdinWritten>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     let mut body = body.into_data_stream();
     let mut bytes = 0;
     while let Some(chunk) = body.next().await {
@@ -146,8 +144,11 @@ pub(crate) async fn stdin(
         (status = 204, description = "The input is closed."),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Process) -> Result<StatusCode, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+pub(crate) async fn close_stdin(
+    ForRequest(service): ForRequest,
+    Process(id, process): Process,
+) -> Result<StatusCode, ApiError> {
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     agent.close_stdin(process).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -165,7 +166,7 @@ pub(crate) async fn close_stdin(State(api): State<Api>, Process(id, process): Pr
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn signal(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
     Json(asked): Json<wire::SignalRequest>,
 ) -> Result<StatusCode, ApiError> {
@@ -174,7 +175,7 @@ pub(crate) async fn signal(
         wire::SignalTarget::Process => Target::Process,
         wire::SignalTarget::Group => Target::Group,
     };
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     agent.signal(process, signal, target).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -196,10 +197,10 @@ pub(crate) async fn signal(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn kill(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::Killed>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     Ok(axum::Json(wire::Killed { killed: agent.kill_tree(process).await? }))
 }
 
@@ -216,11 +217,11 @@ pub(crate) async fn kill(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn resize(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
     Json(asked): Json<wire::Resize>,
 ) -> Result<StatusCode, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     agent.resize(process, asked.rows, asked.cols).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -239,10 +240,10 @@ pub(crate) async fn resize(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn wait(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Process(id, process): Process,
 ) -> Result<axum::Json<wire::ExitStatus>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Process).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Process).await?;
     let status = agent.wait(process).await?;
     // Only a process that was killed can have exceeded its time limit. It may be forgotten already.
     let timed_out = match status {

@@ -24,7 +24,7 @@ use utoipa::IntoParams;
 use super::processes::status;
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Query, Sandbox, guest_path, user};
+use crate::extract::{ForRequest, Query, Sandbox, guest_path, user};
 use crate::state::Api;
 
 /// The largest frame that a client may send.
@@ -84,18 +84,19 @@ impl FromRequestParts<Api> for Upgrade {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn pty(
+    ForRequest(service): ForRequest,
     State(api): State<Api>,
     Sandbox(id): Sandbox,
     Query(mut query): Query<PtyQuery>,
     Upgrade(upgrade): Upgrade,
 ) -> Result<Response, ApiError> {
     if query.attach.is_none() {
-        let image = api.service.image_config(&id).await;
+        let image = service.image_config(&id).await;
         query.user = query.user.or(image.user);
         query.cwd = query.cwd.or(image.directory);
     }
     let size = wire::TerminalSize { rows: query.rows.unwrap_or(24), cols: query.cols.unwrap_or(80) };
-    let (agent, in_use) = api.service.agent(&id, Use::Terminal).await?;
+    let (agent, in_use) = service.agent(&id, Use::Terminal).await?;
     let (started, from) = match query.attach {
         Some(process) => {
             let found = status(&agent, process).await?;

@@ -1,6 +1,5 @@
 //! Snapshots in registries.
 
-use axum::extract::State;
 use axum::response::Response;
 use dorm_api_types as wire;
 use dorm_ports::RemoteSpec;
@@ -11,7 +10,6 @@ use super::snapshots::Snapshot;
 use crate::convert::{self, Of};
 use crate::error::ApiError;
 use crate::extract::{self, ForRequest, Json, WantsEvents};
-use crate::state::Api;
 
 /// Push a snapshot to a registry
 ///
@@ -30,12 +28,11 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn push(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Snapshot(id): Snapshot,
     WantsEvents(events): WantsEvents,
     Json(asked): Json<wire::PushSnapshot>,
 ) -> Result<Response, ApiError> {
-    let service = api.service.clone();
     let to = named(asked.reference, asked.insecure);
     follow(events, move |report| async move {
         let pushed = service.push_snapshot(&id, to, report).await?;

@@ -1,6 +1,5 @@
 //! Lists and describes sandboxes.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_store::SandboxFilter;
@@ -8,8 +7,7 @@ use utoipa::IntoParams;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
-use crate::extract::{Query, Sandbox};
-use crate::state::Api;
+use crate::extract::{ForRequest, Query, Sandbox};
 use crate::tagged::Tagged;
 
 /// The default size of a page.
@@ -44,14 +42,14 @@ pub(crate) struct ListQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<Vec<(String, String)>>,
 ) -> Result<axum::Json<wire::SandboxPage>, ApiError> {
     let mut filter = filter(query)?;
-    filter.project = Some(api.service.project().clone());
+    filter.project = Some(service.project().clone());
     let wanted = filter.limit;
     filter.limit = wanted + 1;
-    let mut views = api.service.list(&filter).await?;
+    let mut views = service.list(&filter).await?;
     let more = views.len() > wanted;
     views.truncate(wanted);
     let next = views.last().filter(|_| more).map(|last| last.sandbox.id.to_string());
@@ -105,6 +103,6 @@ fn filter(query: Vec<(String, String)>) -> Result<SandboxFilter, ApiError> {
         (status = 200, description = "The sandbox.", body = wire::Sandbox),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn describe(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<Tagged, ApiError> {
-    Ok(api.service.describe(&id).await?.into())
+pub(crate) async fn describe(ForRequest(service): ForRequest, Sandbox(id): Sandbox) -> Result<Tagged, ApiError> {
+    Ok(service.describe(&id).await?.into())
 }

@@ -1,17 +1,18 @@
 //! Snapshots.
 
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use dorm_api_types as wire;
 use dorm_lifecycle::{IdError, SnapshotId};
+use dorm_service::Service;
 use dorm_store::{SnapshotFilter, SnapshotRecord};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{Query, page_limit, parameter};
+use crate::extract::{ForRequest, Query, page_limit, parameter};
 use crate::page::{Dated, cursor};
 use crate::state::Api;
 
@@ -50,7 +51,7 @@ pub(crate) struct ListQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<ListQuery>,
 ) -> Result<axum::Json<wire::SnapshotList>, ApiError> {
     let source = query.source.map(|source| source.parse()).transpose();
@@ -58,17 +59,17 @@ pub(crate) async fn list(
     let after = query.after.as_deref().map(cursor::<Dated<SnapshotId>>).transpose()?;
     let after = after.map(|Dated(created, id)| (created, id));
     let filter = SnapshotFilter { source, after, limit: page_limit(query.limit)?, ..SnapshotFilter::default() };
-    let page = api.service.snapshot_page(&filter).await?;
+    let page = service.snapshot_page(&filter).await?;
     let mut snapshots = Vec::new();
     for snapshot in page.snapshots {
-        snapshots.push(sized(&api, snapshot).await);
+        snapshots.push(sized(&service, snapshot).await);
     }
     let next = page.next.map(|(created, id)| Dated(created, id).to_string());
     Ok(axum::Json(wire::SnapshotList { snapshots, next }))
 }
 
-async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
-    let sizes = api.service.snapshot_sizes(&snapshot).await;
+async fn sized(service: &Service, snapshot: SnapshotRecord) -> wire::Snapshot {
+    let sizes = service.snapshot_sizes(&snapshot).await;
     let (alone_bytes, shared_bytes) = (sizes.map(|sizes| sizes.alone), sizes.map(|sizes| sizes.shared));
     wire::Snapshot { alone_bytes, shared_bytes, ..snapshot.convert() }
 }
@@ -81,12 +82,12 @@ async fn sized(api: &Api, snapshot: SnapshotRecord) -> wire::Snapshot {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Snapshot(id): Snapshot,
 ) -> Result<axum::Json<wire::Snapshot>, ApiError> {
-    let snapshot = api.service.snapshot(&id).await?;
-    let held_by = Some(api.service.holders(&snapshot).await?);
-    Ok(axum::Json(wire::Snapshot { held_by, ..sized(&api, snapshot).await }))
+    let snapshot = service.snapshot(&id).await?;
+    let held_by = Some(service.holders(&snapshot).await?);
+    Ok(axum::Json(wire::Snapshot { held_by, ..sized(&service, snapshot).await }))
 }
 
 /// Parameters of a deletion.
@@ -111,13 +112,13 @@ pub(crate) struct DeleteQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn delete(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Snapshot(id): Snapshot,
     Query(how): Query<DeleteQuery>,
 ) -> Result<StatusCode, ApiError> {
     match how.when_free {
-        true => api.service.delete_snapshot_when_free(&id).await?,
-        false => api.service.delete_snapshot(&id).await?,
+        true => service.delete_snapshot_when_free(&id).await?,
+        false => service.delete_snapshot(&id).await?,
     }
     Ok(StatusCode::NO_CONTENT)
 }

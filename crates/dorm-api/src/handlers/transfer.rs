@@ -5,7 +5,6 @@ use std::collections::BTreeMap;
 use std::io;
 
 use axum::body::Body;
-use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_api_types as wire;
@@ -18,7 +17,6 @@ use super::snapshots::Snapshot;
 use crate::convert::Of;
 use crate::error::ApiError;
 use crate::extract::{self, ForRequest, Query};
-use crate::state::Api;
 
 /// Export a snapshot as a file
 ///
@@ -31,8 +29,8 @@ use crate::state::Api;
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn export(State(api): State<Api>, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
-    let file = api.service.export_snapshot(&id).await?;
+pub(crate) async fn export(ForRequest(service): ForRequest, Snapshot(id): Snapshot) -> Result<Response, ApiError> {
+    let file = service.export_snapshot(&id).await?;
     let mut response = Body::from_stream(file.content).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-tar"));

@@ -1,6 +1,5 @@
 //! Lineage.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 use dorm_service::TreeFilter;
 use serde::Deserialize;
@@ -8,8 +7,7 @@ use utoipa::IntoParams;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::Query;
-use crate::state::Api;
+use crate::extract::{ForRequest, Query};
 
 /// Parameters of the tree.
 #[derive(Deserialize, IntoParams)]
@@ -34,13 +32,13 @@ pub(crate) struct TreeQuery {
     (status = "default", response = ApiError),
 ))]
 pub(crate) async fn tree(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<TreeQuery>,
 ) -> Result<axum::Json<wire::Tree>, ApiError> {
     let sandbox = match &query.sandbox {
-        Some(reference) => Some(api.service.find(reference).await?),
+        Some(reference) => Some(service.find(reference).await?),
         None => None,
     };
-    let nodes = api.service.tree(&TreeFilter { sandbox, all: query.all }).await?;
+    let nodes = service.tree(&TreeFilter { sandbox, all: query.all }).await?;
     Ok(axum::Json(wire::Tree { nodes: nodes.into_iter().map(Convert::convert).collect() }))
 }

@@ -1,6 +1,5 @@
 //! Shows what sandboxes use.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 use dorm_lifecycle::Timestamp;
 use serde::Deserialize;
@@ -8,8 +7,7 @@ use utoipa::IntoParams;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{Query, Sandbox};
-use crate::state::Api;
+use crate::extract::{ForRequest, Query, Sandbox};
 
 /// Get the resource usage of a sandbox
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/usage", operation_id = "getSandboxUsage", tag = "sandboxes",
@@ -18,8 +16,11 @@ use crate::state::Api;
         (status = 200, description = "The resources of the host that the sandbox uses now.", body = wire::Usage),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn usage(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Usage>, ApiError> {
-    Ok(axum::Json(api.service.usage(&id).await?.convert()))
+pub(crate) async fn usage(
+    ForRequest(service): ForRequest,
+    Sandbox(id): Sandbox,
+) -> Result<axum::Json<wire::Usage>, ApiError> {
+    Ok(axum::Json(service.usage(&id).await?.convert()))
 }
 
 /// Parameters of the usage history.
@@ -44,14 +45,14 @@ pub(crate) struct HistoryQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn history(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Query(query): Query<HistoryQuery>,
 ) -> Result<axum::Json<wire::UsageHistory>, ApiError> {
     let moment = |time: wire::Time| Timestamp::from_millis(u64::try_from(time.0.as_millisecond()).unwrap_or(0));
-    let samples = api.service.usage_history(&id, query.since.map(moment), query.until.map(moment)).await?;
+    let samples = service.usage_history(&id, query.since.map(moment), query.until.map(moment)).await?;
     Ok(axum::Json(wire::UsageHistory {
-        interval_secs: api.service.usage_every().map(|every| every.as_secs_f64()),
+        interval_secs: service.usage_every().map(|every| every.as_secs_f64()),
         samples: samples.into_iter().map(Convert::convert).collect(),
     }))
 }

@@ -1,7 +1,7 @@
 //! Volumes and their attachments.
 
 use axum::body::Body;
-use axum::extract::{FromRequestParts, State};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -81,12 +81,12 @@ pub(crate) struct ListQuery {
     (status = "default", response = ApiError),
 ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<ListQuery>,
 ) -> Result<axum::Json<wire::VolumeList>, ApiError> {
     let after = query.after.map(|name| name.parse()).transpose();
     let after = after.map_err(|error: IdError| ApiError::invalid(format!("after: {error}"), ""))?;
-    let (volumes, more) = api.service.volume_page(after.as_ref(), page_limit(query.limit)?).await?;
+    let (volumes, more) = service.volume_page(after.as_ref(), page_limit(query.limit)?).await?;
     let next = volumes.last().filter(|_| more).map(|last| last.volume.name.to_string());
     Ok(axum::Json(wire::VolumeList { volumes: volumes.into_iter().map(Convert::convert).collect(), next }))
 }
@@ -99,10 +99,10 @@ pub(crate) async fn list(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn describe(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Reference(volume): Reference,
 ) -> Result<axum::Json<wire::Volume>, ApiError> {
-    Ok(axum::Json(api.service.volume(&volume).await?.convert()))
+    Ok(axum::Json(service.volume(&volume).await?.convert()))
 }
 
 /// Delete a volume and its contents
@@ -114,8 +114,11 @@ pub(crate) async fn describe(
         (status = 204, description = "The volume is deleted."),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference) -> Result<StatusCode, ApiError> {
-    api.service.remove_volume(&volume).await?;
+pub(crate) async fn delete(
+    ForRequest(service): ForRequest,
+    Reference(volume): Reference,
+) -> Result<StatusCode, ApiError> {
+    service.remove_volume(&volume).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -130,11 +133,11 @@ pub(crate) async fn delete(State(api): State<Api>, Reference(volume): Reference)
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn read(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Reference(volume): Reference,
     Query(PathQuery { path }): Query<PathQuery>,
 ) -> Result<Response, ApiError> {
-    let (file, using) = api.service.read_volume(&volume, &path).await?;
+    let (file, using) = service.read_volume(&volume, &path).await?;
     let contents = ReaderStream::with_capacity(tokio::fs::File::from_std(file), 256 << 10);
     // The file is closed before the volume is released.
     let contents = contents.map(move |piece| {
@@ -159,12 +162,12 @@ pub(crate) async fn read(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn write(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Reference(volume): Reference,
     Query(PathQuery { path }): Query<PathQuery>,
     body: Body,
 ) -> Result<StatusCode, ApiError> {
-    let (new, _using) = api.service.write_volume(&volume, &path).await?;
+    let (new, _using) = service.write_volume(&volume, &path).await?;
     // An unfinished file is discarded before the volume is released.
     let mut new = new;
     let told = |error: std::io::Error| match error.kind() {
@@ -201,10 +204,10 @@ pub(crate) async fn write(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn files(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Reference(volume): Reference,
     Query(PathQuery { path }): Query<PathQuery>,
 ) -> Result<axum::Json<wire::VolumeFiles>, ApiError> {
-    let entries = api.service.list_volume(&volume, &path).await?;
+    let entries = service.list_volume(&volume, &path).await?;
     Ok(axum::Json(wire::VolumeFiles { entries: entries.into_iter().map(Convert::convert).collect() }))
 }

@@ -1,6 +1,5 @@
 //! Watchers that keep changes of files until they are asked for.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use dorm_agent_client::Scope;
 use dorm_api_types as wire;
@@ -10,8 +9,7 @@ use utoipa::IntoParams;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{Json, PAGE_MAX, Query, Sandbox, Watcher, guest_path_of, page_limit_or};
-use crate::state::Api;
+use crate::extract::{ForRequest, Json, PAGE_MAX, Query, Sandbox, Watcher, guest_path_of, page_limit_or};
 
 /// Create a watcher
 ///
@@ -27,14 +25,14 @@ use crate::state::Api;
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn create(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::CreateWatcher>,
 ) -> Result<(StatusCode, axum::Json<wire::Watcher>), ApiError> {
     let path = guest_path_of("path", &asked.path)?;
     let recursive = asked.recursive == Some(true);
     let scope = if recursive { Scope::Below } else { Scope::Here };
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let watcher = agent.create_watcher(&path, scope).await?;
     Ok((StatusCode::CREATED, axum::Json(wire::Watcher { watcher, path: asked.path, recursive, last: 0 })))
 }
@@ -49,10 +47,10 @@ pub(crate) async fn create(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
 ) -> Result<axum::Json<wire::WatcherList>, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let watchers = agent.watchers().await?.into_iter().map(Convert::convert).collect();
     Ok(axum::Json(wire::WatcherList { watchers }))
 }
@@ -86,13 +84,13 @@ pub(crate) struct EventsQuery {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn events(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Watcher(id, watcher): Watcher,
     Query(query): Query<EventsQuery>,
 ) -> Result<axum::Json<wire::WatcherEvents>, ApiError> {
     let limit = page_limit_or(query.limit, PAGE_MAX)?;
     let after = query.after.unwrap_or(0);
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     let page = agent.watcher_events(watcher, after, limit).await?;
     let next = page.items.last().map_or(after, |last| last.number).to_string();
     let events = page.items.into_iter().map(Convert::convert).collect();
@@ -111,8 +109,11 @@ pub(crate) async fn events(
         (status = 204, description = "The watcher is removed."),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn remove(State(api): State<Api>, Watcher(id, watcher): Watcher) -> Result<StatusCode, ApiError> {
-    let (agent, _in_use) = api.service.agent(&id, Use::Files).await?;
+pub(crate) async fn remove(
+    ForRequest(service): ForRequest,
+    Watcher(id, watcher): Watcher,
+) -> Result<StatusCode, ApiError> {
+    let (agent, _in_use) = service.agent(&id, Use::Files).await?;
     agent.remove_watcher(watcher).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,6 +1,5 @@
 //! Webhooks.
 
-use axum::extract::State;
 use axum::http::{StatusCode, Uri};
 use dorm_api_types as wire;
 use dorm_lifecycle::EventKind;
@@ -10,7 +9,6 @@ use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{ForRequest, Json, Query, Webhook};
 use crate::page::PageQuery;
-use crate::state::Api;
 use crate::webhooks;
 
 /// Create a webhook
@@ -58,10 +56,10 @@ fn kind(word: &str) -> Result<EventKind, ApiError> {
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn list(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::WebhookList>, ApiError> {
-    let (webhooks, next) = query.of(api.service.webhooks().await?, |webhook| webhook.id.clone())?;
+    let (webhooks, next) = query.of(service.webhooks().await?, |webhook| webhook.id.clone())?;
     Ok(axum::Json(wire::WebhookList { webhooks: webhooks.into_iter().map(Convert::convert).collect(), next }))
 }
 
@@ -76,11 +74,11 @@ pub(crate) async fn list(
         (status = "default", response = ApiError),
     ))]
 pub(crate) async fn replay(
-    State(api): State<Api>,
+    ForRequest(service): ForRequest,
     Webhook(id): Webhook,
     Json(asked): Json<wire::ReplayWebhook>,
 ) -> Result<axum::Json<wire::Webhook>, ApiError> {
-    let webhook: WebhookRecord = api.service.replay_webhook(&id, asked.after).await?;
+    let webhook: WebhookRecord = service.replay_webhook(&id, asked.after).await?;
     Ok(axum::Json(webhook.convert()))
 }
 
@@ -93,7 +91,7 @@ pub(crate) async fn replay(
         (status = 204, description = "The webhook is deleted."),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn delete(State(api): State<Api>, Webhook(id): Webhook) -> Result<StatusCode, ApiError> {
-    api.service.remove_webhook(&id).await?;
+pub(crate) async fn delete(ForRequest(service): ForRequest, Webhook(id): Webhook) -> Result<StatusCode, ApiError> {
+    service.remove_webhook(&id).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -1,12 +1,10 @@
 //! Explains the state of sandboxes.
 
-use axum::extract::State;
 use dorm_api_types as wire;
 
 use crate::convert::{self};
 use crate::error::ApiError;
-use crate::extract::Sandbox;
-use crate::state::Api;
+use crate::extract::{ForRequest, Sandbox};
 
 /// Explain the state of a sandbox
 ///
@@ -17,6 +15,9 @@ use crate::state::Api;
         (status = 200, description = "The explanation.", body = wire::Why),
         (status = "default", response = ApiError),
     ))]
-pub(crate) async fn why(State(api): State<Api>, Sandbox(id): Sandbox) -> Result<axum::Json<wire::Why>, ApiError> {
-    Ok(axum::Json(convert::why(&id, api.service.why(&id).await?)))
+pub(crate) async fn why(
+    ForRequest(service): ForRequest,
+    Sandbox(id): Sandbox,
+) -> Result<axum::Json<wire::Why>, ApiError> {
+    Ok(axum::Json(convert::why(&id, service.why(&id).await?)))
 }

@@ -56,7 +56,21 @@ fn requests() -> Vec<(&'static str, Value)> {
         ),
         ("CreateVolume", json!({ "name": "models", "size_bytes": 10_737_418_240_u64, "writers": "one" })),
         ("PullImage", json!({ "reference": "python:3.13-slim", "insecure": false, "pull": "missing" })),
-        ("CreateKey", json!({ "name": "ci", "scope": "read_only", "lifetime_secs": 86_400.0 })),
+        ("UpdateSandbox", json!({ "name": "agent-7", "wake": "any", "labels": { "team": "research", "draft": null } })),
+        (
+            "CreateProject",
+            json!({
+                "name": "team-a",
+                "budgets": {
+                    "sandboxes": 200,
+                    "running": 20,
+                    "cpu_millis": null,
+                    "memory_bytes": 34_359_738_368_u64,
+                    "disk_bytes": null
+                }
+            }),
+        ),
+        ("CreateKey", json!({ "name": "ci", "scope": "read_only", "lifetime_secs": 86_400.0, "form": "dormouse" })),
         (
             "CreateWebhook",
             json!({ "url": "http://hooks.example.com/dormouse", "kinds": ["suspended", "resume_failed"] }),
@@ -172,7 +186,7 @@ fn sandbox() -> Value {
         "on_timeout": "suspend",
         "on_suspend_failure": "keep",
         "suspendable": true,
-        "auto_resume": true,
+        "wake": "traffic",
         "port_access": "public",
         "timeout_secs": null,
         "idle_timeout_secs": 600.0,
@@ -185,6 +199,8 @@ fn sandbox() -> Value {
         "volumes": [
             { "volume": "vh8tq2nwc5xk9rbz3yme", "path": "/models", "read_only": true, "subpath": null }
         ],
+        "pool": null,
+        "waits_in_pool": false,
         "labels": { "team": "research" },
         "expires_at": null,
         "created_at": "2026-11-22T09:30:00.125Z",

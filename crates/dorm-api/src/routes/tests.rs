@@ -141,6 +141,8 @@ fn every_example_is_a_complete_value_of_its_type() {
             "StartProcess" => reads_as::<wire::StartProcess>(&example),
             "CreateVolume" => reads_as::<wire::CreateVolume>(&example),
             "PullImage" => reads_as::<wire::PullImage>(&example),
+            "UpdateSandbox" => reads_as::<wire::UpdateSandbox>(&example),
+            "CreateProject" => reads_as::<wire::CreateProject>(&example),
             "CreateKey" => reads_as::<wire::CreateKey>(&example),
             "CreateWebhook" => reads_as::<wire::CreateWebhook>(&example),
             "Sandbox" => reads_as::<wire::Sandbox>(&example),

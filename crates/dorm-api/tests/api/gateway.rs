@@ -77,7 +77,7 @@ async fn traffic_wakes_a_sandbox_once_for_all_who_come() {
 #[tokio::test]
 async fn traffic_to_a_sandbox_that_may_not_or_cannot_wake_is_refused() {
     let world = World::new().await;
-    let id = serving(&world, json!({"image": "base", "name": "fast", "auto_resume": false})).await;
+    let id = serving(&world, json!({"image": "base", "name": "fast", "wake": "never"})).await;
     world.post("/v1/sandboxes/fast/suspend", Value::Null).await;
     let (status, answer) = visit(&world, &format!("8080-{id}.localhost")).await;
     assert_eq!((status, &answer["code"]), (409, &json!("conflict")), "{answer}");

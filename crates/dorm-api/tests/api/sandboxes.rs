@@ -8,7 +8,7 @@ async fn a_sandbox_is_told_as_it_is_from_create_to_terminate() {
     let asked = json!({
         "image": "base", "name": "web", "env": {"TOKEN": "hunter2"}, "labels": {"team": "a"},
         "resources": {"memory_bytes": 268_435_456}, "egress": {"allow": ["198.51.100.0/24"]},
-        "timeout_secs": 3600.5, "idle_timeout_secs": 600, "auto_resume": false,
+        "timeout_secs": 3600.5, "idle_timeout_secs": 600, "wake": "never",
     });
     let (status, made) = world.call("POST", "/v1/sandboxes", asked).await;
     assert_eq!(status, 201, "{made}");
@@ -26,7 +26,7 @@ async fn a_sandbox_is_told_as_it_is_from_create_to_terminate() {
         ("/env", json!(["TOKEN"])),
         ("/on_timeout", json!("suspend")),
         ("/suspendable", json!(true)),
-        ("/auto_resume", json!(false)),
+        ("/wake", json!("never")),
         ("/timeout_secs", json!(3600.5)),
         ("/idle_timeout_secs", json!(600.0)),
         ("/labels", json!({"team": "a"})),

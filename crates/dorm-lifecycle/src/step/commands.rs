@@ -1,30 +1,38 @@
 //! The result of each command in each state.
 
+use std::time::Duration;
+
 use super::{Command, Context, Effect, Outcome, Step, background, rewind, terminating};
 use crate::checkpoints::Checkpoints;
 use crate::denied::Denied;
 use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
+use crate::pool::{Claim, PoolMember};
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
 use crate::sandbox::{Hold, Sandbox};
 use crate::saved::SleepImage;
 use crate::spec::{OnSuspendFailure, OnTimeout, SleepRetention, Timeouts};
 use crate::state::{Cause, State};
 use crate::time::Timestamp;
+use crate::update::Update;
 use crate::volume::Attachment;
 
 pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) -> Result<Step, Denied> {
     match command {
         Command::Suspend => suspend(sandbox, context),
-        Command::Resume => resume(sandbox, context),
+        Command::Resume { total } => resume(sandbox, *total, context),
         Command::Snapshot(snapshot) => take_snapshot(sandbox, snapshot, context),
         Command::Rewind(wanted) => rewind::begin(sandbox, wanted, context),
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
+        Command::Extend(by) => extend(sandbox, *by, context),
+        Command::Update(update) => change(sandbox, update),
         Command::SetRetention(retention) => set_retention(sandbox, *retention),
         Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
         Command::SetAttachments(attachments) => set_attachments(sandbox, attachments, context),
         Command::SetEgress(egress) => set_egress(sandbox, egress, context),
+        Command::Claim(claim) => take(sandbox, claim, context),
+        Command::Discard => discard(sandbox, context),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
         Command::Release(hold) => release(sandbox, hold, context),
         Command::Touch => touch(sandbox, context),
@@ -67,10 +75,17 @@ pub(super) fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&Sle
     Step::to(sandbox, state).effect(Effect::Save { run: sandbox.run_id() })
 }
 
-fn resume(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+fn resume(sandbox: &Sandbox, total: Option<Duration>, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
-        State::Suspended { image, background: None } => Ok(resuming(sandbox, image, context)),
-        State::Running { .. } | State::Snapshotting { .. } => Ok(Step::stays(sandbox, Outcome::Already)),
+        State::Suspended { image, background: None } => {
+            let mut step = resuming(sandbox, image, context);
+            step.next.spec.timeouts.total = total.or(sandbox.spec.timeouts.total);
+            Ok(step)
+        }
+        State::Running { .. } | State::Snapshotting { .. } => match total {
+            Some(total) => extend(sandbox, total, context),
+            None => Ok(Step::stays(sandbox, Outcome::Already)),
+        },
         State::Suspended { background: Some(_), .. }
         | State::Pending { .. }
         | State::Suspending { .. }
@@ -130,6 +145,84 @@ fn set_timeouts(sandbox: &Sandbox, timeouts: Timeouts, context: &Context) -> Res
     step.next.timeouts_set = context.now;
     step.next.suspend_failures = None;
     Ok(step.active(context.now))
+}
+
+/// Returns the time from which the `total` limit of the present run counts; `None` if that is not
+/// known before its next run.
+fn counts_from(sandbox: &Sandbox) -> Option<Timestamp> {
+    match &sandbox.state {
+        State::Running { since, .. } | State::Snapshotting { since, .. } | State::Suspending { since, .. } => {
+            Some(*since.max(&sandbox.timeouts_set))
+        }
+        State::Pending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. }
+        | State::Terminating { .. }
+        | State::Terminated { .. } => None,
+    }
+}
+
+/// Never shortens the limit, neither for the present run nor for the next one.
+fn extend(sandbox: &Sandbox, by: Duration, context: &Context) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    // Without a limit, there is no deadline to postpone.
+    let Some(total) = sandbox.spec.timeouts.total else { return Ok(Step::stays(sandbox, Outcome::Already)) };
+    let wanted = context.now.after(by);
+    let ends = counts_from(sandbox).map(|from| from.after(total));
+    if ends.map_or(total >= by, |ends| ends >= wanted) {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::TimeoutsSet);
+    step.next.spec.timeouts.total = Some(total.max(by));
+    if ends.is_some() {
+        let ahead = total.saturating_sub(by);
+        step.next.timeouts_set = context.now.before(ahead);
+    }
+    step.next.suspend_failures = None;
+    Ok(step.active(context.now))
+}
+
+fn change(sandbox: &Sandbox, update: &Update) -> Result<Step, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    let (spec, changed) = update.apply(&sandbox.spec);
+    if changed.is_empty() {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    }
+    if spec.on_timeout == OnTimeout::Suspend && !spec.suspendable {
+        return Err(Denied::NotSuspendable);
+    }
+    let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Updated, changed.join(", "));
+    step.next.spec = spec;
+    Ok(step)
+}
+
+/// Refuses a sandbox that does not wait in a pool.
+fn waits_in_pool(sandbox: &Sandbox) -> Result<PoolMember, Denied> {
+    if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
+        return Err(over(cause));
+    }
+    sandbox.pool.clone().filter(|member| !member.is_claimed).ok_or(Denied::NotInPool)
+}
+
+/// It is claimed in the commit that begins its wake, so that it is never claimed twice, and a
+/// daemon that dies midway wakes it for the one who claimed it.
+fn take(sandbox: &Sandbox, claim: &Claim, context: &Context) -> Result<Step, Denied> {
+    let member = waits_in_pool(sandbox)?;
+    let State::Suspended { image, background: None } = &sandbox.state else { return Err(Denied::NotInPool) };
+    let mut step = resuming(sandbox, image, context).event_because(EventKind::Claimed, member.pool.as_str());
+    step.next.spec = claim.apply(&sandbox.spec);
+    step.next.pool = Some(PoolMember { is_claimed: true, ..member });
+    step.next.timeouts_set = context.now;
+    Ok(step.active(context.now))
+}
+
+fn discard(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+    waits_in_pool(sandbox)?;
+    Ok(terminate(sandbox, context))
 }
 
 fn set_retention(sandbox: &Sandbox, retention: SleepRetention) -> Result<Step, Denied> {

@@ -141,9 +141,11 @@ mod tests {
     #[test]
     fn a_large_image_has_the_time_that_reading_it_takes() {
         let large = crate::SleepImage { bytes: 64 * GIB, ..image() };
-        let limit = allowed(&sandbox(State::Suspended { image: large, background: None }), Command::Resume);
+        let limit =
+            allowed(&sandbox(State::Suspended { image: large, background: None }), Command::Resume { total: None });
         assert_eq!(limit.as_secs(), 300 + 64 * 1024 / 20);
-        let small = allowed(&sandbox(State::Suspended { image: image(), background: None }), Command::Resume);
+        let small =
+            allowed(&sandbox(State::Suspended { image: image(), background: None }), Command::Resume { total: None });
         assert_eq!(small.as_secs(), 300);
     }
 

@@ -179,7 +179,7 @@ fn slept(sandbox: &Sandbox, seed: u8, restored: Restored, because: Option<&str>)
     let saved_state = SavedStateId::from_random([seed; 20]);
     let saved = Observation::Saved(SleepImage { generation: sandbox.generation, saved_state, ..image() });
     let suspended = step(&suspending, &Input::Observation(saved), &at(1_000_000)).expect("saved").next;
-    let resuming = given(&suspended, Command::Resume, 1_000_000);
+    let resuming = given(&suspended, Command::Resume { total: None }, 1_000_000);
     let woken = Observation::Woken { run: resuming.generation, restored, because: because.map(str::to_owned) };
     step(&resuming, &Input::Observation(woken), &at(1_000_000)).expect("woken").next
 }

@@ -5,6 +5,7 @@ use dorm_store::Code;
 
 use super::{Actor, Waiting};
 use crate::error::{Failure, ServiceError};
+use crate::view::Changed;
 
 impl Actor {
     /// Replies to all callers that waited for the operation that has ended, with the failure if
@@ -13,6 +14,13 @@ impl Actor {
         let failure = self.failure.take().or(failure);
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
+                Waiting::Command(operation, reply) => {
+                    let answer = match &failure {
+                        None => Ok(self.answered(Changed::Yes)),
+                        Some(failure) => Err(self.failed(operation, failure.clone())),
+                    };
+                    let _ = reply.send(answer);
+                }
                 Waiting::View(operation, reply) => {
                     let answer = match &failure {
                         None => Ok(self.view()),

@@ -63,7 +63,7 @@ impl Actor {
         };
         for waiting in std::mem::take(&mut self.waiting) {
             match waiting {
-                Waiting::View(_, reply) => _ = reply.send(Err(conflict())),
+                Waiting::View(_, reply) | Waiting::Command(_, reply) => _ = reply.send(Err(conflict())),
                 Waiting::Snapshot(reply) => _ = reply.send(Err(conflict())),
             }
         }

@@ -377,6 +377,7 @@ fn operation(
     Some(OperationRecord {
         id: id.clone(),
         kind,
+        project: sandbox.project.clone(),
         sandbox: Some(sandbox.id.clone()),
         initiator: by,
         began: now,

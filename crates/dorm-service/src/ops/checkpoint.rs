@@ -8,10 +8,9 @@ use dorm_store::{Made, Removal, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use super::attach::{FollowingVolumes, following};
-use super::create::CreateSpec;
+use super::fork::ForkChildSpec;
 use crate::error::ServiceError;
 use crate::messages::{Message, SnapshotSpec};
-use crate::secrets::SecretSpecs;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -62,6 +61,7 @@ impl Service {
             return self.taken_earlier(earlier).await;
         }
         self.shared.admit_write("take a snapshot", 0).await?;
+        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let taken = self.snapshot_as(id, self.asked(settings)).await?;
         Ok(self.shared.shown_snapshot(taken))
     }
@@ -81,6 +81,7 @@ impl Service {
             return self.begun_earlier(earlier).await;
         }
         self.shared.admit_write("take a snapshot", 0).await?;
+        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let (tell, begun) = oneshot::channel();
         let asked = SnapshotSpec { begun: Some(tell), ..self.asked(settings) };
         let (service, id) = (self.clone(), id.clone());
@@ -132,11 +133,11 @@ impl Service {
     ///
     /// Those of [`Service::checkpoint`] and [`Service::create`]. A snapshot that was taken is kept.
     pub async fn clone_sandbox(&self, id: &SandboxId, name: Option<Name>) -> Result<Checkpointed, ServiceError> {
-        self.clone_with(id, name, &SecretSpecs::new(), FollowingVolumes::Same).await
+        self.clone_with(id, ForkChildSpec { name, ..ForkChildSpec::default() }, FollowingVolumes::Same).await
     }
 
-    /// Like [`Service::clone_sandbox`], with the named secrets and no others, and with the volumes
-    /// as `volumes` says.
+    /// Like [`Service::clone_sandbox`], with what `asked` changes, and with the volumes as
+    /// `volumes` says.
     ///
     /// # Errors
     ///
@@ -145,26 +146,24 @@ impl Service {
     pub async fn clone_with(
         &self,
         id: &SandboxId,
-        name: Option<Name>,
-        secrets: &SecretSpecs,
+        asked: ForkChildSpec,
         volumes: FollowingVolumes,
     ) -> Result<Checkpointed, ServiceError> {
         if let Some(Made::Sandbox(earlier)) = self.earlier() {
             return self.cloned_earlier(earlier).await;
         }
         let source = self.record(id).await?.sandbox.spec;
-        let secrets = self.shared.following_secrets(&source, secrets).map_err(|why| why.of(id))?;
-        if let Some(name) = &name
+        self.shared.following_secrets(&source, &asked.secrets).map_err(|why| why.of(id))?;
+        if let Some(name) = &asked.name
             && let Some(holder) = self.shared.store.named(self.project(), name).await?
         {
             let holder = holder.sandbox.id;
             return Err(dorm_store::StoreError::NameTaken { name: name.clone(), holder }.into());
         }
         let attachments = following(&source.attachments, volumes);
-        self.shared.could_lease(&self.attachments(attachments.clone()).await?).await?;
+        self.shared.could_lease(&self.attachments(attachments).await?).await?;
         let snapshot = self.checkpoint(id, SnapshotKind::Memory).await?;
-        let asked = CreateSpec { name, secrets, attachments, ..CreateSpec::like(&source, snapshot.id.clone()) };
-        let clone = self.create(asked).await?;
+        let clone = self.create(self.child_of(&source, &snapshot.id, asked, volumes)).await?;
         Ok(Checkpointed { snapshot, clone })
     }
 

@@ -49,6 +49,7 @@ impl Service {
         let shared = &self.shared;
         shared.checkpointing.begun(id, shared.now());
         shared.admit_write("take a snapshot", 0).await?;
+        shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let settings = CheckpointSpec { kind, ..CheckpointSpec::default() };
         let asked = SnapshotSpec { made_by: Maker::Policy, by, ..self.asked(settings) };
         let taken = self.snapshot_as(id, asked).await;

@@ -1,11 +1,12 @@
 //! Creates sandboxes: from an image, or from a snapshot.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dorm_lifecycle::{
     Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Initiator, Name, OnSuspendFailure, OnTimeout, Origin,
-    PortAccess, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention, SnapshotId, SnapshotKind, Timeouts,
-    Variables, create_with,
+    PoolMember, PortAccess, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention, SnapshotId, SnapshotKind,
+    Timeouts, Variables, Wake, create_with,
 };
 use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -13,8 +14,10 @@ use tokio::sync::oneshot;
 use super::attach::{AttachmentSpec, FollowingVolumes, following};
 use crate::actor::record::first_operation;
 use crate::actor::{Actor, First, Open, Seat};
+use crate::admission::{Place, RoomRequest};
 use crate::error::{ServiceError, host_part};
 use crate::image_settings::fits_host;
+use crate::messages::AnswerAt;
 use crate::shared::{Service, Share};
 use crate::view::SandboxView;
 
@@ -51,8 +54,8 @@ pub struct CreateSpec {
     pub on_suspend_failure: OnSuspendFailure,
     /// Whether it can be suspended; by default if it has a name.
     pub suspendable: Option<bool>,
-    /// Whether traffic resumes it. Default: yes.
-    pub auto_resume: bool,
+    /// The calls that resume it while it is suspended.
+    pub wake: Wake,
     /// Who may reach its ports; by default as set for the daemon.
     pub port_access: Option<PortAccess>,
     /// Its time limits.
@@ -65,6 +68,10 @@ pub struct CreateSpec {
     pub attachments: Vec<AttachmentSpec>,
     /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
+    /// How long it waits for room, in turn with others. Default: it does not wait.
+    pub max_wait: Duration,
+    /// The pool that it is made for, by the keeper of pools. Default: none.
+    pub pool: Option<PoolMember>,
 }
 
 impl CreateSpec {
@@ -81,23 +88,30 @@ impl CreateSpec {
             on_timeout: None,
             on_suspend_failure: OnSuspendFailure::default(),
             suspendable: None,
-            auto_resume: true,
+            wake: Wake::default(),
             port_access: None,
             timeouts: Timeouts::default(),
             retention: SleepRetention::default(),
             checkpoints: None,
             attachments: Vec::new(),
             labels: BTreeMap::new(),
+            max_wait: Duration::ZERO,
+            pool: None,
         }
     }
 
-    /// Returns a sandbox that continues from a snapshot of `source`, with its settings and
-    /// variables, but not its name and its secrets.
-    pub(super) fn like(source: &SandboxSpec, snapshot: SnapshotId) -> Self {
+    /// Returns a sandbox with this name that continues from a snapshot of `source`, with its
+    /// settings and variables, but not its secrets.
+    pub(super) fn like(source: &SandboxSpec, snapshot: SnapshotId, name: Option<Name>) -> Self {
+        // One that gets its first name is suspendable like any named sandbox.
+        let is_named_first = name.is_some() && source.name.is_none();
         Self {
+            name,
+            on_timeout: (!is_named_first).then_some(source.on_timeout),
+            suspendable: (!is_named_first).then_some(source.suspendable),
             egress: source.egress.clone(),
             variables: source.variables.0.clone(),
-            auto_resume: source.auto_resume,
+            wake: source.wake,
             port_access: Some(source.port_access),
             on_suspend_failure: source.on_suspend_failure,
             timeouts: source.timeouts,
@@ -131,7 +145,24 @@ impl Service {
     }
 
     /// Like [`Service::create`], with an id that is on record already.
-    pub(super) async fn create_as(&self, id: SandboxId, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
+    pub(crate) async fn create_as(&self, id: SandboxId, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
+        let mut place = self.shared.queue(asked.max_wait).await;
+        loop {
+            let freed = self.shared.ledger.freed.notified();
+            match self.create_now(id.clone(), asked.clone(), &mut place).await {
+                Err(ServiceError::NotAdmitted { .. }) if self.shared.may_try_again(&place, freed).await => {}
+                other => return other,
+            }
+        }
+    }
+
+    /// Nothing is held or recorded when this is refused for lack of room.
+    async fn create_now(
+        &self,
+        id: SandboxId,
+        asked: CreateSpec,
+        place: &mut Place<'_>,
+    ) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
         // Until the sandbox is recorded, the snapshot it starts from is kept.
         let staying = match asked.from {
@@ -144,8 +175,11 @@ impl Service {
         }
         let program = asked.program;
         shared.admit_write("create a sandbox", 0).await?;
-        let admitted = shared.admit_run("create a sandbox", Share::of(&resources)).await?;
-        shared.admit_another("create a sandbox", &admitted).await?;
+        let share = Share::of(&resources);
+        let room = RoomRequest { what: "create a sandbox", project: self.project(), share, count: 1, of: None };
+        let admitted = shared.admit_run(room).await?;
+        shared.admit_another("create a sandbox", self.project(), &admitted).await?;
+        place.leave();
         let attachments = self.attachments(asked.attachments.clone()).await?;
         // The image of a snapshot has to exist as well, and if it does not, that is not the
         // caller's mistake.
@@ -153,33 +187,18 @@ impl Service {
             CreateFrom::Image(_) => shared.refer(&image).await?,
             CreateFrom::Snapshot(_) => shared.refer(&image).await.map_err(host_part)?,
         };
+        let asked_pool = asked.pool.clone();
         let port_access = asked.port_access.unwrap_or(self.shared.settings.port_access);
         let spec = SandboxSpec { attachments, port_access, ..spec(asked, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
-        let mut made = create_with(id, shared.settings.project.clone(), spec, origin, program, &context)?;
+        let mut made = create_with(id, self.project().clone(), spec, origin, program, &context)?;
+        made.next.pool = asked_pool;
         made.next.spec.secrets = shared.seal_secrets(std::mem::take(&mut made.next.spec.secrets));
         let leasing = shared.grant_leases(None, &made.next).await?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
-        let events = made.events.iter().map(|(kind, detail)| NewEvent {
-            project: made.next.project.clone(),
-            sandbox: made.next.id.clone(),
-            at: context.now,
-            kind: *kind,
-            initiator: Initiator::User,
-            operation: Some(context.operation.clone()),
-            generation: made.next.generation,
-            detail: detail.clone(),
-            took: None,
-            bytes: None,
-        });
-        let change = Change {
-            sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
-            operations: first_operation(&made.next, Initiator::User).into_iter().collect(),
-            events: events.collect(),
-            requests: self.made(Made::Sandbox(made.next.id.clone())),
-            ..Change::default()
-        };
+        let change = self.first_change(&made, &context);
         let (reply, answer) = oneshot::channel();
+        let created = made.next.id.clone();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
         let (own, request) = (shared.clone(), self.request.clone());
         // The caller may go away at any time; what is recorded is started even so.
@@ -196,7 +215,33 @@ impl Service {
         };
         shared.finish(begin).await?;
         drop(admitted);
+        if self.manner.answer == AnswerAt::Beginning {
+            return self.describe(&created).await;
+        }
         answer.await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Returns the change that records a new sandbox.
+    fn first_change(&self, made: &dorm_lifecycle::Step, context: &Context) -> Change {
+        let events = made.events.iter().map(|(kind, detail)| NewEvent {
+            project: made.next.project.clone(),
+            sandbox: made.next.id.clone(),
+            at: context.now,
+            kind: *kind,
+            initiator: Initiator::User,
+            operation: Some(context.operation.clone()),
+            generation: made.next.generation,
+            detail: detail.clone(),
+            took: None,
+            bytes: None,
+        });
+        Change {
+            sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
+            operations: first_operation(&made.next, Initiator::User).into_iter().collect(),
+            events: events.collect(),
+            requests: self.made(Made::Sandbox(made.next.id.clone())),
+            ..Change::default()
+        }
     }
 
     async fn source(&self, asked: &CreateSpec) -> Result<Source, ServiceError> {
@@ -265,7 +310,7 @@ fn spec(asked: CreateSpec, image: Digest, layer: Option<SavedStateId>, resources
         on_timeout: asked.on_timeout.unwrap_or(defaults.on_timeout),
         on_suspend_failure: asked.on_suspend_failure,
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
-        auto_resume: asked.auto_resume,
+        wake: asked.wake,
         timeouts: asked.timeouts,
         retention: asked.retention,
         checkpoints: asked.checkpoints,

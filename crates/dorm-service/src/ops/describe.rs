@@ -8,7 +8,7 @@ use dorm_store::{SandboxFilter, SandboxRecord};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
-use crate::view::{Residence, SandboxView};
+use crate::view::{Changed, Residence, SandboxView};
 
 /// Returns the records that match a filter, as a store would list them.
 fn listed(records: &BTreeMap<SandboxId, SandboxRecord>, filter: &SandboxFilter) -> Vec<SandboxRecord> {
@@ -109,7 +109,9 @@ impl Service {
             return Err(ServiceError::RevisionChanged { sandbox: id.clone(), asked, now: record.revision });
         }
         match step(&record.sandbox, &Input::Command(command.clone()), &self.shared.context()) {
-            Ok(made) if made.outcome == Outcome::Already => Ok(self.shared.view(&record)),
+            Ok(made) if made.outcome == Outcome::Already => {
+                Ok(SandboxView { changed: Some(Changed::No), ..self.shared.view(&record) })
+            }
             // A sandbox that is not terminated has no actor only while the daemon stops.
             Ok(_) => Err(ServiceError::Stopping),
             Err(denied) => Err(ServiceError::Denied { operation: "change", sandbox: id.clone(), denied }),

@@ -64,11 +64,16 @@ impl Service {
             unreachable: totals.unreachable,
             parked,
             parked_bytes,
-            committed_bytes: shared.ledger.committed().memory_bytes,
+            committed_bytes: shared.ledger.committed(None, None).share.memory_bytes,
             available_bytes: shared.settings.host.available_memory(),
             disk_free_bytes: shared.storage.free_bytes().await?,
             paused_for_disk: shared.paused_for_disk.count(),
-            disks_bytes: shared.ledger.committed().disk_bytes.saturating_add(shared.volumes_bytes().await?),
+            disks_bytes: shared
+                .ledger
+                .committed(None, None)
+                .share
+                .disk_bytes
+                .saturating_add(shared.volumes_bytes().await?),
             saved_states_bytes: shared.saved_states_bytes().await?,
             deleted_image_bytes: shared.engine.deleted_image_bytes().await,
             unrecorded_runs,

@@ -22,6 +22,7 @@ impl Service {
             return self.taken_earlier(earlier).await;
         }
         self.shared.admit_write("take a snapshot", 0).await?;
+        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let (service, id) = (self.clone(), id.clone());
         let work = async move { service.take_files(&id).await };
         let taken = self.shared.finish(work).await?;
@@ -40,7 +41,7 @@ impl Service {
         let limit = limits.snapshot + limits.time_for(source.bytes);
         let mut operation = OperationRecord {
             saved_state: Some(to.clone()),
-            ..shared.operation(OperationKind::Snapshot, Initiator::User, limit)
+            ..shared.operation(self.project(), OperationKind::Snapshot, Initiator::User, limit)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let error = match self.read_files(&source, &to).await {

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use dorm_engine::{Expectation, Layer, RunSpec};
 use dorm_lifecycle::{
-    Command, EventKind, Initiator, Name, OperationId, RunId, SandboxId, SandboxSpec, SavedStateId, SnapshotKind,
+    Command, EventKind, Initiator, Name, OnTimeout, OperationId, RunId, SandboxId, SandboxSpec, SavedStateId,
+    SnapshotId, SnapshotKind, Timeouts,
 };
 use dorm_store::{
     Change, FailureRecord, ForkPlan, Made, NewEvent, OnPartialFailure, OperationKind, OperationRecord, OperationResult,
@@ -26,6 +27,7 @@ use futures_util::StreamExt as _;
 
 use super::attach::{FollowingVolumes, following};
 use super::create::CreateSpec;
+use crate::admission::RoomRequest;
 use crate::backoff::Backoff;
 use crate::error::{ServiceError, chain, stopped};
 use crate::messages::SnapshotSpec;
@@ -41,11 +43,16 @@ const AT_ONCE: usize = 8;
 /// longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
 
-/// A child that a fork creates.
+/// A sandbox that continues from another: a child of a fork, or a clone.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct ForkChildSpec {
-    /// Its name; without one, it is ephemeral.
+    /// Its name, if any.
     pub name: Option<Name>,
+    /// Its time limits, where they differ from those of the source.
+    pub timeouts: Timeouts,
+    /// The action when a deadline passes. By default that of the source, or for a sandbox that is
+    /// the first to have a name, that of a named sandbox.
+    pub on_timeout: Option<OnTimeout>,
     /// Variables for its processes, which override those of the source.
     pub variables: BTreeMap<String, String>,
     /// Labels, which override those of the source.
@@ -92,8 +99,11 @@ impl Service {
         let source = self.record(id).await?.sandbox.spec;
         self.can_be_made(id, &source, &asked).await?;
         self.shared.admit_write("fork a sandbox", 0).await?;
+        self.shared.admit_to_disk_of("fork a sandbox", self.project(), 0).await?;
         let count = u64::try_from(asked.children.len()).unwrap_or(u64::MAX);
-        drop(self.shared.admit_run("fork a sandbox", Share::of(&source.resources).times(count)).await?);
+        let share = Share::of(&source.resources).times(count);
+        let room = RoomRequest { what: "fork a sandbox", project: self.project(), share, count, of: None };
+        drop(self.shared.admit_run(room).await?);
         let plan = ForkPlan {
             snapshot: self.shared.ids().snapshot(),
             children: asked.children.iter().map(|_| self.shared.ids().sandbox()).collect(),
@@ -170,6 +180,7 @@ impl Service {
             sandbox: Some(id.clone()),
             fork: Some(plan.clone()),
             ..shared.operation(
+                self.project(),
                 OperationKind::Fork,
                 Initiator::User,
                 limits.snapshot + limits.time_for(content) + limits.start_of(content),
@@ -193,7 +204,7 @@ impl Service {
         };
         let volumes = asked.volumes;
         let asked: Vec<_> =
-            asked.children.into_iter().map(|child| self.child_of(source, &plan, child, volumes)).collect();
+            asked.children.into_iter().map(|child| self.child_of(source, &plan.snapshot, child, volumes)).collect();
         let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
             let service = self.of_part();
             async move { service.create_as(child, asked).await }
@@ -291,14 +302,19 @@ impl Service {
     }
 
     /// Returns the properties of a child: the source's settings, and those requested for the child.
-    fn child_of(
+    pub(super) fn child_of(
         &self,
         source: &SandboxSpec,
-        plan: &ForkPlan,
+        snapshot: &SnapshotId,
         asked: ForkChildSpec,
         volumes: FollowingVolumes,
     ) -> CreateSpec {
-        let mut child = CreateSpec { name: asked.name, ..CreateSpec::like(source, plan.snapshot.clone()) };
+        let mut child = CreateSpec::like(source, snapshot.clone(), asked.name);
+        let Timeouts { total, idle, max_run } = asked.timeouts;
+        child.timeouts.total = total.or(child.timeouts.total);
+        child.timeouts.idle = idle.or(child.timeouts.idle);
+        child.timeouts.max_run = max_run.or(child.timeouts.max_run);
+        child.on_timeout = asked.on_timeout.or(child.on_timeout);
         child.secrets = self.shared.following_secrets(source, &asked.secrets).unwrap_or_default();
         child.attachments = following(&source.attachments, volumes);
         child.variables.extend(asked.variables);

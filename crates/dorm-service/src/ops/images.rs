@@ -4,7 +4,7 @@ use std::path::Path;
 
 use dorm_lifecycle::Digest;
 use dorm_storage::{Image, Progress, Stored};
-use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotRecord};
+use dorm_store::{PoolSource, SandboxRecord, SnapshotFilter, SnapshotRecord};
 
 use crate::error::{ServiceError, chain};
 use crate::shared::Service;
@@ -59,6 +59,10 @@ impl Service {
         let standing = SnapshotFilter { image: Some(image.clone()), ..SnapshotFilter::default() };
         let (living, snapshots) = (self.shared.living().await?, self.shared.store.find_snapshots(&standing).await?);
         let mut held_by = holders(image, &living, &snapshots);
+        let of_it = PoolSource::Image(image.clone());
+        let pools = self.shared.store.pools().await?.into_iter();
+        let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
+        held_by.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
         held_by.extend(self.shared.unreadable().await?.holders());
         self.shared.make_room_to_free().await;
         self.shared.storage.remove_image(image, &held_by).await?;

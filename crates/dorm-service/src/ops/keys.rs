@@ -1,14 +1,14 @@
 //! API keys: which exist and what each permits. Checking the key of a request is the task of the
 //! API: see `dorm-api`.
 //!
-//! Only hashes are kept, in the store and in memory. A key has 256 random bits, so a plain hash
-//! reveals nothing about it.
+//! Only hashes are kept, in the store and in memory. A key has at least 160 random bits, so a plain
+//! hash reveals nothing about it.
 
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dorm_lifecycle::ApiKeyId;
+use dorm_lifecycle::{ApiKeyId, ProjectId};
 use dorm_store::{ApiKeyRecord, Change, KeyScope, Made};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -21,6 +21,16 @@ pub const API_KEYS_MAX: usize = 1000;
 /// The maximum length of a key's name, in characters.
 pub const KEY_NAME_MAX: usize = 63;
 
+/// The form of a key. Some clients accept only keys of their own form.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum KeyForm {
+    /// `dorm_` and 256 random bits. The default.
+    #[default]
+    Dormouse,
+    /// `e2b_` and 40 hexadecimal digits, which are 160 random bits.
+    E2b,
+}
+
 /// A request for a key.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ApiKeySpec {
@@ -30,6 +40,8 @@ pub struct ApiKeySpec {
     pub scope: KeyScope,
     /// How long it is valid; `None` for no limit.
     pub lifetime: Option<Duration>,
+    /// Its form.
+    pub form: KeyForm,
 }
 
 impl Service {
@@ -55,7 +67,7 @@ impl Service {
         if known.len() >= API_KEYS_MAX {
             return Err(ServiceError::TooManyKeys);
         }
-        let text = format!("dorm_{}", URL_SAFE_NO_PAD.encode(self.shared.ids().random::<32>()));
+        let text = self.key_text(asked.form);
         let now = self.shared.now();
         let record = ApiKeyRecord {
             id: ApiKeyId::from_random(self.shared.ids().random()),
@@ -72,9 +84,21 @@ impl Service {
         Ok((self.shared.shown_key(record), text))
     }
 
-    /// Returns every key, expired ones included, in the order of creation.
+    fn key_text(&self, form: KeyForm) -> String {
+        let ids = self.shared.ids();
+        match form {
+            KeyForm::Dormouse => format!("dorm_{}", URL_SAFE_NO_PAD.encode(ids.random::<32>())),
+            KeyForm::E2b => {
+                let digits: String = ids.random::<20>().iter().map(|byte| format!("{byte:02x}")).collect();
+                format!("e2b_{digits}")
+            }
+        }
+    }
+
+    /// Returns every key of this project, expired ones included, in the order of creation.
     pub fn keys(&self) -> Vec<ApiKeyRecord> {
-        let mut keys: Vec<_> = self.shared.api_keys.known().iter().cloned().collect();
+        let known = self.shared.api_keys.known();
+        let mut keys: Vec<_> = known.iter().filter(|key| key.project == *self.project()).cloned().collect();
         keys.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
         keys.into_iter().map(|key| self.shared.shown_key(key)).collect()
     }
@@ -88,25 +112,29 @@ impl Service {
     pub async fn revoke_key(&self, id: &ApiKeyId) -> Result<(), ServiceError> {
         let keys = &self.shared.api_keys;
         let _turn = keys.turn.lock().await;
+        if !keys.known().iter().any(|key| key.id == *id && key.project == *self.project()) {
+            return Ok(());
+        }
         self.shared.commit_known(Change { removed_api_keys: vec![id.clone()], ..Change::default() }).await?;
         let left = keys.known().iter().filter(|key| key.id != *id).cloned().collect();
         keys.set(left);
         Ok(())
     }
 
-    /// Returns what a presented key permits; `None` if it is unknown, revoked or expired. Every key
-    /// is compared in constant time, so that the duration does not reveal where keys differ.
-    pub fn scope_of_key(&self, presented: &[u8]) -> Option<KeyScope> {
+    /// Returns what a presented key permits, and the project it belongs to; `None` if it is
+    /// unknown, revoked or expired, or its project does not exist. Every key is compared in
+    /// constant time, so that the duration does not reveal where keys differ.
+    pub fn scope_of_key(&self, presented: &[u8]) -> Option<(KeyScope, ProjectId)> {
         let (presented, now) = (hash(presented), self.shared.now());
         let known = self.shared.api_keys.known();
         let mut found = None;
         for key in known.iter() {
             let is_same = bool::from(key.hash.ct_eq(&presented));
             if is_same && key.expires.is_none_or(|expires| now < expires) {
-                found = Some(key.scope.clone());
+                found = Some((key.scope.clone(), key.project.clone()));
             }
         }
-        found
+        found.filter(|(_, project)| self.shared.projects.exists(project))
     }
 }
 

@@ -46,7 +46,7 @@ impl Service {
                 return;
             }
             if self.depth(&snapshot).await > MANY
-                && let Err(error) = self.merge(&snapshot.id).await
+                && let Err(error) = self.of_project(&snapshot.project).merge(&snapshot.id).await
             {
                 tracing::warn!(snapshot = %snapshot.id, error = %chain(&error), "cannot merge the layers of a snapshot");
             }
@@ -75,7 +75,7 @@ impl Service {
         let limit = limits.snapshot + limits.time_for(snapshot.bytes);
         let mut operation = OperationRecord {
             saved_state: Some(to.clone()),
-            ..shared.operation(OperationKind::MergeLayers, Initiator::Host, limit)
+            ..shared.operation(&snapshot.project, OperationKind::MergeLayers, Initiator::Host, limit)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let merged = match shared.storage.flatten(&snapshot.saved_state, &to).await {

@@ -97,7 +97,7 @@ impl Service {
         let operation = OperationRecord {
             sandbox: Some(parent.clone()),
             promote: Some(plan.clone()),
-            ..shared.operation(OperationKind::Promote, Initiator::User, limit)
+            ..shared.operation(self.project(), OperationKind::Promote, Initiator::User, limit)
         };
         let _using = Using::of(shared, &plan.snapshot);
         let requests = self.made(Made::Operation(operation.id.clone()));

@@ -21,6 +21,7 @@ use tokio::sync::watch;
 
 use crate::error::ServiceError;
 use crate::keyed::KeyedRequest;
+use crate::messages::Manner;
 use crate::shared::Service;
 use crate::view::SandboxView;
 
@@ -65,9 +66,10 @@ impl Service {
         }
     }
 
-    /// Returns the same handle without the idempotency key, for the parts of a request.
-    pub(super) fn of_part(&self) -> Self {
-        Self { request: None, ..self.clone() }
+    /// Returns the same handle without the idempotency key and the manner of a request, for its
+    /// parts.
+    pub(crate) fn of_part(&self) -> Self {
+        Self { request: None, manner: Manner::default(), ..self.clone() }
     }
 
     /// Returns the object that an earlier request with the same idempotency key has made.
@@ -82,7 +84,10 @@ impl Service {
     }
 
     /// Waits for the end of an operation. `None` if it has no record.
-    async fn ended(&self, id: &OperationId) -> Result<Option<(OperationRecord, OperationResult)>, ServiceError> {
+    pub(super) async fn ended(
+        &self,
+        id: &OperationId,
+    ) -> Result<Option<(OperationRecord, OperationResult)>, ServiceError> {
         let mut news = self.news();
         loop {
             match self.shared.store.operation(id).await? {

@@ -49,14 +49,7 @@ impl Service {
         let newest = newest(&sandbox, &all).ok_or_else(|| ServiceError::NothingToRestart(id.clone()))?;
         let snapshot = newest.id.clone();
         let name = name.or_else(|| sandbox.spec.name.clone());
-        // A sandbox that gets its first name is suspendable like any named sandbox.
-        let same_kind = name.is_some() == sandbox.spec.name.is_some();
-        let asked = CreateSpec {
-            name,
-            on_timeout: same_kind.then_some(sandbox.spec.on_timeout),
-            suspendable: same_kind.then_some(sandbox.spec.suspendable),
-            ..CreateSpec::like(&sandbox.spec, snapshot.clone())
-        };
+        let asked = CreateSpec::like(&sandbox.spec, snapshot.clone(), name);
         Ok(Restarted { snapshot, sandbox: self.create(asked).await? })
     }
 }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Made, SnapshotRecord};
 
+use crate::admission::RoomRequest;
 use crate::error::ServiceError;
 use crate::messages::{Message, RewindSpec};
 use crate::shared::{Service, Share};
@@ -98,8 +99,10 @@ impl Service {
         };
         let need = Share::of(&snapshot.resources).max(held);
         if need != held {
-            let admitted = self.shared.admit_run("rewind a sandbox", need.minus(held)).await?;
-            self.shared.ledger.reserve(id, need);
+            let asked =
+                RoomRequest { what: "rewind a sandbox", project: self.project(), share: need, count: 1, of: Some(id) };
+            let admitted = self.shared.admit_run(asked).await?;
+            self.shared.ledger.reserve(id, self.project(), need);
             drop(admitted);
         }
         let future = match keep {

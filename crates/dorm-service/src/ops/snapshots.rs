@@ -6,7 +6,8 @@ use std::time::Duration;
 use dorm_lifecycle::{Initiator, Sandbox, SnapshotId, State, Timestamp};
 use dorm_storage::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, PoolSource, Removal, SnapshotFilter, SnapshotRecord,
+    SnapshotStatus,
 };
 
 use crate::error::ServiceError;
@@ -172,6 +173,7 @@ impl Service {
         let operation = OperationRecord {
             saved_state: Some(snapshot.saved_state.clone()),
             ..self.shared.operation(
+                &snapshot.project,
                 OperationKind::DeleteSnapshot,
                 Initiator::User,
                 self.shared.settings.limits.terminate,
@@ -211,8 +213,19 @@ impl Service {
                 holders.push(format!("snapshot {}", other.id));
             }
         }
+        let of_it = PoolSource::Snapshot(snapshot.id.clone());
+        let pools = self.shared.store.pools().await?.into_iter();
+        let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
+        holders.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
         holders.extend(self.shared.unreadable().await?.holders_of(snapshot));
         Ok(holders)
+    }
+
+    /// Deletes a snapshot of any project.
+    pub(crate) async fn delete_due(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        let snapshot = self.shared.store.snapshot(id).await?;
+        let snapshot = snapshot.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))?;
+        self.of_project(&snapshot.project).delete_now(id).await
     }
 
     /// Retries a deletion that failed earlier.

@@ -130,7 +130,9 @@ impl Service {
         let incoming = shared.storage.open_export(from).await?;
         let about = incoming.about().clone();
         drop(self.has_image(&about).await?);
-        shared.admit_write("import a snapshot", about.need_bytes().unwrap_or(u64::MAX)).await?;
+        let bytes = about.need_bytes().unwrap_or(u64::MAX);
+        shared.admit_write("import a snapshot", bytes).await?;
+        shared.admit_to_disk_of("import a snapshot", self.project(), bytes).await?;
         let name = ImportAs { saved_state: shared.ids().saved_state(), layer: shared.ids().saved_state() };
         let mut saved_states = vec![name.saved_state.clone()];
         saved_states.extend((about.is_of_memory() && about.tree.is_some()).then(|| name.layer.clone()));
@@ -138,7 +140,7 @@ impl Service {
         let limit = limits.snapshot + limits.time_for(about.need_bytes().unwrap_or_default());
         let operations = saved_states.iter().map(|saved_state| OperationRecord {
             saved_state: Some(saved_state.clone()),
-            ..shared.operation(OperationKind::Import, Initiator::User, limit)
+            ..shared.operation(self.project(), OperationKind::Import, Initiator::User, limit)
         });
         let operations: Vec<_> = operations.collect();
         let ended = |result: &OperationResult| {
@@ -159,6 +161,8 @@ impl Service {
             let snapshots = layer.iter().chain([&snapshot]).cloned().collect();
             let operations = ended(&OperationResult::Done);
             let requests = self.made(Made::Snapshot(snapshot.id.clone()));
+            let _staying = shared.holding.clone().read_owned().await;
+            self.exists()?;
             shared.commit(Change { snapshots, operations, requests, ..Change::default() }).await?;
             Ok::<_, ServiceError>((snapshot, layer))
         };

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::SnapshotId;
+use dorm_lifecycle::{Sandbox, SnapshotId};
 use dorm_store::{EventFilter, NewEvent, SandboxFilter, SnapshotFilter, SnapshotRecord};
 
 use crate::error::ServiceError;
@@ -32,7 +32,9 @@ impl Service {
                 self.everything(&mut lineage, mine).await?;
             }
             (None, false) => {
-                for record in self.shared.living().await? {
+                let own = |sandbox: &Sandbox| (sandbox.project == *self.project()).then(|| sandbox.id.clone());
+                for id in self.shared.of_living(own).await? {
+                    let record = self.record(&id).await?;
                     lineage.add(of_sandbox(self.shared.view(&record)));
                 }
                 for snapshot in self.snapshots().await? {
@@ -91,11 +93,18 @@ impl Service {
             TreeId::Snapshot(id) => match self.snapshot(id).await {
                 Ok(snapshot) => Ok(Some(of_snapshot(snapshot))),
                 Err(ServiceError::NoSnapshot(_)) => {
-                    let filter = EventFilter { taken: Some(id.clone()), limit: 1, ..EventFilter::default() };
+                    let project = Some(self.project().clone());
+                    let filter = EventFilter {
+                        project: project.clone(),
+                        taken: Some(id.clone()),
+                        limit: 1,
+                        ..EventFilter::default()
+                    };
                     let taken = shared.store.events(&filter).await?.pop();
                     let mut node = deleted(taken.map(|record| shared.shown_event(record).event), id.clone());
                     if node.parent.is_none() {
-                        let born = SandboxFilter { origin: Some(id.clone()), limit: 1, ..SandboxFilter::default() };
+                        let born =
+                            SandboxFilter { project, origin: Some(id.clone()), limit: 1, ..SandboxFilter::default() };
                         let born = shared.store.sandboxes(&born).await?.pop();
                         let source = born.and_then(|record| record.sandbox.origin.source().cloned());
                         node.parent = source.map(TreeId::Sandbox);

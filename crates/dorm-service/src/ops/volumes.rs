@@ -46,7 +46,8 @@ impl Service {
             return Err(VolumeProblem::Size { asked: size_bytes, least, most }.into());
         }
         self.shared.admit_write("create a volume", 0).await?;
-        let committed = self.shared.ledger.committed().disk_bytes;
+        self.shared.admit_to_disk_of("create a volume", self.project(), size_bytes).await?;
+        let committed = self.shared.ledger.committed(None, None).share.disk_bytes;
         self.shared.admit_disk("create a volume", size_bytes, committed).await?;
         let service = self.clone();
         let made = async move { service.make_volume(name, size_bytes, writers).await };
@@ -58,6 +59,7 @@ impl Service {
         let volume = {
             // The lock keeps two callers from creating volumes of the same name.
             let _leasing = shared.leasing.clone().lock_owned().await;
+            self.exists()?;
             if self.shared.store.volumes().await?.iter().any(|one| one.name == name && one.project == *self.project()) {
                 return Err(VolumeProblem::NameTaken(name).into());
             }

@@ -14,6 +14,15 @@ impl Service {
         &self.shared.settings.webhooks
     }
 
+    /// Returns the webhooks of every project, for the task that sends events.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn webhooks_of_all_projects(&self) -> Result<Vec<WebhookRecord>, ServiceError> {
+        Ok(self.shared.store.webhooks().await?)
+    }
+
     /// Returns every webhook.
     ///
     /// # Errors
@@ -21,7 +30,8 @@ impl Service {
     /// Fails if the store fails.
     pub async fn webhooks(&self) -> Result<Vec<WebhookRecord>, ServiceError> {
         let webhooks = self.shared.store.webhooks().await?;
-        Ok(webhooks.into_iter().map(|webhook| self.shared.shown_webhook(webhook)).collect())
+        let own = webhooks.into_iter().filter(|webhook| webhook.project == *self.project());
+        Ok(own.map(|webhook| self.shared.shown_webhook(webhook)).collect())
     }
 
     /// Returns one webhook.
@@ -34,7 +44,8 @@ impl Service {
     }
 
     async fn webhook_record(&self, id: &WebhookId) -> Result<WebhookRecord, ServiceError> {
-        let found = self.shared.store.webhooks().await?.into_iter().find(|webhook| webhook.id == *id);
+        let mut webhooks = self.shared.store.webhooks().await?.into_iter();
+        let found = webhooks.find(|webhook| webhook.id == *id && webhook.project == *self.project());
         found.ok_or_else(|| ServiceError::NoWebhook(id.clone()))
     }
 
@@ -56,7 +67,8 @@ impl Service {
                 other => other,
             };
         }
-        let newest = EventFilter { newest: 1, ..EventFilter::default() };
+        let project = Some(self.project().clone());
+        let newest = EventFilter { project, newest: 1, ..EventFilter::default() };
         let delivered = match after {
             Some(after) => after,
             None => self.events(&newest).await?.last().map_or(0, |event| event.number),
@@ -110,6 +122,11 @@ impl Service {
     /// Fails if the store fails.
     pub async fn remove_webhook(&self, id: &WebhookId) -> Result<(), ServiceError> {
         let _turn = self.shared.webhooks.lock().await;
+        match self.webhook_record(id).await {
+            Ok(_) => {}
+            Err(ServiceError::NoWebhook(_)) => return Ok(()),
+            Err(error) => return Err(error),
+        }
         self.write_webhooks(Change { removed_webhooks: vec![id.clone()], ..Change::default() }).await
     }
 

@@ -1,9 +1,10 @@
 //! The shares of the host's resources that running sandboxes have.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use dorm_lifecycle::{Resources, Sandbox, SandboxId, State};
+use dorm_lifecycle::{ProjectId, Resources, Sandbox, SandboxId, State};
+use tokio::sync::Notify;
 
 /// The resource limits of a running sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -36,10 +37,6 @@ impl Share {
         self.each(other, u64::saturating_add)
     }
 
-    pub(crate) fn minus(self, other: Self) -> Self {
-        self.each(other, u64::saturating_sub)
-    }
-
     pub(crate) fn max(self, other: Self) -> Self {
         self.each(other, u64::max)
     }
@@ -53,45 +50,78 @@ impl Share {
     }
 }
 
+/// A running sandbox.
+struct Entry {
+    project: ProjectId,
+    share: Share,
+}
+
+/// The sum over running sandboxes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct Committed {
+    /// How many there are.
+    pub(crate) count: u64,
+    /// Their shares.
+    pub(crate) share: Share,
+}
+
 /// The shares of the running sandboxes.
 #[derive(Default)]
 pub(crate) struct Ledger {
-    committed: Mutex<BTreeMap<SandboxId, Share>>,
+    committed: Mutex<BTreeMap<SandboxId, Entry>>,
     /// Held from a check until its result is recorded, so that two requests do not get the same
     /// room.
     pub(crate) turn: tokio::sync::Mutex<()>,
+    /// Held by the request that waits for room and is the next to get some.
+    pub(crate) queue: tokio::sync::Mutex<()>,
+    /// Notified when there may be room again.
+    pub(crate) freed: Notify,
 }
 
 impl Ledger {
     /// Records the share of a recorded sandbox.
     pub(crate) fn note(&self, sandbox: &Sandbox) {
-        let mut committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
         match &sandbox.state {
             State::Pending { .. }
             | State::Running { .. }
             | State::Snapshotting { .. }
             | State::Suspending { .. }
             | State::Resuming { .. }
-            | State::Terminating { .. } => {
-                committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
-            }
+            | State::Terminating { .. } => self.reserve(&sandbox.id, &sandbox.project, Share::of_sandbox(sandbox)),
             // It already holds the room that it needs after the rewind.
             State::Suspended { .. } if sandbox.state.rewind().is_some() => {
-                committed.insert(sandbox.id.clone(), Share::of_sandbox(sandbox));
+                self.reserve(&sandbox.id, &sandbox.project, Share::of_sandbox(sandbox));
             }
             State::Suspended { .. } | State::Terminated { .. } => {
-                committed.remove(&sandbox.id);
+                if self.lock().remove(&sandbox.id).is_some() {
+                    self.freed.notify_waiters();
+                }
             }
         }
     }
 
     /// Records the share of a sandbox that is about to run.
-    pub(crate) fn reserve(&self, sandbox: &SandboxId, share: Share) {
-        self.committed.lock().unwrap_or_else(PoisonError::into_inner).insert(sandbox.clone(), share);
+    pub(crate) fn reserve(&self, sandbox: &SandboxId, project: &ProjectId, share: Share) {
+        let entry = Entry { project: project.clone(), share };
+        let before = self.lock().insert(sandbox.clone(), entry);
+        if before.is_some_and(|before| before.share != share) {
+            self.freed.notify_waiters();
+        }
     }
 
-    pub(crate) fn committed(&self) -> Share {
-        let committed = self.committed.lock().unwrap_or_else(PoisonError::into_inner);
-        committed.values().fold(Share::default(), |sum, share| sum.plus(*share))
+    /// Returns the sum over all running sandboxes, or those of one project, other than `except`.
+    pub(crate) fn committed(&self, project: Option<&ProjectId>, except: Option<&SandboxId>) -> Committed {
+        let committed = self.lock();
+        let counted = committed.iter().filter(|(id, entry)| {
+            except.is_none_or(|except| *id != except) && project.is_none_or(|project| entry.project == *project)
+        });
+        counted.fold(Committed::default(), |sum, (_, entry)| Committed {
+            count: sum.count + 1,
+            share: sum.share.plus(entry.share),
+        })
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Entry>> {
+        self.committed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Limits, PortAccess, ProjectId};
+use dorm_lifecycle::{Limits, PortAccess};
 use dorm_ports::{Clock, DataDisk, Destinations, HostFacts, Randomness, Registry, SystemRandomness, ThisHost};
 use dorm_storage::Storage;
 use dorm_store::Store;
@@ -33,8 +33,6 @@ pub struct Parts {
 /// Settings of the service.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// The project that the sandboxes belong to.
-    pub project: ProjectId,
     /// The time limits of operations.
     pub limits: Limits,
     /// The limits on parked sandboxes.
@@ -75,7 +73,6 @@ pub struct Settings {
 impl Default for Settings {
     fn default() -> Self {
         Self {
-            project: ProjectId::local(),
             limits: Limits::default(),
             park: ParkLimits { memory_bytes: 4 << 30, count: 64 },
             budgets: Budgets::default(),

@@ -30,7 +30,7 @@ impl Shared {
         let expires = sandbox.expires().map(|expires| self.clock.shown(expires));
         let paused_for_disk = self.paused_for_disk.holds(&sandbox.id);
         let residence = self.residence(&sandbox);
-        SandboxView { residence, revision, expires, paused_for_disk, sandbox: self.shown(&sandbox) }
+        SandboxView { residence, revision, expires, paused_for_disk, changed: None, sandbox: self.shown(&sandbox) }
     }
 
     /// Returns a sandbox with the times that the wall clock showed, or will show.

@@ -106,8 +106,17 @@ async fn secrets_follow_only_when_they_are_named() {
     let clone = service.clone_sandbox(&id, None).await.unwrap().clone.sandbox.id;
     assert_eq!(printed(&service, &clone).await, "none");
     let kept = SecretSpecs::from([("KEY".to_owned(), SecretSpec::Kept)]);
-    let clone =
-        service.clone_with(&id, None, &kept, dorm_service::FollowingVolumes::Same).await.unwrap().clone.sandbox.id;
+    let clone = service
+        .clone_with(
+            &id,
+            ForkChildSpec { secrets: kept, ..ForkChildSpec::default() },
+            dorm_service::FollowingVolumes::Same,
+        )
+        .await
+        .unwrap()
+        .clone
+        .sandbox
+        .id;
     assert_eq!(printed(&service, &clone).await, "none hunter3");
 
     let missing = vec![child(&[("OTHER", SecretSpec::Kept)])];

@@ -5,7 +5,7 @@ use dorm_lifecycle::{RequestId, SandboxId, SnapshotKind, StateName, Writers};
 use dorm_ports::{RemoteSpec, Transport};
 use dorm_service::{
     ApiKeySpec, CheckpointSpec, Code, CreateFrom, CreateSpec, FollowingVolumes, ForkChildSpec, ForkSpec, ImportSpec,
-    KeepFuture, SecretSpecs, Service, ServiceError,
+    KeepFuture, KeyForm, Service, ServiceError,
 };
 use dorm_store::{KeyScope, OnPartialFailure, SandboxFilter, Store as _};
 
@@ -44,7 +44,7 @@ async fn a_retry_of_each_request_returns_the_first_result_and_makes_nothing() {
         let snapshot = made(2).await.checkpoint(&source, SnapshotKind::Memory).await.unwrap();
         let begun = made(3).await.begin_checkpoint(&source, CheckpointSpec::default()).await.unwrap().id;
         let cloned = made(4).await;
-        let cloned = cloned.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
+        let cloned = cloned.clone_with(&source, ForkChildSpec::default(), FollowingVolumes::Same).await.unwrap();
         let forked = made(5).await.fork(&source, two_children()).await.unwrap();
         let forked: Vec<_> = forked.into_iter().map(|child| child.unwrap().sandbox.id).collect();
         let rewound = made(6).await.rewind(&source, &snapshot.id, KeepFuture::UntilDeleted).await.unwrap();
@@ -191,7 +191,7 @@ async fn a_retry_does_not_make_again_what_was_deleted() {
 async fn an_api_key_is_shown_once_and_made_once() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let spec = || ApiKeySpec { name: "ci".into(), scope: KeyScope::Full, lifetime: None };
+    let spec = || ApiKeySpec { name: "ci".into(), scope: KeyScope::Full, lifetime: None, form: KeyForm::Dormouse };
     let (record, _) = keyed(&service, 1).await.create_key(spec()).await.unwrap();
     let again = keyed(&service, 1).await.create_key(spec()).await.unwrap_err();
     assert!(matches!(&again, ServiceError::KeyShown(id) if *id == record.id), "{again}");
@@ -208,11 +208,11 @@ async fn a_clone_that_was_interrupted_uses_the_snapshot_it_had_taken() {
     let snapshot = first.checkpoint(&source, SnapshotKind::Memory).await.unwrap().id;
     drop(first);
     let retry = keyed(&service, 1).await;
-    let made = retry.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
+    let made = retry.clone_with(&source, ForkChildSpec::default(), FollowingVolumes::Same).await.unwrap();
     assert_eq!(made.snapshot.id, snapshot);
     drop(retry);
     let retry = keyed(&service, 1).await;
-    let again = retry.clone_with(&source, None, &SecretSpecs::new(), FollowingVolumes::Same).await.unwrap();
+    let again = retry.clone_with(&source, ForkChildSpec::default(), FollowingVolumes::Same).await.unwrap();
     assert_eq!((again.clone.sandbox.id, again.snapshot.id), (made.clone.sandbox.id, snapshot));
 }
 

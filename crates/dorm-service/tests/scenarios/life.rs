@@ -1,6 +1,6 @@
 //! The life of a sandbox without faults, and the requests that are refused.
 
-use dorm_lifecycle::{Denied, EventKind, Initiator, StateName};
+use dorm_lifecycle::{Denied, EventKind, Initiator, StateName, Wake};
 use dorm_service::{Code, CreateFrom, CreateSpec, ParkLimits, Residence, ServiceError, Use};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, write};
@@ -100,7 +100,7 @@ async fn a_suspended_sandbox_cannot_be_used_until_it_is_resumed() {
     service.suspend(&id).await.unwrap();
     let refused = service.agent(&id, Use::Exec).await.err().unwrap();
     assert!(matches!(refused, ServiceError::NotRunning { state: StateName::Suspended, .. }), "{refused}");
-    assert_eq!(refused.next_step(), "resume it first");
+    assert!(refused.next_step().starts_with("resume it first, or let the call wake it"));
 }
 
 #[tokio::test]
@@ -182,7 +182,7 @@ async fn traffic_wakes_only_whoever_wants_to_be_woken() {
     let world = World::new().await;
     let service = world.daemon().await;
     let willing = create(&service, named("willing")).await;
-    let unwilling = create(&service, CreateSpec { auto_resume: false, ..named("unwilling") }).await;
+    let unwilling = create(&service, CreateSpec { wake: Wake::Never, ..named("unwilling") }).await;
     for id in [&willing, &unwilling] {
         service.suspend(id).await.unwrap();
     }

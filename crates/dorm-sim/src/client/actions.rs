@@ -67,6 +67,23 @@ impl Client {
                 let answer = self.service.set_timeouts(id, *timeouts).await;
                 self.viewed(action, answer, since, |sandbox| sandbox.spec.timeouts == *timeouts);
             }
+            Action::Extend(id, by) => {
+                let answer = self.service.extend(id, *by).await;
+                self.viewed(action, answer, since, |sandbox| {
+                    sandbox
+                        .spec
+                        .timeouts
+                        .total
+                        .is_none_or(|total| total >= *by || sandbox.state.name() == StateName::Running)
+                });
+            }
+            Action::Update(id, update) => {
+                let answer = self.service.update(id, update.clone()).await;
+                self.viewed(action, answer, since, |sandbox| {
+                    let is_named = update.name.is_none() || sandbox.spec.name == update.name;
+                    is_named && Some(sandbox.spec.wake) == update.wake
+                });
+            }
             Action::SetRetention(id, retention) => {
                 let answer = self.service.set_retention(id, *retention).await;
                 self.viewed(action, answer, since, |sandbox| sandbox.spec.retention == *retention);
@@ -295,6 +312,6 @@ fn essence(sandbox: &Sandbox) -> impl PartialEq + '_ {
     (id, spec, origin, (generation, run), (state.name(), state.operation(), image), restored, rewound, older)
 }
 
-fn named(number: Option<u64>) -> Option<Name> {
+pub(super) fn named(number: Option<u64>) -> Option<Name> {
     number.and_then(|number| format!("name-{number}").parse().ok())
 }

@@ -12,23 +12,26 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule,
     EgressRules, EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable,
-    OperationId, Origin, PortAccess, ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom,
-    Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId,
-    SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, WebhookId, Writers,
+    OperationId, Origin, PoolId, PoolMember, PortAccess, ProjectId, RequestId, Resources, Restored, RetentionPolicy,
+    Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention,
+    SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake,
+    WebhookId, Writers,
 };
 use serde_json::Value;
 
 use super::properties::is_strict;
 use super::{
-    API_KEY, CLOCK, CodecError, EVENT, OPERATION, REQUEST, SANDBOX, SNAPSHOT, VOLUME, WEBHOOK, decode_api_key,
-    decode_clock, decode_event, decode_operation, decode_request, decode_sandbox, decode_snapshot, decode_volume,
-    decode_webhook, encode_api_key, encode_clock, encode_event, encode_operation, encode_request, encode_sandbox,
-    encode_snapshot, encode_volume, encode_webhook,
+    API_KEY, CLOCK, CodecError, EVENT, OPERATION, POOL, PROJECT, REQUEST, SANDBOX, SNAPSHOT, VOLUME, WEBHOOK,
+    decode_api_key, decode_clock, decode_event, decode_operation, decode_pool, decode_project, decode_request,
+    decode_sandbox, decode_snapshot, decode_volume, decode_webhook, encode_api_key, encode_clock, encode_event,
+    encode_operation, encode_pool, encode_project, encode_request, encode_sandbox, encode_snapshot, encode_volume,
+    encode_webhook,
 };
 use crate::{
     ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
-    OnPartialFailure, OperationKind, OperationRecord, OperationResult, PromotePlan, Removal, RequestRecord,
-    SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus, WebhookRecord,
+    OnPartialFailure, OperationKind, OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets,
+    ProjectRecord, PromotePlan, Removal, RequestRecord, SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus,
+    WebhookRecord,
 };
 
 fn directory(version: u64) -> PathBuf {
@@ -109,6 +112,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         older: Vec::new(),
         unreachable: None,
         suspend_failures: None,
+        pool: None,
         state: State::Suspended { image: image(), background: None },
     };
     let mut list: Vec<_> = states()
@@ -125,7 +129,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         .collect();
     let mut closed = base.clone();
     closed.spec.egress = Egress::None;
-    closed.spec.auto_resume = false;
+    closed.spec.wake = Wake::Never;
     list.push(("sandbox-without-network".to_owned(), closed));
     let mut listed = base.clone();
     listed.spec.egress = Egress::Allow(vec!["198.51.100.0/24".to_owned(), "203.0.113.9".to_owned()]);
@@ -255,6 +259,7 @@ fn operations() -> Vec<(String, OperationRecord)> {
         let record = OperationRecord {
             id: OperationId::from_random([2; 20]),
             kind,
+            project: ProjectId::local(),
             sandbox: (!deletes).then(|| SandboxId::from_random([1; 20])),
             initiator: Initiator::User,
             began: at(1_790_000_000_000),
@@ -403,6 +408,54 @@ fn api_keys() -> Vec<(String, ApiKeyRecord)> {
     vec![("key".to_owned(), full), ("key-read-only".to_owned(), reads), ("key-of-a-sandbox".to_owned(), one)]
 }
 
+fn pools() -> Vec<(String, PoolRecord)> {
+    let of_image = PoolRecord {
+        id: PoolId::from_random([13; 20]),
+        project: ProjectId::local(),
+        name: "workers".parse().unwrap(),
+        source: PoolSource::Image("0".repeat(64).parse().unwrap()),
+        program: FirstProgram::OfImage,
+        resources: Some(Resources::default()),
+        egress: egress_rules(),
+        variables: [("LANG".to_owned(), "C".to_owned())].into(),
+        port_access: PortAccess::Private,
+        labels: [("team".to_owned(), "a".to_owned())].into(),
+        ready: 8,
+        most: Some(100),
+        created: at(1_790_000_000_000),
+        removed: false,
+    };
+    let of_snapshot = PoolRecord {
+        source: PoolSource::Snapshot(SnapshotId::from_random([4; 20])),
+        program: FirstProgram::None,
+        resources: None,
+        egress: Egress::Public,
+        port_access: PortAccess::Public,
+        most: None,
+        removed: true,
+        ..of_image.clone()
+    };
+    vec![("pool".to_owned(), of_image), ("pool-of-snapshot".to_owned(), of_snapshot)]
+}
+
+fn projects() -> Vec<(String, ProjectRecord)> {
+    let limited = ProjectRecord {
+        id: "tenant-1".parse().unwrap(),
+        budgets: ProjectBudgets {
+            sandboxes: Some(100),
+            running: Some(10),
+            cpu_millis: Some(16_000),
+            memory_bytes: Some(32 << 30),
+            disk_bytes: Some(500 << 30),
+        },
+        created: at(1_790_000_000_000),
+        removed: None,
+    };
+    let removed =
+        ProjectRecord { budgets: ProjectBudgets::default(), removed: Some(at(1_790_000_500_000)), ..limited.clone() };
+    vec![("project".to_owned(), limited), ("project-removed".to_owned(), removed)]
+}
+
 fn requests() -> Vec<(String, RequestRecord)> {
     let all = [
         ("sandbox", Made::Sandbox(SandboxId::from_random([1; 20]))),
@@ -410,6 +463,7 @@ fn requests() -> Vec<(String, RequestRecord)> {
         ("operation", Made::Operation(OperationId::from_random([3; 20]))),
         ("hold", Made::Hold(HoldId::from_random([4; 20]))),
         ("volume", Made::Volume(VolumeId::from_random([5; 20]))),
+        ("pool", Made::Pool(PoolId::from_random([8; 20]))),
         ("webhook", Made::Webhook(WebhookId::from_random([6; 20]))),
         ("api_key", Made::ApiKey(ApiKeyId::from_random([7; 20]))),
     ];
@@ -541,7 +595,15 @@ fn starting_sandboxes() -> Vec<(String, Sandbox)> {
     let mut sandbox = sandboxes().remove(0).1;
     let State::Pending { program, .. } = &mut sandbox.state else { panic!("not pending") };
     *program = FirstProgram::OfImage;
-    vec![("sandbox-pending-with-program".to_owned(), sandbox)]
+    let in_pool = |is_claimed| Sandbox {
+        pool: Some(PoolMember { pool: PoolId::from_random([13; 20]), is_claimed }),
+        ..sandbox.clone()
+    };
+    vec![
+        ("sandbox-in-a-pool".to_owned(), in_pool(false)),
+        ("sandbox-claimed".to_owned(), in_pool(true)),
+        ("sandbox-pending-with-program".to_owned(), sandbox),
+    ]
 }
 
 fn measured_events() -> Vec<(String, NewEvent)> {
@@ -599,6 +661,8 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         checked((SNAPSHOT, [snapshots(), kept_snapshots()].concat()), encode_snapshot, decode_snapshot),
         checked((EVENT, events.concat()), encode_event, decode_event),
         checked((WEBHOOK, webhooks()), encode_webhook, decode_webhook),
+        checked((POOL, pools()), encode_pool, decode_pool),
+        checked((PROJECT, projects()), encode_project, decode_project),
         checked((API_KEY, api_keys()), encode_api_key, decode_api_key),
         checked((REQUEST, requests()), encode_request, decode_request),
         checked((VOLUME, volumes()), encode_volume, decode_volume),

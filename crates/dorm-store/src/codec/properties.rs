@@ -6,9 +6,9 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule, EgressRules,
     EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
-    Origin, PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
-    SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures,
-    Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId,
+    Origin, PoolId, PoolMember, PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State,
+    SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId, Wake,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -195,7 +195,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
         .prop_map(
             |(
                 ((name, image, layer), (resources, egress, variables, secrets, attachments)),
-                ([suspend, suspendable, auto_resume, afresh], [total, idle, max_run], generations, labels, checkpoints),
+                ([suspend, suspendable, any_call, afresh], [total, idle, max_run], generations, labels, checkpoints),
             )| {
                 SandboxSpec {
                     name: name.map(|name| name.parse().unwrap()),
@@ -208,7 +208,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     on_suspend_failure: if afresh { OnSuspendFailure::Terminate } else { OnSuspendFailure::Keep },
                     on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
                     suspendable,
-                    auto_resume,
+                    wake: if any_call { Wake::Any } else { Wake::Never },
                     port_access: if suspend { PortAccess::Private } else { PortAccess::Public },
                     timeouts: Timeouts { total, idle, max_run },
                     retention: SleepRetention {
@@ -260,6 +260,8 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
                 older,
                 unreachable,
                 suspend_failures,
+                pool: (generation % 2 == 0)
+                    .then(|| PoolMember { pool: PoolId::from_random([7; 20]), is_claimed: run % 2 == 0 }),
                 state,
             }
         },
@@ -291,7 +293,7 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
         (
             operation_id(),
             select(OperationKind::ALL.to_vec()),
-            option::of(sandbox_id()),
+            (project(), option::of(sandbox_id())),
             select(Initiator::ALL.to_vec()),
         ),
         (
@@ -303,9 +305,23 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
             option::of((time(), result)),
         ),
     )
-        .prop_map(|((id, kind, sandbox, initiator), (began, deadline, saved_state, fork, promote, ended))| {
-            OperationRecord { id, kind, sandbox, initiator, began, deadline, saved_state, fork, promote, ended }
-        })
+        .prop_map(
+            |((id, kind, (project, sandbox), initiator), (began, deadline, saved_state, fork, promote, ended))| {
+                OperationRecord {
+                    id,
+                    kind,
+                    project,
+                    sandbox,
+                    initiator,
+                    began,
+                    deadline,
+                    saved_state,
+                    fork,
+                    promote,
+                    ended,
+                }
+            },
+        )
 }
 
 fn failure() -> impl Strategy<Value = FailureRecord> {

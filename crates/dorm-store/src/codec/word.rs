@@ -7,7 +7,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
-use dorm_lifecycle::{EventKind, Initiator, Timestamp};
+use dorm_lifecycle::{EventKind, Initiator, Timestamp, Wake};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
 
@@ -40,6 +40,14 @@ pub(super) trait Words: Copy + 'static {
 impl Words for Initiator {
     const WHAT: &'static str = "an initiator";
     const ALL: &'static [Self] = &Initiator::ALL;
+    fn word(self) -> &'static str {
+        self.as_str()
+    }
+}
+
+impl Words for Wake {
+    const WHAT: &'static str = "a wake policy";
+    const ALL: &'static [Self] = &Wake::ALL;
     fn word(self) -> &'static str {
         self.as_str()
     }

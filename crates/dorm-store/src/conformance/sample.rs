@@ -90,6 +90,7 @@ pub(super) fn operation(number: u32, began: u64) -> OperationRecord {
     OperationRecord {
         id: OperationId::from_random(bytes(number)),
         kind: OperationKind::Suspend,
+        project: ProjectId::local(),
         sandbox: Some(sandbox_id(number)),
         initiator: Initiator::Timer,
         began: at(began),

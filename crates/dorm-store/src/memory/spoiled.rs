@@ -33,6 +33,8 @@ impl Content {
             RowKind::Operation => codec::encode_operation(self.operations.get(&id.parse().ok()?)?),
             RowKind::Snapshot => codec::encode_snapshot(self.snapshots.get(&id.parse().ok()?)?),
             RowKind::Webhook => codec::encode_webhook(self.webhooks.get(&id.parse().ok()?)?),
+            RowKind::Pool => codec::encode_pool(self.pools.get(&id.parse().ok()?)?),
+            RowKind::Project => codec::encode_project(self.projects.get(&id.parse().ok()?)?),
             RowKind::ApiKey => codec::encode_api_key(self.api_keys.get(&id.parse().ok()?)?),
             RowKind::Volume => codec::encode_volume(self.volumes.get(&id.parse().ok()?)?),
             RowKind::Request => codec::encode_request(self.requests.get(&id.parse().ok()?)?),
@@ -66,6 +68,8 @@ impl Content {
             RowKind::Snapshot => row.project = Some(self.snapshots.remove(&id.parse().ok()?)?.project),
             RowKind::Operation => drop(self.operations.remove(&id.parse().ok()?)?),
             RowKind::Webhook => drop(self.webhooks.remove(&id.parse().ok()?)?),
+            RowKind::Pool => drop(self.pools.remove(&id.parse().ok()?)?),
+            RowKind::Project => drop(self.projects.remove(&id.parse().ok()?)?),
             RowKind::ApiKey => drop(self.api_keys.remove(&id.parse().ok()?)?),
             RowKind::Volume => drop(self.volumes.remove(&id.parse().ok()?)?),
             RowKind::Request => drop(self.requests.remove(&id.parse().ok()?)?),
@@ -93,7 +97,7 @@ impl Content {
     pub(super) fn unspoil(&mut self, change: &Change) {
         let Change { sandboxes, operations, snapshots, forgotten, discard: _, discarded, .. } = change;
         let Change { webhooks, removed_webhooks, api_keys, removed_api_keys, volumes, removed_volumes, .. } = change;
-        let Change { requests, removed_requests, .. } = change;
+        let Change { pools, removed_pools, projects, requests, removed_requests, .. } = change;
         let mut keys: Vec<(RowKind, String)> = Vec::new();
         keys.extend(sandboxes.iter().map(|one| (RowKind::Sandbox, one.sandbox.id.to_string())));
         keys.extend(operations.iter().map(|one| (RowKind::Operation, one.id.to_string())));
@@ -102,6 +106,9 @@ impl Content {
         keys.extend(discarded.iter().map(|id| (RowKind::Discard, id.to_string())));
         keys.extend(webhooks.iter().map(|one| (RowKind::Webhook, one.id.to_string())));
         keys.extend(removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
+        keys.extend(pools.iter().map(|one| (RowKind::Pool, one.id.to_string())));
+        keys.extend(removed_pools.iter().map(|id| (RowKind::Pool, id.to_string())));
+        keys.extend(projects.iter().map(|one| (RowKind::Project, one.id.to_string())));
         keys.extend(api_keys.iter().map(|one| (RowKind::ApiKey, one.id.to_string())));
         keys.extend(removed_api_keys.iter().map(|id| (RowKind::ApiKey, id.to_string())));
         keys.extend(volumes.iter().map(|one| (RowKind::Volume, one.id.to_string())));

@@ -28,11 +28,22 @@ pub(crate) struct Connection {
     #[arg(long, global = true, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT,
         help_heading = "Daemon")]
     data: PathBuf,
+    /// The project to act in, for keys that are not bound to one [default: the key's own, or local]
+    #[arg(long, global = true, env = "DORM_PROJECT", value_name = "NAME", help_heading = "Daemon")]
+    project: Option<String>,
 }
 
 impl Connection {
     /// Returns a client for the daemon. Sends nothing yet.
     pub(crate) fn client(&self) -> Result<Client, Problem> {
+        let client = self.client_of_key()?;
+        Ok(match self.project.as_deref().filter(|project| !project.is_empty()) {
+            Some(project) => client.in_project(project),
+            None => client,
+        })
+    }
+
+    fn client_of_key(&self) -> Result<Client, Problem> {
         let server = self.server.as_ref().filter(|server| !server.is_empty());
         let given = std::env::var(KEY).ok().filter(|key| !key.is_empty());
         // A key that was given is used even by the owner: it may permit less.

@@ -34,6 +34,9 @@ enum KeyVerb {
         /// Expire the key after this time, such as 30d [default: never]
         #[arg(long, value_name = "TIME", value_parser = values::duration)]
         expires: Option<f64>,
+        /// Form of the key, for clients that accept only their own
+        #[arg(long, value_enum, value_name = "FORM", default_value = "dormouse")]
+        form: KeyForm,
     },
     /// List keys, without their secret values
     Ls,
@@ -45,26 +48,43 @@ enum KeyVerb {
     },
 }
 
-const TITLES: [&str; 5] = ["ID", "NAME", "ACCESS", "CREATED", "EXPIRES"];
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum KeyForm {
+    Dormouse,
+    E2b,
+}
+
+const TITLES: [&str; 6] = ["ID", "NAME", "PROJECT", "ACCESS", "CREATED", "EXPIRES"];
 
 /// Runs `dorm key`.
 pub(crate) async fn run(options: KeyOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;
     match options.verb {
-        KeyVerb::Create { name, read_only, sandbox, expires } => {
+        KeyVerb::Create { name, read_only, sandbox, expires, form } => {
             let scope = match (read_only, &sandbox) {
                 (true, _) => wire::KeyScope::ReadOnly,
                 (false, Some(_)) => wire::KeyScope::Sandbox,
                 (false, None) => wire::KeyScope::Full,
             };
-            let asked = wire::CreateKey { name: name.unwrap_or_default(), scope, sandbox, lifetime_secs: expires };
+            let form = match form {
+                KeyForm::Dormouse => wire::KeyForm::Dormouse,
+                KeyForm::E2b => wire::KeyForm::E2b,
+            };
+            let name = name.unwrap_or_default();
+            let asked = wire::CreateKey { name, scope, sandbox, lifetime_secs: expires, form };
             let made = client.create_key(&asked).await?;
             match format {
                 Format::Json => output::json(&made)?,
                 Format::Table => {
                     let opens = opens(&made.record);
-                    output::fields(&[("id", made.record.id), ("access", opens), ("key", made.key)])?;
+                    let project = made.record.project;
+                    output::fields(&[
+                        ("id", made.record.id),
+                        ("project", project),
+                        ("access", opens),
+                        ("key", made.key),
+                    ])?;
                     output::talk("the key is not shown again");
                 }
             }
@@ -90,7 +110,7 @@ pub(crate) async fn run(options: KeyOptions) -> Done {
 
 fn row(key: &wire::Key) -> Vec<String> {
     let expires = key.expires_at.map_or_else(|| "never".to_owned(), shown::moment);
-    vec![key.id.clone(), key.name.clone(), opens(key), shown::moment(key.created_at), expires]
+    vec![key.id.clone(), key.name.clone(), key.project.clone(), opens(key), shown::moment(key.created_at), expires]
 }
 
 fn opens(key: &wire::Key) -> String {

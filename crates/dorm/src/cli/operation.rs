@@ -5,7 +5,7 @@ use dorm_api_types as wire;
 
 use super::connection::Connection;
 use super::output::{self, Format};
-use super::problem::Done;
+use super::problem::{Done, Problem};
 use super::shown;
 use crate::exit;
 
@@ -30,12 +30,20 @@ enum OperationVerb {
             value_parser = clap::value_parser!(u64).range(1..=1000))]
         limit: u64,
     },
+    /// Wait until an operation has ended, and show it; the exit code is 1 if it failed
+    Wait {
+        /// ID of the operation, as events and --no-wait show it
+        id: String,
+    },
     /// Show one operation
     Describe {
         /// ID of the operation, as events show it
         id: String,
     },
 }
+
+/// How long one request waits for the end of an operation.
+const WAIT_SECS: u64 = 60;
 
 const TITLES: [&str; 7] = ["ID", "KIND", "SANDBOX", "ACTOR", "STATUS", "STARTED", "TOOK"];
 
@@ -51,15 +59,28 @@ pub(crate) async fn run(options: OperationOptions) -> Done {
                 Format::Table => output::table(&TITLES, &operations.iter().map(row).collect::<Vec<_>>())?,
             }
         }
-        OperationVerb::Describe { id } => {
-            let operation = client.operation(&id).await?;
-            match format {
-                Format::Json => output::json(&operation)?,
-                Format::Table => output::fields(&fields(&operation))?,
+        OperationVerb::Wait { id } => {
+            let mut operation = client.operation_within(&id, WAIT_SECS).await?;
+            while operation.status == wire::OperationStatus::InProgress {
+                operation = client.operation_within(&id, WAIT_SECS).await?;
             }
+            show(&operation, format)?;
+            if operation.status == wire::OperationStatus::Failed {
+                return Ok(exit::FAILED);
+            }
+        }
+        OperationVerb::Describe { id } => {
+            show(&client.operation(&id).await?, format)?;
         }
     }
     Ok(exit::OK)
+}
+
+fn show(operation: &wire::Operation, format: Format) -> Result<(), Problem> {
+    match format {
+        Format::Json => output::json(operation),
+        Format::Table => output::fields(&fields(operation)),
+    }
 }
 
 fn row(operation: &wire::Operation) -> Vec<String> {

@@ -35,9 +35,12 @@ mod timeout;
 mod top;
 mod transfer;
 mod tree;
+mod update;
 mod usage;
 
 pub(super) use command::our_input;
+pub(super) use create::IMAGE;
+pub(super) use table::one as show;
 
 use clap::Subcommand;
 
@@ -128,6 +131,10 @@ enum SbxVerb {
     Tree(tree::TreeOptions),
     /// Show which files differ between two snapshots, or between a sandbox and a snapshot
     Diff(diff::DiffOptions),
+    /// Change the name, labels, wake policy or port access of a sandbox
+    Update(update::UpdateOptions),
+    /// Postpone the deadline of a sandbox; it is never brought forward
+    Extend(update::ExtendOptions),
     /// Replace the time limits of a sandbox; they are counted from now
     Timeout(timeout::TimeoutOptions),
     /// Keep a sandbox awake for a time, regardless of its time limits except --max-run
@@ -193,6 +200,8 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Promote(options) => promote::run(&client, options, format).await,
         SbxVerb::Diff(options) => diff::run(&client, options, format).await,
         SbxVerb::Tree(options) => tree::run(&client, options, format).await,
+        SbxVerb::Update(options) => update::update(&client, options, format).await,
+        SbxVerb::Extend(options) => update::extend(&client, options, format).await,
         SbxVerb::Timeout(options) => timeout::run(&client, options, format).await,
         SbxVerb::Port(options) => port::run(&client, options, format).await,
         SbxVerb::Top(options) => top::run(&client, options, format).await,

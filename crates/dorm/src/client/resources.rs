@@ -68,7 +68,17 @@ impl Client {
         self.get(&format!("/sandboxes/{}", segment(sandbox))).await
     }
 
-    /// Sends `suspend`, `resume`, `evict` or `terminate`.
+    /// Sends `suspend` or `terminate`.
+    pub(crate) async fn command_as(
+        &self,
+        sandbox: &str,
+        verb: &str,
+        asked: wire::CommandRequest,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/{verb}", segment(sandbox)), &asked).await
+    }
+
+    /// Sends `suspend`, `evict` or `terminate`.
     pub(crate) async fn command(&self, sandbox: &str, verb: &str) -> Result<wire::Sandbox, ClientError> {
         self.post(&format!("/sandboxes/{}/{verb}", segment(sandbox)), &json!({})).await
     }
@@ -115,6 +125,30 @@ impl Client {
         asked: &wire::CloneRequest,
     ) -> Result<wire::Cloned, ClientError> {
         self.post(&format!("/sandboxes/{}/clone", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn resume(
+        &self,
+        sandbox: &str,
+        asked: &wire::ResumeRequest,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/resume", segment(sandbox)), asked).await
+    }
+
+    pub(crate) async fn update(
+        &self,
+        sandbox: &str,
+        asked: &wire::UpdateSandbox,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.read(self.request(Method::PATCH, &format!("/sandboxes/{}", segment(sandbox))).json(asked)).await
+    }
+
+    pub(crate) async fn extend(
+        &self,
+        sandbox: &str,
+        asked: &wire::ExtendSandbox,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/extend", segment(sandbox)), asked).await
     }
 
     pub(crate) async fn set_timeouts(
@@ -273,6 +307,54 @@ impl Client {
         self.tell(self.request(Method::DELETE, &format!("/webhooks/{}", segment(webhook)))).await
     }
 
+    pub(crate) async fn create_pool(&self, asked: &wire::CreatePool) -> Result<wire::Pool, ClientError> {
+        self.post("/pools", asked).await
+    }
+
+    pub(crate) async fn pools(&self) -> Result<Vec<wire::Pool>, ClientError> {
+        self.pages("/pools", &[], |page: wire::PoolList| (page.pools, page.next)).await
+    }
+
+    pub(crate) async fn pool(&self, name: &str) -> Result<wire::Pool, ClientError> {
+        self.get(&format!("/pools/{}", segment(name))).await
+    }
+
+    pub(crate) async fn resize_pool(&self, name: &str, asked: &wire::ResizePool) -> Result<wire::Pool, ClientError> {
+        self.read(self.request(Method::PUT, &format!("/pools/{}/size", segment(name))).json(asked)).await
+    }
+
+    pub(crate) async fn claim(&self, pool: &str, asked: &wire::ClaimRequest) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/pools/{}/claim", segment(pool)), asked).await
+    }
+
+    pub(crate) async fn delete_pool(&self, name: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/pools/{}", segment(name)))).await
+    }
+
+    pub(crate) async fn create_project(&self, asked: &wire::CreateProject) -> Result<wire::Project, ClientError> {
+        self.post("/projects", asked).await
+    }
+
+    pub(crate) async fn projects(&self) -> Result<Vec<wire::Project>, ClientError> {
+        self.pages("/projects", &[], |page: wire::ProjectList| (page.projects, page.next)).await
+    }
+
+    pub(crate) async fn project(&self, name: &str) -> Result<wire::Project, ClientError> {
+        self.get(&format!("/projects/{}", segment(name))).await
+    }
+
+    pub(crate) async fn set_budgets(
+        &self,
+        name: &str,
+        budgets: &wire::ProjectBudgets,
+    ) -> Result<wire::Project, ClientError> {
+        self.read(self.request(Method::PUT, &format!("/projects/{}/budgets", segment(name))).json(budgets)).await
+    }
+
+    pub(crate) async fn delete_project(&self, name: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/projects/{}", segment(name)))).await
+    }
+
     pub(crate) async fn create_key(&self, asked: &wire::CreateKey) -> Result<wire::CreatedKey, ClientError> {
         self.post("/keys", asked).await
     }
@@ -299,6 +381,12 @@ impl Client {
 
     pub(crate) async fn operation(&self, operation: &str) -> Result<wire::Operation, ClientError> {
         self.get(&format!("/operations/{}", segment(operation))).await
+    }
+
+    /// Returns an operation when it has ended, or after `seconds`.
+    pub(crate) async fn operation_within(&self, operation: &str, seconds: u64) -> Result<wire::Operation, ClientError> {
+        let asked = self.request(Method::GET, &format!("/operations/{}", segment(operation)));
+        self.read(asked.query(&[("wait_secs", seconds)])).await
     }
 
     /// Returns how to reach a port in a sandbox.

@@ -52,6 +52,11 @@ impl Client {
         if let Some(Ok(value)) = self.door.key().map(|key| format!("Bearer {key}").parse()) {
             request.headers_mut().insert("authorization", value);
         }
+        for (name, value) in &self.headers {
+            if let Ok(value) = value.parse() {
+                request.headers_mut().insert(*name, value);
+            }
+        }
         let connection = self.connect().await?;
         match tokio_tungstenite::client_async(request, connection).await {
             Ok((socket, _)) => {

@@ -21,6 +21,7 @@ fn sandbox(number: u8) -> Sandbox {
         older: Vec::new(),
         unreachable: None,
         suspend_failures: None,
+        pool: None,
         state: State::Running { since: at, image: None, background: None },
     }
 }

@@ -8,8 +8,8 @@ use dorm_engine_gvisor::NotedRun;
 use dorm_lifecycle::{RunId, SandboxId, SavedStateId, SleepImage};
 use dorm_storage::{SavedState, Storage, StorageError};
 use dorm_store::{
-    OperationRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus, Store as _, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    OperationRecord, PoolRecord, ProjectRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus,
+    Store as _, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::{FileCheck, SqlStore};
 
@@ -24,6 +24,8 @@ pub(super) struct Facts {
     pub(super) snapshots: Vec<SnapshotRecord>,
     pub(super) operations: Vec<OperationRecord>,
     pub(super) webhooks: Vec<WebhookRecord>,
+    pub(super) pools: Vec<PoolRecord>,
+    pub(super) projects: Vec<ProjectRecord>,
     pub(super) volumes: Vec<VolumeRecord>,
     pub(super) discards: BTreeSet<SavedStateId>,
     pub(super) files: Vec<RecordFile>,
@@ -68,6 +70,8 @@ impl Facts {
             snapshots: store.snapshots(None).await?,
             operations: store.open_operations().await?,
             webhooks: store.webhooks().await?,
+            pools: store.pools().await?,
+            projects: store.projects().await?,
             volumes: store.volumes().await?,
             discards: store.to_discard().await?.into_iter().collect(),
             files,

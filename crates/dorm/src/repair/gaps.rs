@@ -29,6 +29,8 @@ impl Facts {
             }
             self.snapshots.extend(change.snapshots.clone());
             self.webhooks.extend(change.webhooks.clone());
+            self.pools.extend(change.pools.clone());
+            self.projects.extend(change.projects.clone());
             self.volumes.extend(change.volumes.clone());
         }
         Some(finding)
@@ -45,6 +47,8 @@ impl Facts {
                 RowKind::Snapshot => self.snapshots.iter().any(|snapshot| snapshot.id.as_str() == id),
                 RowKind::Webhook => self.webhooks.iter().any(|webhook| webhook.id.as_str() == id),
                 RowKind::Volume => self.volumes.iter().any(|volume| volume.id.as_str() == id),
+                RowKind::Pool => self.pools.iter().any(|pool| pool.id.as_str() == id),
+                RowKind::Project => self.projects.iter().any(|project| project.id.as_str() == id),
                 RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => true,
             }
     }
@@ -62,8 +66,10 @@ impl Facts {
                 },
                 RowKind::Snapshot => self.missing_snapshot(&file.document, storage).await,
                 // One that was removed may have left its file.
-                RowKind::Webhook | RowKind::Volume if !self.is_lost => continue,
-                RowKind::Webhook | RowKind::Volume => rewrite(file.kind, &file.document),
+                RowKind::Webhook | RowKind::Pool | RowKind::Volume if !self.is_lost => continue,
+                RowKind::Webhook | RowKind::Pool | RowKind::Project | RowKind::Volume => {
+                    rewrite(file.kind, &file.document)
+                }
                 RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => continue,
             };
             // A file that something terminated or deleted left behind is not a finding.

@@ -63,6 +63,7 @@ pub(crate) fn sandbox() -> Sandbox {
         older: Vec::new(),
         unreachable: None,
         suspend_failures: None,
+        pool: None,
         state: State::Suspended {
             image: SleepImage { saved_state: image_id(), generation: 2, taken: AT, bytes: 5 },
             background: None,

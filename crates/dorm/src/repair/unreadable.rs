@@ -18,7 +18,8 @@ impl Facts {
         match row.kind {
             RowKind::Sandbox => self.rebuild_sandbox(row, storage).await,
             RowKind::Snapshot => self.rebuild_snapshot(row, storage).await,
-            RowKind::Webhook | RowKind::Volume => match self.file(row.kind, &row.id) {
+            RowKind::Webhook | RowKind::Pool | RowKind::Project | RowKind::Volume => match self.file(row.kind, &row.id)
+            {
                 Some(file) => rewrite(row.kind, &file.document),
                 None => Remedy::Nothing("it has no record file".to_owned()),
             },
@@ -156,6 +157,7 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
         older: Vec::new(),
         unreachable: None,
         suspend_failures: None,
+        pool: None,
         state: State::Suspended { image: sleep_image(image), background: None },
     }
 }
@@ -230,6 +232,10 @@ pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
         }
         RowKind::Webhook => {
             codec::decode_webhook(document).map(|webhook| Change { webhooks: vec![webhook], ..Change::default() })
+        }
+        RowKind::Pool => codec::decode_pool(document).map(|pool| Change { pools: vec![pool], ..Change::default() }),
+        RowKind::Project => {
+            codec::decode_project(document).map(|project| Change { projects: vec![project], ..Change::default() })
         }
         RowKind::Volume => {
             codec::decode_volume(document).map(|volume| Change { volumes: vec![volume], ..Change::default() })

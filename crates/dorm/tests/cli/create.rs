@@ -20,14 +20,14 @@ async fn every_option_reaches_the_daemon() {
     let world = World::new().await;
     let arguments = "sbx create web --image base --cpus 2 --memory 1G --disk 8G --timeout 5m --idle-timeout 90 \
                      --on-timeout terminate -e A=1 --env B=x=y --label team=red --egress 198.51.100.0/24,*.example.com \
-                     --no-auto-resume --on-suspend-failure terminate -o json";
+                     --wake never --on-suspend-failure terminate -o json";
     let sandbox = world.json(&arguments.split_whitespace().collect::<Vec<_>>()).await;
     assert_eq!(
         sandbox["resources"],
         json!({"cpu_millis": 2000, "memory_bytes": 1_u64 << 30, "disk_bytes": 8_u64 << 30, "processes": 512})
     );
     assert_eq!((&sandbox["timeout_secs"], &sandbox["idle_timeout_secs"]), (&json!(300.0), &json!(90.0)));
-    assert_eq!((&sandbox["on_timeout"], &sandbox["auto_resume"]), (&json!("terminate"), &json!(false)));
+    assert_eq!((&sandbox["on_timeout"], &sandbox["wake"]), (&json!("terminate"), &json!("never")));
     assert_eq!(sandbox["on_suspend_failure"], "terminate");
     assert_eq!((&sandbox["env"], &sandbox["labels"]), (&json!(["A", "B"]), &json!({"team": "red"})));
     assert_eq!(sandbox["egress"], json!({"allow": ["198.51.100.0/24", "*.example.com"]}));

@@ -17,7 +17,7 @@ async fn everything_is_told_by_name_or_id() {
         names.join(", "),
         "id, name, project, state, generation, started with, sleep image, image, snapshot, cpus, memory, disk, processes, \
          egress, env, secrets, labels, timeout, idle timeout, max run, on timeout, on suspend failure, suspendable, \
-         auto-resume, ports, sleep images kept, on unrestorable, checkpoints, created, last active, running since, expires"
+         wakes on, ports, sleep images kept, on unrestorable, checkpoints, created, last active, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),
@@ -35,7 +35,7 @@ async fn everything_is_told_by_name_or_id() {
         ("timeout", "10m"),
         ("on timeout", "suspend"),
         ("on suspend failure", "keep"),
-        ("auto-resume", "yes"),
+        ("wakes on", "traffic"),
     ] {
         let row = rows.iter().find(|row| row[0] == name).unwrap();
         assert_eq!(row[1], value, "{name}");

@@ -20,10 +20,10 @@ async fn a_key_is_made_listed_and_revoked() {
     let refused = with_it(&["sbx", "describe", "other"]).await;
     assert!(refused.code != 0 && refused.stderr.contains("this key gives access to sandbox"), "{}", refused.stderr);
     let rows = world.table(&["key", "ls"]).await;
-    assert_eq!(rows[0], ["ID", "NAME", "ACCESS", "CREATED", "EXPIRES"]);
-    assert_eq!(rows[1][..2], [id.to_owned(), "agent".to_owned()]);
+    assert_eq!(rows[0], ["ID", "NAME", "PROJECT", "ACCESS", "CREATED", "EXPIRES"]);
+    assert_eq!(rows[1][..3], [id.to_owned(), "agent".to_owned(), "local".to_owned()]);
     let sandbox = world.json(&["sbx", "describe", "web", "-o", "json"]).await["id"].as_str().unwrap().to_owned();
-    assert_eq!(rows[1][2], format!("sandbox {sandbox}"));
+    assert_eq!(rows[1][3], format!("sandbox {sandbox}"));
     assert!(!world.dorm(&["key", "ls", "-o", "json"]).await.text().contains(key));
     assert_eq!(world.dorm(&["key", "rm", id]).await.code, 0);
     let refused = with_it(&["sbx", "describe", "web"]).await;

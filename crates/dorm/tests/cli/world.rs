@@ -25,7 +25,7 @@ pub(crate) const KEY: &str = "a-key-of-the-tests";
 
 /// A daemon whose address and key are in a data directory.
 pub(crate) struct World {
-    directory: TempDir,
+    pub(crate) directory: TempDir,
     pub(crate) address: std::net::SocketAddr,
     stop: CancellationToken,
     pub(crate) host: FakeHost,

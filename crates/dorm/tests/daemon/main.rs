@@ -40,4 +40,5 @@ mod transfer;
 mod unit;
 mod upgrade;
 mod volumes;
+mod wake;
 mod workers;

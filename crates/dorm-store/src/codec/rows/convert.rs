@@ -6,28 +6,28 @@
 
 use dorm_lifecycle::{
     Attachment, Background, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, Origin, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
-    SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable, Variables,
+    OnUnrestorable, Origin, PoolMember, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable,
+    Variables,
 };
 
 use super::background::BackgroundRow;
 use super::event::EventRow;
 use super::operation::{EndedRow, FailureRow, ForkRow, OnPartialFailureRow, OperationRow, PromoteRow, ResultRow};
 use super::sandbox::{
-    CheckpointsRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PortAccessRow,
-    ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
-    UnreachableRow,
+    CheckpointsRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PoolMemberRow,
+    PortAccessRow, ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow,
+    TimeoutsRow, UnreachableRow,
 };
 use super::snapshot::{KindRow, MakerRow, RemovalRow, SnapshotRow, StatusRow};
 use super::state::{
     CauseRow, FirstProgramRow, FutureRow, RewindFromRow, RewindRow, RewindingRow, SleepImageRow, StateRow,
 };
 use super::volume::AttachmentRow;
-use super::webhook::WebhookRow;
 use crate::codec::word::{Length, Millis, Text, Word};
 use crate::{
     FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
-    SnapshotRecord, SnapshotStatus, WebhookRecord, codec,
+    SnapshotRecord, SnapshotStatus, codec,
 };
 
 fn text<T: Clone>(value: &T) -> Text<T> {
@@ -52,6 +52,7 @@ impl From<&Sandbox> for SandboxRow {
             older,
             unreachable,
             suspend_failures,
+            pool,
             state,
         } = sandbox;
         Self {
@@ -71,6 +72,7 @@ impl From<&Sandbox> for SandboxRow {
             older: older.iter().map(SleepImageRow::from).collect(),
             unreachable: unreachable.as_ref().map(UnreachableRow::from),
             suspend_failures: suspend_failures.as_ref().map(SuspendFailuresRow::from),
+            pool: pool.as_ref().map(PoolMemberRow::from),
             state: state.into(),
         }
     }
@@ -94,6 +96,7 @@ impl From<SandboxRow> for Sandbox {
             older: row.older.into_iter().map(SleepImage::from).collect(),
             unreachable: row.unreachable.map(Unreachable::from),
             suspend_failures: row.suspend_failures.map(SuspendFailures::from),
+            pool: row.pool.map(PoolMember::from),
             state: row.state.into(),
         }
     }
@@ -138,7 +141,7 @@ impl From<&SandboxSpec> for SpecRow {
             on_timeout,
             on_suspend_failure,
             suspendable,
-            auto_resume,
+            wake,
             port_access,
             timeouts: Timeouts { total, idle, max_run },
             retention,
@@ -163,7 +166,7 @@ impl From<&SandboxSpec> for SpecRow {
                 OnSuspendFailure::Terminate => OnSuspendFailureRow::Terminate,
             },
             suspendable: *suspendable,
-            auto_resume: *auto_resume,
+            wake: Word(*wake),
             port_access: match port_access {
                 PortAccess::Public => PortAccessRow::Public,
                 PortAccess::Private => PortAccessRow::Private,
@@ -202,7 +205,7 @@ impl From<SpecRow> for SandboxSpec {
                 OnSuspendFailureRow::Terminate => OnSuspendFailure::Terminate,
             },
             suspendable: row.suspendable,
-            auto_resume: row.auto_resume,
+            wake: row.wake.0,
             port_access: match row.port_access {
                 PortAccessRow::Public => PortAccess::Public,
                 PortAccessRow::Private => PortAccess::Private,
@@ -464,12 +467,24 @@ impl From<StateRow> for State {
 
 impl From<&OperationRecord> for OperationRow {
     fn from(operation: &OperationRecord) -> Self {
-        let OperationRecord { id, kind, sandbox, initiator, began, deadline, saved_state, fork, promote, ended } =
-            operation;
+        let OperationRecord {
+            id,
+            kind,
+            project,
+            sandbox,
+            initiator,
+            began,
+            deadline,
+            saved_state,
+            fork,
+            promote,
+            ended,
+        } = operation;
         Self {
             v: codec::OPERATION,
             id: text(id),
             kind: Word(*kind),
+            project: text(project),
             sandbox: sandbox.as_ref().map(text),
             initiator: Word(*initiator),
             began: Millis(*began),
@@ -493,6 +508,7 @@ impl From<OperationRow> for OperationRecord {
         Self {
             id: row.id.0,
             kind: row.kind.0,
+            project: row.project.0,
             sandbox: row.sandbox.map(|sandbox| sandbox.0),
             initiator: row.initiator.0,
             began: row.began.0,
@@ -750,36 +766,6 @@ impl From<EventRow> for NewEvent {
             detail: row.detail,
             took: row.took.map(|length| length.0),
             bytes: row.bytes,
-        }
-    }
-}
-
-impl From<&WebhookRecord> for WebhookRow {
-    fn from(record: &WebhookRecord) -> Self {
-        let WebhookRecord { id, project, url, secret, kinds, created, delivered } = record;
-        Self {
-            v: codec::WEBHOOK,
-            id: text(id),
-            project: text(project),
-            url: url.clone(),
-            secret: *secret,
-            kinds: kinds.iter().map(|kind| Word(*kind)).collect(),
-            created: Millis(*created),
-            delivered: *delivered,
-        }
-    }
-}
-
-impl From<WebhookRow> for WebhookRecord {
-    fn from(row: WebhookRow) -> Self {
-        Self {
-            id: row.id.0,
-            project: row.project.0,
-            url: row.url,
-            secret: row.secret,
-            kinds: row.kinds.into_iter().map(|kind| kind.0).collect(),
-            created: row.created.0,
-            delivered: row.delivered,
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The rows of operations.
 
-use dorm_lifecycle::{Initiator, OperationId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Initiator, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::word::{Millis, Text, Word, present};
@@ -12,6 +12,7 @@ pub(in crate::codec) struct OperationRow {
     pub(super) v: u64,
     pub(super) id: Text<OperationId>,
     pub(super) kind: Word<OperationKind>,
+    pub(super) project: Text<ProjectId>,
     #[serde(deserialize_with = "present")]
     pub(super) sandbox: Option<Text<SandboxId>>,
     pub(super) initiator: Word<Initiator>,

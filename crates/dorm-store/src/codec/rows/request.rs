@@ -1,6 +1,8 @@
 //! The rows of requests with an idempotency key, to the domain's types and back.
 
-use dorm_lifecycle::{ApiKeyId, HoldId, OperationId, ProjectId, RequestId, SandboxId, SnapshotId, VolumeId, WebhookId};
+use dorm_lifecycle::{
+    ApiKeyId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, VolumeId, WebhookId,
+};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::word::{Millis, Text};
@@ -25,6 +27,7 @@ enum MadeRow {
     Operation(Text<OperationId>),
     Hold(Text<HoldId>),
     Volume(Text<VolumeId>),
+    Pool(Text<PoolId>),
     Webhook(Text<WebhookId>),
     ApiKey(Text<ApiKeyId>),
 }
@@ -58,6 +61,7 @@ impl From<&Made> for MadeRow {
             Made::Operation(id) => Self::Operation(Text(id.clone())),
             Made::Hold(id) => Self::Hold(Text(id.clone())),
             Made::Volume(id) => Self::Volume(Text(id.clone())),
+            Made::Pool(id) => Self::Pool(Text(id.clone())),
             Made::Webhook(id) => Self::Webhook(Text(id.clone())),
             Made::ApiKey(id) => Self::ApiKey(Text(id.clone())),
         }
@@ -72,6 +76,7 @@ impl From<MadeRow> for Made {
             MadeRow::Operation(id) => Self::Operation(id.0),
             MadeRow::Hold(id) => Self::Hold(id.0),
             MadeRow::Volume(id) => Self::Volume(id.0),
+            MadeRow::Pool(id) => Self::Pool(id.0),
             MadeRow::Webhook(id) => Self::Webhook(id.0),
             MadeRow::ApiKey(id) => Self::ApiKey(id.0),
         }

@@ -2,13 +2,15 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Digest, HoldId, Name, ProjectId, RetentionPolicy, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{
+    Digest, HoldId, Name, PoolId, ProjectId, RetentionPolicy, SandboxId, SavedStateId, SnapshotId, Wake,
+};
 use serde::{Deserialize, Serialize};
 
 use super::snapshot::KindRow;
 use super::state::{SleepImageRow, StateRow};
 use super::volume::AttachmentRow;
-use crate::codec::word::{Length, Millis, Text, present};
+use crate::codec::word::{Length, Millis, Text, Word, present};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -32,6 +34,8 @@ pub(in crate::codec) struct SandboxRow {
     pub(super) unreachable: Option<UnreachableRow>,
     #[serde(deserialize_with = "present")]
     pub(super) suspend_failures: Option<SuspendFailuresRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) pool: Option<PoolMemberRow>,
     pub(super) state: StateRow,
 }
 
@@ -74,7 +78,7 @@ pub(super) struct SpecRow {
     pub(super) on_timeout: OnTimeoutRow,
     pub(super) on_suspend_failure: OnSuspendFailureRow,
     pub(super) suspendable: bool,
-    pub(super) auto_resume: bool,
+    pub(super) wake: Word<Wake>,
     pub(super) port_access: PortAccessRow,
     pub(super) timeouts: TimeoutsRow,
     pub(super) retention: SleepRetentionRow,
@@ -194,6 +198,13 @@ pub(super) enum RestoredRow {
         #[serde(deserialize_with = "present")]
         generation: Option<u64>,
     },
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct PoolMemberRow {
+    pub(super) pool: Text<PoolId>,
+    pub(super) is_claimed: bool,
 }
 
 #[derive(Serialize, Deserialize)]

@@ -4,16 +4,47 @@ use dorm_lifecycle::{EventKind, ProjectId, WebhookId};
 use serde::{Deserialize, Serialize};
 
 use crate::codec::word::{Millis, Text, Word};
+use crate::{WebhookRecord, codec};
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(in crate::codec) struct WebhookRow {
-    pub(super) v: u64,
-    pub(super) id: Text<WebhookId>,
-    pub(super) project: Text<ProjectId>,
-    pub(super) url: String,
-    pub(super) secret: [u8; 32],
-    pub(super) kinds: Vec<Word<EventKind>>,
-    pub(super) created: Millis,
-    pub(super) delivered: u64,
+    v: u64,
+    id: Text<WebhookId>,
+    project: Text<ProjectId>,
+    url: String,
+    secret: [u8; 32],
+    kinds: Vec<Word<EventKind>>,
+    created: Millis,
+    delivered: u64,
+}
+
+impl From<&WebhookRecord> for WebhookRow {
+    fn from(record: &WebhookRecord) -> Self {
+        let WebhookRecord { id, project, url, secret, kinds, created, delivered } = record;
+        Self {
+            v: codec::WEBHOOK,
+            id: Text(id.clone()),
+            project: Text(project.clone()),
+            url: url.clone(),
+            secret: *secret,
+            kinds: kinds.iter().map(|kind| Word(*kind)).collect(),
+            created: Millis(*created),
+            delivered: *delivered,
+        }
+    }
+}
+
+impl From<WebhookRow> for WebhookRecord {
+    fn from(row: WebhookRow) -> Self {
+        Self {
+            id: row.id.0,
+            project: row.project.0,
+            url: row.url,
+            secret: row.secret,
+            kinds: row.kinds.into_iter().map(|kind| kind.0).collect(),
+            created: row.created.0,
+            delivered: row.delivered,
+        }
+    }
 }

@@ -2,7 +2,7 @@
 
 use dorm_api_types as wire;
 
-use super::fork::Volumes;
+use super::fork::{Limits, Volumes};
 use super::{secrets, table};
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
@@ -14,9 +14,11 @@ use crate::client::Client;
 pub(crate) struct CloneOptions {
     /// The sandbox's id or name
     id: String,
-    /// Name of the clone; without a name it is ephemeral
+    /// Name of the clone
     #[arg(long)]
     name: Option<String>,
+    #[command(flatten)]
+    limits: Limits,
     /// A secret for the clone: NAME for the source's value, or NAME=@FILE for the content of a
     /// file. The clone gets no other secrets
     #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
@@ -31,7 +33,17 @@ pub(crate) struct CloneOptions {
 /// Clones a sandbox. The source continues, and the snapshot that the clone is created from is kept.
 pub(super) async fn run(client: &Client, options: CloneOptions, format: Format) -> Done {
     let volumes = options.volumes.map(Into::into).unwrap_or_default();
-    let asked = wire::CloneRequest { name: options.name, secrets: secrets::following(options.secret)?, volumes };
+    let limits = options.limits;
+    let asked = wire::CloneRequest {
+        name: options.name,
+        timeout_secs: limits.timeout,
+        idle_timeout_secs: limits.idle_timeout,
+        max_run_secs: limits.max_run,
+        on_timeout: limits.on_timeout.map(Into::into),
+        secrets: secrets::following(options.secret)?,
+        volumes,
+        ..wire::CloneRequest::default()
+    };
     let progress = Progress::new(&format!("cloning {}", options.id));
     let cloned = client.clone_sandbox(&options.id, &asked).await?;
     drop(progress);

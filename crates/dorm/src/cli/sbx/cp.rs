@@ -23,6 +23,9 @@ pub(crate) struct CpOptions {
     /// Destination: a path on this host, ID:/path in a sandbox, or - for standard output. A copy
     /// into an existing directory keeps its name
     destination: String,
+    /// Resume the sandbox first if it is suspended, whatever wakes it otherwise
+    #[arg(long)]
+    wake: bool,
 }
 
 /// One end of a copy.
@@ -53,6 +56,8 @@ impl Skipped {
 
 /// Runs `dorm sbx cp`.
 pub(super) async fn run(client: &Client, options: CpOptions) -> Done {
+    let waking = client.waking();
+    let client = if options.wake { &waking } else { client };
     let destination_is_directory = options.destination.ends_with('/');
     match (end(&options.source)?, end(&options.destination)?) {
         (End::Inside { sandbox, path }, End::Stream) => download::to_stdout(client, &sandbox, &path).await,

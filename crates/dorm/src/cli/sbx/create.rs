@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dorm_api_types as wire;
 
 use super::checkpoints::NewCheckpoints;
+use super::suspend::NoWait;
 use super::{secrets, table};
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
@@ -12,10 +13,10 @@ use crate::cli::progress::Progress;
 use crate::cli::pull;
 use crate::client::Client;
 use crate::values;
-use crate::values::PortAccess;
+use crate::values::{PortAccess, Wake};
 
 /// The image of a sandbox if none is given.
-const IMAGE: &str = "base";
+pub(in crate::cli) const IMAGE: &str = "base";
 
 /// Options of `dorm sbx create`.
 #[derive(Debug, clap::Args)]
@@ -33,9 +34,15 @@ pub(crate) struct CreateOptions {
     /// minutes, or terminate it after 11 failures in a row (about 17 minutes) [default: keep]
     #[arg(long, value_enum, value_name = "ACTION")]
     on_suspend_failure: Option<OnSuspendFailure>,
-    /// Do not resume the suspended sandbox when traffic arrives for its ports
-    #[arg(long)]
-    no_auto_resume: bool,
+    /// The calls that wake it when it is suspended: never, traffic for its ports, or any call
+    /// [default: traffic]
+    #[arg(long, value_enum, value_name = "WHEN")]
+    wake: Option<Wake>,
+    /// Wait this long, in turn with others, if there is no room for it
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    max_wait: Option<f64>,
+    #[command(flatten)]
+    waiting: NoWait,
     /// Access to its ports: public for everyone who knows its id, or private for callers with a
     /// key, its port token or the cookie of a link [default: the `--ports` of the daemon]
     #[arg(long, value_enum, value_name = "ACCESS")]
@@ -75,9 +82,18 @@ impl From<OnUnrestorable> for wire::OnUnrestorable {
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
-enum OnTimeout {
+pub(super) enum OnTimeout {
     Suspend,
     Terminate,
+}
+
+impl From<OnTimeout> for wire::OnTimeout {
+    fn from(what: OnTimeout) -> Self {
+        match what {
+            OnTimeout::Suspend => Self::Suspend,
+            OnTimeout::Terminate => Self::Terminate,
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -182,10 +198,7 @@ impl NewSandbox {
 /// Creates a sandbox and prints it when it runs.
 pub(super) async fn run(client: &Client, options: CreateOptions, format: Format) -> Done {
     let mut asked = options.sandbox.request(options.name)?;
-    asked.on_timeout = options.on_timeout.map(|what| match what {
-        OnTimeout::Suspend => wire::OnTimeout::Suspend,
-        OnTimeout::Terminate => wire::OnTimeout::Terminate,
-    });
+    asked.on_timeout = options.on_timeout.map(Into::into);
     asked.on_suspend_failure = options.on_suspend_failure.map(|what| match what {
         OnSuspendFailure::Keep => wire::OnSuspendFailure::Keep,
         OnSuspendFailure::Terminate => wire::OnSuspendFailure::Terminate,
@@ -193,11 +206,10 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
     asked.keep_generations = options.retention.keep_generations;
     asked.on_unrestorable = options.retention.on_unrestorable.map(Into::into);
     asked.checkpoints = options.checkpoints.request();
-    asked.port_access = options.ports.map(|access| match access {
-        PortAccess::Public => wire::PortAccess::Public,
-        PortAccess::Private => wire::PortAccess::Private,
-    });
-    asked.auto_resume = options.no_auto_resume.then_some(false);
+    asked.port_access = options.ports.map(Into::into);
+    asked.wake = options.wake.map(Into::into);
+    asked.max_wait_secs = options.max_wait;
+    asked.wait = options.waiting.wait();
     pull::before(client, &mut asked).await?;
     let progress = Progress::new("creating a sandbox");
     let sandbox = client.create(&asked).await?;

@@ -59,7 +59,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("on timeout", shown::word(&sandbox.on_timeout)),
         ("on suspend failure", shown::word(&sandbox.on_suspend_failure)),
         ("suspendable", yes_no(sandbox.suspendable)),
-        ("auto-resume", yes_no(sandbox.auto_resume)),
+        ("wakes on", shown::word(&sandbox.wake)),
         ("ports", shown::word(&sandbox.port_access)),
         ("sleep images kept", sandbox.keep_generations.to_string()),
         ("on unrestorable", shown::word(&sandbox.on_unrestorable)),

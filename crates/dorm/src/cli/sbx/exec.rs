@@ -28,13 +28,18 @@ pub(crate) struct ExecOptions {
         conflicts_with_all = ["tty", "interactive"]
     )]
     checkpoint: Option<CheckpointType>,
+    /// Resume the sandbox first if it is suspended, whatever wakes it otherwise
+    #[arg(long)]
+    wake: bool,
     #[command(flatten)]
     command: CommandOptions,
 }
 
 /// Runs the command and returns its exit code.
 pub(super) async fn run(client: &Client, options: ExecOptions, format: Format) -> Done {
-    let ExecOptions { id, env, checkpoint, command } = options;
+    let ExecOptions { id, env, checkpoint, wake, command } = options;
+    let waking = client.waking();
+    let client = if wake { &waking } else { client };
     if format == Format::Json && command.fits_a_document() {
         let asked = wire::ExecRequest { checkpoint: checkpoint.map(Into::into), ..command.exec(env) };
         return command::run_whole(client, &id, &asked).await;

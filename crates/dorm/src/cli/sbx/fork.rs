@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use dorm_api_types as wire;
 
+use super::create::OnTimeout;
 use super::secrets;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
@@ -21,7 +22,7 @@ pub(crate) struct ForkOptions {
     /// How many children to create
     #[arg(short = 'n', long, value_name = "COUNT", default_value_t = 1)]
     count: u32,
-    /// Name the children NAME-1, NAME-2 and so on; without a name they are ephemeral
+    /// Name the children NAME-1, NAME-2 and so on
     #[arg(long, value_name = "NAME")]
     name: Option<String>,
     /// An environment variable for every process of the children; overrides the source's variable
@@ -30,6 +31,8 @@ pub(crate) struct ForkOptions {
     /// A label for the children; overrides the source's label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
+    #[command(flatten)]
+    limits: Limits,
     /// A secret for the children: NAME for the source's value, or NAME=@FILE for the content of a
     /// file. They get no other secrets
     #[arg(long, value_name = "NAME[=@FILE]", value_parser = secrets::named)]
@@ -42,6 +45,23 @@ pub(crate) struct ForkOptions {
     /// with the same access [default: same]
     #[arg(long, value_enum, value_name = "HOW")]
     volumes: Option<Volumes>,
+}
+
+/// Limits that differ from those of the source.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct Limits {
+    /// How long it may run [default: as its source]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(super) timeout: Option<f64>,
+    /// How long it may be idle [default: as its source]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(super) idle_timeout: Option<f64>,
+    /// How long it may run without a break [default: as its source]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    pub(super) max_run: Option<f64>,
+    /// Suspend or terminate it when a time limit expires [default: as its source]
+    #[arg(long, value_enum, value_name = "ACTION")]
+    pub(super) on_timeout: Option<OnTimeout>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -78,7 +98,7 @@ impl From<Volumes> for wire::FollowingVolumes {
 
 /// Forks a sandbox, which continues, and prints the children.
 pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -> Done {
-    let ForkOptions { id, count, name, env, label, secret, on_partial_failure, volumes } = options;
+    let ForkOptions { id, count, name, env, label, limits, secret, on_partial_failure, volumes } = options;
     let on_partial_failure = on_partial_failure.into();
     let volumes = volumes.map(Into::into).unwrap_or_default();
     let secrets = secrets::following(secret)?;
@@ -88,6 +108,10 @@ pub(super) async fn run(client: &Client, options: ForkOptions, format: Format) -
         env: env.clone(),
         labels: labels.clone(),
         secrets: secrets.clone(),
+        timeout_secs: limits.timeout,
+        idle_timeout_secs: limits.idle_timeout,
+        max_run_secs: limits.max_run,
+        on_timeout: limits.on_timeout.map(Into::into),
     };
     let children = (1..=count).map(child).collect();
     let names: Vec<_> = (1..=count).map(|number| child(number).name).collect();

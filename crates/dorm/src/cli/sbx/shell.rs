@@ -15,6 +15,9 @@ pub(crate) struct ShellOptions {
     /// Directory in the sandbox to start in. By default the user's home
     #[arg(short, long, value_name = "DIRECTORY")]
     workdir: Option<String>,
+    /// Resume the sandbox first if it is suspended, whatever wakes it otherwise
+    #[arg(long)]
+    wake: bool,
 }
 
 /// Opens the user's shell and returns its exit code.
@@ -22,5 +25,7 @@ pub(super) async fn run(client: &Client, options: ShellOptions) -> Done {
     let mut query = vec![("term", screen::kind())];
     query.extend(options.user.map(|user| ("user", user)));
     query.extend(options.workdir.map(|directory| ("cwd", directory)));
+    let waking = client.waking();
+    let client = if options.wake { &waking } else { client };
     screen::show(client, &options.id, &query, Input::Ours).await
 }

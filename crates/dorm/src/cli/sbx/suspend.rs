@@ -1,5 +1,7 @@
 //! `dorm sbx suspend`.
 
+use dorm_api_types as wire;
+
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
@@ -12,14 +14,32 @@ pub(crate) struct SuspendOptions {
     /// The sandbox's id or name
     id: String,
     /// Release its memory at once; it is then resumed from disk
-    #[arg(long)]
+    #[arg(long, conflicts_with = "no_wait")]
     evict: bool,
+    #[command(flatten)]
+    waiting: NoWait,
+}
+
+/// Whether a command is waited for.
+#[derive(Clone, Copy, Debug, clap::Args)]
+pub(super) struct NoWait {
+    /// Return as soon as the operation is recorded; `dorm operation wait` waits for its end
+    #[arg(long)]
+    no_wait: bool,
+}
+
+impl NoWait {
+    /// Returns what a request says about it.
+    pub(super) fn wait(self) -> Option<bool> {
+        self.no_wait.then_some(false)
+    }
 }
 
 /// Suspends a sandbox. On success its memory, processes and files are on disk and verified.
 pub(super) async fn run(client: &Client, options: SuspendOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("suspending {}", options.id));
-    let mut sandbox = client.command(&options.id, "suspend").await?;
+    let asked = wire::CommandRequest { wait: options.waiting.wait(), if_busy: None };
+    let mut sandbox = client.command_as(&options.id, "suspend", asked).await?;
     if options.evict {
         sandbox = client.command(&options.id, "evict").await?;
     }

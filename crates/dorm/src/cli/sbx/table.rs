@@ -11,7 +11,7 @@ use crate::exit;
 const TITLES: [&str; 9] = ["ID", "NAME", "STATE", "GENERATION", "EXPIRES IN", "AGE", "CPUS", "MEMORY", "IMAGE"];
 
 /// Prints the one sandbox that a verb has changed.
-pub(super) fn one(sandbox: &wire::Sandbox, format: Format) -> Done {
+pub(in crate::cli) fn one(sandbox: &wire::Sandbox, format: Format) -> Done {
     match format {
         Format::Json => output::json(sandbox)?,
         Format::Table => rows(std::slice::from_ref(sandbox))?,

@@ -1,5 +1,8 @@
 //! `dorm sbx terminate`.
 
+use dorm_api_types as wire;
+
+use super::suspend::NoWait;
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
@@ -13,6 +16,8 @@ pub(crate) struct TerminateOptions {
     /// The sandboxes' ids or names
     #[arg(required = true, value_name = "ID")]
     ids: Vec<String>,
+    #[command(flatten)]
+    waiting: NoWait,
 }
 
 /// Terminates all sandboxes given, and prints those that were terminated. A failure does not stop
@@ -20,9 +25,10 @@ pub(crate) struct TerminateOptions {
 pub(super) async fn run(client: &Client, options: TerminateOptions, format: Format) -> Done {
     let mut ended = Vec::new();
     let mut code = None;
+    let asked = wire::CommandRequest { wait: options.waiting.wait(), if_busy: None };
     for id in &options.ids {
         let progress = Progress::new(&format!("terminating {id}"));
-        let done = client.command(id, "terminate").await.map_err(Problem::from);
+        let done = client.command_as(id, "terminate", asked).await.map_err(Problem::from);
         drop(progress);
         match done {
             Ok(sandbox) => ended.push(sandbox),

@@ -1,0 +1,98 @@
+//! Changes of the properties of a sandbox that take effect without its engine.
+
+use std::collections::BTreeMap;
+
+use crate::ids::Name;
+use crate::spec::{OnTimeout, PortAccess, SandboxSpec, Wake};
+
+/// A change of properties; `None` leaves a property as it is.
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Update {
+    /// Its name. A sandbox that had none can be suspended from then on.
+    pub name: Option<Name>,
+    /// The action when a deadline passes.
+    pub on_timeout: Option<OnTimeout>,
+    /// The calls that resume it while it is suspended.
+    pub wake: Option<Wake>,
+    /// Who may reach its ports.
+    pub port_access: Option<PortAccess>,
+    /// The labels to set, and with `None` to remove; all others stay.
+    pub labels: BTreeMap<String, Option<String>>,
+}
+
+impl Update {
+    /// Returns the properties after the change, and the words for those that it changes.
+    pub(crate) fn apply(&self, spec: &SandboxSpec) -> (SandboxSpec, Vec<&'static str>) {
+        let mut next = spec.clone();
+        if let Some(name) = &self.name {
+            next.suspendable |= spec.name.is_none();
+            next.name = Some(name.clone());
+        }
+        next.on_timeout = self.on_timeout.unwrap_or(spec.on_timeout);
+        next.wake = self.wake.unwrap_or(spec.wake);
+        next.port_access = self.port_access.unwrap_or(spec.port_access);
+        for (key, value) in &self.labels {
+            match value {
+                Some(value) => next.labels.insert(key.clone(), value.clone()),
+                None => next.labels.remove(key),
+            };
+        }
+        let changed = [
+            ("name", next.name != spec.name),
+            ("on_timeout", next.on_timeout != spec.on_timeout),
+            ("wake", next.wake != spec.wake),
+            ("port_access", next.port_access != spec.port_access),
+            ("labels", next.labels != spec.labels),
+        ];
+        (next, changed.into_iter().filter_map(|(what, changed)| changed.then_some(what)).collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn spec(name: Option<&str>) -> SandboxSpec {
+        SandboxSpec::new("0".repeat(64).parse().unwrap(), name.map(|name| name.parse().unwrap()))
+    }
+
+    #[test]
+    fn a_name_makes_an_ephemeral_sandbox_suspendable_and_keeps_its_action_at_a_deadline() {
+        let update = Update { name: Some("web".parse().unwrap()), ..Update::default() };
+        let (named, changed) = update.apply(&spec(None));
+        assert_eq!((named.suspendable, named.on_timeout), (true, OnTimeout::Terminate));
+        assert_eq!(changed, ["name"]);
+    }
+
+    #[test]
+    fn another_name_does_not_make_a_sandbox_suspendable() {
+        let mut earlier = spec(Some("web"));
+        (earlier.suspendable, earlier.on_timeout) = (false, OnTimeout::Terminate);
+        let update = Update { name: Some("site".parse().unwrap()), ..Update::default() };
+        assert!(!update.apply(&earlier).0.suspendable);
+    }
+
+    #[test]
+    fn labels_are_set_and_removed_one_by_one() {
+        let mut earlier = spec(None);
+        earlier.labels = [("a", "1"), ("b", "2")].map(|(key, value)| (key.to_owned(), value.to_owned())).into();
+        let labels = [("b", None), ("c", Some("3")), ("d", None)];
+        let labels = labels.map(|(key, value)| (key.to_owned(), value.map(str::to_owned))).into();
+        let (next, changed) = Update { labels, ..Update::default() }.apply(&earlier);
+        let next: Vec<_> = next.labels.iter().map(|(key, value)| (key.as_str(), value.as_str())).collect();
+        assert_eq!((next, changed), (vec![("a", "1"), ("c", "3")], vec!["labels"]));
+    }
+
+    #[test]
+    fn the_present_properties_change_nothing() {
+        let earlier = spec(Some("web"));
+        let update = Update {
+            name: earlier.name.clone(),
+            wake: Some(earlier.wake),
+            port_access: Some(earlier.port_access),
+            on_timeout: Some(earlier.on_timeout),
+            labels: [("absent".to_owned(), None)].into(),
+        };
+        assert_eq!(update.apply(&earlier), (earlier, Vec::new()));
+    }
+}

@@ -1,0 +1,32 @@
+//! Facts about sandbox pools besides their records.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, PoisonError};
+
+use dorm_lifecycle::PoolId;
+use tokio::sync::Notify;
+
+/// Facts about sandbox pools besides their records.
+#[derive(Default)]
+pub(crate) struct Pools {
+    /// Notified when a pool or one of its members changes.
+    pub(crate) news: Notify,
+    /// Held while the record of a pool is decided about.
+    pub(crate) turn: tokio::sync::Mutex<()>,
+    problems: Mutex<BTreeMap<PoolId, String>>,
+}
+
+impl Pools {
+    /// Notes why a pool cannot be filled, or that it can.
+    pub(crate) fn set_problem(&self, pool: &PoolId, problem: Option<String>) {
+        let mut problems = self.problems.lock().unwrap_or_else(PoisonError::into_inner);
+        match problem {
+            Some(problem) => problems.insert(pool.clone(), problem),
+            None => problems.remove(pool),
+        };
+    }
+
+    pub(crate) fn problem(&self, pool: &PoolId) -> Option<String> {
+        self.problems.lock().unwrap_or_else(PoisonError::into_inner).get(pool).cloned()
+    }
+}

@@ -1,0 +1,18 @@
+-- Projects, and what each of them may use. The project 'local' needs no row.
+CREATE TABLE projects (
+    id       TEXT NOT NULL PRIMARY KEY,
+    document TEXT NOT NULL
+) STRICT;
+
+-- Operations are listed per project. Those of version 1 name none: they belong to the only project that there was.
+ALTER TABLE operations ADD COLUMN project TEXT GENERATED ALWAYS AS
+    (CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.project'), 'local') END) VIRTUAL;
+
+DROP INDEX operations_in_order;
+CREATE INDEX operations_of_project ON operations (project, began, id);
+
+-- Sandboxes that are made in advance.
+CREATE TABLE pools (
+    id       TEXT NOT NULL PRIMARY KEY,
+    document TEXT NOT NULL
+) STRICT;

@@ -1,0 +1,32 @@
+//! Projects: sandboxes, snapshots, volumes and keys that belong together and see nothing of others.
+
+use dorm_lifecycle::{ProjectId, Timestamp};
+
+/// Limits on what a project may have. Each one is optional.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ProjectBudgets {
+    /// The largest number of sandboxes that are not terminated.
+    pub sandboxes: Option<u64>,
+    /// The largest number of sandboxes that run at a time.
+    pub running: Option<u64>,
+    /// The largest sum of the CPU limits of its running sandboxes, in thousandths of a CPU.
+    pub cpu_millis: Option<u64>,
+    /// The largest sum of the memory limits of its running sandboxes, in bytes.
+    pub memory_bytes: Option<u64>,
+    /// The largest total size of its sleep images, snapshots and volumes, in bytes.
+    pub disk_bytes: Option<u64>,
+}
+
+/// A project. It stays on record after its removal, because its name is not used again: its history
+/// must not become that of another one.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ProjectRecord {
+    /// Its id, which is its name.
+    pub id: ProjectId,
+    /// Its limits.
+    pub budgets: ProjectBudgets,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When it was removed, if it was.
+    pub removed: Option<Timestamp>,
+}

@@ -1,0 +1,66 @@
+//! `dorm sbx update` and `dorm sbx extend`.
+
+use dorm_api_types as wire;
+
+use super::create::OnTimeout;
+use super::table;
+use crate::cli::output::Format;
+use crate::cli::problem::Done;
+use crate::client::Client;
+use crate::values::{self, PortAccess, Wake};
+
+/// Options of `dorm sbx update`.
+#[derive(Debug, clap::Args)]
+#[command(group(clap::ArgGroup::new("properties").required(true).multiple(true)
+    .args(["name", "label", "unlabel", "wake", "ports", "on_timeout"])))]
+pub(crate) struct UpdateOptions {
+    /// The sandbox's id or name
+    id: String,
+    /// Its name; an unnamed sandbox can be suspended from then on
+    #[arg(long)]
+    name: Option<String>,
+    /// A label to set
+    #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
+    label: Vec<(String, String)>,
+    /// A label to remove
+    #[arg(long, value_name = "KEY")]
+    unlabel: Vec<String>,
+    /// The calls that wake it when it is suspended: never, traffic for its ports, or any call
+    #[arg(long, value_enum, value_name = "WHEN")]
+    wake: Option<Wake>,
+    /// Access to its ports: public, or private for callers with a key, its port token or a link
+    #[arg(long, value_enum, value_name = "ACCESS")]
+    ports: Option<PortAccess>,
+    /// Suspend or terminate it when a time limit expires
+    #[arg(long, value_enum, value_name = "ACTION")]
+    on_timeout: Option<OnTimeout>,
+}
+
+/// Options of `dorm sbx extend`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct ExtendOptions {
+    /// The sandbox's id or name
+    id: String,
+    /// How long it may run at least from now on, such as 10m
+    #[arg(value_name = "TIME", value_parser = values::duration)]
+    by: f64,
+}
+
+/// Changes properties of a sandbox and prints it.
+pub(super) async fn update(client: &Client, options: UpdateOptions, format: Format) -> Done {
+    let removed = options.unlabel.into_iter().map(|key| (key, None));
+    let labels = options.label.into_iter().map(|(key, value)| (key, Some(value)));
+    let asked = wire::UpdateSandbox {
+        name: options.name,
+        on_timeout: options.on_timeout.map(Into::into),
+        wake: options.wake.map(Into::into),
+        port_access: options.ports.map(Into::into),
+        labels: removed.chain(labels).collect(),
+    };
+    table::one(&client.update(&options.id, &asked).await?, format)
+}
+
+/// Postpones the deadline of a sandbox and prints it.
+pub(super) async fn extend(client: &Client, options: ExtendOptions, format: Format) -> Done {
+    table::one(&client.extend(&options.id, &wire::ExtendSandbox { timeout_secs: options.by }).await?, format)
+}
