@@ -13,6 +13,7 @@ use dorm_api_types as wire;
 use dorm_service::Service;
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{OneOf, RefOr, Schema};
 
 use crate::access::{self, Gate, Need, Needs};
 use crate::conditions;
@@ -218,7 +219,24 @@ fn document() -> utoipa::openapi::OpenApi {
     components.add_security_scheme("key", SecurityScheme::ApiKey(ApiKey::Header(ApiKeyValue::new("X-API-Key"))));
     examples::add(components);
     conditions::describe(&mut document);
+    for item in document.paths.paths.values_mut() {
+        let Some(RefOr::T(body)) = item.post.as_mut().and_then(|post| post.request_body.as_mut()) else { continue };
+        for content in body.content.values_mut() {
+            let RefOr::T(content) = content else { continue };
+            omitted_rather_than_null(&mut content.schema);
+        }
+    }
     document
+}
+
+/// Describes an optional body by its type alone: that it is not required says that it can be
+/// omitted, and generated clients send the null of the derived type in its place.
+fn omitted_rather_than_null(schema: &mut Option<RefOr<Schema>>) {
+    let Some(RefOr::T(Schema::OneOf(OneOf { items, .. }))) = schema else { return };
+    let body = items.iter().find(|one| matches!(one, RefOr::Ref(_))).cloned();
+    if let (Some(body), 2) = (body, items.len()) {
+        *schema = Some(body);
+    }
 }
 
 /// Get this OpenAPI document
