@@ -41,8 +41,8 @@ fn length(request: &Request) -> Length {
         | Request::Watch { .. }
         | Request::Processes
         | Request::Watchers
-        | Request::WatcherEvents { .. }
-        | Request::Dial { .. } => Length::Waits,
+        | Request::WatcherEvents { .. } => Length::Waits,
+        Request::Dial { .. } => Length::Connects,
         _ => Length::Short,
     }
 }
