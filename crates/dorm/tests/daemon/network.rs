@@ -3,7 +3,7 @@
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::internet::Internet;
+use crate::internet::{Internet, addresses_of_this_host};
 use crate::place::{Counter, Place};
 
 const TRY: &str = "import socket,sys\n\
@@ -18,12 +18,10 @@ async fn neither_the_host_nor_another_sandbox_is_reached() {
     let port = listener.local_addr().unwrap().port().to_string();
     let id = daemon.create(json!({ "image": "base" })).await.unwrap();
     let other = Counter::create(daemon, json!({ "name": "other", "image": "base" })).await;
-    let addresses = std::process::Command::new("hostname").arg("-I").output().unwrap();
-    let text = String::from_utf8(addresses.stdout).unwrap();
-    let own = text.split_whitespace().filter(|address| address.contains('.')).map(str::to_owned);
-    for address in own.chain(["10.0.0.1".to_owned(), "169.254.169.254".to_owned()]) {
+    let own = addresses_of_this_host();
+    for address in own.iter().map(String::as_str).chain(["10.0.0.1", "169.254.169.254"]) {
         for port in [port.as_str(), "8000"] {
-            let (_, said) = daemon.exec(&id, &["python3", "-c", TRY, &address, port]).await.unwrap();
+            let (_, said) = daemon.exec(&id, &["python3", "-c", TRY, address, port]).await.unwrap();
             assert!(said.starts_with("refused"), "{address}:{port} {said}");
         }
     }
@@ -164,9 +162,8 @@ async fn an_egress_of_everything_reaches_the_internet_and_neither_metadata_nor_h
     let other = Counter::create(daemon, json!({ "name": "other", "image": "base" })).await;
     let id = daemon.create(json!({ "image": "base", "egress": "closed" })).await.unwrap();
     assert!(!reaches(daemon, &id, &internet.address).await);
-    let addresses = std::process::Command::new("hostname").arg("-I").output().unwrap();
-    let text = String::from_utf8(addresses.stdout).unwrap();
-    let own: Vec<_> = text.split_whitespace().filter(|address| address.contains('.')).map(str::to_owned).collect();
+    let mut own = addresses_of_this_host();
+    own.push(internet.host.clone());
     for everything in
         [json!({ "allow": ["0.0.0.0/0", "*"] }), json!({ "ordered": { "rules": [{ "allow": "0.0.0.0/0" }] } })]
     {
