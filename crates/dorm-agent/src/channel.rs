@@ -210,7 +210,7 @@ impl Channel {
         if state.gone { Err(Gone) } else { Ok(()) }
     }
 
-    /// Wakes whoever waits on the call.
+    /// Wakes the thread that waits on the call.
     pub(crate) fn poke(&self) {
         let mut state = lock(&self.state);
         state.poked = true;

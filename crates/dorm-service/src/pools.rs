@@ -161,18 +161,20 @@ impl Service {
             true => 0,
             false => usize::try_from(pool.ready).unwrap_or(usize::MAX),
         };
-        if let Some(member) = members.running.first() {
-            self.command(member, dorm_lifecycle::Command::Suspend, Initiator::Host).await?;
-            return Ok(Filled::More);
-        }
         let surplus = members.unclaimed().saturating_sub(ready);
-        if let Some(member) = members.ready.first().filter(|_| surplus > 0) {
+        // Before any suspend: one that cannot be suspended must not keep a pool from being removed.
+        let unneeded = members.running.first().or(members.ready.first());
+        if let Some(member) = unneeded.filter(|_| surplus > 0) {
             let command = dorm_lifecycle::Command::Discard;
             match self.command(member, command, Initiator::Host).await {
                 // It was claimed meanwhile.
                 Ok(_) | Err(ServiceError::Denied { .. }) => return Ok(Filled::More),
                 Err(error) => return Err(error),
             }
+        }
+        if let Some(member) = members.running.first() {
+            self.command(member, dorm_lifecycle::Command::Suspend, Initiator::Host).await?;
+            return Ok(Filled::More);
         }
         if pool.removed && members.unclaimed() == 0 {
             let change = Change { removed_pools: vec![pool.id.clone()], ..Change::default() };

@@ -200,7 +200,7 @@ async fn the_list_tells_the_living_from_the_ended_and_forgets_the_oldest() {
     assert!(matches!(within(sandbox.agent.wait(first)).await, Err(AgentError::NoProcess(_))));
     let forgotten = within(sandbox.agent.output(first, Offsets::BEGINNING)).await;
     assert!(matches!(forgotten, Err(AgentError::NoProcess(_))));
-    // Of those with long arguments, fewer are remembered.
+    // Fewer processes are remembered if their arguments are long.
     let long = "x".repeat(60_000);
     end(400, command(&["true", &long])).await;
     let list = within(sandbox.agent.processes_after(Some(living), 10_000)).await.unwrap();

@@ -141,11 +141,8 @@ impl Service {
         let mut pools = self.shared.store.pools().await?;
         pools.retain(|pool| pool.project == *self.project() && !pool.removed);
         pools.sort_by(|one, other| one.name.cmp(&other.name));
-        let mut views = Vec::new();
-        for pool in pools {
-            views.push(self.view_pool(pool).await?);
-        }
-        Ok(views)
+        let mut members = self.shared.pool_members().await?;
+        Ok(pools.into_iter().map(|pool| self.view_of(pool, &mut members)).collect())
     }
 
     /// Returns one pool, by name or id.
@@ -276,11 +273,15 @@ impl Service {
         self.view_pool(pool).await
     }
 
-    async fn view_pool(&self, mut pool: PoolRecord) -> Result<PoolView, ServiceError> {
-        let Members { ready, claimed, .. } = self.shared.pool_members().await?.remove(&pool.id).unwrap_or_default();
+    async fn view_pool(&self, pool: PoolRecord) -> Result<PoolView, ServiceError> {
+        Ok(self.view_of(pool, &mut self.shared.pool_members().await?))
+    }
+
+    fn view_of(&self, mut pool: PoolRecord, members: &mut BTreeMap<PoolId, Members>) -> PoolView {
+        let Members { ready, claimed, .. } = members.remove(&pool.id).unwrap_or_default();
         let problem = self.shared.pools.problem(&pool.id);
         pool.created = self.shared.clock.shown(pool.created);
         let count = |number: usize| u64::try_from(number).unwrap_or(u64::MAX);
-        Ok(PoolView { pool, waiting: count(ready.len()), claimed: count(claimed), problem })
+        PoolView { pool, waiting: count(ready.len()), claimed: count(claimed), problem }
     }
 }

@@ -19,6 +19,7 @@ mod images;
 mod layers;
 mod life;
 mod operations;
+mod pools;
 mod quarantine;
 mod references;
 mod restarts;
