@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result, bail};
 use crate::{layers, setup, skips, tidy};
 
 /// Crates above ring 3 whose tests need neither gVisor nor another program.
-const EDGES: [&str; 4] = ["dorm-engine-fake", "dorm-store-sql", "dorm-api", "xtask"];
+const EDGES: [&str; 5] = ["dorm-engine-fake", "dorm-store-sql", "dorm-http", "dorm-api", "xtask"];
 /// Crates of rings 0 to 3 whose tests create control groups, mount file systems or change owners of
 /// files.
 const PRIVILEGED: [&str; 5] = ["dorm-cgroup", "dorm-disk", "dorm-storage", "dorm-volume", "dorm-worker"];

@@ -9,13 +9,11 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
-use dorm_lifecycle::{ProjectId, SandboxId, Wake};
+use dorm_http::Credentials;
+use dorm_lifecycle::{SandboxId, Wake};
 use dorm_service::{ProjectProblem, Service, ServiceError};
 use dorm_store::KeyScope;
-use sha2::{Digest as _, Sha256};
 
-use crate::connections::Standing;
-use crate::door::{Caller, Door};
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::{Scoped, only, parameter};
 use crate::state::Api;
@@ -39,49 +37,19 @@ pub(crate) enum Need {
     Administer,
 }
 
-/// The permissions of the key of a request.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct Credentials {
-    scope: KeyScope,
-    project: ProjectId,
-    caller: Caller,
-}
-
-impl Credentials {
-    /// Those of the daemon's owner.
-    fn of_owner() -> Self {
-        Self { scope: KeyScope::Full, project: ProjectId::local(), caller: Caller::Owner }
-    }
-
-    /// Whether they are for the daemon and not only for one project: keys of the project `local`,
-    /// which is the daemon's own.
-    fn is_of_daemon(&self) -> bool {
-        self.project == ProjectId::local()
-    }
-
-    /// Whether they meet a need. `is_its_own`: whether the path names the one sandbox of the key.
-    fn meet(&self, need: Need, is_its_own: bool) -> bool {
-        match (need, &self.scope) {
-            (Need::Nothing, _) => true,
-            (Need::Inspect, KeyScope::Full | KeyScope::ReadOnly) | (Need::Administer, KeyScope::Full) => {
-                self.is_of_daemon()
-            }
-            (Need::View | Need::ViewOne | Need::Change | Need::ChangeOne, KeyScope::Full) => true,
-            (Need::View | Need::ViewOne, KeyScope::ReadOnly) => true,
-            (Need::ViewOne | Need::ChangeOne, KeyScope::Sandbox(_)) => is_its_own,
-            (Need::Change | Need::ChangeOne | Need::Administer, KeyScope::ReadOnly) => false,
-            (Need::View | Need::Change | Need::Inspect | Need::Administer, KeyScope::Sandbox(_)) => false,
+/// Whether credentials meet a need. `is_its_own`: whether the path names the one sandbox of the
+/// key.
+fn meet(credentials: &Credentials, need: Need, is_its_own: bool) -> bool {
+    match (need, &credentials.scope) {
+        (Need::Nothing, _) => true,
+        (Need::Inspect, KeyScope::Full | KeyScope::ReadOnly) | (Need::Administer, KeyScope::Full) => {
+            credentials.is_of_daemon()
         }
-    }
-
-    /// Whether they admit a request to a private port of a sandbox.
-    pub(crate) fn open_ports_of(&self, sandbox: &SandboxId, project: &ProjectId) -> bool {
-        match &self.scope {
-            KeyScope::Full => self.is_of_daemon() || self.project == *project,
-            KeyScope::Sandbox(own) => own == sandbox,
-            // Any request to a port may change something.
-            KeyScope::ReadOnly => false,
-        }
+        (Need::View | Need::ViewOne | Need::Change | Need::ChangeOne, KeyScope::Full) => true,
+        (Need::View | Need::ViewOne, KeyScope::ReadOnly) => true,
+        (Need::ViewOne | Need::ChangeOne, KeyScope::Sandbox(_)) => is_its_own,
+        (Need::Change | Need::ChangeOne | Need::Administer, KeyScope::ReadOnly) => false,
+        (Need::View | Need::Change | Need::Inspect | Need::Administer, KeyScope::Sandbox(_)) => false,
     }
 }
 
@@ -105,14 +73,7 @@ pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next
     if need == Need::Nothing {
         return next.run(request).await;
     }
-    let credentials = match request.extensions().get::<Door>() {
-        Some(Door::Owner) => Some(Credentials::of_owner()),
-        Some(Door::Network(ticket)) => api.credentials(request.headers()).inspect(|_| {
-            ticket.stand(Standing::Known);
-        }),
-        None => api.credentials(request.headers()),
-    };
-    let Some(credentials) = credentials else {
+    let Some(credentials) = api.access.credentials(request.extensions(), request.headers()) else {
         let detail = "an API key is required, as 'Authorization: Bearer KEY' or 'X-API-Key: KEY'";
         let hint = "the key of the daemon is in the file `key` of its data directory";
         return ApiError::new(ErrorCode::Unauthorized, detail, hint).into_response();
@@ -133,7 +94,7 @@ async fn scoped(api: &Api, request: Request, need: Need, credentials: &Credentia
         KeyScope::Sandbox(own) => names(&mut parts, api, &service, own).await,
         KeyScope::Full | KeyScope::ReadOnly => false,
     };
-    match credentials.meet(need, is_its_own) {
+    match meet(credentials, need, is_its_own) {
         true => Ok(Request::from_parts(parts, body)),
         false => Err(refusal(need, &credentials.scope)),
     }
@@ -152,7 +113,7 @@ fn service(api: &Api, headers: &HeaderMap, credentials: &Credentials) -> Result<
             return Err(ApiError::new(ErrorCode::Forbidden, detail, "omit the header, or use a key of that project"));
         }
     };
-    let service = api.daemon.for_project(&project)?;
+    let service = api.access.daemon.for_project(&project)?;
     Ok(match credentials.scope {
         // To wake a sandbox is to change it.
         KeyScope::ReadOnly => service.waking(Wake::Never),
@@ -193,21 +154,10 @@ fn refusal(need: Need, scope: &KeyScope) -> ApiError {
     ApiError::new(ErrorCode::Forbidden, detail, "use a key with another scope; `dorm key ls` lists the keys")
 }
 
-impl Api {
-    /// The credentials of a request's key; `None` without a known key.
-    pub(crate) fn credentials(&self, headers: &HeaderMap) -> Option<Credentials> {
-        if self.keys.admit(headers) {
-            return Some(Credentials::of_owner());
-        }
-        crate::keys::presented(headers).find_map(|key| {
-            let (scope, project) = self.daemon.scope_of_key(key)?;
-            Some(Credentials { scope, project, caller: Caller::Key(Sha256::digest(key).into()) })
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use dorm_http::Caller;
+
     use super::*;
 
     #[test]
@@ -225,7 +175,7 @@ mod tests {
         ] {
             let project = project.parse().unwrap();
             let key = Credentials { scope: scope.clone(), project, caller: Caller::Owner };
-            assert_eq!(needs.map(|need| key.meet(need, is_its_own)), expected, "{key:?} {is_its_own}");
+            assert_eq!(needs.map(|need| meet(&key, need, is_its_own)), expected, "{key:?} {is_its_own}");
         }
     }
 }

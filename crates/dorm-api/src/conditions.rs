@@ -12,12 +12,12 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
+use dorm_http::{Caller, WAKE};
 use dorm_lifecycle::{ProjectId, RequestId, Wake};
 use sha2::{Digest as _, Sha256};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{OpenApi, Required};
 
-use crate::door::Caller;
 use crate::error::ApiError;
 use crate::extract::{Scoped, json_bytes, only, service_of};
 use crate::state::Api;
@@ -28,9 +28,6 @@ pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempote
 const IDEMPOTENT_REPLAYED: HeaderName = HeaderName::from_static("idempotent-replayed");
 /// The longest idempotency key.
 const KEY_BYTES_MAX: usize = 255;
-
-/// The header that says which suspended sandboxes a request wakes.
-pub(crate) const WAKE: HeaderName = HeaderName::from_static("x-dormouse-wake");
 
 /// The effect of a retry of a POST without an idempotency key.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

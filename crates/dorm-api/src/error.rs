@@ -6,9 +6,11 @@ use std::time::Duration;
 
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use dorm_agent_client::AgentError;
 use dorm_api_types::Problem;
+use dorm_http::{HeaderError, PortError, sse};
 use dorm_service::{Code, ServiceError};
 use utoipa::ToResponse;
 use utoipa::openapi::{ContentBuilder, Ref, RefOr, ResponseBuilder};
@@ -18,6 +20,13 @@ pub(crate) use codes::{ErrorCode, Meaning};
 
 /// The media type of error bodies.
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
+
+/// The whole response to a connection for which there is no room.
+pub const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
+    Content-Type: application/problem+json\r\nContent-Length: 208\r\n\r\n\
+    {\"type\":\"/errors/unavailable\",\"title\":\"Unavailable\",\"status\":503,\
+    \"detail\":\"too many connections to this daemon are open\",\"code\":\"unavailable\",\
+    \"next_step\":\"close some, or use the socket api.sock on its host\"}\n";
 
 /// A response that is not a success.
 #[derive(Debug)]
@@ -93,10 +102,45 @@ impl From<ServiceError> for ApiError {
     }
 }
 
+impl From<HeaderError> for ApiError {
+    fn from(error: HeaderError) -> Self {
+        Self::invalid(error.to_string(), error.next_step())
+    }
+}
+
+impl From<PortError> for ApiError {
+    fn from(error: PortError) -> Self {
+        let (detail, next_step, is_temporary) = (error.to_string(), error.next_step(), error.is_temporary());
+        let code: ErrorCode = match error {
+            PortError::Unreachable(error) => {
+                let made = Self::from(error);
+                return if is_temporary { made.again_later(StatusCode::SERVICE_UNAVAILABLE) } else { made };
+            }
+            PortError::WrongHost(_) => ErrorCode::WrongHost,
+            PortError::NoPort(_) | PortError::Wake | PortError::Header(_) | PortError::InvalidPath(_) => {
+                Code::InvalidArgument.into()
+            }
+            PortError::NoSandbox(_) => Code::NotFound.into(),
+            PortError::Connect => ErrorCode::MethodNotAllowed,
+            PortError::SpentLink => ErrorCode::Forbidden,
+            PortError::Private(_) => ErrorCode::Unauthorized,
+            PortError::Crowded => Code::Unavailable.into(),
+            PortError::Silent(_) => ErrorCode::NoAnswer,
+        };
+        let made = Self::new(code, detail, next_step);
+        if is_temporary { made.again_later(StatusCode::SERVICE_UNAVAILABLE) } else { made }
+    }
+}
+
 impl From<AgentError> for ApiError {
     fn from(error: AgentError) -> Self {
         ServiceError::from(error).into()
     }
+}
+
+/// The last event of a stream that ends with an error.
+pub(crate) fn last_event(error: ApiError) -> Event {
+    sse::event("error", &error.into_body())
 }
 
 impl IntoResponse for ApiError {
@@ -123,5 +167,20 @@ impl<'r> ToResponse<'r> for ApiError {
             .content(PROBLEM_JSON, content)
             .build();
         ("Error", response.into())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_without_room_is_told_is_whole() {
+        let text = std::str::from_utf8(FULL).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
+        let told: Problem = serde_json::from_str(body).unwrap();
+        let meaning = ErrorCode::from(Code::Unavailable).meaning();
+        assert_eq!((told.code.as_str(), told.title.as_str(), told.status), (meaning.code, meaning.title, 503));
     }
 }

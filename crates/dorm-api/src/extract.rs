@@ -13,11 +13,11 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, User};
 use dorm_api_types as wire;
+use dorm_http::Door;
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, ProjectId, SandboxId, WebhookId};
 use dorm_service::{Code, ProjectProblem, Service, ServiceError};
 use serde::de::DeserializeOwned;
 
-use crate::door::Door;
 use crate::error::{ApiError, ErrorCode};
 use crate::state::Api;
 
@@ -236,13 +236,7 @@ impl FromRequestParts<Api> for Port {
 
 /// The only value of a header.
 pub(crate) fn only<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Result<Option<&'a str>, ApiError> {
-    let mut values = headers.get_all(name).iter();
-    let Some(value) = values.next() else { return Ok(None) };
-    match (value.to_str(), values.next()) {
-        (Ok(value), None) => Ok(Some(value)),
-        (Ok(_), Some(_)) => Err(ApiError::invalid(format!("the header {name} is given twice"), "send it once")),
-        (Err(_), _) => Err(ApiError::invalid(format!("the header {name} is not visible ASCII"), "")),
-    }
+    Ok(dorm_http::only(headers, name)?)
 }
 
 /// A part of the path, decoded.
@@ -266,11 +260,6 @@ impl<S: Sync> FromRequestParts<S> for WantsEvents {
             .any(|kind| kind.split(';').next().is_some_and(|kind| kind.trim() == "text/event-stream"));
         Ok(Self(wanted))
     }
-}
-
-/// The id of the last server-sent event that a reconnecting client has seen.
-pub(crate) fn last_event(headers: &HeaderMap) -> Option<&str> {
-    headers.get("last-event-id").and_then(|value| value.to_str().ok()).filter(|id| !id.is_empty())
 }
 
 /// A duration in seconds: more than zero, and at most 100 years.

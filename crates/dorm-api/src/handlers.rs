@@ -26,7 +26,6 @@ mod progress;
 pub(crate) mod projects;
 pub(crate) mod promote;
 pub(crate) mod pty;
-mod range;
 pub(crate) mod remote;
 pub(crate) mod restart;
 pub(crate) mod resume;

@@ -2,15 +2,14 @@
 
 mod examples;
 
-use std::sync::Arc;
-
 use axum::Router;
-use axum::extract::{DefaultBodyLimit, Request};
+use axum::extract::{DefaultBodyLimit, Request, State};
 use axum::http::Method;
-use axum::middleware;
+use axum::middleware::{self, Next};
+use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use dorm_api_types as wire;
-use dorm_service::Service;
+use dorm_http::{Access, Life, Routed};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OneOf, RefOr, Schema};
@@ -19,15 +18,13 @@ use crate::access::{self, Gate, Need, Needs};
 use crate::conditions;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
-use crate::gateway;
 use crate::handlers::{
     attach, attributes, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec, files, fork,
     hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote, restart, resume,
     retention, rewind, sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, update, usage, volumes,
     watchers, webhooks, why,
 };
-use crate::hosts::Access;
-use crate::state::{Api, Life};
+use crate::state::Api;
 
 macro_rules! routes {
     ($($method:ident $path:literal $need:ident $($handler:ident)::+;)*) => {
@@ -248,16 +245,9 @@ async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
     axum::Json(document())
 }
 
-/// The complete router: gateway first, then the check of the key, then the routes.
-pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
-    let Access { keys, domains } = access;
-    let api = Api {
-        daemon: service,
-        life,
-        keys: Arc::new(keys),
-        domains: Arc::new(domains),
-        metrics: crate::metrics::handle(),
-    };
+/// The routes of the native API, behind the gateway to ports and the check of the key.
+pub fn router(access: Access, life: Life) -> Router {
+    let api = Api { access, life, metrics: crate::metrics::handle() };
     let gate = Gate { api: api.clone(), needs: NEEDS };
     table()
         .fallback(no_route)
@@ -265,8 +255,17 @@ pub(crate) fn router(service: Service, access: Access, life: Life) -> Router {
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
         .layer(middleware::from_fn_with_state(api.clone(), conditions::apply))
         .layer(middleware::from_fn_with_state(gate, access::check))
-        .layer(middleware::from_fn_with_state(api.clone(), gateway::pass_on))
+        .layer(middleware::from_fn_with_state(api.clone(), pass_on))
         .with_state(api)
+}
+
+/// Answers a request for a port of a sandbox, and passes any other on to the API.
+async fn pass_on(State(api): State<Api>, request: Request, next: Next) -> Response {
+    match api.gateway().route(request).await {
+        Ok(Routed::Door(request)) => next.run(request).await,
+        Ok(Routed::Port(response)) => response,
+        Err(error) => ApiError::from(error).into_response(),
+    }
 }
 
 const SEE_DOCUMENT: &str = "see GET /v1/openapi.json for all routes and their methods";

@@ -1,34 +1,21 @@
 //! The state that every request can use.
 
-use std::sync::Arc;
-
-use dorm_service::Service;
+use dorm_http::{Access, Gateway, Life};
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
-
-use crate::hosts::Domains;
-use crate::keys::Keys;
 
 /// The state that every handler can use.
 #[derive(Clone)]
 pub(crate) struct Api {
-    /// The service of the daemon's own project. Handlers use that of their request: see
+    /// Handlers use the service of their request instead of that of the daemon: see
     /// `extract::ForRequest`.
-    pub(crate) daemon: Service,
+    pub(crate) access: Access,
     pub(crate) life: Life,
-    pub(crate) keys: Arc<Keys>,
-    pub(crate) domains: Arc<Domains>,
     pub(crate) metrics: Option<PrometheusHandle>,
 }
 
-/// Signals for streams that outlive the request they began with.
-#[derive(Clone, Debug)]
-pub(crate) struct Life {
-    /// The server accepts no new requests, and endless streams end.
-    pub(crate) stop: CancellationToken,
-    /// All connections that still exist are closed.
-    pub(crate) cut: CancellationToken,
-    /// The tasks that must end before the server ends.
-    pub(crate) tasks: TaskTracker,
+impl Api {
+    /// The gateway to ports, with the same keys, hosts and life.
+    pub(crate) fn gateway(&self) -> Gateway {
+        Gateway { access: self.access.clone(), life: self.life.clone() }
+    }
 }

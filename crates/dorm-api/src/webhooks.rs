@@ -37,8 +37,8 @@ pub(crate) const ALLOW: &str =
 /// The intervals between attempts: the first one, doubled after each attempt, and the largest one.
 const WAITS: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(300));
 
-/// Sends events until `stop`.
-pub(crate) async fn run(service: Service, stop: CancellationToken) {
+/// Sends events until `stop`. A daemon runs it once, however many doors it has.
+pub async fn run(service: Service, stop: CancellationToken) {
     let client = match receiver::client(service.webhook_destinations().clone()) {
         Ok(client) => client,
         Err(error) => {

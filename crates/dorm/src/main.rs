@@ -14,6 +14,7 @@ mod configuration;
 mod confine;
 mod data;
 mod data_disk;
+mod doors;
 mod exit;
 mod guest_ids;
 mod identity;

@@ -10,6 +10,7 @@ use anyhow::{Context as _, Result, bail};
 use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
+use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys};
 use dorm_lifecycle::Limits;
 use dorm_net::{HostNetwork, TrafficLimits};
 use dorm_service::{Budgets, LostSecrets, ParkLimits, Parts, Retention, SecretsKey, Service, Settings};
@@ -24,6 +25,7 @@ use crate::bounds::BoundOptions;
 use crate::confine;
 use crate::data::Data;
 use crate::data_disk::HostDisk;
+use crate::doors;
 use crate::guest_ids;
 use crate::identity::{self, Identity};
 use crate::owner_socket::OwnerSocket;
@@ -230,7 +232,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     if let Some(path) = &options.config {
         tracing::info!(path = %path.display(), "read the configuration file");
     }
-    let domains = dorm_api::Domains::with(options.domains.iter().cloned())
+    let domains = Domains::with(options.domains.iter().cloned())
         .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))?;
     let shutdown = Shutdown::listen(length(options.shutdown_limit)).await?;
     let descriptors = confine::raise_descriptors();
@@ -263,17 +265,17 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
     let stop = CancellationToken::new();
-    let access = dorm_api::Access { keys: dorm_api::Keys::new([key]), domains };
-    let doors = dorm_api::Doors::new(listener, owner, dorm_api::ConnectionLimits::of_descriptors(descriptors));
-    let api = dorm_api::serve_with_grace(doors, service.clone(), access, stop.clone(), shutdown.grace());
-    let api = tokio::spawn(api);
+    let access = Access::new(service.clone(), Keys::new([key]), domains);
+    let connections = Connections::new(ConnectionLimits::of_descriptors(descriptors));
+    let server = doors::open(access, (listener, owner), connections, &stop);
+    let server = tokio::spawn(server.run(shutdown.grace()));
     let until = shutdown.asked().await;
     stop.cancel();
     if let Err(error) = socket.remove() {
         tracing::debug!(%error, "cannot remove the owner's socket; the next start removes it");
     }
-    match tokio::time::timeout_at(until, api).await {
-        Ok(ended) => ended.context("stop the API")?.context("serve the API")?,
+    match tokio::time::timeout_at(until, server).await {
+        Ok(ended) => ended.context("stop the API")?,
         Err(_) => tracing::warn!("closing API connections that did not end in time"),
     }
     let under_way = service.stop_within(until.saturating_duration_since(Instant::now())).await;

@@ -2,4 +2,4 @@
 
 use libfuzzer_sys::fuzz_target;
 
-fuzz_target!(|head: &[u8]| dorm_api::fuzzing::request(head));
+fuzz_target!(|head: &[u8]| dorm_http::fuzzing::request(head));

@@ -7,6 +7,7 @@ use axum::http::HeaderMap;
 use axum::response::sse::Event;
 use axum::response::{IntoResponse, Response};
 use dorm_api_types as wire;
+use dorm_http::sse;
 use dorm_service::Service;
 use dorm_store::{EventFilter, EventRecord};
 use futures_util::{StreamExt, stream};
@@ -15,9 +16,8 @@ use tokio::sync::watch;
 use utoipa::IntoParams;
 
 use crate::convert::{Convert, Of};
-use crate::error::ApiError;
-use crate::extract::{ForRequest, Query, WantsEvents, last_event};
-use crate::sse;
+use crate::error::{self, ApiError};
+use crate::extract::{ForRequest, Query, WantsEvents};
 use crate::state::Api;
 
 /// Largest number of events in a page.
@@ -67,7 +67,7 @@ pub(crate) async fn events(
         Some(reference) => Some(service.find(reference).await?),
         None => None,
     };
-    let after = match last_event(&headers).filter(|_| follow) {
+    let after = match sse::last_event_id(&headers).filter(|_| follow) {
         Some(id) => id.parse().map_err(|_| {
             ApiError::invalid(format!("Last-Event-ID '{id}' is not the number of an event"), "leave it out")
         })?,
@@ -136,7 +136,7 @@ impl Follower {
             match self.service.events(&self.filter).await {
                 Err(error) => {
                     self.over = true;
-                    return Some((sse::failure(error.into()), self));
+                    return Some((error::last_event(error.into()), self));
                 }
                 Ok(records) => self.read = records.into(),
             }

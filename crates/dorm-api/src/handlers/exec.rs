@@ -3,14 +3,14 @@
 use axum::response::{IntoResponse, Response};
 use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind};
 use dorm_api_types as wire;
+use dorm_http::sse;
 use dorm_service::{CommandInput, Execution, ServiceError};
 use futures_util::{StreamExt, stream};
 
 use super::output;
 use crate::convert::{self, Command, Convert, Of};
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 use crate::extract::{ForRequest, Json, Sandbox, WantsEvents, bytes_of, seconds};
-use crate::sse;
 
 /// How many bytes of each output a response that is not a stream contains. Later bytes can be read
 /// from the process's output, as long as they are kept.
@@ -129,7 +129,7 @@ fn follow(execution: Execution, checkpoint: Option<String>) -> Response {
         let (event, stage) = match execution.next().await? {
             Ok(Output::Exited(status)) => (output::exit(status, execution.timed_out(), at), Stage::Over),
             Ok(piece) => (output::event(&piece, &mut at), Stage::Open),
-            Err(error) => (sse::failure(error.into()), Stage::Over),
+            Err(error) => (error::last_event(error.into()), Stage::Over),
         };
         Some((event, (execution, at, stage)))
     });

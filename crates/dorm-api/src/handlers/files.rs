@@ -12,19 +12,19 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use dorm_agent_client::{FileKind, FileStream, Parents, RemoveScope, Scope, WriteAt, WriteOptions};
 use dorm_api_types as wire;
+use dorm_http::range::{self, Part};
+use dorm_http::sse;
 use dorm_service::{InUse, Use};
 use futures_util::{Stream, StreamExt, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
-use super::range::{self, Part};
 use crate::convert::{self, Of};
-use crate::error::ApiError;
+use crate::error::{self, ApiError};
 use crate::extract::{
     ForRequest, Json, PAGE_MAX, Query, Sandbox, guest_path, guest_path_of, page_limit_or, path_in_list, place_in_list,
     user,
 };
-use crate::sse;
 use crate::state::Api;
 
 /// The file to read.
@@ -71,7 +71,7 @@ pub(crate) async fn read(
             let (stat, _) = agent.read_file(&path, 0, Some(0)).await?;
             match range.of(stat.size) {
                 Some(part) => part,
-                None => return Ok(range::unsatisfiable(&query.path, stat.size)),
+                None => return Ok(unsatisfiable(&query.path, stat.size)),
             }
         }
     };
@@ -397,8 +397,19 @@ pub(crate) async fn watch(
         let mut changes = changes?;
         match changes.next().await? {
             Ok(change) => Some((sse::event("change", &wire::WatchEvent::of(change)), (Some(changes), in_use))),
-            Err(error) => Some((sse::failure(error.into()), (None, in_use))),
+            Err(error) => Some((error::last_event(error.into()), (None, in_use))),
         }
     });
     Ok(sse::answer(events.take_until(api.life.stop.cancelled_owned())))
+}
+
+/// The response when a file has no such part.
+fn unsatisfiable(path: &str, size: u64) -> Response {
+    let message = format!("'{path}' is {size} bytes long and has no such range");
+    let error =
+        ApiError::invalid(message, "request a range within the file").with_status(StatusCode::RANGE_NOT_SATISFIABLE);
+    let mut response = error.into_response();
+    let shown = HeaderValue::from_str(&format!("bytes */{size}")).ok();
+    response.headers_mut().extend(shown.map(|value| (header::CONTENT_RANGE, value)));
+    response
 }

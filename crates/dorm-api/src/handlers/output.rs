@@ -5,6 +5,7 @@ use axum::response::Response;
 use axum::response::sse::Event;
 use dorm_agent_client::{ExitStatus, Offsets, Output, OutputKind, OutputStream};
 use dorm_api_types as wire;
+use dorm_http::sse;
 use dorm_service::{InUse, Use};
 use futures_util::{StreamExt, stream};
 use serde::Deserialize;
@@ -12,9 +13,8 @@ use utoipa::IntoParams;
 
 use super::processes::status;
 use crate::convert::{self, Convert};
-use crate::error::ApiError;
-use crate::extract::{ForRequest, Process, Query, last_event};
-use crate::sse;
+use crate::error::{self, ApiError};
+use crate::extract::{ForRequest, Process, Query};
 
 /// Parameters of an output stream.
 #[derive(Deserialize, IntoParams)]
@@ -55,7 +55,7 @@ pub(crate) async fn output(
     headers: HeaderMap,
     Query(query): Query<OutputQuery>,
 ) -> Result<Response, ApiError> {
-    let from = match last_event(&headers) {
+    let from = match sse::last_event_id(&headers) {
         Some(id) => place(id)?,
         None => Offsets { stdout: query.stdout.unwrap_or(0), stderr: query.stderr.unwrap_or(0) },
     };
@@ -105,7 +105,7 @@ impl Reader {
             Ok(output) => Some((event(&output, &mut self.at), self)),
             Err(error) => {
                 self.over = true;
-                Some((sse::failure(error.into()), self))
+                Some((error::last_event(error.into()), self))
             }
         }
     }

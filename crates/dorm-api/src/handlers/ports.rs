@@ -1,11 +1,11 @@
 //! Addresses of ports inside a sandbox.
 
 use dorm_api_types as wire;
+use dorm_http::OPEN_LINK;
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
 use crate::extract::{ForRequest, Json, Port};
-use crate::gateway::OPEN_LINK;
 
 /// Get the address of a port
 ///

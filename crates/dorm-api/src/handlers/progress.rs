@@ -3,6 +3,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use dorm_api_types as wire;
+use dorm_http::sse;
 use dorm_service::ServiceError;
 use dorm_storage::Progress;
 use futures_util::{StreamExt, stream};
@@ -11,8 +12,7 @@ use tokio::sync::watch;
 use tokio_stream::wrappers::WatchStream;
 
 use crate::convert::Of;
-use crate::error::ApiError;
-use crate::sse;
+use crate::error::{self, ApiError};
 
 /// Carries out an operation, and reports its progress if the client asks for it.
 pub(super) async fn follow<T, W>(
@@ -37,8 +37,8 @@ where
     let end = stream::once(async move {
         match work.await {
             Ok(Ok(done)) => sse::event("done", &done),
-            Ok(Err(error)) => sse::failure(error.into()),
-            Err(_) => sse::failure(ServiceError::Stopping.into()),
+            Ok(Err(error)) => error::last_event(error.into()),
+            Err(_) => error::last_event(ServiceError::Stopping.into()),
         }
     });
     Ok(sse::answer(progress.chain(end)))

@@ -1,6 +1,6 @@
 use std::time::Duration;
 
-use dorm_api::ConnectionLimits;
+use dorm_http::ConnectionLimits;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_api::{ConnectionLimits, Doors, Keys, serve_with_grace};
 use dorm_engine_fake::FakeHost;
+use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Life, NetworkDoor, Server};
 use dorm_ports::SystemClock;
 use dorm_service::{Parts, Service, Settings};
 use dorm_storage::Storage;
@@ -31,7 +31,7 @@ pub(crate) struct World {
     pub(crate) client: Client,
     pub(crate) address: std::net::SocketAddr,
     pub(crate) stop: CancellationToken,
-    pub(crate) server: JoinHandle<std::io::Result<()>>,
+    pub(crate) server: JoinHandle<()>,
     pub(crate) directory: TempDir,
 }
 
@@ -74,8 +74,18 @@ impl World {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let owner = UnixListener::bind(directory.path().join("api.sock")).unwrap();
-        let (doors, keys) = (Doors::new(listener, owner, limits), Keys::new([KEY.to_owned()]));
-        let server = tokio::spawn(serve_with_grace(doors, service.clone(), keys, stop.clone(), grace));
+        let access = Access::new(service.clone(), Keys::new([KEY.to_owned()]), Domains::default());
+        let life = Life::until(stop.clone());
+        life.tasks.spawn(dorm_api::send_webhooks(service.clone(), stop.clone()));
+        let native = dorm_api::router(access, life.clone());
+        let mut server = Server::new(life);
+        server.at_network(
+            listener,
+            Connections::new(limits),
+            NetworkDoor { router: native.clone(), full: dorm_api::FULL },
+        );
+        server.at_owners(owner, native);
+        let server = tokio::spawn(server.run(grace));
         let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), HeaderValue::from_static(KEY))]);
         let client = Client::builder().default_headers(headers).no_proxy().build().unwrap();
         Self { host, service, store, client, address, stop, server, directory }
@@ -153,7 +163,7 @@ impl World {
     /// Stops the server, which must end without an error.
     pub(crate) async fn end(self) {
         self.stop.cancel();
-        tokio::time::timeout(PATIENCE, self.server).await.unwrap().unwrap().unwrap();
+        tokio::time::timeout(PATIENCE, self.server).await.unwrap().unwrap();
     }
 }
 

@@ -6,8 +6,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_api::{ConnectionLimits, Doors, Keys, serve};
 use dorm_engine_fake::FakeHost;
+use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Life, NetworkDoor, Server};
 use dorm_ports::SystemClock;
 use dorm_service::{Parts, Service, Settings};
 use dorm_storage::Storage;
@@ -66,8 +66,18 @@ impl World {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let owner = UnixListener::bind(data.join("api.sock")).unwrap();
-        let doors = Doors::new(listener, owner, ConnectionLimits::default());
-        tokio::spawn(serve(doors, service, Keys::new([KEY.to_owned()]), stop.clone()));
+        let life = Life::until(stop.clone());
+        life.tasks.spawn(dorm_api::send_webhooks(service.clone(), stop.clone()));
+        let access = Access::new(service, Keys::new([KEY.to_owned()]), Domains::default());
+        let native = dorm_api::router(access, life.clone());
+        let mut server = Server::new(life);
+        server.at_network(
+            listener,
+            Connections::new(ConnectionLimits::default()),
+            NetworkDoor { router: native.clone(), full: dorm_api::FULL },
+        );
+        server.at_owners(owner, native);
+        tokio::spawn(server.run(Duration::from_secs(5)));
         std::fs::write(data.join("address"), format!("http://{address}\n")).unwrap();
         let mut options = std::fs::OpenOptions::new();
         let key = options.write(true).create_new(true).mode(0o600).open(data.join("key")).unwrap();

@@ -86,13 +86,3 @@ async fn one_that_stays_idle_without_a_key_is_closed_after_a_time() {
     known.stand(Standing::Known);
     tokio::time::timeout(Duration::from_secs(3600), closing.asked()).await.unwrap_err();
 }
-
-#[test]
-fn what_one_without_room_is_told_is_whole() {
-    let text = std::str::from_utf8(FULL).unwrap();
-    let (head, body) = text.split_once("\r\n\r\n").unwrap();
-    assert!(head.contains(&format!("Content-Length: {}", body.len())), "{}", body.len());
-    let told: dorm_api_types::Problem = serde_json::from_str(body).unwrap();
-    let meaning = crate::error::ErrorCode::from(dorm_service::Code::Unavailable).meaning();
-    assert_eq!((told.code.as_str(), told.title.as_str(), told.status), (meaning.code, meaning.title, 503));
-}

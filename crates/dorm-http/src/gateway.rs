@@ -9,34 +9,34 @@
 //! headers are changed.
 
 mod admission;
+mod error;
 
 use std::io;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use axum::body::Body;
-use axum::extract::{Request, State};
+use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use dorm_lifecycle::SandboxId;
-use dorm_service::{Code, ServiceError};
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
+use crate::access::Access;
 use crate::connections::Standing;
 use crate::door::{Door, Peer};
-use crate::error::{ApiError, ErrorCode};
 use crate::hosts::Domains;
-use crate::state::{Api, Life};
+use crate::life::Life;
 
-pub(crate) use admission::OPEN_LINK;
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) use admission::conceal;
+pub use admission::{OPEN_LINK, WAKE};
+pub use error::PortError;
 
 /// The prefix of Dormouse's own headers, which never reach the program inside.
 const OWN_PREFIX: &str = "x-dormouse-";
@@ -56,37 +56,85 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 8] = [
     header::UPGRADE,
 ];
 
-/// Forwards a request for a port to it, and passes any other on to the API.
-pub(crate) async fn pass_on(State(api): State<Api>, request: Request, next: Next) -> Response {
-    if !api.domains.answer_to(host(request.headers(), request.uri())) {
-        let detail = format!("this server does not serve the host '{}'", host(request.headers(), request.uri()));
-        let hint = "use localhost, an IP address, or a domain given with `dorm serve --domain`";
-        return ApiError::new(ErrorCode::WrongHost, detail, hint).into_response();
+/// Finds the requests for ports among those of a door, and forwards them.
+#[derive(Clone)]
+pub struct Gateway {
+    /// The keys and hosts of the door.
+    pub access: Access,
+    /// The life of the server.
+    pub life: Life,
+}
+
+/// The result of [`Gateway::route`].
+pub enum Routed {
+    /// The request was for a port. This is the response of the program inside, or of the gateway to
+    /// a browser that has opened a link.
+    Port(Response),
+    /// The request is for the door itself.
+    Door(Request),
+}
+
+impl Gateway {
+    /// Forwards a request for a port of a sandbox to it, and returns any other request.
+    ///
+    /// # Errors
+    /// [`PortError`] for a host that this server does not answer to, and for a request to a port
+    /// that cannot be forwarded, is not permitted, or was not answered.
+    pub async fn route(&self, request: Request) -> Result<Routed, PortError> {
+        let named = host(request.headers(), request.uri());
+        if !self.access.domains.answer_to(named) {
+            return Err(PortError::WrongHost(named.to_owned()));
+        }
+        match target(&self.access.domains, request.headers(), request.uri())? {
+            None => Ok(Routed::Door(request)),
+            Some(target) => self.forward(target, request).await.map(Routed::Port),
+        }
     }
-    match target(&api.domains, request.headers(), request.uri()) {
-        Ok(None) => next.run(request).await,
-        Ok(Some(target)) => forward(&api, target, request).await.unwrap_or_else(IntoResponse::into_response),
-        Err(error) => error.into_response(),
+
+    /// Forwards a request to a port of a sandbox, if the request may reach it.
+    ///
+    /// # Errors
+    /// Those of [`Gateway::route`].
+    pub async fn forward(&self, target: Target, request: Request) -> Result<Response, PortError> {
+        if request.method() == Method::CONNECT {
+            return Err(PortError::Connect);
+        }
+        if let Some(answer) = admission::open_link(&self.access, &target, &request) {
+            return answer;
+        }
+        let (parts, body) = request.into_parts();
+        let service = admission::check(&self.access, &target, &parts.method, &parts.headers).await?;
+        let mut request = Request::from_parts(parts, body);
+        let (stream, in_use) = service.connect(&target.sandbox, target.port).await.map_err(PortError::Unreachable)?;
+        if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()
+            && !ticket.stand(Standing::Visitor)
+        {
+            return Err(PortError::Crowded);
+        }
+        self.access.conceal(request.headers_mut());
+        admission::conceal(request.headers_mut());
+        exchange(&self.life, &target, stream, in_use, request).await
     }
 }
 
-#[derive(PartialEq, Eq, Debug)]
-pub(crate) struct Target {
-    pub(crate) sandbox: SandboxId,
-    pub(crate) port: u16,
+/// A port of a sandbox, as a request names it.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Target {
+    /// The sandbox.
+    pub sandbox: SandboxId,
+    /// The port inside it.
+    pub port: u16,
 }
 
-/// The port that a request is for; `None` if it is for the API.
-pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, ApiError> {
+/// The port that a request is for; `None` if it is for the door itself.
+pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, PortError> {
     if headers.contains_key(SANDBOX) || headers.contains_key(PORT) {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
         let (sandbox, port) = (text(&SANDBOX), text(&PORT));
-        let port = port.parse().ok().filter(|port| *port != 0).ok_or_else(|| {
-            let message = format!("X-Dormouse-Port is '{port}'; ports are 1 to 65535");
-            ApiError::invalid(message, "send X-Dormouse-Sandbox and X-Dormouse-Port together")
-        })?;
-        let unknown = |_| ApiError::not_found(format!("there is no sandbox '{sandbox}'"), "use the ID of the sandbox");
-        return Ok(Some(Target { sandbox: sandbox.parse().map_err(unknown)?, port }));
+        let port = port.parse().ok().filter(|port| *port != 0);
+        let port = port.ok_or_else(|| PortError::NoPort(text(&PORT).to_owned()))?;
+        let sandbox = sandbox.parse().map_err(|_| PortError::NoSandbox(sandbox.to_owned()))?;
+        return Ok(Some(Target { sandbox, port }));
     }
     Ok(host_target(domains, host(headers, uri)))
 }
@@ -107,30 +155,6 @@ fn host_target(domains: &Domains, host: &str) -> Option<Target> {
     Some(Target { sandbox: sandbox.parse().ok()?, port })
 }
 
-async fn forward(api: &Api, target: Target, request: Request) -> Result<Response, ApiError> {
-    if request.method() == Method::CONNECT {
-        let detail = "CONNECT is not forwarded to ports of sandboxes";
-        return Err(ApiError::new(ErrorCode::MethodNotAllowed, detail, "use an HTTP upgrade"));
-    }
-    if let Some(answer) = admission::open_link(api, &target, &request) {
-        return answer;
-    }
-    let (parts, body) = request.into_parts();
-    let service = admission::check(api, &target, &parts.method, &parts.headers).await?;
-    let mut request = Request::from_parts(parts, body);
-    let (stream, in_use) = service.connect(&target.sandbox, target.port).await.map_err(unreachable)?;
-    if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()
-        && !ticket.stand(Standing::Visitor)
-    {
-        let detail = "too many connections to ports of sandboxes are open";
-        let error = ApiError::new(Code::Unavailable, detail, "close some connections");
-        return Err(error.again_later(StatusCode::SERVICE_UNAVAILABLE));
-    }
-    api.keys.conceal(request.headers_mut(), |key| api.daemon.scope_of_key(key).is_some());
-    admission::conceal(request.headers_mut());
-    exchange(&api.life, &target, stream, in_use, request).await
-}
-
 /// Sends one request over a new connection. `in_use` is kept until the response, or the connection
 /// it was upgraded to, has ended.
 async fn exchange<S, U>(
@@ -139,15 +163,14 @@ async fn exchange<S, U>(
     stream: S,
     in_use: U,
     mut request: Request,
-) -> Result<Response, ApiError>
+) -> Result<Response, PortError>
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
     U: Send + Unpin + 'static,
 {
     let silent = |error: hyper::Error| {
         tracing::debug!(port = target.port, error = &error as &dyn std::error::Error, "no answer from a port");
-        let detail = format!("the program on port {} of sandbox {} sent no HTTP response", target.port, target.sandbox);
-        ApiError::new(ErrorCode::NoAnswer, detail, "check the program that listens on the port, and its output")
+        PortError::Silent(target.clone())
     };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await.map_err(silent)?;
     let cut = life.cut.clone();
@@ -175,32 +198,10 @@ where
     Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
 }
 
-/// The response when a port cannot be reached.
-fn unreachable(error: ServiceError) -> ApiError {
-    let code = error.code();
-    let error = ApiError::from(error);
-    match code {
-        // The sandbox could not be resumed now. It stays suspended, and a later request may
-        // succeed.
-        Code::Failed | Code::NoRoom => error.again_later(StatusCode::SERVICE_UNAVAILABLE),
-        Code::InvalidArgument
-        | Code::NotFound
-        | Code::Conflict
-        | Code::Gone
-        | Code::PortClosed
-        | Code::Unavailable
-        | Code::TimedOut
-        | Code::Damaged
-        | Code::Unreadable
-        | Code::StoreFailed
-        | Code::Internal => error,
-    }
-}
-
 /// Rewrites a request into the form that the program inside gets.
-pub(crate) fn prepare(request: &mut Request) -> Result<(), ApiError> {
+pub(crate) fn prepare(request: &mut Request) -> Result<(), PortError> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
-    let uri = path.parse::<Uri>().map_err(|error| ApiError::invalid(format!("invalid path: {error}"), ""))?;
+    let uri = path.parse::<Uri>().map_err(|error| PortError::InvalidPath(error.to_string()))?;
     let peer = request.extensions().get::<Peer>().copied();
     *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_11;

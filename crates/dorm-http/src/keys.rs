@@ -20,7 +20,7 @@ impl Keys {
     }
 
     /// Whether a request carries one of them, as `Authorization: Bearer KEY` or `X-API-Key: KEY`.
-    pub(crate) fn admit(&self, headers: &HeaderMap) -> bool {
+    pub fn admit(&self, headers: &HeaderMap) -> bool {
         presented(headers).any(|key| self.knows(key))
     }
 

@@ -12,14 +12,14 @@ use axum::response::Response;
 use dorm_lifecycle::{PortAccess, Wake};
 use dorm_service::{COOKIE_LIFETIME, Service};
 
-use super::Target;
-use crate::conditions::WAKE;
-use crate::error::{ApiError, ErrorCode};
-use crate::extract::only;
-use crate::state::Api;
+use super::{PortError, Target};
+use crate::access::Access;
+use crate::headers::only;
 
 /// The path of one-time links, on each port's own host.
-pub(crate) const OPEN_LINK: &str = "/.dormouse/open";
+pub const OPEN_LINK: &str = "/.dormouse/open";
+/// The header that says which suspended sandboxes a request wakes.
+pub const WAKE: HeaderName = HeaderName::from_static("x-dormouse-wake");
 /// The header that carries the port token of a sandbox.
 pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-dormouse-token");
 /// The name of the cookie. It is valid only on the host of one port, since it names no domain.
@@ -28,34 +28,27 @@ const COOKIE: &str = "dorm_port";
 /// Returns the service of the project of the sandbox. Refuses a request to a private port without
 /// credentials for it.
 pub(super) async fn check(
-    api: &Api,
+    access: &Access,
     target: &Target,
     method: &Method,
     headers: &HeaderMap,
-) -> Result<Service, ApiError> {
-    let service = api.daemon.of_sandbox(&target.sandbox).await.map_err(super::unreachable)?;
+) -> Result<Service, PortError> {
+    let service = access.daemon.of_sandbox(&target.sandbox).await.map_err(PortError::Unreachable)?;
     let service = match only(headers, &WAKE)? {
         None => service,
         Some("never") => service.waking(Wake::Never),
         // Traffic needs no key, so it must not wake more than the sandbox permits.
-        Some(_) => {
-            let detail = "X-Dormouse-Wake of a request to a port can only be `never`";
-            return Err(ApiError::invalid(detail, "omit the header, or change the wake policy of the sandbox"));
-        }
+        Some(_) => return Err(PortError::Wake),
     };
-    match service.port_access(&target.sandbox).await.map_err(super::unreachable)? {
+    match service.port_access(&target.sandbox).await.map_err(PortError::Unreachable)? {
         PortAccess::Public => Ok(service),
-        PortAccess::Private if is_admitted(api, &service, target, method, headers) => Ok(service),
-        PortAccess::Private => {
-            let detail = format!("port {} of sandbox {} is private", target.port, target.sandbox);
-            let hint = "send its token as X-Dormouse-Token, or open a link from `dorm sbx port --link` in a browser";
-            Err(ApiError::new(ErrorCode::Unauthorized, detail, hint))
-        }
+        PortAccess::Private if is_admitted(access, &service, target, method, headers) => Ok(service),
+        PortAccess::Private => Err(PortError::Private(target.clone())),
     }
 }
 
-fn is_admitted(api: &Api, service: &Service, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
-    let by_key = api.credentials(headers).is_some_and(|key| key.open_ports_of(&target.sandbox, service.project()));
+fn is_admitted(access: &Access, service: &Service, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
+    let by_key = access.of_key(headers).is_some_and(|key| key.open_ports_of(&target.sandbox, service.project()));
     let by_token = || headers.get(TOKEN).is_some_and(|token| service.is_port_token(&target.sandbox, token.as_bytes()));
     let by_cookie = || {
         is_of_its_own_page(method, headers)
@@ -115,15 +108,13 @@ pub(crate) fn conceal(headers: &mut HeaderMap) {
 
 /// Answers a request for a one-time link: sets the cookie of its port and redirects to the link's
 /// target. `None` for any other request.
-pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option<Result<Response, ApiError>> {
+pub(super) fn open_link(access: &Access, target: &Target, request: &Request) -> Option<Result<Response, PortError>> {
     if request.uri().path() != OPEN_LINK {
         return None;
     }
     let ticket = query(request.uri(), "ticket").unwrap_or_default();
-    let Some(cookie) = api.daemon.open_port_link(&target.sandbox, target.port, ticket) else {
-        let detail = "this link was already opened, is older than a minute, or is for another port";
-        let hint = "create a new link with `dorm sbx port --link`";
-        return Some(Err(ApiError::new(ErrorCode::Forbidden, detail, hint)));
+    let Some(cookie) = access.daemon.open_port_link(&target.sandbox, target.port, ticket) else {
+        return Some(Err(PortError::SpentLink));
     };
     let to = query(request.uri(), "to").filter(|to| is_path(to)).unwrap_or("/");
     let age = COOKIE_LIFETIME.as_secs();
@@ -135,7 +126,7 @@ pub(super) fn open_link(api: &Api, target: &Target, request: &Request) -> Option
         .header(header::CACHE_CONTROL, "no-store")
         .header(header::REFERRER_POLICY, "no-referrer")
         .body(Body::empty());
-    Some(answer.map_err(|error| ApiError::invalid(format!("the link leads nowhere: {error}"), "")))
+    Some(answer.map_err(|error| PortError::InvalidPath(error.to_string())))
 }
 
 /// Whether it is a path on the same host: `//` and `/\` begin another host.

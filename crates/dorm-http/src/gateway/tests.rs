@@ -8,7 +8,6 @@ use futures_util::{SinkExt, StreamExt, stream};
 use tokio::net::{TcpListener, TcpStream};
 use tokio_tungstenite::tungstenite;
 use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
 
 use super::*;
 
@@ -76,7 +75,7 @@ impl Drop for Use {
 /// A gateway that forwards every request to a program on `inside`, which stands for a port of a
 /// sandbox.
 async fn gateway(inside: std::net::SocketAddr, uses: Arc<AtomicUsize>) -> (std::net::SocketAddr, Life) {
-    let life = Life { stop: CancellationToken::new(), cut: CancellationToken::new(), tasks: TaskTracker::new() };
+    let life = Life::until(CancellationToken::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let of_server = life.clone();
@@ -85,7 +84,7 @@ async fn gateway(inside: std::net::SocketAddr, uses: Arc<AtomicUsize>) -> (std::
         async move {
             let target = Target { sandbox: ID.parse().unwrap(), port: 1 };
             let stream = TcpStream::connect(inside).await.unwrap();
-            exchange(&life, &target, stream, in_use, request).await
+            exchange(&life, &target, stream, in_use, request).await.unwrap()
         }
     };
     tokio::spawn(async move { axum::serve(listener, Router::new().fallback(any(pass_on))).await.unwrap() });

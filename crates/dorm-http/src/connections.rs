@@ -19,13 +19,6 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The response to a connection for which there is no room.
-const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
-    Content-Type: application/problem+json\r\nContent-Length: 208\r\n\r\n\
-    {\"type\":\"/errors/unavailable\",\"title\":\"Unavailable\",\"status\":503,\
-    \"detail\":\"too many connections to this daemon are open\",\"code\":\"unavailable\",\
-    \"next_step\":\"close some, or use the socket api.sock on its host\"}\n";
-
 /// Limits on the number of open connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLimits {
@@ -67,7 +60,7 @@ impl Default for ConnectionLimits {
 
 /// The state of a connection, by what its client has shown.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Standing {
+pub enum Standing {
     /// The client has shown nothing.
     Unknown,
     /// The client has named a port of a sandbox, whose id it knows.
@@ -87,13 +80,14 @@ struct Entry {
 
 /// All connections from the network, the oldest first.
 #[derive(Debug)]
-pub(crate) struct Connections {
+pub struct Connections {
     limits: ConnectionLimits,
     all: Mutex<(u64, BTreeMap<u64, Entry>)>,
 }
 
 impl Connections {
-    pub(crate) fn new(limits: ConnectionLimits) -> Arc<Self> {
+    /// No connections yet, with these limits. One value serves all doors of a daemon.
+    pub fn new(limits: ConnectionLimits) -> Arc<Self> {
         Arc::new(Self { limits, all: Mutex::default() })
     }
 
@@ -126,9 +120,9 @@ impl Connections {
     }
 
     /// Tells a client that there is no room for its connection, if it can be told without waiting.
-    pub(crate) fn refuse(&self, stream: &TcpStream) {
+    pub(crate) fn refuse(&self, stream: &TcpStream, full: &[u8]) {
         metrics::counter!("dorm_connections_refused_total").increment(1);
-        let _ = stream.try_write(FULL);
+        let _ = stream.try_write(full);
     }
 
     fn lock(&self) -> MutexGuard<'_, (u64, BTreeMap<u64, Entry>)> {
@@ -143,14 +137,14 @@ fn count(entries: &BTreeMap<u64, Entry>, standing: Standing) -> usize {
 /// The place of a connection. It is freed when the connection, or what it was upgraded to, has
 /// ended.
 #[derive(Debug)]
-pub(crate) struct Ticket {
+pub struct Ticket {
     connections: Arc<Connections>,
     number: u64,
 }
 
 impl Ticket {
     /// Sets the state of the connection. Returns whether there is room for it in that state.
-    pub(crate) fn stand(&self, standing: Standing) -> bool {
+    pub fn stand(&self, standing: Standing) -> bool {
         let mut all = self.connections.lock();
         let entries = &mut all.1;
         let has_room =

@@ -1,19 +1,17 @@
-//! The accept loop: two listeners, one task for each connection, and a shutdown that does not wait
-//! for endless streams.
+//! The accept loop: one task for each listener and each connection, and a shutdown that does not
+//! wait for endless streams.
 //!
-//! The network listener requires a key and has limits (see [`crate::connections`]). The owner's
+//! Listeners on the network require a key and have limits (see [`crate::connections`]). The owner's
 //! listener is a Unix socket to which only root and the daemon's own user may connect: it requires
 //! no key, is not limited by connections from the network, and accepts paths of the host.
 
 use std::convert::Infallible;
-use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
 use axum::extract::Request;
-use dorm_service::Service;
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
@@ -21,90 +19,65 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio_util::sync::CancellationToken;
-use tokio_util::task::TaskTracker;
+use tokio::task::JoinHandle;
 
-use crate::connections::{Closing, ConnectionLimits, Connections, Counted, Ticket};
+use crate::connections::{Closing, Connections, Counted, Ticket};
 use crate::door::{Door, Peer};
-use crate::hosts::Access;
-use crate::state::Life;
-use crate::{routes, webhooks};
+use crate::life::Life;
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
-/// How long requests in progress may continue after the stop.
-const GRACE: Duration = Duration::from_secs(5);
 /// The wait after the system had no resources for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The largest number of headers in a request.
 const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 128 << 10;
 
-/// The listeners of a server.
+/// A door as the network sees it.
+#[derive(Clone, Debug)]
+pub struct NetworkDoor {
+    /// Its routes.
+    pub router: Router,
+    /// The whole HTTP response to a connection for which there is no room.
+    pub full: &'static [u8],
+}
+
+/// Accepts connections for any number of doors, until the life of the server ends.
 #[derive(Debug)]
-pub struct Doors {
-    network: TcpListener,
-    owner: Option<UnixListener>,
-    limits: ConnectionLimits,
+pub struct Server {
+    life: Life,
+    listeners: Vec<JoinHandle<()>>,
 }
 
-impl Doors {
-    /// The network listener with these limits, and the owner's socket.
-    pub fn new(network: TcpListener, owner: UnixListener, limits: ConnectionLimits) -> Self {
-        Self { network, owner: Some(owner), limits }
+impl Server {
+    /// A server without listeners.
+    pub fn new(life: Life) -> Self {
+        Self { life, listeners: Vec::new() }
     }
-}
 
-impl From<TcpListener> for Doors {
-    fn from(network: TcpListener) -> Self {
-        Self { network, owner: None, limits: ConnectionLimits::default() }
+    /// Serves a door to the network. `connections` counts those of every door together.
+    pub fn at_network(&mut self, listener: TcpListener, connections: Arc<Connections>, door: NetworkDoor) {
+        self.listeners.push(tokio::spawn(at_network(listener, connections, door, self.life.clone())));
     }
-}
 
-/// Serves the native API and the gateway until `stop`, then gives requests in progress 5 seconds to
-/// end and closes the remaining connections. Sandboxes are not affected.
-///
-/// # Errors
-/// None at present: an error on one connection ends only that connection.
-pub async fn serve(
-    doors: impl Into<Doors>,
-    service: Service,
-    access: impl Into<Access>,
-    stop: CancellationToken,
-) -> io::Result<()> {
-    serve_with_grace(doors, service, access, stop, GRACE).await
-}
+    /// Serves a door to the daemon's owner, without keys and limits.
+    pub fn at_owners(&mut self, listener: UnixListener, router: Router) {
+        self.listeners.push(tokio::spawn(at_owners(listener, router, self.life.clone())));
+    }
 
-/// [`serve`] with another time for requests in progress after the stop.
-///
-/// # Errors
-/// Those of [`serve`].
-pub async fn serve_with_grace(
-    doors: impl Into<Doors>,
-    service: Service,
-    access: impl Into<Access>,
-    stop: CancellationToken,
-    grace: Duration,
-) -> io::Result<()> {
-    let life = Life { stop, cut: CancellationToken::new(), tasks: TaskTracker::new() };
-    life.tasks.spawn(webhooks::run(service.clone(), life.stop.clone()));
-    let router = routes::router(service, access.into(), life.clone());
-    let Doors { network, owner, limits } = doors.into();
-    let mut doors = vec![tokio::spawn(at_network(network, Connections::new(limits), router.clone(), life.clone()))];
-    doors.extend(owner.map(|owner| tokio::spawn(at_owners(owner, router, life.clone()))));
-    for door in doors {
-        let _ = door.await;
+    /// Returns after the stop, when every request in progress has ended or had this long to end.
+    pub async fn run(self, grace: Duration) {
+        for listener in self.listeners {
+            if let Err(error) = listener.await {
+                tracing::error!(%error, "a listener ended early");
+            }
+        }
+        self.life.end(grace).await;
     }
-    life.tasks.close();
-    if tokio::time::timeout(grace, life.tasks.wait()).await.is_err() {
-        life.cut.cancel();
-        life.tasks.wait().await;
-    }
-    Ok(())
 }
 
 /// Accepts connections from the network until the stop.
-async fn at_network(listener: TcpListener, connections: Arc<Connections>, router: Router, life: Life) {
+async fn at_network(listener: TcpListener, connections: Arc<Connections>, door: NetworkDoor, life: Life) {
     loop {
         let accepted = tokio::select! {
             () = life.stop.cancelled() => return,
@@ -113,9 +86,9 @@ async fn at_network(listener: TcpListener, connections: Arc<Connections>, router
         match accepted {
             Ok((stream, peer)) => match connections.enter() {
                 Some((ticket, closing)) => {
-                    life.tasks.spawn(of_network(stream, peer, ticket, closing, router.clone(), life.clone()));
+                    life.tasks.spawn(of_network(stream, peer, ticket, closing, door.router.clone(), life.clone()));
                 }
-                None => connections.refuse(&stream),
+                None => connections.refuse(&stream, door.full),
             },
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");

@@ -1,14 +1,11 @@
 //! The `Range` header. A single range of bytes is supported; any other header is ignored and the
 //! whole file is returned, as HTTP allows.
 
-use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
-
-use crate::error::ApiError;
+use axum::http::HeaderValue;
 
 /// The byte range that a header asks for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Range {
+pub enum Range {
     /// From this byte to the end.
     From(u64),
     /// From the first byte to the second, inclusive.
@@ -19,20 +16,21 @@ pub(crate) enum Range {
 
 /// A part of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Part {
+pub struct Part {
     /// Its first byte.
-    pub(crate) from: u64,
+    pub from: u64,
     /// Its length in bytes; `None` for the whole file, whatever its length.
-    pub(crate) length: Option<u64>,
+    pub length: Option<u64>,
 }
 
 impl Part {
-    pub(crate) const WHOLE: Self = Self { from: 0, length: None };
+    /// The whole file.
+    pub const WHOLE: Self = Self { from: 0, length: None };
 }
 
 impl Range {
     /// The part of a file of `size` bytes; `None` if the file has no such part.
-    pub(crate) fn of(self, size: u64) -> Option<Part> {
+    pub fn of(self, size: u64) -> Option<Part> {
         let (from, end) = match self {
             Self::From(from) => (from, size),
             Self::Between(from, to) => (from, size.min(to.saturating_add(1))),
@@ -43,7 +41,7 @@ impl Range {
 }
 
 /// Parses the header; `None` unless it is a single range of bytes.
-pub(crate) fn parse(header: &HeaderValue) -> Option<Range> {
+pub fn parse(header: &HeaderValue) -> Option<Range> {
     let (from, to) = header.to_str().ok()?.trim().strip_prefix("bytes=")?.split_once('-')?;
     match (from, to) {
         ("", count) => Some(Range::Last(count.parse().ok()?)),
@@ -53,17 +51,6 @@ pub(crate) fn parse(header: &HeaderValue) -> Option<Range> {
             (from <= to).then_some(Range::Between(from, to))
         }
     }
-}
-
-/// The response when a file has no such part.
-pub(crate) fn unsatisfiable(path: &str, size: u64) -> Response {
-    let message = format!("'{path}' is {size} bytes long and has no such range");
-    let error =
-        ApiError::invalid(message, "request a range within the file").with_status(StatusCode::RANGE_NOT_SATISFIABLE);
-    let mut response = error.into_response();
-    let shown = HeaderValue::from_str(&format!("bytes */{size}")).ok();
-    response.headers_mut().extend(shown.map(|value| (header::CONTENT_RANGE, value)));
-    response
 }
 
 #[cfg(test)]

@@ -6,25 +6,8 @@
 
 use std::net::IpAddr;
 
-use crate::keys::Keys;
-
 /// The domain that is always served: browsers resolve it and its subdomains to this host.
 const LOCAL: &str = "localhost";
-
-/// The keys and the host names that requests may use.
-#[derive(Clone, Debug)]
-pub struct Access {
-    /// The keys of the daemon's owner.
-    pub keys: Keys,
-    /// The host names that this server answers to.
-    pub domains: Domains,
-}
-
-impl From<Keys> for Access {
-    fn from(keys: Keys) -> Self {
-        Self { keys, domains: Domains::default() }
-    }
-}
 
 /// Domains, each with all its subdomains.
 #[derive(Clone, Debug)]
@@ -60,14 +43,14 @@ impl Domains {
 
     /// Whether a request with this `Host` is answered. An address is accepted, since no page can
     /// make an address resolve elsewhere. So is a missing host, which no browser sends.
-    pub(crate) fn answer_to(&self, host: &str) -> bool {
+    pub fn answer_to(&self, host: &str) -> bool {
         let name = without_port(host);
         let address = name.trim_start_matches('[').trim_end_matches(']');
         name.is_empty() || address.parse::<IpAddr>().is_ok() || self.0.iter().any(|known| is_in(&name, known))
     }
 
     /// The first label of a host that is a domain with exactly one more label.
-    pub(crate) fn label(&self, host: &str) -> Option<String> {
+    pub fn label(&self, host: &str) -> Option<String> {
         let name = without_port(host);
         let below = |known: &String| name.strip_suffix(known.as_str())?.strip_suffix('.').map(str::to_owned);
         self.0.iter().filter_map(below).find(|label| !label.contains('.'))

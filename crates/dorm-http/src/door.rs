@@ -7,20 +7,11 @@ use crate::connections::Ticket;
 
 /// The address that a request comes from.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Peer(pub(crate) IpAddr);
-
-/// Whose credentials a request has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Caller {
-    /// Those of the daemon's owner.
-    Owner,
-    /// The API key with this SHA-256.
-    Key([u8; 32]),
-}
+pub struct Peer(pub IpAddr);
 
 /// The listener through which a request came.
 #[derive(Clone, Debug)]
-pub(crate) enum Door {
+pub enum Door {
     /// The network listener, with the connection's place.
     Network(Arc<Ticket>),
     /// The owner's socket.

@@ -1,0 +1,37 @@
+#![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
+
+//! The HTTP base of every door: listeners and the life of connections, credentials, the gateway to
+//! ports inside sandboxes, byte ranges and server-sent events.
+//!
+//! A door is an API for one family of clients. It brings routes and the form of its errors, and
+//! everything here is the same behind each of them. The only state here is open connections: no
+//! records, no timers, no decision about a sandbox.
+//!
+//! ```text
+//! listener ─► server::connection ─► Gateway::route ─┬─► a port inside, through Service::connect
+//!                                                   └─► the routes of the door, with Access
+//! ```
+
+mod access;
+mod connections;
+mod door;
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
+mod gateway;
+mod headers;
+mod hosts;
+mod keys;
+mod life;
+pub mod range;
+mod server;
+pub mod sse;
+
+pub use access::{Access, Caller, Credentials};
+pub use connections::{ConnectionLimits, Connections, Standing};
+pub use door::{Door, Peer};
+pub use gateway::{Gateway, OPEN_LINK, PortError, Routed, WAKE};
+pub use headers::{HeaderError, only};
+pub use hosts::Domains;
+pub use keys::Keys;
+pub use life::Life;
+pub use server::{NetworkDoor, Server};
