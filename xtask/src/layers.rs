@@ -19,6 +19,7 @@ use crate::skips;
 /// beside it.
 const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-lifecycle", 0, &[]),
+    ("dorm-authority", 0, &["dorm-lifecycle"]),
     ("dorm-steps", 0, &[]),
     ("dorm-build", 0, &[]),
     ("dorm-guest-ids", 0, &[]),

@@ -5,6 +5,17 @@ use utoipa::{IntoParams, ToSchema};
 
 use crate::text::Time;
 
+/// Certificate authority of the daemon's own hosts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct Authority {
+    /// Its certificate, in PEM.
+    pub certificate: String,
+    /// SHA-256 of the certificate in DER, as hexadecimal digits.
+    pub sha256: String,
+    /// Domains that its certificates can be for, with their subdomains.
+    pub domains: Vec<String>,
+}
+
 /// Kinds of garbage to collect in addition to files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema, IntoParams)]
 #[serde(deny_unknown_fields, default)]

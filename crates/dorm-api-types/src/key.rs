@@ -102,6 +102,18 @@ pub enum PortAccess {
     Private,
 }
 
+/// Exception for one port.
+#[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct PortRule {
+    /// Who can reach the port. Default: the `port_access` of the sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub access: Option<PortAccess>,
+    /// `Host` header that the program gets. Default: the `port_host` of the sandbox.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+}
+
 /// How to reach a port of a sandbox.
 #[derive(Clone, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 pub struct Port {
@@ -114,6 +126,8 @@ pub struct Port {
     pub label: String,
     /// Who can reach the port.
     pub access: PortAccess,
+    /// `Host` header that the program gets; null for the host that the client named.
+    pub host: Option<String>,
     /// Gives access to every port of this sandbox when sent as the header `X-Dormouse-Token`. A
     /// fork has its own token.
     pub token: String,

@@ -36,8 +36,8 @@ mod why;
 
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{
-    CollectOptions, CollectorItem, CollectorItemList, CreateWebhook, DamagedFile, Quarantine, QuarantinedFile,
-    QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
+    Authority, CollectOptions, CollectorItem, CollectorItemList, CreateWebhook, DamagedFile, Quarantine,
+    QuarantinedFile, QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
 pub use egress::{Egress, EgressDefault, EgressRule, EgressRules, SetEgress};
@@ -48,7 +48,9 @@ pub use file::{
 };
 pub use fork::{CloneRequest, Cloned, ForkChild, ForkRequest, Forked, ForkedChild, OnPartialFailure};
 pub use image::{ComposeImage, ExportImage, ExportedImage, ImageConfig, ImageSource, Pull, PullImage};
-pub use key::{CreateKey, CreatedKey, Key, KeyForm, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink};
+pub use key::{
+    CreateKey, CreatedKey, Key, KeyForm, KeyList, KeyScope, LinkRequest, Port, PortAccess, PortLink, PortRule,
+};
 pub use operation::{Operation, OperationList, OperationStatus};
 pub use pool::{ClaimRequest, CreatePool, Pool, PoolList, ResizePool};
 pub use problem::Problem;

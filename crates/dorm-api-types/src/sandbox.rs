@@ -7,7 +7,7 @@ use utoipa::ToSchema;
 
 use crate::checkpoints::Checkpoints;
 use crate::egress::Egress;
-use crate::key::PortAccess;
+use crate::key::{PortAccess, PortRule};
 use crate::resources::Resources;
 use crate::settings::{Hold, OnSuspendFailure, OnTimeout, OnUnrestorable, Wake};
 use crate::text::Time;
@@ -122,6 +122,10 @@ pub struct Sandbox {
     pub wake: Wake,
     /// Who can reach the ports of the sandbox.
     pub port_access: PortAccess,
+    /// `Host` header that programs behind the ports get; null for the host that the client named.
+    pub port_host: Option<String>,
+    /// Exceptions for single ports, by the number of the port.
+    pub port_rules: BTreeMap<u16, PortRule>,
     /// Seconds from the start of a run to its deadline.
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.

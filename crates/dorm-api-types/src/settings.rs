@@ -8,7 +8,7 @@ use utoipa::ToSchema;
 use crate::checkpoints::CheckpointsRequest;
 use crate::egress::Egress;
 use crate::image::Pull;
-use crate::key::PortAccess;
+use crate::key::{PortAccess, PortRule};
 use crate::resources::ResourcesRequest;
 use crate::text::{Secret, Time};
 use crate::volume::AttachVolume;
@@ -76,6 +76,13 @@ pub struct CreateSandbox {
     /// `public` unless changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_access: Option<PortAccess>,
+    /// `Host` header that programs behind the ports get, such as `localhost:{port}`, in which
+    /// `{port}` stands for the number of the port. Default: the host that the client named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_host: Option<String>,
+    /// Exceptions for single ports, by the number of the port: at most 64.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub port_rules: BTreeMap<u16, PortRule>,
     /// Seconds from the start of a run to its deadline, independent of activity. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,
@@ -180,6 +187,13 @@ pub struct UpdateSandbox {
     /// Who can reach the ports of the sandbox. Open connections stay.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_access: Option<PortAccess>,
+    /// `Host` header that programs behind the ports get, such as `localhost:{port}`; an empty text
+    /// for the host that the client named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_host: Option<String>,
+    /// Exceptions for single ports to set, or without any field to remove. Other exceptions stay.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub port_rules: BTreeMap<u16, PortRule>,
     /// Labels to set, or with null to remove. Other labels stay.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, Option<String>>,

@@ -123,7 +123,7 @@ impl From<PortError> for ApiError {
             PortError::NoSandbox(_) => Code::NotFound.into(),
             PortError::Connect => ErrorCode::MethodNotAllowed,
             PortError::SpentLink => ErrorCode::Forbidden,
-            PortError::Private(_) => ErrorCode::Unauthorized,
+            PortError::Private(_) | PortError::NameWithoutKey(_) => ErrorCode::Unauthorized,
             PortError::Crowded => Code::Unavailable.into(),
             PortError::Silent(_) => ErrorCode::NoAnswer,
         };

@@ -2,6 +2,7 @@
 
 pub(crate) mod attach;
 pub(crate) mod attributes;
+pub(crate) mod authority;
 pub(crate) mod checkpoint;
 pub(crate) mod checkpoints;
 pub(crate) mod clone;

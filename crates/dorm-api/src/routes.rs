@@ -19,10 +19,10 @@ use crate::conditions;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::handlers::{
-    attach, attributes, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec, files, fork,
-    hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote, restart, resume,
-    retention, rewind, sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, update, usage, volumes,
-    watchers, webhooks, why,
+    attach, attributes, authority, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec,
+    files, fork, hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote,
+    restart, resume, retention, rewind, sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, update,
+    usage, volumes, watchers, webhooks, why,
 };
 use crate::state::Api;
 
@@ -71,6 +71,7 @@ routes! {
     get "/v1/health" Nothing daemon::health;
     get "/v1/info" View daemon::info;
     get "/v1/openapi.json" View openapi;
+    get "/v1/authority" View authority::describe;
     post "/v1/sandboxes" Change create::create;
     get "/v1/sandboxes" View sandboxes::list;
     get "/v1/sandboxes/{id}" ViewOne sandboxes::describe;

@@ -12,6 +12,7 @@ use crate::connections::Standing;
 use crate::door::Door;
 use crate::hosts::Domains;
 use crate::keys::{Keys, presented};
+use crate::tls::Tls;
 
 /// Whose credentials a request has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,12 +66,14 @@ pub struct Access {
     pub keys: Arc<Keys>,
     /// The host names that this server answers to.
     pub domains: Arc<Domains>,
+    /// The TLS side of its listeners, if they have one.
+    pub tls: Option<Tls>,
 }
 
 impl Access {
     /// Access with these keys of the owner, on these hosts.
     pub fn new(daemon: Service, keys: Keys, domains: Domains) -> Self {
-        Self { daemon, keys: Arc::new(keys), domains: Arc::new(domains) }
+        Self { daemon, keys: Arc::new(keys), domains: Arc::new(domains), tls: None }
     }
 
     /// The credentials of a request; `None` without a known key. A connection that has shown a key

@@ -9,6 +9,25 @@ use crate::connections::Ticket;
 #[derive(Clone, Copy, Debug)]
 pub struct Peer(pub IpAddr);
 
+/// The scheme of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Scheme {
+    /// Without encryption.
+    Http,
+    /// Over TLS.
+    Https,
+}
+
+impl Scheme {
+    /// The scheme as in a URL.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Http => "http",
+            Self::Https => "https",
+        }
+    }
+}
+
 /// The listener through which a request came.
 #[derive(Clone, Debug)]
 pub enum Door {

@@ -20,13 +20,13 @@ const PEER: [u8; 4] = [192, 0, 2, 7];
 /// If anything is passed on that concerns only the daemon or the connection.
 pub fn request(head: &[u8]) {
     let Some(mut request) = read(head) else { return };
-    let Ok(Some(target)) = gateway::target(&Domains::default(), request.headers(), request.uri()) else { return };
-    assert_ne!(target.port, 0);
+    let Ok(Some(wanted)) = gateway::wanted(&Domains::default(), request.headers(), request.uri()) else { return };
+    assert_ne!(wanted.port, 0);
     let keys = Keys::new([KEY.to_owned()]);
     keys.conceal(request.headers_mut(), |_| false);
     gateway::conceal(request.headers_mut());
     request.extensions_mut().insert(Peer(PEER.into()));
-    if gateway::prepare(&mut request).is_err() {
+    if gateway::prepare(&mut request, None).is_err() {
         return;
     }
     let uri = request.uri();

@@ -3,8 +3,8 @@
 //!
 //! A request is for a port if its host is `PORT-ID.` followed by a domain of this server, or if its
 //! headers name sandbox and port. A public port is protected only by the id, which cannot be
-//! guessed; names of sandboxes are therefore not accepted here. Access to a private port is checked
-//! in `admission`.
+//! guessed; the name of a sandbox is therefore accepted only with a key. Access to a private port
+//! is checked in `admission`.
 //! Each request uses its own connection to the sandbox. No request is retried, and only hop-by-hop
 //! headers are changed.
 
@@ -20,16 +20,17 @@ use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::response::Response;
-use dorm_lifecycle::SandboxId;
+use dorm_lifecycle::{Name, SandboxId};
+use dorm_store::KeyScope;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
 use hyper::upgrade::OnUpgrade;
 use hyper_util::rt::TokioIo;
 use tokio::io::{AsyncRead, AsyncWrite};
 
-use crate::access::Access;
+use crate::access::{Access, Credentials};
 use crate::connections::Standing;
-use crate::door::{Door, Peer};
+use crate::door::{Door, Peer, Scheme};
 use crate::hosts::Domains;
 use crate::life::Life;
 
@@ -85,9 +86,30 @@ impl Gateway {
         if !self.access.domains.answer_to(named) {
             return Err(PortError::WrongHost(named.to_owned()));
         }
-        match target(&self.access.domains, request.headers(), request.uri())? {
+        match wanted(&self.access.domains, request.headers(), request.uri())? {
             None => Ok(Routed::Door(request)),
-            Some(target) => self.forward(target, request).await.map(Routed::Port),
+            Some(wanted) => {
+                let key = self.access.credentials(request.extensions(), request.headers());
+                let target = self.find(wanted, key).await?;
+                self.forward(target, request).await.map(Routed::Port)
+            }
+        }
+    }
+
+    /// Finds the sandbox that a request names. Its id cannot be guessed; a name can, and counts
+    /// only with a key of its project.
+    async fn find(&self, wanted: Wanted, key: Option<Credentials>) -> Result<Target, PortError> {
+        let Wanted { sandbox, port } = wanted;
+        let name = match sandbox {
+            Named::Id(sandbox) => return Ok(Target { sandbox, port }),
+            Named::Name(name) => name,
+        };
+        let key = key.ok_or_else(|| PortError::NameWithoutKey(name.clone()))?;
+        let service = self.access.daemon.for_project(&key.project).map_err(PortError::Unreachable)?;
+        let sandbox = service.find(name.as_str()).await.map_err(PortError::Unreachable)?;
+        match &key.scope {
+            KeyScope::Sandbox(own) if *own != sandbox => Err(PortError::NoSandbox(name.to_string())),
+            KeyScope::Sandbox(_) | KeyScope::Full | KeyScope::ReadOnly => Ok(Target { sandbox, port }),
         }
     }
 
@@ -103,7 +125,7 @@ impl Gateway {
             return answer;
         }
         let (parts, body) = request.into_parts();
-        let service = admission::check(&self.access, &target, &parts.method, &parts.headers).await?;
+        let (service, host) = admission::check(&self.access, &target, &parts.method, &parts.headers).await?;
         let mut request = Request::from_parts(parts, body);
         let (stream, in_use) = service.connect(&target.sandbox, target.port).await.map_err(PortError::Unreachable)?;
         if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()
@@ -113,11 +135,12 @@ impl Gateway {
         }
         self.access.conceal(request.headers_mut());
         admission::conceal(request.headers_mut());
+        prepare(&mut request, host.as_deref())?;
         exchange(&self.life, &target, stream, in_use, request).await
     }
 }
 
-/// A port of a sandbox, as a request names it.
+/// A port of a sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Target {
     /// The sandbox.
@@ -126,17 +149,38 @@ pub struct Target {
     pub port: u16,
 }
 
+/// A port of a sandbox, as a request names it.
+#[derive(PartialEq, Eq, Debug)]
+pub(crate) struct Wanted {
+    sandbox: Named,
+    pub(crate) port: u16,
+}
+
+/// A sandbox, as a request names it.
+#[derive(PartialEq, Eq, Debug)]
+enum Named {
+    Id(SandboxId),
+    Name(Name),
+}
+
+impl Named {
+    /// Reads an id or a name; `None` for what can be neither.
+    fn read(text: &str) -> Option<Self> {
+        text.parse().map(Self::Id).or_else(|_| text.parse().map(Self::Name)).ok()
+    }
+}
+
 /// The port that a request is for; `None` if it is for the door itself.
-pub(crate) fn target(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Target>, PortError> {
+pub(crate) fn wanted(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Result<Option<Wanted>, PortError> {
     if headers.contains_key(SANDBOX) || headers.contains_key(PORT) {
         let text = |name: &HeaderName| headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("");
         let (sandbox, port) = (text(&SANDBOX), text(&PORT));
         let port = port.parse().ok().filter(|port| *port != 0);
         let port = port.ok_or_else(|| PortError::NoPort(text(&PORT).to_owned()))?;
-        let sandbox = sandbox.parse().map_err(|_| PortError::NoSandbox(sandbox.to_owned()))?;
-        return Ok(Some(Target { sandbox, port }));
+        let sandbox = Named::read(sandbox).ok_or_else(|| PortError::NoSandbox(sandbox.to_owned()))?;
+        return Ok(Some(Wanted { sandbox, port }));
     }
-    Ok(host_target(domains, host(headers, uri)))
+    Ok(wanted_by_host(domains, host(headers, uri)))
 }
 
 /// The host that a request is for: empty if it names none, and a host of no domain if it is not
@@ -148,11 +192,11 @@ fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> &'a str {
     }
 }
 
-fn host_target(domains: &Domains, host: &str) -> Option<Target> {
+fn wanted_by_host(domains: &Domains, host: &str) -> Option<Wanted> {
     let label = domains.label(host)?;
     let (port, sandbox) = label.split_once('-')?;
     let port = port.parse().ok().filter(|port| *port != 0)?;
-    Some(Target { sandbox: sandbox.parse().ok()?, port })
+    Some(Wanted { sandbox: Named::read(sandbox)?, port })
 }
 
 /// Sends one request over a new connection. `in_use` is kept until the response, or the connection
@@ -181,7 +225,6 @@ where
         }
     });
     let upgrade = request.extensions_mut().remove::<OnUpgrade>();
-    prepare(&mut request)?;
     let mut response = sender.send_request(request).await.map_err(silent)?;
     if response.status() == StatusCode::SWITCHING_PROTOCOLS {
         let inside = hyper::upgrade::on(&mut response);
@@ -198,11 +241,13 @@ where
     Ok(response.map(|body| Body::new(Answer { body, _in_use: in_use })))
 }
 
-/// Rewrites a request into the form that the program inside gets.
-pub(crate) fn prepare(request: &mut Request) -> Result<(), PortError> {
+/// Rewrites a request into the form that the program inside gets. `told` is the host that it is
+/// told in place of the one that the client named.
+pub(crate) fn prepare(request: &mut Request, told: Option<&str>) -> Result<(), PortError> {
     let path = request.uri().path_and_query().map_or("/", |path| path.as_str());
     let uri = path.parse::<Uri>().map_err(|error| PortError::InvalidPath(error.to_string()))?;
     let peer = request.extensions().get::<Peer>().copied();
+    let scheme = request.extensions().get::<Scheme>().copied().unwrap_or(Scheme::Http);
     *request.uri_mut() = uri;
     *request.version_mut() = Version::HTTP_11;
     let headers = request.headers_mut();
@@ -219,7 +264,11 @@ pub(crate) fn prepare(request: &mut Request) -> Result<(), PortError> {
     if let Some(host) = headers.get(header::HOST).cloned() {
         headers.insert(FORWARDED_HOST, host);
     }
-    headers.insert(FORWARDED_PROTO, HeaderValue::from_static("http"));
+    if let Some(told) = told {
+        let told = HeaderValue::from_str(told).map_err(|error| PortError::InvalidPath(error.to_string()))?;
+        headers.insert(header::HOST, told);
+    }
+    headers.insert(FORWARDED_PROTO, HeaderValue::from_static(scheme.as_str()));
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 use std::net::IpAddr;
 
 /// The domain that is always served: browsers resolve it and its subdomains to this host.
-const LOCAL: &str = "localhost";
+pub(crate) const LOCAL: &str = "localhost";
 
 /// Domains, each with all its subdomains.
 #[derive(Clone, Debug)]
@@ -39,6 +39,11 @@ impl Domains {
             known.0.push(domain);
         }
         Ok(known)
+    }
+
+    /// The domains.
+    pub fn names(&self) -> &[String] {
+        &self.0
     }
 
     /// Whether a request with this `Host` is answered. An address is accepted, since no page can

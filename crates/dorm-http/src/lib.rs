@@ -25,13 +25,15 @@ mod life;
 pub mod range;
 mod server;
 pub mod sse;
+mod tls;
 
 pub use access::{Access, Caller, Credentials};
 pub use connections::{ConnectionLimits, Connections, Standing};
-pub use door::{Door, Peer};
-pub use gateway::{Gateway, OPEN_LINK, PortError, Routed, WAKE};
+pub use door::{Door, Peer, Scheme};
+pub use gateway::{Gateway, OPEN_LINK, PortError, Routed, Target, WAKE};
 pub use headers::{HeaderError, only};
 pub use hosts::Domains;
 pub use keys::Keys;
 pub use life::Life;
 pub use server::{NetworkDoor, Server};
+pub use tls::{Given, Plain, Tls, TlsError};

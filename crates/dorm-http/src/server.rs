@@ -22,13 +22,17 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
 
 use crate::connections::{Closing, Connections, Counted, Ticket};
-use crate::door::{Door, Peer};
+use crate::door::{Door, Peer, Scheme};
 use crate::life::Life;
+use crate::tls::{HANDSHAKE, Plain, Tls};
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
 /// The wait after the system had no resources for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
+/// The response to a connection without TLS where it is required.
+const NEEDS_TLS: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
+    Content-Length: 52\r\n\r\nthis address answers only to HTTPS: use https://...\n";
 /// The largest number of headers in a request.
 const HEADERS_MAX: usize = 100;
 const HEAD_BYTES_MAX: usize = 128 << 10;
@@ -40,6 +44,8 @@ pub struct NetworkDoor {
     pub router: Router,
     /// The whole HTTP response to a connection for which there is no room.
     pub full: &'static [u8],
+    /// Its TLS side; `None` to answer only connections without TLS.
+    pub tls: Option<Tls>,
 }
 
 /// Accepts connections for any number of doors, until the life of the server ends.
@@ -86,7 +92,7 @@ async fn at_network(listener: TcpListener, connections: Arc<Connections>, door: 
         match accepted {
             Ok((stream, peer)) => match connections.enter() {
                 Some((ticket, closing)) => {
-                    life.tasks.spawn(of_network(stream, peer, ticket, closing, door.router.clone(), life.clone()));
+                    life.tasks.spawn(of_network(stream, peer, ticket, closing, door.clone(), life.clone()));
                 }
                 None => connections.refuse(&stream, door.full),
             },
@@ -103,16 +109,48 @@ async fn of_network(
     peer: SocketAddr,
     ticket: Arc<Ticket>,
     closing: Closing,
-    router: Router,
+    door: NetworkDoor,
     life: Life,
 ) {
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "a connection stays slow");
     }
-    let (door, from) = (Door::Network(ticket.clone()), Some(Peer(peer.ip())));
     tokio::select! {
-        () = connection(Counted::new(stream, ticket), door, from, router, life) => {}
+        () = answered(stream, peer, ticket, door, life) => {}
         () = closing.asked() => tracing::debug!(%peer, "a connection that showed no key was closed"),
+    }
+}
+
+/// Serves a connection from the network, with TLS if it begins with a handshake.
+async fn answered(stream: TcpStream, peer: SocketAddr, ticket: Arc<Ticket>, door: NetworkDoor, life: Life) {
+    let NetworkDoor { router, tls, .. } = door;
+    let (door, from) = (Door::Network(ticket.clone()), Some(Peer(peer.ip())));
+    let Some(tls) = tls else {
+        return connection(Counted::new(stream, ticket), door, from, Scheme::Http, router, life).await;
+    };
+    let mut first = [0];
+    let has_begun = tokio::select! {
+        begun = tokio::time::timeout(HEAD_WITHIN, stream.peek(&mut first)) => matches!(begun, Ok(Ok(1))),
+        () = life.stop.cancelled() => false,
+    };
+    if !has_begun {
+        return;
+    }
+    if first[0] != HANDSHAKE {
+        if tls.plain == Plain::Refused {
+            let _ = stream.try_write(NEEDS_TLS);
+            return;
+        }
+        return connection(Counted::new(stream, ticket), door, from, Scheme::Http, router, life).await;
+    }
+    let shaken = tokio::select! {
+        shaken = tokio::time::timeout(HEAD_WITHIN, tls.accept(Counted::new(stream, ticket))) => shaken,
+        () = life.cut.cancelled() => return,
+    };
+    match shaken {
+        Ok(Ok(stream)) => connection(stream, door, from, Scheme::Https, router, life).await,
+        Ok(Err(error)) => tracing::debug!(%peer, %error, "a TLS handshake failed"),
+        Err(_) => tracing::debug!(%peer, "a TLS handshake took too long"),
     }
 }
 
@@ -126,7 +164,9 @@ async fn at_owners(listener: UnixListener, router: Router, life: Life) {
         match accepted {
             Ok((stream, _)) => match is_owner(&stream) {
                 Ok(()) => {
-                    life.tasks.spawn(connection(stream, Door::Owner, None, router.clone(), life.clone()));
+                    let (router, life) = (router.clone(), life.clone());
+                    let tasks = life.tasks.clone();
+                    tasks.spawn(connection(stream, Door::Owner, None, Scheme::Http, router, life));
                 }
                 Err(user) => tracing::warn!(user, "a connection to the owner's socket by another user was closed"),
             },
@@ -145,7 +185,7 @@ fn is_owner(stream: &UnixStream) -> Result<(), Option<u32>> {
     if user == 0 || user == rustix::process::geteuid().as_raw() { Ok(()) } else { Err(Some(user)) }
 }
 
-async fn connection<S>(stream: S, door: Door, peer: Option<Peer>, router: Router, life: Life)
+async fn connection<S>(stream: S, door: Door, peer: Option<Peer>, scheme: Scheme, router: Router, life: Life)
 where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
@@ -155,6 +195,7 @@ where
             Door::Owner => None,
         };
         request.extensions_mut().insert(door.clone());
+        request.extensions_mut().insert(scheme);
         peer.map(|peer| request.extensions_mut().insert(peer));
         let answer = TowerToHyperService::new(router.clone()).call(request);
         async move {

@@ -2,6 +2,7 @@
 
 use thiserror::Error;
 
+use crate::ports::PortRules;
 use crate::state::Cause;
 
 /// A refusal. Nothing was changed.
@@ -25,6 +26,9 @@ pub enum Denied {
     /// The sandbox has the largest permitted number of holds.
     #[error("the sandbox already has {0} holds, the maximum")]
     TooManyHolds(usize),
+    /// The sandbox would have more rules for single ports than permitted.
+    #[error("the sandbox would have {0} rules for single ports; {max} is the maximum", max = PortRules::MAX)]
+    TooManyPortRules(usize),
 }
 
 impl Denied {
@@ -32,6 +36,7 @@ impl Denied {
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::Terminated(_) => "create a new sandbox, from one of its snapshots if there is one",
+            Self::TooManyPortRules(_) => "remove a rule, or set the access of all ports",
             Self::TooManyHolds(_) => "release a hold, or wait until one expires",
             Self::NotInPool => "claim a sandbox of the pool by the name of the pool",
             Self::NoNetworkDevice => "create a sandbox with the egress 'closed', which can be opened later",

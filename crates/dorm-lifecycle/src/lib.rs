@@ -21,6 +21,7 @@ mod ids;
 mod invariants;
 mod lease;
 mod pool;
+mod ports;
 mod reach;
 mod recovery;
 mod resources;
@@ -54,15 +55,14 @@ pub use ids::{
 pub use invariants::{Broken, check};
 pub use lease::{Lease, LeaseRefused, all_leases, grant, has_leases, leases};
 pub use pool::{Claim, PoolMember};
+pub use ports::{PortAccess, PortHost, PortRule, PortRules, PortTerms};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
 pub use resources::Resources;
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox};
 pub use saved::{SleepImage, SnapshotKind};
-pub use spec::{
-    OnSuspendFailure, OnTimeout, OnUnrestorable, PortAccess, SandboxSpec, SleepRetention, Timeouts, Variables, Wake,
-};
+pub use spec::{OnSuspendFailure, OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts, Variables, Wake};
 pub use spec_error::SpecError;
 pub use state::{Cause, FirstProgram, State, StateName};
 pub use step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, create, create_with, step};

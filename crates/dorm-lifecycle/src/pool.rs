@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::ids::{Name, PoolId};
-use crate::spec::{OnTimeout, PortAccess, SandboxSpec, Timeouts, Wake};
+use crate::ports::PortAccess;
+use crate::spec::{OnTimeout, SandboxSpec, Timeouts, Wake};
 
 /// Where a sandbox stands in the pool that it was made for.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]

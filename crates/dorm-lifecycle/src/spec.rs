@@ -7,19 +7,10 @@ use std::time::Duration;
 use crate::checkpoints::Checkpoints;
 use crate::egress::Egress;
 use crate::ids::{Digest, Name, SavedStateId};
+use crate::ports::{PortAccess, PortHost, PortRules, PortTerms};
 use crate::resources::Resources;
 use crate::spec_error::SpecError;
 use crate::volume::{Attachment, check_attachments};
-
-/// The callers that may reach the ports of a sandbox through the gateway.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
-pub enum PortAccess {
-    /// Everyone who knows the sandbox's id. The default.
-    #[default]
-    Public,
-    /// Callers with an API key, the sandbox's port token, or the cookie of a link to the port.
-    Private,
-}
 
 /// The calls that resume a suspended sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
@@ -166,6 +157,10 @@ pub struct SandboxSpec {
     pub wake: Wake,
     /// Who may reach its ports.
     pub port_access: PortAccess,
+    /// The `Host` header for programs behind its ports; `None` for the one that the client named.
+    pub port_host: Option<PortHost>,
+    /// The exceptions for single ports; none by default.
+    pub port_rules: PortRules,
     /// Its time limits.
     pub timeouts: Timeouts,
     /// The retention policy of the sleep images it can be restored from.
@@ -196,11 +191,23 @@ impl SandboxSpec {
             suspendable: named,
             wake: Wake::default(),
             port_access: PortAccess::default(),
+            port_host: None,
+            port_rules: PortRules::default(),
             timeouts: Timeouts::default(),
             retention: SleepRetention::default(),
             checkpoints: None,
             attachments: Vec::new(),
             labels: BTreeMap::new(),
+        }
+    }
+
+    /// Returns how requests to a port are treated.
+    pub fn port(&self, port: u16) -> PortTerms {
+        let rule = self.port_rules.0.get(&port);
+        let host = rule.and_then(|rule| rule.host.as_ref()).or(self.port_host.as_ref());
+        PortTerms {
+            access: rule.and_then(|rule| rule.access).unwrap_or(self.port_access),
+            host: host.map(|host| host.at(port)),
         }
     }
 
@@ -218,6 +225,7 @@ impl SandboxSpec {
         self.retention.check()?;
         self.checkpoints.as_ref().map_or(Ok(()), Checkpoints::check)?;
         check_attachments(&self.attachments)?;
+        self.port_rules.check()?;
         for (key, value) in self.variables.0.iter().chain(&self.secrets.0) {
             if key.is_empty() || key.contains(['=', '\0']) || value.contains('\0') {
                 return Err(SpecError::Variable(key.clone()));

@@ -36,6 +36,15 @@ pub enum SpecError {
          its value must not contain NUL"
     )]
     Variable(String),
+    /// A text that cannot be the host of requests to a port.
+    #[error("'{0}' is not a host for requests to ports: give a host such as localhost:{{port}}, up to 255 characters")]
+    PortHost(String),
+    /// More rules for single ports than a sandbox can have.
+    #[error("{0} rules for ports: a sandbox can have 64; set the access of all ports for the others")]
+    TooManyPortRules(usize),
+    /// A rule for a port that says nothing.
+    #[error("the rule for port {0} is empty: a rule has an access or a host, and ports are 1 to 65535")]
+    PortRule(u16),
     /// The egress policy is invalid.
     #[error(transparent)]
     Egress(#[from] EgressError),

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::ids::Name;
-use crate::spec::{OnTimeout, PortAccess, SandboxSpec, Wake};
+use crate::ports::{PortAccess, PortHost, PortRule};
+use crate::spec::{OnTimeout, SandboxSpec, Wake};
 
 /// A change of properties; `None` leaves a property as it is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -16,6 +17,11 @@ pub struct Update {
     pub wake: Option<Wake>,
     /// Who may reach its ports.
     pub port_access: Option<PortAccess>,
+    /// The `Host` header for programs behind its ports; `Some(None)` for the one that the client
+    /// named.
+    pub port_host: Option<Option<PortHost>>,
+    /// The rules for single ports to set, and with `None` to remove; all others stay.
+    pub port_rules: BTreeMap<u16, Option<PortRule>>,
     /// The labels to set, and with `None` to remove; all others stay.
     pub labels: BTreeMap<String, Option<String>>,
 }
@@ -31,6 +37,13 @@ impl Update {
         next.on_timeout = self.on_timeout.unwrap_or(spec.on_timeout);
         next.wake = self.wake.unwrap_or(spec.wake);
         next.port_access = self.port_access.unwrap_or(spec.port_access);
+        next.port_host = self.port_host.clone().unwrap_or_else(|| spec.port_host.clone());
+        for (port, rule) in &self.port_rules {
+            match rule {
+                Some(rule) => next.port_rules.0.insert(*port, rule.clone()),
+                None => next.port_rules.0.remove(port),
+            };
+        }
         for (key, value) in &self.labels {
             match value {
                 Some(value) => next.labels.insert(key.clone(), value.clone()),
@@ -42,6 +55,8 @@ impl Update {
             ("on_timeout", next.on_timeout != spec.on_timeout),
             ("wake", next.wake != spec.wake),
             ("port_access", next.port_access != spec.port_access),
+            ("port_host", next.port_host != spec.port_host),
+            ("port_rules", next.port_rules != spec.port_rules),
             ("labels", next.labels != spec.labels),
         ];
         (next, changed.into_iter().filter_map(|(what, changed)| changed.then_some(what)).collect())
@@ -91,6 +106,8 @@ mod tests {
             wake: Some(earlier.wake),
             port_access: Some(earlier.port_access),
             on_timeout: Some(earlier.on_timeout),
+            port_host: Some(None),
+            port_rules: [(8080, None)].into(),
             labels: [("absent".to_owned(), None)].into(),
         };
         assert_eq!(update.apply(&earlier), (earlier, Vec::new()));

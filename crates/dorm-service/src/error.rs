@@ -439,6 +439,7 @@ impl ServiceError {
             | Self::Denied {
                 denied:
                     Denied::NotSuspendable
+                    | Denied::TooManyPortRules(_)
                     | Denied::NotInPool
                     | Denied::NoNetworkDevice
                     | Denied::NetworkDeviceStays

@@ -15,6 +15,7 @@ use base64::engine::general_purpose::STANDARD_NO_PAD;
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
 use dorm_lifecycle::Variables;
+use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256};
 
 const SEALED: &str = "sealed:1:";
@@ -102,6 +103,14 @@ impl SecretsKey {
         let payload = Payload { msg: sealed, aad: name.as_bytes() };
         let opened = XChaCha20Poly1305::new(&self.key.into()).decrypt(&XNonce::from(*nonce), payload);
         opened.ok().and_then(|value| String::from_utf8(value).ok()).ok_or(SealError::Damaged)
+    }
+
+    /// Returns another secret, derived from this key for one purpose. It reveals nothing about the
+    /// key.
+    pub fn derive(&self, purpose: &str) -> [u8; 32] {
+        // A key of any length is accepted.
+        let Ok(mac) = Hmac::<Sha256>::new_from_slice(&self.key) else { std::process::abort() };
+        mac.chain_update(purpose).finalize().into_bytes().into()
     }
 
     pub(super) fn lost(&self) -> LostSecrets {

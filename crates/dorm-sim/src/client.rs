@@ -8,7 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Egress, FirstProgram, OnUnrestorable, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
+    Egress, FirstProgram, OnUnrestorable, PortAccess, PortRule, SandboxId, SleepRetention, SnapshotId, SnapshotKind,
+    Timeouts, Update, Wake,
 };
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
@@ -201,9 +202,12 @@ impl Client {
 
     fn choose_update(&mut self) -> Update {
         let name = self.random.below(12);
+        let public = PortRule { access: Some(PortAccess::Public), host: None };
         Update {
             name: named((name < 6).then_some(name)),
             wake: Some(*self.random.pick(&Wake::ALL).unwrap_or(&Wake::Traffic)),
+            port_access: self.random.chance(30).then_some(PortAccess::Private),
+            port_rules: [(8080, self.random.chance(50).then_some(public))].into(),
             labels: [("number".to_owned(), self.random.chance(50).then(|| name.to_string()))].into(),
             ..Update::default()
         }

@@ -87,11 +87,13 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
         // Version 2 adds egress rules, the operation that changes the egress, in place of
-        // `auto_resume` the calls that wake a sandbox, and the pool.
+        // `auto_resume` the calls that wake a sandbox, the pool, and rules for single ports.
         1 => decode_earlier::<rows::SandboxRow>(text, 1, |sandbox| {
             sandbox.insert("pool".to_owned(), Value::Null);
             let Some(spec) = sandbox.get_mut("spec").and_then(Value::as_object_mut) else { return };
             spec.remove("wake");
+            spec.insert("port_host".to_owned(), Value::Null);
+            spec.insert("port_rules".to_owned(), Value::Object(Map::new()));
             if let Some(Value::Bool(resumes)) = spec.remove("auto_resume") {
                 spec.insert("wake".to_owned(), if resumes { "traffic" } else { "never" }.into());
             }

@@ -6,12 +6,14 @@
 
 mod backup;
 mod build;
+mod ca;
 mod completions;
 mod config;
 mod connection;
 #[cfg(test)]
 mod docs;
 mod doctor;
+mod env;
 mod events;
 mod gc;
 mod image;
@@ -138,6 +140,10 @@ enum Verb {
     Project(project::ProjectOptions),
     /// Create, list and revoke API keys
     Key(key::KeyOptions),
+    /// Print the certificate of the authority that signs for the daemon's own HTTPS hosts
+    Ca(ca::CaOptions),
+    /// Print the environment variables with which clients find the daemon
+    Env(env::EnvOptions),
     /// Delete obsolete data from the disk, or show what is on it and why
     Gc(gc::GcOptions),
     /// Write a copy of all records to a file while the daemon runs
@@ -182,6 +188,8 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Pool(options) => (pool::run(options).await, None),
         Verb::Project(options) => (project::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
+        Verb::Ca(options) => (ca::run(options).await, None),
+        Verb::Env(options) => (env::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),
         Verb::Backup(options) => (backup::backup(options).await, None),
         Verb::Restore(options) => (backup::restore(options).await, None),

@@ -15,9 +15,10 @@ pub(crate) fn open(
 ) -> Server {
     let life = Life::until(stop.clone());
     life.tasks.spawn(dorm_api::send_webhooks(access.daemon.clone(), stop.clone()));
+    let tls = access.tls.clone();
     let native = dorm_api::router(access, life.clone());
     let mut server = Server::new(life);
-    server.at_network(network, connections, NetworkDoor { router: native.clone(), full: dorm_api::FULL });
+    server.at_network(network, connections, NetworkDoor { router: native.clone(), full: dorm_api::FULL, tls });
     server.at_owners(owner, native);
     server
 }

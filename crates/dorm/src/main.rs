@@ -25,6 +25,7 @@ mod repair;
 mod serve;
 mod shutdown;
 mod steps;
+mod tls;
 mod values;
 
 use std::process::ExitCode;

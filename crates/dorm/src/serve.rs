@@ -33,6 +33,7 @@ use crate::program::Runsc;
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
+use crate::tls::TlsOptions;
 use crate::values::{self, Kept};
 
 /// The interval between two samples of what running sandboxes use, as clients of other servers
@@ -55,9 +56,12 @@ pub(crate) struct ServeOptions {
     /// The data directory, which contains everything the daemon keeps
     #[arg(long, env = "DORM_DATA", default_value = crate::data::DEFAULT)]
     pub(crate) data: PathBuf,
-    /// Address to listen on. Only loopback addresses are accepted, since TLS is not supported yet
+    /// Address to listen on, for HTTP and HTTPS. One that is not loopback needs --tls-cert, and
+    /// answers only to HTTPS
     #[arg(long, env = "DORM_LISTEN", default_value = "127.0.0.1:7070")]
     listen: SocketAddr,
+    #[command(flatten)]
+    tls: TlsOptions,
     /// Directory of images; several daemons of one host can share it. By default in the data
     /// directory
     #[arg(long, env = "DORM_IMAGES")]
@@ -226,9 +230,7 @@ pub(crate) struct ServeOptions {
 
 /// Runs the daemon until SIGTERM or SIGINT, and ends the process if stopping takes too long.
 pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
-    if !options.listen.ip().is_loopback() {
-        bail!("--listen {}: only loopback addresses are accepted, since TLS is not supported yet", options.listen);
-    }
+    options.tls.check(options.listen)?;
     if let Some(path) = &options.config {
         tracing::info!(path = %path.display(), "read the configuration file");
     }
@@ -265,7 +267,8 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
     let stop = CancellationToken::new();
-    let access = Access::new(service.clone(), Keys::new([key]), domains);
+    let tls = options.tls.open(&service, &domains, options.listen)?;
+    let access = Access { tls, ..Access::new(service.clone(), Keys::new([key]), domains) };
     let connections = Connections::new(ConnectionLimits::of_descriptors(descriptors));
     let server = doors::open(access, (listener, owner), connections, &stop);
     let server = tokio::spawn(server.run(shutdown.grace()));

@@ -41,6 +41,8 @@ pub(crate) fn create(
         suspendable: asked.suspendable,
         wake: asked.wake.map_or(defaults.wake, Convert::convert),
         port_access: asked.port_access.map(Convert::convert),
+        port_host: asked.port_host.as_deref().map(super::port_host).transpose()?,
+        port_rules: super::port_rules(asked.port_rules)?,
         timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
         retention: retention(asked.keep_generations, asked.on_unrestorable, life::SleepRetention::default())?,
         checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
@@ -99,13 +101,21 @@ pub(crate) fn manner(wait: Option<bool>, if_busy: Option<wire::IfBusy>) -> Manne
 
 /// A change of properties.
 pub(crate) fn update(asked: wire::UpdateSandbox) -> Result<life::Update, ApiError> {
-    let wire::UpdateSandbox { name, on_timeout, wake, port_access, labels } = asked;
+    let wire::UpdateSandbox { name, on_timeout, wake, port_access, port_host, port_rules, labels } = asked;
     let name = name.map(|name| name.parse()).transpose();
     Ok(life::Update {
         name: name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?,
         on_timeout: on_timeout.map(Convert::convert),
         wake: wake.map(Convert::convert),
         port_access: port_access.map(Convert::convert),
+        port_host: port_host.map(|host| (!host.is_empty()).then(|| super::port_host(&host)).transpose()).transpose()?,
+        port_rules: port_rules
+            .into_iter()
+            .map(|(port, rule)| match rule == wire::PortRule::default() {
+                true => Ok((port, None)),
+                false => Ok((port, Some(super::port_rule(port, rule)?))),
+            })
+            .collect::<Result<_, ApiError>>()?,
         labels,
     })
 }
@@ -340,6 +350,8 @@ impl Of<SandboxView> for wire::Sandbox {
             suspendable: spec.suspendable,
             wake: spec.wake.convert(),
             port_access: spec.port_access.convert(),
+            port_host: spec.port_host.map(|host| host.to_string()),
+            port_rules: spec.port_rules.0.into_iter().map(|(port, rule)| (port, rule.convert())).collect(),
             timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
             max_run_secs: spec.timeouts.max_run.map(|limit| limit.as_secs_f64()),

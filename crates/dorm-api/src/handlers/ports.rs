@@ -24,9 +24,10 @@ pub(crate) async fn describe(
     ForRequest(service): ForRequest,
     Port(id, port): Port,
 ) -> Result<axum::Json<wire::Port>, ApiError> {
-    let access = service.port_access(&id).await?.convert();
+    let terms = service.port_terms(&id, port).await?;
+    let (access, host) = (terms.access.convert(), terms.host);
     let token = service.port_token(&id);
-    Ok(axum::Json(wire::Port { sandbox: id.to_string(), port, label: format!("{port}-{id}"), access, token }))
+    Ok(axum::Json(wire::Port { sandbox: id.to_string(), port, label: format!("{port}-{id}"), access, host, token }))
 }
 
 /// Create a browser link to a port
@@ -49,7 +50,7 @@ pub(crate) async fn link(
     Json(wire::LinkRequest {}): Json<wire::LinkRequest>,
 ) -> Result<axum::Json<wire::PortLink>, ApiError> {
     // Fails if there is no such sandbox.
-    service.port_access(&id).await?;
+    service.port_terms(&id, port).await?;
     let (ticket, until) = service.port_link(&id, port);
     let path = format!("{OPEN_LINK}?ticket={ticket}");
     Ok(axum::Json(wire::PortLink { label: format!("{port}-{id}"), path, expires_at: convert::time(until) }))

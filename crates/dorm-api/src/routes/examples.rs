@@ -188,6 +188,8 @@ fn sandbox() -> Value {
         "suspendable": true,
         "wake": "traffic",
         "port_access": "public",
+        "port_host": null,
+        "port_rules": {"8080": {"access": "private"}},
         "timeout_secs": null,
         "idle_timeout_secs": 600.0,
         "max_run_secs": null,

@@ -120,3 +120,94 @@ async fn a_name_that_a_stranger_has_resolved_to_this_host_is_not_answered_to() {
     }
     assert_eq!(visit(&world, "/v1/health", &[("host", "localhost:7070")]).await.0, 200);
 }
+
+#[tokio::test]
+async fn one_port_can_be_public_and_all_others_private_and_forks_keep_it() {
+    let world = World::new().await;
+    let id = private(&world, "web").await;
+    world.start(&id, json!({"argv": ["serve", "9090"]})).await;
+    let key = [("x-api-key", KEY)];
+    let seen = async |id: &str, port: u16, more: &[(&str, &str)]| {
+        let host = format!("{port}-{id}.localhost");
+        let all: Vec<_> = more.iter().copied().chain([("host", host.as_str())]).collect();
+        visit(&world, "/", &all).await.0
+    };
+    eventually("it listens", async || seen(&id, 9090, &key).await == 200).await;
+    let path = format!("/v1/sandboxes/{id}");
+    let asked = json!({"port_rules": {"9090": {"access": "public"}}, "port_host": "localhost:{port}"});
+    let after = world.ok("PATCH", &path, asked.clone()).await;
+    assert_eq!((&after["port_rules"], &after["port_host"]), (&asked["port_rules"], &asked["port_host"]));
+    let described = world.get(&format!("{path}/ports/9090")).await;
+    assert_eq!((&described["access"], &described["host"]), (&json!("public"), &json!("localhost:9090")));
+    assert_eq!((seen(&id, 9090, &[]).await, seen(&id, 8080, &[]).await), (200, 401));
+    let fork = world.post(&format!("{path}/fork"), json!({"count": 1})).await;
+    let child = fork["children"][0]["sandbox"]["id"].as_str().unwrap().to_owned();
+    assert_eq!((seen(&child, 9090, &[]).await, seen(&child, 8080, &[]).await), (200, 401));
+    assert_eq!(world.get(&format!("/v1/sandboxes/{child}")).await["port_host"], "localhost:{port}");
+    let closed = world.ok("PATCH", &path, json!({"port_rules": {"9090": {}}, "port_host": ""})).await;
+    assert_eq!((&closed["port_rules"], &closed["port_host"]), (&json!({}), &Value::Null));
+    assert_eq!(seen(&id, 9090, &[]).await, 401);
+    assert_eq!(seen(&child, 9090, &[]).await, 200, "the fork has rules of its own");
+}
+
+#[tokio::test]
+async fn invalid_rules_for_ports_are_refused_and_change_nothing() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let path = format!("/v1/sandboxes/{id}");
+    let before = world.get(&path).await["revision"].clone();
+    let many: serde_json::Map<_, _> = (1..=65).map(|port| (port.to_string(), json!({"access": "public"}))).collect();
+    for (asked, status) in [
+        (json!({"port_rules": {"0": {"access": "public"}}}), 400),
+        (json!({"port_rules": {"65536": {"access": "public"}}}), 400),
+        (json!({"port_rules": {"web": {"access": "public"}}}), 400),
+        (json!({"port_rules": {"80": {"access": "open"}}}), 400),
+        (json!({"port_rules": {"80": {"host": "a\r\nx: y"}}}), 400),
+        (json!({"port_host": "http://localhost"}), 400),
+        (json!({"port_rules": many}), 409),
+    ] {
+        let (found, answer) = world.call("PATCH", &path, asked.clone()).await;
+        assert_eq!(found, status, "{asked}: {answer}");
+        assert_eq!(world.get(&path).await["revision"], before);
+    }
+    let asked = json!({"image": "base", "port_rules": {"80": {}}});
+    assert_eq!(world.call("POST", "/v1/sandboxes", asked).await.0, 400);
+}
+
+#[tokio::test]
+async fn a_sandbox_is_reached_by_its_name_with_a_key_of_its_project_alone() {
+    let world = World::new().await;
+    let id = world.create(json!({"image": "base", "name": "web"})).await;
+    world.start(&id, json!({"argv": ["serve", "8080"]})).await;
+    let host = format!("8080-{id}.localhost");
+    eventually("it listens", async || visit(&world, "/", &[("host", &host)]).await.0 == 200).await;
+    world.post("/v1/projects", json!({"name": "theirs"})).await;
+    world.named("other").await;
+    let made = async |asked: Value| world.post("/v1/keys", asked).await["key"].as_str().unwrap().to_owned();
+    let own = made(json!({"scope": "sandbox", "sandbox": "web"})).await;
+    let stranger = made(json!({"scope": "sandbox", "sandbox": "other"})).await;
+    let reads = made(json!({"scope": "read_only"})).await;
+    let request = world.request("POST", "/v1/keys").header("x-dormouse-project", "theirs").json(&json!({}));
+    let answer: Value = request.send().await.unwrap().json().await.unwrap();
+    let theirs = answer["key"].as_str().unwrap().to_owned();
+    for (key, status) in [
+        (None, 401),
+        (Some("wrong"), 401),
+        (Some(KEY), 200),
+        (Some(own.as_str()), 200),
+        (Some(reads.as_str()), 200),
+        (Some(stranger.as_str()), 404),
+        (Some(theirs.as_str()), 404),
+    ] {
+        for named in
+            [&[("host", "8080-web.localhost")][..], &[("x-dormouse-sandbox", "web"), ("x-dormouse-port", "8080")]]
+        {
+            let all: Vec<_> = key.map(|key| ("x-api-key", key)).into_iter().chain(named.iter().copied()).collect();
+            let (found, _, text) = visit(&world, "/", &all).await;
+            assert_eq!(found, status, "{all:?}: {text}");
+            assert!(!text.contains(&id), "{text}");
+        }
+    }
+    let unknown = [("x-api-key", stranger.as_str()), ("host", "8080-nobody.localhost")];
+    assert_eq!(visit(&world, "/", &unknown).await.0, 404, "the same as for one that exists");
+}

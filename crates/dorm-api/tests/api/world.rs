@@ -82,7 +82,7 @@ impl World {
         server.at_network(
             listener,
             Connections::new(limits),
-            NetworkDoor { router: native.clone(), full: dorm_api::FULL },
+            NetworkDoor { router: native.clone(), full: dorm_api::FULL, tls: None },
         );
         server.at_owners(owner, native);
         let server = tokio::spawn(server.run(grace));

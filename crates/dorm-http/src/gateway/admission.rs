@@ -14,6 +14,7 @@ use dorm_service::{COOKIE_LIFETIME, Service};
 
 use super::{PortError, Target};
 use crate::access::Access;
+use crate::door::Scheme;
 use crate::headers::only;
 
 /// The path of one-time links, on each port's own host.
@@ -25,14 +26,15 @@ pub(super) const TOKEN: HeaderName = HeaderName::from_static("x-dormouse-token")
 /// The name of the cookie. It is valid only on the host of one port, since it names no domain.
 const COOKIE: &str = "dorm_port";
 
-/// Returns the service of the project of the sandbox. Refuses a request to a private port without
+/// Returns the service of the project of the sandbox, and the host that the program inside is told
+/// if it is not the one that the client named. Refuses a request to a private port without
 /// credentials for it.
 pub(super) async fn check(
     access: &Access,
     target: &Target,
     method: &Method,
     headers: &HeaderMap,
-) -> Result<Service, PortError> {
+) -> Result<(Service, Option<String>), PortError> {
     let service = access.daemon.of_sandbox(&target.sandbox).await.map_err(PortError::Unreachable)?;
     let service = match only(headers, &WAKE)? {
         None => service,
@@ -40,9 +42,10 @@ pub(super) async fn check(
         // Traffic needs no key, so it must not wake more than the sandbox permits.
         Some(_) => return Err(PortError::Wake),
     };
-    match service.port_access(&target.sandbox).await.map_err(PortError::Unreachable)? {
-        PortAccess::Public => Ok(service),
-        PortAccess::Private if is_admitted(access, &service, target, method, headers) => Ok(service),
+    let terms = service.port_terms(&target.sandbox, target.port).await.map_err(PortError::Unreachable)?;
+    match terms.access {
+        PortAccess::Public => Ok((service, terms.host)),
+        PortAccess::Private if is_admitted(access, &service, target, method, headers) => Ok((service, terms.host)),
         PortAccess::Private => Err(PortError::Private(target.clone())),
     }
 }
@@ -118,7 +121,11 @@ pub(super) fn open_link(access: &Access, target: &Target, request: &Request) -> 
     };
     let to = query(request.uri(), "to").filter(|to| is_path(to)).unwrap_or("/");
     let age = COOKIE_LIFETIME.as_secs();
-    let cookie = format!("{COOKIE}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax");
+    let secure = match request.extensions().get::<Scheme>() {
+        Some(Scheme::Https) => "; Secure",
+        Some(Scheme::Http) | None => "",
+    };
+    let cookie = format!("{COOKIE}={cookie}; Path=/; Max-Age={age}; HttpOnly; SameSite=Lax{secure}");
     let answer = Response::builder()
         .status(StatusCode::SEE_OTHER)
         .header(header::LOCATION, to)

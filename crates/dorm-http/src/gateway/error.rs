@@ -3,6 +3,8 @@
 
 use dorm_service::{Code, ServiceError};
 
+use dorm_lifecycle::Name;
+
 use super::Target;
 use crate::headers::HeaderError;
 
@@ -18,6 +20,9 @@ pub enum PortError {
     /// The headers of the request name no sandbox.
     #[error("there is no sandbox '{0}'")]
     NoSandbox(String),
+    /// The request names a sandbox by its name, which can be guessed, and has no key.
+    #[error("the request names the sandbox '{0}' by its name and has no API key")]
+    NameWithoutKey(Name),
     /// A request to open a tunnel to somewhere else.
     #[error("CONNECT is not forwarded to ports of sandboxes")]
     Connect,
@@ -70,6 +75,7 @@ impl PortError {
             Self::WrongHost(_)
             | Self::NoPort(_)
             | Self::NoSandbox(_)
+            | Self::NameWithoutKey(_)
             | Self::Connect
             | Self::SpentLink
             | Self::Wake
@@ -86,6 +92,7 @@ impl PortError {
             Self::WrongHost(_) => "use localhost, an IP address, or a domain given with `dorm serve --domain`",
             Self::NoPort(_) => "send X-Dormouse-Sandbox and X-Dormouse-Port together",
             Self::NoSandbox(_) => "use the ID of the sandbox",
+            Self::NameWithoutKey(_) => "send a key of its project, or use the ID of the sandbox",
             Self::Connect => "use an HTTP upgrade",
             Self::SpentLink => "create a new link with `dorm sbx port --link`",
             Self::Wake => "omit the header, or change the wake policy of the sandbox",

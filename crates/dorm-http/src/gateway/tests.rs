@@ -16,7 +16,8 @@ const ID: &str = "abcdefghij2345678901";
 #[test]
 fn a_host_names_a_port_of_a_sandbox_or_nothing() {
     let domains = Domains::with(["sandboxes.example.org".to_owned()]).unwrap();
-    let found = |port| Some(Target { sandbox: ID.parse().unwrap(), port });
+    let found = |port| Some(Wanted { sandbox: Named::Id(ID.parse().unwrap()), port });
+    let named = |name: &str, port| Some(Wanted { sandbox: Named::Name(name.parse().unwrap()), port });
     for (host, target) in [
         (format!("8080-{ID}.localhost:7070"), found(8080)),
         (format!("1-{ID}.sandboxes.example.org"), found(1)),
@@ -27,12 +28,14 @@ fn a_host_names_a_port_of_a_sandbox_or_nothing() {
         (format!("65536-{ID}.localhost"), None),
         (format!("8080-{ID}"), None),
         (format!("{ID}.localhost"), None),
-        ("8080-web.localhost".to_owned(), None),
+        ("8080-web.localhost".to_owned(), named("web", 8080)),
+        ("8080-my-web.localhost".to_owned(), named("my-web", 8080)),
+        ("8080-1web.localhost".to_owned(), None),
         ("localhost:7070".to_owned(), None),
         ("127.0.0.1:7070".to_owned(), None),
         (String::new(), None),
     ] {
-        assert_eq!(host_target(&domains, &host), target, "{host}");
+        assert_eq!(wanted_by_host(&domains, &host), target, "{host}");
     }
 }
 
@@ -75,15 +78,24 @@ impl Drop for Use {
 /// A gateway that forwards every request to a program on `inside`, which stands for a port of a
 /// sandbox.
 async fn gateway(inside: std::net::SocketAddr, uses: Arc<AtomicUsize>) -> (std::net::SocketAddr, Life) {
+    gateway_that_tells(inside, uses, None).await
+}
+
+async fn gateway_that_tells(
+    inside: std::net::SocketAddr,
+    uses: Arc<AtomicUsize>,
+    told: Option<&'static str>,
+) -> (std::net::SocketAddr, Life) {
     let life = Life::until(CancellationToken::new());
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();
     let of_server = life.clone();
-    let pass_on = move |request: Request| {
+    let pass_on = move |mut request: Request| {
         let (life, in_use) = (life.clone(), Use::begin(&uses));
         async move {
             let target = Target { sandbox: ID.parse().unwrap(), port: 1 };
             let stream = TcpStream::connect(inside).await.unwrap();
+            prepare(&mut request, told).unwrap();
             exchange(&life, &target, stream, in_use, request).await.unwrap()
         }
     };
@@ -170,17 +182,20 @@ async fn a_program_sees_where_a_request_came_from_and_its_own_host() {
         lines.sort();
         format!("{uri}\n{}", lines.join("\n"))
     }));
-    let (address, _) = gateway(program(tell).await, Arc::default()).await;
-    let request = reqwest::Client::new()
-        .get(format!("http://{address}/a%20b?c=d"))
-        .header("host", format!("1-{ID}.localhost"))
-        .header("x-forwarded-for", "203.0.113.1")
-        .header("x-dormouse-port", "1")
-        .header("cookie", "a=b");
-    let seen = request.send().await.unwrap().text().await.unwrap();
-    let expected = format!(
-        "/a%20b?c=d\naccept: */*\ncookie: a=b\nhost: 1-{ID}.localhost\n\
+    let inside = program(tell).await;
+    for (told, host) in [(None, format!("1-{ID}.localhost")), (Some("localhost:3000"), "localhost:3000".to_owned())] {
+        let (address, _) = gateway_that_tells(inside, Arc::default(), told).await;
+        let request = reqwest::Client::new()
+            .get(format!("http://{address}/a%20b?c=d"))
+            .header("host", format!("1-{ID}.localhost"))
+            .header("x-forwarded-for", "203.0.113.1")
+            .header("x-dormouse-port", "1")
+            .header("cookie", "a=b");
+        let seen = request.send().await.unwrap().text().await.unwrap();
+        let expected = format!(
+            "/a%20b?c=d\naccept: */*\ncookie: a=b\nhost: {host}\n\
                             x-forwarded-host: 1-{ID}.localhost\nx-forwarded-proto: http"
-    );
-    assert_eq!(seen, expected);
+        );
+        assert_eq!(seen, expected);
+    }
 }

@@ -9,6 +9,7 @@ use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::{HoldId, RunId, SnapshotId};
 use crate::pool::{Claim, PoolMember};
+use crate::ports::PortRules;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
 use crate::sandbox::{Hold, Sandbox};
 use crate::saved::SleepImage;
@@ -194,6 +195,10 @@ fn change(sandbox: &Sandbox, update: &Update) -> Result<Step, Denied> {
     }
     if spec.on_timeout == OnTimeout::Suspend && !spec.suspendable {
         return Err(Denied::NotSuspendable);
+    }
+    let rules = spec.port_rules.0.len();
+    if rules > PortRules::MAX {
+        return Err(Denied::TooManyPortRules(rules));
     }
     let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Updated, changed.join(", "));
     step.next.spec = spec;

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Initiator, Name, OnSuspendFailure, OnTimeout, Origin,
-    PoolMember, PortAccess, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention, SnapshotId, SnapshotKind,
-    Timeouts, Variables, Wake, create_with,
+    PoolMember, PortAccess, PortHost, PortRules, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention,
+    SnapshotId, SnapshotKind, Timeouts, Variables, Wake, create_with,
 };
 use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -58,6 +58,10 @@ pub struct CreateSpec {
     pub wake: Wake,
     /// Who may reach its ports; by default as set for the daemon.
     pub port_access: Option<PortAccess>,
+    /// The `Host` header for programs behind its ports; by default the one that the client named.
+    pub port_host: Option<PortHost>,
+    /// The exceptions for single ports.
+    pub port_rules: PortRules,
     /// Its time limits.
     pub timeouts: Timeouts,
     /// The retention policy of the sleep images it can be restored from.
@@ -90,6 +94,8 @@ impl CreateSpec {
             suspendable: None,
             wake: Wake::default(),
             port_access: None,
+            port_host: None,
+            port_rules: PortRules::default(),
             timeouts: Timeouts::default(),
             retention: SleepRetention::default(),
             checkpoints: None,
@@ -113,6 +119,8 @@ impl CreateSpec {
             variables: source.variables.0.clone(),
             wake: source.wake,
             port_access: Some(source.port_access),
+            port_host: source.port_host.clone(),
+            port_rules: source.port_rules.clone(),
             on_suspend_failure: source.on_suspend_failure,
             timeouts: source.timeouts,
             retention: source.retention,
@@ -311,6 +319,8 @@ fn spec(asked: CreateSpec, image: Digest, layer: Option<SavedStateId>, resources
         on_suspend_failure: asked.on_suspend_failure,
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         wake: asked.wake,
+        port_host: asked.port_host,
+        port_rules: asked.port_rules,
         timeouts: asked.timeouts,
         retention: asked.retention,
         checkpoints: asked.checkpoints,

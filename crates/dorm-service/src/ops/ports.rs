@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dorm_lifecycle::{PortAccess, SandboxId, Timestamp};
+use dorm_lifecycle::{PortTerms, SandboxId, Timestamp};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
@@ -23,13 +23,19 @@ pub const LINK_LIFETIME: Duration = Duration::from_secs(60);
 pub const COOKIE_LIFETIME: Duration = Duration::from_secs(12 * 3600);
 
 impl Service {
-    /// Returns who may reach the ports of a sandbox.
+    /// Returns how requests to a port of a sandbox are treated.
     ///
     /// # Errors
     ///
     /// `NoSandbox`.
-    pub async fn port_access(&self, id: &SandboxId) -> Result<PortAccess, ServiceError> {
-        Ok(self.record(id).await?.sandbox.spec.port_access)
+    pub async fn port_terms(&self, id: &SandboxId, port: u16) -> Result<PortTerms, ServiceError> {
+        Ok(self.record(id).await?.sandbox.spec.port(port))
+    }
+
+    /// Returns a secret from which the certificates of this daemon's own hosts are made; `None`
+    /// without a key for secrets.
+    pub fn secret_of_hosts(&self) -> Option<[u8; 32]> {
+        self.shared.settings.secrets_key.as_ref().map(|key| key.derive("dormouse hosts 1"))
     }
 
     /// Returns the token for every port of a sandbox. It never changes.

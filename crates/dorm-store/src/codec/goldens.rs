@@ -12,10 +12,10 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule,
     EgressRules, EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable,
-    OperationId, Origin, PoolId, PoolMember, PortAccess, ProjectId, RequestId, Resources, Restored, RetentionPolicy,
-    Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention,
-    SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake,
-    WebhookId, Writers,
+    OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, ProjectId, RequestId, Resources, Restored,
+    RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage,
+    SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict,
+    VolumeId, Wake, WebhookId, Writers,
 };
 use serde_json::Value;
 
@@ -529,6 +529,10 @@ fn attached_sandboxes() -> Vec<(String, Sandbox)> {
     let mut list = in_background(&sandbox);
     let mut private = sandbox.clone();
     private.spec.port_access = PortAccess::Private;
+    private.spec.port_host = Some("localhost:{port}".parse().unwrap());
+    private.spec.port_rules.0.insert(8080, PortRule { access: Some(PortAccess::Public), host: None });
+    let told = PortRule { access: None, host: Some("app.internal".parse().unwrap()) };
+    private.spec.port_rules.0.insert(3000, told);
     list.push(("sandbox-with-private-ports".to_owned(), private));
     list.push(("sandbox-with-volumes".to_owned(), sandbox));
     list

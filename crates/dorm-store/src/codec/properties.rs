@@ -6,9 +6,10 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule, EgressRules,
     EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
-    Origin, PoolId, PoolMember, PortAccess, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
-    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State,
-    SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId, Wake,
+    Origin, PoolId, PoolMember, PortAccess, PortRule, PortRules, ProjectId, Resources, Restored, Rewind, RewindFrom,
+    Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId,
+    SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId,
+    Wake,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -210,6 +211,12 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     suspendable,
                     wake: if any_call { Wake::Any } else { Wake::Never },
                     port_access: if suspend { PortAccess::Private } else { PortAccess::Public },
+                    port_host: any_call.then(|| "localhost:{port}".parse().unwrap()),
+                    port_rules: PortRules(if afresh {
+                        [(8080, PortRule { access: Some(PortAccess::Public), host: None })].into()
+                    } else {
+                        BTreeMap::new()
+                    }),
                     timeouts: Timeouts { total, idle, max_run },
                     retention: SleepRetention {
                         generations,

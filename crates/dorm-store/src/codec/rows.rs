@@ -11,6 +11,7 @@ mod egress;
 mod event;
 mod operation;
 mod pool;
+mod ports;
 mod project;
 mod request;
 mod sandbox;

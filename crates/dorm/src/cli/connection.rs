@@ -37,7 +37,7 @@ impl Connection {
     /// Returns a client for the daemon. Sends nothing yet.
     pub(crate) fn client(&self) -> Result<Client, Problem> {
         let client = self.client_of_key()?;
-        Ok(match self.project.as_deref().filter(|project| !project.is_empty()) {
+        Ok(match self.project() {
             Some(project) => client.in_project(project),
             None => client,
         })
@@ -63,21 +63,28 @@ impl Connection {
                 )
             })?,
         };
-        let key = match given {
-            Some(key) => key,
+        Ok(Client::new(&server, self.key(&server)?)?)
+    }
+
+    /// Returns the key for a server: one that was given, or that of this host's daemon.
+    pub(crate) fn key(&self, server: &str) -> Result<String, Problem> {
+        match std::env::var(KEY).ok().filter(|key| !key.is_empty()) {
+            Some(key) => Ok(key),
             // The key of this host's daemon is never sent to another host.
-            None if !is_here(&server) => {
-                return Err(Problem::usage(format!("no key for {server}"), format!("set {KEY}")));
-            }
+            None if !is_here(server) => Err(Problem::usage(format!("no key for {server}"), format!("set {KEY}"))),
             None => read_key(&self.data).map_err(|error| match error {
                 DataError::Io { ref source, .. } if source.kind() == std::io::ErrorKind::NotFound => Problem::usage(
                     format!("{} contains no key for {server}", self.data.display()),
                     format!("give the daemon's data directory with --data, or its key in {KEY}"),
                 ),
                 error => error.into(),
-            })?,
-        };
-        Ok(Client::new(&server, key)?)
+            }),
+        }
+    }
+
+    /// Returns the project that was chosen.
+    pub(crate) fn project(&self) -> Option<&str> {
+        self.project.as_deref().filter(|project| !project.is_empty())
     }
 }
 

@@ -17,6 +17,7 @@ mod hold;
 mod kill;
 mod ls;
 mod port;
+mod port_options;
 mod promote;
 mod ps;
 mod remote;

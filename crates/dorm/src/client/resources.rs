@@ -11,6 +11,11 @@ use super::{Client, ClientError, Sse, segment};
 const PAGE: &str = "1000";
 
 impl Client {
+    /// Returns the certificate authority of the daemon's own hosts.
+    pub(crate) async fn authority(&self) -> Result<wire::Authority, ClientError> {
+        self.get("/authority").await
+    }
+
     /// Every item of a list, read page by page.
     pub(super) async fn pages<P: DeserializeOwned, T>(
         &self,

@@ -103,6 +103,6 @@ async fn the_daemon_does_what_the_file_says() {
     let mut command = bare(&["serve", "--data", data.to_str().unwrap()]);
     command.env("DORM_CONFIG", &path);
     let ran = end(command, b"").await;
-    ran.failed(1, "--listen 192.0.2.1:7070: only loopback addresses are accepted");
+    ran.failed(1, "--listen 192.0.2.1:7070: an address that is not loopback needs HTTPS");
     assert!(!Path::new(&data).exists());
 }

@@ -49,3 +49,40 @@ async fn a_link_opens_a_private_port() {
     assert_eq!((visit().await, visit().await), (303, 403));
     world.dorm(&["sbx", "port", "web", "8000", "--link", "--local", "0"]).await.failed(2, "--link");
 }
+
+#[tokio::test]
+async fn the_environment_of_a_client_opens_its_project_and_no_other() {
+    let world = World::new().await;
+    world.named("web").await;
+    let owners = world.json(&["env", "-o", "json"]).await;
+    assert_eq!(owners["DORM_SERVER"], json!(format!("http://{}", world.address)));
+    let text = world.dorm(&["env"]).await.text();
+    let key = owners["DORM_KEY"].as_str().unwrap();
+    assert_eq!(text, format!("export DORM_KEY='{key}'\nexport DORM_SERVER='http://{}'\n", world.address));
+    world.json(&["project", "create", "team", "-o", "json"]).await;
+    world.dorm(&["env", "--project", "team"]).await.failed(2, "--new-key");
+    let teams = world.json(&["env", "--project", "team", "--new-key", "ci", "-o", "json"]).await;
+    let mut command = world.command(&["sbx", "ls", "-o", "json"]);
+    for name in ["DORM_SERVER", "DORM_KEY"] {
+        command.env(name, teams[name].as_str().unwrap());
+    }
+    let seen = end(command, b"").await;
+    assert_eq!((seen.code, seen.text().trim()), (0, "[]"), "{}", seen.stderr);
+}
+
+#[tokio::test]
+async fn single_ports_have_rules_of_their_own() {
+    let world = World::new().await;
+    let asked =
+        ["sbx", "create", "web", "--ports", "private", "--port", "8000=public", "--port-host", "localhost:{port}"];
+    let made = world.json(&[&asked[..], &["--port-host", "3000=app.internal", "-o", "json"]].concat()).await;
+    assert_eq!(made["port_rules"], json!({"8000": {"access": "public"}, "3000": {"host": "app.internal"}}));
+    let described = world.dorm(&["sbx", "describe", "web"]).await.text();
+    assert!(described.contains("private, as localhost:{port}, 3000 as app.internal, 8000 public"), "{described}");
+    let update = ["sbx", "update", "web", "--no-port", "3000", "--port", "22=private", "--port-host", "", "-o", "json"];
+    let changed = world.json(&update).await;
+    assert_eq!(changed["port_rules"], json!({"8000": {"access": "public"}, "22": {"access": "private"}}));
+    assert_eq!(changed["port_host"], json!(null));
+    world.dorm(&["sbx", "update", "web", "--port", "0=public"]).await.failed(2, "ports are 1 to 65535");
+    world.dorm(&["sbx", "update", "web", "--port", "80=open"]).await.failed(2, "not public or private");
+}

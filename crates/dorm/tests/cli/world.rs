@@ -74,7 +74,7 @@ impl World {
         server.at_network(
             listener,
             Connections::new(ConnectionLimits::default()),
-            NetworkDoor { router: native.clone(), full: dorm_api::FULL },
+            NetworkDoor { router: native.clone(), full: dorm_api::FULL, tls: None },
         );
         server.at_owners(owner, native);
         tokio::spawn(server.run(Duration::from_secs(5)));

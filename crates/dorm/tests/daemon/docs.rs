@@ -68,7 +68,13 @@ async fn the_page_on_scheduled_snapshots_is_as_written() {
 #[tokio::test]
 async fn the_page_on_access_is_as_written() {
     let before = &["dorm sbx create web --image base"];
-    follow(Reading { page: "docs/access.md", before, instead: &[], not_run: &[] }).await;
+    let reading = Reading {
+        page: "docs/access.md",
+        before,
+        instead: &[("https://localhost:7070", "https://localhost:${ADDRESS##*:}")],
+        not_run: &[("dorm serve --listen", STARTS)],
+    };
+    follow(reading).await;
 }
 
 #[tokio::test]

@@ -13,6 +13,7 @@ mod endurance;
 mod forks;
 mod guest_ids;
 mod hostile;
+mod https;
 mod identity;
 mod inside;
 mod internet;

@@ -6,7 +6,7 @@
 
 use dorm_lifecycle::{
     Attachment, Background, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, Origin, PoolMember, PortAccess, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    OnUnrestorable, Origin, PoolMember, PortRules, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
     Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable,
     Variables,
 };
@@ -14,10 +14,11 @@ use dorm_lifecycle::{
 use super::background::BackgroundRow;
 use super::event::EventRow;
 use super::operation::{EndedRow, FailureRow, ForkRow, OnPartialFailureRow, OperationRow, PromoteRow, ResultRow};
+use super::ports::PortRuleRow;
 use super::sandbox::{
     CheckpointsRow, HoldRow, OnSuspendFailureRow, OnTimeoutRow, OnUnrestorableRow, OriginRow, PoolMemberRow,
-    PortAccessRow, ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow,
-    TimeoutsRow, UnreachableRow,
+    ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
+    UnreachableRow,
 };
 use super::snapshot::{KindRow, MakerRow, RemovalRow, SnapshotRow, StatusRow};
 use super::state::{
@@ -143,6 +144,8 @@ impl From<&SandboxSpec> for SpecRow {
             suspendable,
             wake,
             port_access,
+            port_host,
+            port_rules,
             timeouts: Timeouts { total, idle, max_run },
             retention,
             checkpoints,
@@ -167,10 +170,9 @@ impl From<&SandboxSpec> for SpecRow {
             },
             suspendable: *suspendable,
             wake: Word(*wake),
-            port_access: match port_access {
-                PortAccess::Public => PortAccessRow::Public,
-                PortAccess::Private => PortAccessRow::Private,
-            },
+            port_access: (*port_access).into(),
+            port_host: port_host.as_ref().map(text),
+            port_rules: port_rules.0.iter().map(|(port, rule)| (*port, PortRuleRow::from(rule))).collect(),
             timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length), max_run: max_run.map(Length) },
             retention: SleepRetentionRow {
                 generations: retention.generations,
@@ -206,10 +208,9 @@ impl From<SpecRow> for SandboxSpec {
             },
             suspendable: row.suspendable,
             wake: row.wake.0,
-            port_access: match row.port_access {
-                PortAccessRow::Public => PortAccess::Public,
-                PortAccessRow::Private => PortAccess::Private,
-            },
+            port_access: row.port_access.into(),
+            port_host: row.port_host.map(|host| host.0),
+            port_rules: PortRules(row.port_rules.into_iter().map(|(port, rule)| (port, rule.into())).collect()),
             timeouts: Timeouts {
                 total: row.timeouts.total.map(|length| length.0),
                 idle: row.timeouts.idle.map(|length| length.0),

@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Digest, FirstProgram, Name, PoolId, PoolMember, PortAccess, ProjectId, Resources, SnapshotId};
+use dorm_lifecycle::{Digest, FirstProgram, Name, PoolId, PoolMember, ProjectId, Resources, SnapshotId};
 use serde::{Deserialize, Serialize};
 
-use super::sandbox::{EgressRow, PoolMemberRow, PortAccessRow, ResourcesRow};
+use super::ports::PortAccessRow;
+use super::sandbox::{EgressRow, PoolMemberRow, ResourcesRow};
 use super::state::FirstProgramRow;
 use crate::codec::word::{Millis, Text, present};
 use crate::{PoolRecord, PoolSource, codec};
@@ -73,10 +74,7 @@ impl From<&PoolRecord> for PoolRow {
             resources: resources.as_ref().map(ResourcesRow::from),
             egress: egress.into(),
             variables: variables.clone(),
-            port_access: match port_access {
-                PortAccess::Public => PortAccessRow::Public,
-                PortAccess::Private => PortAccessRow::Private,
-            },
+            port_access: (*port_access).into(),
             labels: labels.clone(),
             ready: *ready,
             most: *most,
@@ -103,10 +101,7 @@ impl From<PoolRow> for PoolRecord {
             resources: row.resources.map(Resources::from),
             egress: row.egress.into(),
             variables: row.variables,
-            port_access: match row.port_access {
-                PortAccessRow::Public => PortAccess::Public,
-                PortAccessRow::Private => PortAccess::Private,
-            },
+            port_access: row.port_access.into(),
             labels: row.labels,
             ready: row.ready,
             most: row.most,

@@ -3,10 +3,11 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Digest, HoldId, Name, PoolId, ProjectId, RetentionPolicy, SandboxId, SavedStateId, SnapshotId, Wake,
+    Digest, HoldId, Name, PoolId, PortHost, ProjectId, RetentionPolicy, SandboxId, SavedStateId, SnapshotId, Wake,
 };
 use serde::{Deserialize, Serialize};
 
+use super::ports::{PortAccessRow, PortRuleRow};
 use super::snapshot::KindRow;
 use super::state::{SleepImageRow, StateRow};
 use super::volume::AttachmentRow;
@@ -80,6 +81,9 @@ pub(super) struct SpecRow {
     pub(super) suspendable: bool,
     pub(super) wake: Word<Wake>,
     pub(super) port_access: PortAccessRow,
+    #[serde(deserialize_with = "present")]
+    pub(super) port_host: Option<Text<PortHost>>,
+    pub(super) port_rules: BTreeMap<u16, PortRuleRow>,
     pub(super) timeouts: TimeoutsRow,
     pub(super) retention: SleepRetentionRow,
     #[serde(deserialize_with = "present")]
@@ -139,13 +143,6 @@ pub(super) enum OnTimeoutRow {
 pub(super) enum OnSuspendFailureRow {
     Keep,
     Terminate,
-}
-
-#[derive(Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub(super) enum PortAccessRow {
-    Public,
-    Private,
 }
 
 #[derive(Serialize, Deserialize)]

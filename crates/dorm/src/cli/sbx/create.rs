@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use dorm_api_types as wire;
 
 use super::checkpoints::NewCheckpoints;
+use super::port_options::PortOptions;
 use super::suspend::NoWait;
 use super::{secrets, table};
 use crate::cli::output::Format;
@@ -13,7 +14,7 @@ use crate::cli::progress::Progress;
 use crate::cli::pull;
 use crate::client::Client;
 use crate::values;
-use crate::values::{PortAccess, Wake};
+use crate::values::Wake;
 
 /// The image of a sandbox if none is given.
 pub(in crate::cli) const IMAGE: &str = "base";
@@ -43,10 +44,8 @@ pub(crate) struct CreateOptions {
     max_wait: Option<f64>,
     #[command(flatten)]
     waiting: NoWait,
-    /// Access to its ports: public for everyone who knows its id, or private for callers with a
-    /// key, its port token or the cookie of a link [default: the `--ports` of the daemon]
-    #[arg(long, value_enum, value_name = "ACCESS")]
-    ports: Option<PortAccess>,
+    #[command(flatten)]
+    ports: PortOptions,
     #[command(flatten)]
     retention: SleepRetention,
     #[command(flatten)]
@@ -206,7 +205,9 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
     asked.keep_generations = options.retention.keep_generations;
     asked.on_unrestorable = options.retention.on_unrestorable.map(Into::into);
     asked.checkpoints = options.checkpoints.request();
-    asked.port_access = options.ports.map(Into::into);
+    asked.port_access = options.ports.access();
+    asked.port_host = options.ports.host();
+    asked.port_rules = options.ports.rules();
     asked.wake = options.wake.map(Into::into);
     asked.max_wait_secs = options.max_wait;
     asked.wait = options.waiting.wait();

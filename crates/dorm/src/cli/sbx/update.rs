@@ -3,16 +3,17 @@
 use dorm_api_types as wire;
 
 use super::create::OnTimeout;
+use super::port_options::{self, PortOptions};
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::client::Client;
-use crate::values::{self, PortAccess, Wake};
+use crate::values::{self, Wake};
 
 /// Options of `dorm sbx update`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("properties").required(true).multiple(true)
-    .args(["name", "label", "unlabel", "wake", "ports", "on_timeout"])))]
+    .args(["name", "label", "unlabel", "wake", "ports", "one", "host", "no_port", "on_timeout"])))]
 pub(crate) struct UpdateOptions {
     /// The sandbox's id or name
     id: String,
@@ -28,9 +29,11 @@ pub(crate) struct UpdateOptions {
     /// The calls that wake it when it is suspended: never, traffic for its ports, or any call
     #[arg(long, value_enum, value_name = "WHEN")]
     wake: Option<Wake>,
-    /// Access to its ports: public, or private for callers with a key, its port token or a link
-    #[arg(long, value_enum, value_name = "ACCESS")]
-    ports: Option<PortAccess>,
+    #[command(flatten)]
+    ports: PortOptions,
+    /// A port that follows the settings for all ports again
+    #[arg(long = "no-port", value_name = "PORT", value_parser = port_options::number)]
+    no_port: Vec<u16>,
     /// Suspend or terminate it when a time limit expires
     #[arg(long, value_enum, value_name = "ACTION")]
     on_timeout: Option<OnTimeout>,
@@ -50,11 +53,14 @@ pub(crate) struct ExtendOptions {
 pub(super) async fn update(client: &Client, options: UpdateOptions, format: Format) -> Done {
     let removed = options.unlabel.into_iter().map(|key| (key, None));
     let labels = options.label.into_iter().map(|(key, value)| (key, Some(value)));
+    let removed_rules = options.no_port.iter().map(|port| (*port, wire::PortRule::default()));
     let asked = wire::UpdateSandbox {
         name: options.name,
         on_timeout: options.on_timeout.map(Into::into),
         wake: options.wake.map(Into::into),
-        port_access: options.ports.map(Into::into),
+        port_access: options.ports.access(),
+        port_host: options.ports.host(),
+        port_rules: removed_rules.chain(options.ports.rules()).collect(),
         labels: removed.chain(labels).collect(),
     };
     table::one(&client.update(&options.id, &asked).await?, format)

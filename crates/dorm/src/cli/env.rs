@@ -1,0 +1,65 @@
+//! `dorm env`: the environment variables with which clients find the daemon.
+
+use dorm_api_types as wire;
+
+use super::connection::Connection;
+use super::output::{self, Format};
+use super::problem::{Done, Problem};
+use crate::exit;
+
+/// Options of `dorm env`.
+#[derive(Debug, clap::Args)]
+#[command(after_long_help = "  eval \"$(dorm env)\"\n  eval \"$(dorm env --new-key ci --project team-a)\"")]
+pub(crate) struct EnvOptions {
+    #[command(flatten)]
+    connection: Connection,
+    /// The clients to print variables for
+    #[arg(value_enum, value_name = "NAME", default_value = "dormouse")]
+    family: Family,
+    /// Create a key with this name for the project, instead of printing the key of the daemon
+    #[arg(long, value_name = "NAME")]
+    new_key: Option<String>,
+}
+
+/// A family of clients.
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Family {
+    /// The command line and the native API
+    Dormouse,
+}
+
+/// Prints the variables as shell commands.
+pub(crate) async fn run(options: EnvOptions) -> Done {
+    let EnvOptions { connection, family: Family::Dormouse, new_key } = options;
+    let client = connection.client()?;
+    let server = client.listens().ok_or_else(|| {
+        Problem::no_daemon("the address of the daemon is not known".to_owned(), "give it with --server")
+    })?;
+    let server = format!("http://{server}");
+    let key = match (new_key, connection.project()) {
+        (Some(name), _) => {
+            let asked = wire::CreateKey {
+                name,
+                scope: wire::KeyScope::Full,
+                sandbox: None,
+                lifetime_secs: None,
+                form: wire::KeyForm::Dormouse,
+            };
+            client.create_key(&asked).await?.key
+        }
+        (None, None | Some("local")) => connection.key(&server)?,
+        (None, Some(project)) => {
+            let message = format!("the key of the daemon is not only for the project {project}");
+            return Err(Problem::usage(message, "create one for it with --new-key NAME".to_owned()));
+        }
+    };
+    let variables = [("DORM_KEY", key), ("DORM_SERVER", server)];
+    match connection.output {
+        Format::Json => output::json(&variables.into_iter().collect::<std::collections::BTreeMap<_, _>>())?,
+        Format::Table => {
+            let lines: String = variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+            output::write(lines.as_bytes())?;
+        }
+    }
+    Ok(exit::OK)
+}
