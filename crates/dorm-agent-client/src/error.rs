@@ -4,7 +4,7 @@ use std::error::Error as StdError;
 use std::io;
 use std::sync::Arc;
 
-use dorm_agent_proto::{Failure, GuestPath, GuestString, legible};
+use dorm_agent_proto::{Failure, GuestPath, GuestString, ServiceName, legible};
 use thiserror::Error;
 
 /// Why a call to the agent failed. All but [`AgentError::Closed`], [`AgentError::Protocol`],
@@ -96,6 +96,13 @@ pub enum AgentError {
     /// The watcher never existed, was removed, or was lost with the sandbox's memory.
     #[error("there is no watcher {0} in the sandbox")]
     NoWatcher(u64),
+    /// There is no such service: it was never started, was removed, or was lost with the sandbox's
+    /// memory.
+    #[error("there is no service '{0}' in the sandbox")]
+    NoService(ServiceName),
+    /// A service of this name is not over.
+    #[error("the service '{0}' is active in the sandbox")]
+    ServiceActive(ServiceName),
     /// The process was started without input, or its input is closed.
     #[error("the standard input of process {0} is closed")]
     InputClosed(u64),
@@ -152,6 +159,8 @@ impl From<Failure> for AgentError {
             Failure::NoUser { user } => Self::NoUser(legible(&user)),
             Failure::NoProcess { process } => Self::NoProcess(process),
             Failure::NoWatcher { watcher } => Self::NoWatcher(watcher),
+            Failure::NoService { name } => Self::NoService(name),
+            Failure::ServiceActive { name } => Self::ServiceActive(name),
             Failure::InputClosed { process } => Self::InputClosed(process),
             Failure::NoTerminal { process } => Self::NoTerminal(process),
             Failure::Refused { port } => Self::Refused(port),

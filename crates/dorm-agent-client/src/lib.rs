@@ -26,6 +26,8 @@ mod inbox;
 mod output;
 mod page;
 mod processes;
+mod search;
+mod services;
 mod watchers;
 
 pub use agent::Agent;
@@ -34,11 +36,14 @@ pub use error::AgentError;
 pub use files::{FileStream, WatchStream};
 pub use output::{Output, OutputStream};
 pub use page::{PAGE_MAX, Page};
+pub use search::{FoundFiles, FoundLines};
 
 pub use dorm_agent_proto::{
-    ATTRIBUTES_BYTES_MAX, Account, Applied, Attribute, Busy, Entry, ExitStatus, FileKind, FileStat, FirstReader,
-    GuestBytes, GuestError, GuestMount, GuestPath, GuestString, Hook, HookOutcome, Identity, Metrics, NumberedEvent,
-    Offsets, OutputKind, Parents, ProcessSpec, ProcessStarted, ProcessStatus, RemoveScope, Resumed, Scope, Signal,
-    Stdin, Target, TerminalSize, User, Variable, WatchEvent, WatchEventKind, WatcherStatus, WriteAt, WriteOptions,
-    legible,
+    ATTRIBUTES_BYTES_MAX, Account, Applied, Attribute, BinaryFiles, Busy, Case, Entry, ExitStatus, FileKind, FileStat,
+    FirstReader, GuestBytes, GuestError, GuestMount, GuestPath, GuestString, Health, HealthCheck, Hook, HookOutcome,
+    Identity, LineMatch, LinePattern, Metrics, NumberedEvent, Offsets, OutputKind, Parents, Probe, ProcessSpec,
+    ProcessStarted, ProcessStatus, RemoveScope, Restart, RestartRules, Resumed, Scope, SearchLimit, SearchLimits,
+    SearchSpec, SearchSummary, ServiceChange, ServiceEvent, ServiceName, ServiceSpec, ServiceState, ServiceStatus,
+    Signal, Stdin, Syntax, Target, TerminalSize, User, Variable, WatchEvent, WatchEventKind, WatcherStatus, WriteAt,
+    WriteOptions, legible,
 };

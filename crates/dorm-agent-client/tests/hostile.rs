@@ -287,3 +287,27 @@ async fn an_agent_of_an_earlier_release_is_asked_for_output_without_times() {
     let refused = agent.start_within(&ProcessSpec::new(Vec::new()), Duration::from_secs(1)).await.unwrap_err();
     assert!(matches!(refused, AgentError::Older { ability: "limit the time of a process" }), "{refused}");
 }
+
+#[tokio::test]
+async fn a_search_with_more_results_than_were_asked_for_ends_the_connection() {
+    let (agent, mut forger) = Forger::meet().await;
+    let answer = async {
+        forger.answer(&Ok(Answer::Follows)).await;
+        let line = br#"{"line":{"path":"/x","line":1,"at":0,"text":"x","text_at":0,"cut":false}}"#;
+        forger.say(Kind::Event, line).await;
+        forger.say(Kind::Event, line).await;
+        forger
+    };
+    let spec = dorm_agent_proto::SearchSpec {
+        path: GuestPath::try_from("/").unwrap(),
+        depth: None,
+        name: None,
+        kind: None,
+        lines: None,
+        case: dorm_agent_proto::Case::Counts,
+        limits: dorm_agent_proto::SearchLimits { results: 1, entries: 1, bytes: 1, time_ms: 1 },
+    };
+    let (found, _forger) = tokio::join!(agent.find_lines(spec), answer);
+    assert!(matches!(found, Err(AgentError::Protocol(_))), "{found:?}");
+    agent.closed().await;
+}

@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error;
 
 use crate::guest::{GuestPath, GuestString};
+use crate::name::ServiceName;
 
 /// A refusal or failure, with its operand.
 #[derive(Clone, PartialEq, Eq, Debug, Error, Serialize, Deserialize)]
@@ -94,6 +95,19 @@ pub enum Failure {
     NoWatcher {
         /// The watcher's handle.
         watcher: u64,
+    },
+    /// There is no such service: it was never started, was removed, or was lost with the sandbox's
+    /// memory.
+    #[error("there is no service '{name}' in the sandbox")]
+    NoService {
+        /// Its name.
+        name: ServiceName,
+    },
+    /// A service of this name is not over.
+    #[error("the service '{name}' is active in the sandbox: stop it first")]
+    ServiceActive {
+        /// Its name.
+        name: ServiceName,
     },
     /// The process was started without input, or its input is closed.
     #[error("the input of process {process} is closed")]

@@ -28,7 +28,10 @@ mod guest;
 mod identity;
 mod message;
 mod mount;
+mod name;
 mod process;
+mod search;
+mod service;
 
 pub mod frame;
 
@@ -41,9 +44,18 @@ pub use guest::{GuestBytes, GuestError, GuestPath, GuestString, LEGIBLE_MAX, Var
 pub use identity::{Account, Applied, Hook, HookOutcome, Identity, Metrics, Resumed};
 pub use message::{Added, Answer, End, Event, Hello, Nonce, OutputHeader, Request, Resync};
 pub use mount::{Busy, GuestMount};
+pub use name::{ServiceName, ServiceNameError};
 pub use process::{
     ExitStatus, FirstReader, LABEL_MAX, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES,
     Signal, Stdin, Target, TerminalSize, User,
+};
+pub use search::{
+    BinaryFiles, Case, LINE_SHOWN, LineMatch, LinePattern, Matcher, PATTERN_MAX, SearchLimit, SearchLimits, SearchSpec,
+    SearchSummary, Syntax,
+};
+pub use service::{
+    AfterEnd, Health, HealthCheck, Outcome, Probe, Restart, RestartRules, Restarts, ServiceChange, ServiceEvent,
+    ServiceRecord, ServiceSpec, ServiceState, ServiceStatus,
 };
 
 /// The version of this protocol. Both ends must have the same; the agent's binary comes from the
@@ -53,7 +65,7 @@ pub const VERSION: u16 = 1;
 /// The newest requests that this agent knows, counted within [`VERSION`]. A memory image keeps the
 /// agent that ran in it, so a host also speaks with agents of earlier releases: it sends a request
 /// only if the agent's revision is at least that of [`Request::added`].
-pub const REVISION: u16 = 2;
+pub const REVISION: u16 = 3;
 
 /// The number of bytes that either side may send on a new channel before it gets more credit.
 pub const WINDOW: u32 = 256 * 1024;

@@ -10,9 +10,12 @@ use crate::file::{
 use crate::guest::{GuestPath, GuestString};
 use crate::identity::{Account, Identity, Metrics, Resumed};
 use crate::mount::{Busy, GuestMount};
+use crate::name::ServiceName;
 use crate::process::{
     ExitStatus, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Target, TerminalSize, User,
 };
+use crate::search::{LineMatch, SearchSpec, SearchSummary};
+use crate::service::{ServiceEvent, ServiceSpec, ServiceStatus};
 
 /// Random bytes by which a host recognises the answer to its own resync. Programs in the sandbox
 /// cannot guess them beforehand.
@@ -301,6 +304,50 @@ pub enum Request {
         /// The process's handle.
         process: u64,
     },
+    /// Search for files, or for lines in them: [`Answer::Follows`], then an [`Event::Entry`] or
+    /// [`Event::Line`] for each result, and [`Event::Searched`]. Does not follow links.
+    Search(SearchSpec),
+    /// Start a service: [`Answer::Started`] with its first process. One of the same name that is
+    /// over is replaced.
+    StartService(ServiceSpec),
+    /// List services: [`Answer::Follows`], then an [`Event::Service`] for each.
+    Services,
+    /// Get the status of a service: [`Answer::Follows`], then one [`Event::Service`].
+    Service {
+        /// Its name.
+        name: ServiceName,
+    },
+    /// Stop a service: its process gets SIGTERM, and after some time all of its tree is killed:
+    /// [`Answer::Done`]. One that is over stays as it is.
+    StopService {
+        /// Its name.
+        name: ServiceName,
+        /// The time, in milliseconds.
+        grace_ms: u64,
+    },
+    /// Remove a service that is over, with its log and its events: [`Answer::Done`].
+    RemoveService {
+        /// Its name.
+        name: ServiceName,
+    },
+    /// Follow the output of all processes of a service, as [`Request::TimedOutput`] does for one.
+    /// It ends when the service is over.
+    ServiceLog {
+        /// Its name.
+        name: ServiceName,
+        /// The offsets at which to begin.
+        from: Offsets,
+    },
+    /// Get the events of a service: [`Answer::Follows`], then an [`Event::ServiceEvent`] for each.
+    /// About 1,000 are kept.
+    ServiceEvents {
+        /// Its name.
+        name: ServiceName,
+        /// The number of the last event that the host has; 0 for none.
+        after: u64,
+        /// The largest number of events to send.
+        most: u32,
+    },
 }
 
 /// A request that older agents do not know.
@@ -354,6 +401,14 @@ impl Request {
             Self::TimedOutput { .. } => added(2, "tell when output was written"),
             Self::StartWithin { .. } => added(2, "limit the time of a process"),
             Self::Process { .. } => added(2, "describe one process"),
+            Self::Search(_) => added(3, "search in files"),
+            Self::StartService(_)
+            | Self::Services
+            | Self::Service { .. }
+            | Self::StopService { .. }
+            | Self::RemoveService { .. }
+            | Self::ServiceLog { .. }
+            | Self::ServiceEvents { .. } => added(3, "supervise services"),
         }
     }
 }
@@ -413,6 +468,14 @@ pub enum Event {
     Watcher(WatcherStatus),
     /// A change that a watcher has kept.
     Numbered(NumberedEvent),
+    /// A line that a search has found.
+    Line(LineMatch),
+    /// The end of a search. It is the last event.
+    Searched(SearchSummary),
+    /// One service of a list.
+    Service(ServiceStatus),
+    /// Something that happened to a service.
+    ServiceEvent(ServiceEvent),
     /// [`Event::Exited`] of a [`Request::TimedOutput`].
     Ended {
         /// How the process ended.

@@ -13,8 +13,13 @@ use crate::files::Watchers;
 use crate::link::Link;
 use crate::lock::lock;
 use crate::mounts::Mounts;
+use crate::places::Places;
 use crate::process::Processes;
+use crate::services::Services;
 use crate::workers::Workers;
+
+/// How many searches may be made at the same time.
+const SEARCHES_MAX: u32 = 32;
 
 /// The agent.
 pub(crate) struct Agent {
@@ -24,13 +29,17 @@ pub(crate) struct Agent {
     pub(crate) workers: Arc<Workers>,
     pub(crate) connections: Arc<Connections>,
     /// The variables of every process.
-    pub(crate) variables: Mutex<Vec<Variable>>,
+    pub(crate) variables: Arc<Mutex<Vec<Variable>>>,
     /// The generation of the last `Resumed`.
     pub(crate) generation: AtomicU64,
     /// The mounted volumes.
     pub(crate) mounts: Mounts,
     /// The directories whose changes are kept for the host.
     pub(crate) watchers: Watchers,
+    /// The processes that are started again when they end.
+    pub(crate) services: Services,
+    /// The searches in files.
+    pub(crate) searches: Arc<Places>,
     /// Held while an identity is being applied.
     pub(crate) resuming: Mutex<()>,
 }
@@ -42,16 +51,21 @@ impl Agent {
         let variables = std::env::vars_os()
             .filter_map(|(name, value)| Variable::new(name.into_vec(), value.into_vec()).ok())
             .collect();
+        let variables = Arc::new(Mutex::new(variables));
+        let processes = Processes::start_threads()?;
+        let services = Services::new(Arc::clone(&processes), Arc::clone(&variables));
         Ok(Self {
             root,
             link: Arc::new(Link::new()),
-            processes: Processes::start_threads()?,
+            processes,
             workers: Arc::new(Workers::new()),
             connections: Connections::start_thread()?,
-            variables: Mutex::new(variables),
+            variables,
             generation: AtomicU64::new(0),
             mounts: Mounts::default(),
             watchers: Watchers::default(),
+            services,
+            searches: Places::new("searches", SEARCHES_MAX),
             resuming: Mutex::new(()),
         })
     }

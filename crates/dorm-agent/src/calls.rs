@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_agent_proto::{Answer, Failure, Request};
+use dorm_agent_proto::{Answer, Failure, Request, SearchSpec};
 
 use crate::agent::Agent;
 use crate::call::Call;
@@ -11,6 +11,9 @@ use crate::link::Gone;
 use crate::process::Pieces;
 use crate::workers::Length;
 use crate::{dial, exchange, files, identity, measure, users};
+
+/// The longest time that the process of a service gets to end by itself.
+const STOP_MAX_MS: u64 = 300_000;
 
 /// Begins to execute a request. Never waits for anything but the link.
 pub(crate) fn begin(agent: &Arc<Agent>, call: Call, request: Request) {
@@ -20,6 +23,7 @@ pub(crate) fn begin(agent: &Arc<Agent>, call: Call, request: Request) {
         Request::TimedOutput { process, from } => agent.processes.follow(&call, process, from, Pieces::Timed),
         Request::Wait { process } => agent.processes.wait(&call, process),
         Request::Process { process } => agent.processes.describe(&call, process),
+        Request::ServiceLog { name, from } => agent.processes.follow_log(&call, agent.services.log(&name), from),
         other => {
             let (workers, agent, of_worker) = (&agent.workers, Arc::clone(agent), call.clone());
             match workers.run(length(&other), move || serve(&agent, &of_worker, other)) {
@@ -41,7 +45,11 @@ fn length(request: &Request) -> Length {
         | Request::Watch { .. }
         | Request::Processes
         | Request::Watchers
-        | Request::WatcherEvents { .. } => Length::Waits,
+        | Request::WatcherEvents { .. }
+        | Request::Search(_)
+        | Request::Services
+        | Request::ServiceEvents { .. }
+        | Request::StopService { .. } => Length::Waits,
         Request::Dial { .. } => Length::Connects,
         _ => Length::Short,
     }
@@ -57,7 +65,8 @@ fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         | Request::Output { .. }
         | Request::TimedOutput { .. }
         | Request::Wait { .. }
-        | Request::Process { .. } => Ok(()),
+        | Request::Process { .. }
+        | Request::ServiceLog { .. } => Ok(()),
         Request::Resumed(identity) => identity::take(agent, call, &identity),
         Request::Start(spec) => answer(call, agent.start(spec).map(Answer::Started)),
         Request::Processes => agent.processes.list(call),
@@ -99,8 +108,24 @@ fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::Watchers => agent.watchers.list(call),
         Request::WatcherEvents { watcher, after, most } => agent.watchers.events(call, watcher, after, most),
         Request::RemoveWatcher { watcher } => done(call, agent.watchers.remove(watcher)),
+        Request::Search(spec) => search(agent, call, &spec),
+        Request::StartService(spec) => answer(call, agent.services.start(spec).map(Answer::Started)),
+        Request::Services => agent.services.list(call),
+        Request::Service { name } => agent.services.describe(call, &name),
+        Request::StopService { name, grace_ms } => {
+            done(call, agent.services.stop(&name, Duration::from_millis(grace_ms.min(STOP_MAX_MS))))
+        }
+        Request::RemoveService { name } => done(call, agent.services.remove(&name)),
+        Request::ServiceEvents { name, after, most } => agent.services.events(call, &name, after, most),
         Request::KillTree { process } => answer(call, agent.processes.kill_tree(process).map(Answer::Killed)),
     };
+}
+
+fn search(agent: &Agent, call: &Call, spec: &SearchSpec) -> Result<(), Gone> {
+    match agent.searches.take() {
+        Ok(_place) => files::search(call, spec),
+        Err(failure) => call.answer(&Err(failure)),
+    }
 }
 
 fn answer(call: &Call, result: Result<Answer, Failure>) -> Result<(), Gone> {

@@ -3,8 +3,8 @@
 //! It communicates over its own standard input and output (`dorm-agent-proto`), so that no other
 //! process holds a descriptor of the host. One thread reads requests and passes them to workers;
 //! one moves the bytes of all processes, and one those of connections to ports; one sends output to
-//! its readers; one reaps children. It only uses blocking threads and poll(2): nothing created
-//! before a checkpoint may matter after it.
+//! its readers; one reaps children; and each service has one that starts it again. It only uses
+//! blocking threads and poll(2): nothing created before a checkpoint may matter after it.
 //!
 //! It does not know the sandbox's name, when it is suspended, or its callers.
 //!
@@ -35,11 +35,13 @@ mod measure;
 mod mounts;
 mod places;
 mod process;
+mod services;
 mod session;
+mod tmp;
 mod users;
 mod workers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::Arc;
 
@@ -57,6 +59,12 @@ fn main() -> ExitCode {
         eprintln!("dorm-agent is the first process of a Dormouse sandbox. Usage: dorm-agent stdio");
         return ExitCode::from(2);
     };
+    // An agent that is not the first process runs in a test, and must not change its host.
+    if rustix::process::getpid().is_init()
+        && let Err(error) = tmp::move_to_disk(Path::new("/tmp"))
+    {
+        eprintln!("dorm-agent cannot move /tmp to the disk, so it stays in memory: {error}");
+    }
     match Agent::new(root) {
         Ok(agent) => {
             session::run(&Arc::new(agent));

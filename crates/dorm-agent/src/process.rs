@@ -25,16 +25,16 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dorm_agent_proto::{
-    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, GuestString, ProcessSpec, ProcessStarted,
-    ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize, Variable,
+    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, GuestString, OutputKind, ProcessSpec,
+    ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize, Variable,
 };
 use rustix::process::Pid;
 
 use self::ended::Ended;
 use self::input::Input;
 use self::limits::Limits;
-use self::outputs::Outputs;
-pub(crate) use self::outputs::Pieces;
+pub(crate) use self::outputs::{Log, Pieces};
+use self::outputs::{Outputs, Room};
 use self::pump::Pump;
 use crate::call::Call;
 use crate::channel::{Channel, Received};
@@ -57,7 +57,9 @@ pub(crate) struct Process {
     started_unix_ms: u64,
     terminal: Mutex<Option<terminal::Terminal>>,
     input: Mutex<Input>,
-    outputs: Mutex<Outputs>,
+    outputs: Arc<Mutex<Outputs>>,
+    /// The output of the service that it is a process of.
+    log: Option<Log>,
     /// Whether it was killed at its time limit.
     is_overdue: AtomicBool,
     life: Mutex<Life>,
@@ -118,7 +120,17 @@ impl Processes {
     }
 
     /// Starts a process with these variables and its own.
-    pub(crate) fn start(&self, mut spec: ProcessSpec, variables: &[Variable]) -> Result<ProcessStarted, Failure> {
+    pub(crate) fn start(&self, spec: ProcessSpec, variables: &[Variable]) -> Result<ProcessStarted, Failure> {
+        Ok(self.start_logged(spec, variables, None)?.started())
+    }
+
+    /// Starts a process whose output is also added to a log.
+    pub(crate) fn start_logged(
+        &self,
+        mut spec: ProcessSpec,
+        variables: &[Variable],
+        log: Option<Log>,
+    ) -> Result<Arc<Process>, Failure> {
         let plan = spawn::plan(&spec, variables)?;
         let directory = plan.directory().clone();
         let _alone = lock(&self.births_and_deaths);
@@ -137,7 +149,8 @@ impl Processes {
             started_unix_ms: unix_ms(),
             terminal: Mutex::new(spawned.terminal),
             input: Mutex::new(if spawned.input.is_some() { Input::open() } else { Input::closed() }),
-            outputs: Mutex::new(Outputs::new((spec.output_kept as usize).min(OUTPUT_KEPT_MAX), expected)),
+            outputs: Arc::new(Mutex::new(Outputs::new(kept(&spec), expected))),
+            log,
             is_overdue: AtomicBool::new(false),
             life: Mutex::new(Life { stage: Stage::Alive, waiting: Vec::new() }),
             ended: Condvar::new(),
@@ -146,10 +159,9 @@ impl Processes {
         table.all.insert(process.id, Arc::clone(&process));
         table.alive.insert(process.pid, Arc::clone(&process));
         drop(table);
-        let started = ProcessStarted { process: process.id, pid: raw(process.pid) };
-        self.pump.add(process, spawned.sources, spawned.input);
+        self.pump.add(Arc::clone(&process), spawned.sources, spawned.input);
         self.reaper.ring();
-        Ok(started)
+        Ok(process)
     }
 
     /// Has a process and its group killed after some time.
@@ -279,15 +291,7 @@ impl Processes {
 
     /// Waits until the process has ended, or the deadline.
     pub(crate) fn wait_until(&self, id: u64, deadline: Instant) -> Option<ExitStatus> {
-        let process = self.find(id).ok()?;
-        let mut life = lock(&process.life);
-        loop {
-            if let Stage::Ended(status) = life.stage {
-                return Some(status);
-            }
-            let rest = deadline.checked_duration_since(Instant::now())?;
-            life = wait_for(&process.ended, life, rest);
-        }
+        self.find(id).ok()?.wait_until(deadline)
     }
 
     /// Kills every process and its group.
@@ -304,6 +308,51 @@ impl Processes {
 }
 
 impl Process {
+    pub(crate) fn started(&self) -> ProcessStarted {
+        ProcessStarted { process: self.id, pid: raw(self.pid) }
+    }
+
+    pub(crate) fn id(&self) -> u64 {
+        self.id
+    }
+
+    pub(crate) fn started_unix_ms(&self) -> u64 {
+        self.started_unix_ms
+    }
+
+    pub(crate) fn arguments(&self) -> &[GuestString] {
+        &self.spec.arguments
+    }
+
+    /// Waits until it has ended, or the deadline.
+    pub(crate) fn wait_until(&self, deadline: Instant) -> Option<ExitStatus> {
+        let mut life = lock(&self.life);
+        loop {
+            if let Stage::Ended(status) = life.stage {
+                return Some(status);
+            }
+            let rest = deadline.checked_duration_since(Instant::now())?;
+            life = wait_for(&self.ended, life, rest);
+        }
+    }
+
+    /// Returns how much may be read from it without losing what a reader of it or of the log needs.
+    fn room(&self, kind: OutputKind, now: Instant) -> Room {
+        let own = lock(&self.outputs).room(kind, now);
+        match &self.log {
+            None => own,
+            Some(log) => own.and(log.room(kind, now)),
+        }
+    }
+
+    /// Adds bytes that were read from it.
+    fn append(&self, kind: OutputKind, bytes: &[u8], now: Instant, unix_ms: u64) {
+        lock(&self.outputs).append(kind, bytes, now, unix_ms);
+        if let Some(log) = &self.log {
+            log.append(kind, bytes, now, unix_ms);
+        }
+    }
+
     /// Notifies all waiting calls that the process has ended.
     fn announce(&self, status: ExitStatus) {
         let mut life = lock(&self.life);
@@ -352,6 +401,11 @@ impl Process {
     }
 }
 
+/// Returns how many bytes of each output of a process are kept.
+pub(crate) fn kept(spec: &ProcessSpec) -> usize {
+    (spec.output_kept as usize).min(OUTPUT_KEPT_MAX)
+}
+
 /// Returns as many items as fit into [`STATUS_BYTES`].
 fn first<T: Clone>(all: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
     let mut left = STATUS_BYTES;
@@ -377,7 +431,7 @@ fn raw(pid: Pid) -> u32 {
     pid.as_raw_nonzero().get().unsigned_abs()
 }
 
-fn unix_ms() -> u64 {
+pub(crate) fn unix_ms() -> u64 {
     let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(now.as_millis()).unwrap_or(u64::MAX)
 }

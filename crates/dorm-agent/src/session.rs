@@ -84,6 +84,7 @@ impl Session {
         if self.quiet == Quiet::Yes {
             self.quiet = Quiet::No;
             self.agent.processes.continue_limits();
+            self.agent.services.resume();
             self.agent.link.unquiesce();
         }
         match frame.kind {
@@ -145,6 +146,7 @@ impl Session {
             }
             Request::Quiesce => {
                 self.agent.processes.stop_limits();
+                self.agent.services.pause();
                 channel.answer_and_be_quiet();
                 self.quiet = Quiet::Yes;
             }

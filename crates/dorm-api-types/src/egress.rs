@@ -31,6 +31,31 @@ pub struct EgressRules {
     /// Decision if no rule matches. Default: `deny`.
     #[serde(default)]
     pub default: EgressDefault,
+    /// Headers that are added to HTTPS requests outside of the sandbox, 64 rules at most. The
+    /// egress rules must allow their hosts.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub headers: Vec<HeaderRule>,
+}
+
+/// A header that is set in HTTPS requests, outside of the sandbox. The first rule for a host, port
+/// and header counts.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct HeaderRule {
+    /// Host name: `example.com`, or `*.example.com` for every name below it.
+    pub host: String,
+    /// Port. Default: 443.
+    #[serde(default = "https")]
+    pub port: u16,
+    /// Name of the header.
+    pub name: String,
+    /// Value, with the name of one secret of the project in braces, such as `Bearer {API_KEY}`.
+    pub value: String,
+}
+
+/// The port of HTTPS.
+const fn https() -> u16 {
+    443
 }
 
 /// A rule. Its text is an IPv4 network, such as `198.51.100.0/24`, or a host name: `example.com`,

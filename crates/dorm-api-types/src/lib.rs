@@ -7,6 +7,7 @@
 //! of responses, so that responses can grow. These types carry values and do not interpret them.
 //! They know neither the server nor a client: the daemon and the command line both use them.
 
+mod build;
 mod checkpoints;
 mod daemon;
 mod diff;
@@ -25,6 +26,9 @@ mod remote;
 mod resources;
 mod rewind;
 mod sandbox;
+mod search;
+mod secret;
+mod service;
 mod settings;
 mod snapshot;
 mod stream;
@@ -34,13 +38,18 @@ mod usage;
 mod volume;
 mod why;
 
+pub use build::{
+    Build, BuildContext, BuildCopy, BuildFailure, BuildList, BuildLog, BuildLogLine, BuildLogStream, BuildState,
+    BuildStep, BuildStepRequest, BuildStepState, BuildTemplate, CreateBuild, CreateTemplate, TagTemplate, Template,
+    TemplateList, TemplateVersion,
+};
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{
     Authority, CollectOptions, CollectorItem, CollectorItemList, CreateWebhook, DamagedFile, Quarantine,
     QuarantinedFile, QuarantinedRecord, ReplayWebhook, Stored, StoredList, Verified, Webhook, WebhookList,
 };
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
-pub use egress::{Egress, EgressDefault, EgressRule, EgressRules, SetEgress};
+pub use egress::{Egress, EgressDefault, EgressRule, EgressRules, HeaderRule, SetEgress};
 pub use event::{Event, EventPage};
 pub use file::{
     CreateWatcher, FileAttribute, FileAttributes, FileKind, FileList, FileStat, MakeDirectory, Rename,
@@ -66,6 +75,12 @@ pub use rewind::{Keep, PromoteRequest, Promoted, RestartRequest, Restarted, Rewi
 pub use sandbox::{
     Cause, CauseKind, CurrentOperation, Residence, Restored, Sandbox, SandboxPage, SleepImage, State, SuspendFailures,
     Unreachable,
+};
+pub use search::{FoundFiles, FoundLine, FoundLines, SearchEnd, SearchLimit};
+pub use secret::{ProjectSecret, SecretList, SetSecret};
+pub use service::{
+    HealthCheck, Restart, Service, ServiceEvent, ServiceEventKind, ServiceEvents, ServiceHealth, ServiceList,
+    ServiceState, StartService, StopService,
 };
 pub use settings::{
     CommandRequest, CreateSandbox, ExtendSandbox, Hold, HoldRequest, IfBusy, OnSuspendFailure, OnTimeout,

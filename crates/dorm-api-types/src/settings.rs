@@ -13,7 +13,7 @@ use crate::resources::ResourcesRequest;
 use crate::text::{Secret, Time};
 use crate::volume::AttachVolume;
 
-/// Creates a sandbox. Exactly one of `image` and `snapshot` is required; every other field has a
+/// Creates a sandbox. Exactly one of `image`, `snapshot` and `template` is required; every other field has a
 /// default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
@@ -35,6 +35,9 @@ pub struct CreateSandbox {
     /// files and limits; a filesystem snapshot boots from its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
+    /// Template that the sandbox starts from: `NAME` or `NAME:TAG`. Other fields override its settings.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub template: Option<String>,
     /// Name, unique among living sandboxes: 1 to 63 lower-case letters, digits and hyphens. A
     /// sandbox without a name is ephemeral.
     #[serde(skip_serializing_if = "Option::is_none")]

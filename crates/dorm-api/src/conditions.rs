@@ -70,6 +70,8 @@ pub(crate) const RETRIES: &[(&str, Retry)] = &[
     ("/v1/sandboxes/{id}/processes/{process}/signal", Retry::Acts),
     ("/v1/sandboxes/{id}/processes/{process}/kill", Retry::Repeats),
     ("/v1/sandboxes/{id}/processes/{process}/resize", Retry::Repeats),
+    ("/v1/sandboxes/{id}/services", Retry::Acts),
+    ("/v1/sandboxes/{id}/services/{service}/stop", Retry::Repeats),
     ("/v1/sandboxes/{id}/files/mkdir", Retry::Acts),
     ("/v1/sandboxes/{id}/files/rename", Retry::Acts),
     ("/v1/sandboxes/{id}/files/attributes", Retry::Repeats),
@@ -83,6 +85,10 @@ pub(crate) const RETRIES: &[(&str, Retry)] = &[
     ("/v1/images/pull", Retry::Repeats),
     ("/v1/images/compose", Retry::Repeats),
     ("/v1/images/{reference}/export", Retry::Repeats),
+    ("/v1/builds", Retry::Makes),
+    ("/v1/builds/{build}/cancel", Retry::Repeats),
+    ("/v1/templates", Retry::Repeats),
+    ("/v1/templates/{template}/tags", Retry::Repeats),
     ("/v1/volumes", Retry::Makes),
     ("/v1/webhooks", Retry::Makes),
     ("/v1/webhooks/{id}/replay", Retry::Acts),
@@ -118,7 +124,7 @@ pub(crate) const CONDITIONAL: &[(&str, &str)] = &[
 /// Whether a route uses the inside of a sandbox, so that it may wake the sandbox.
 fn uses_inside(path: &str) -> bool {
     const OF: &str = "/v1/sandboxes/{id}/";
-    let inside = ["exec", "processes", "pty", "files", "watchers"];
+    let inside = ["exec", "processes", "services", "pty", "files", "watchers"];
     path.strip_prefix(OF).is_some_and(|rest| inside.contains(&rest.split('/').next().unwrap_or_default()))
 }
 

@@ -3,6 +3,7 @@
 //! Both are defined in other crates, so that [`From`] cannot be implemented for them here. [`Of`]
 //! and [`Convert`] take its place.
 
+mod build;
 mod checkpoints;
 mod daemon;
 mod egress;
@@ -15,12 +16,15 @@ mod pool;
 mod process;
 mod project;
 mod sandbox;
+mod search;
+mod service;
 mod snapshot;
 mod tree;
 mod usage;
 mod volume;
 mod why;
 
+pub(crate) use build::{digest, plan, tags_or_default, template_name};
 pub(crate) use checkpoints::checkpoints;
 pub(crate) use daemon::webhook_secret;
 pub(crate) use file::{attribute, attributes, entry, parse_mode, stat};
@@ -28,6 +32,7 @@ pub(crate) use image::transport;
 pub(crate) use key::{port_host, port_rule, port_rules};
 pub(crate) use process::{Command, command, data, process_spec, shell};
 pub(crate) use sandbox::{create, manner, resources, retention, secrets, state_name, timeouts, update, wait};
+pub(crate) use service::service_spec;
 pub(crate) use volume::attach;
 pub(crate) use why::why;
 

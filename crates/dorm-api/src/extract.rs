@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
-use dorm_agent_client::{GuestPath, GuestString, User};
+use dorm_agent_client::{GuestPath, GuestString, ServiceName, User, legible};
 use dorm_api_types as wire;
 use dorm_http::Door;
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, ProjectId, SandboxId, WebhookId};
@@ -74,6 +74,19 @@ pub(crate) fn service_of(parts: &Parts) -> Result<Service, ApiError> {
     let scoped = parts.extensions.get::<Scoped>();
     let missing = || ApiError::new(Code::Internal, "the project of the request is not known", "please report this");
     scoped.map(|Scoped(service)| service.clone()).ok_or_else(missing)
+}
+
+/// Whether the caller may name secrets of the project in header rules. A key for one sandbox may
+/// not: with a rule for a host of its own it would learn them.
+#[derive(Clone, Copy)]
+pub(crate) struct NamesSecrets(pub(crate) bool);
+
+impl<S: Sync> FromRequestParts<S> for NamesSecrets {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {
+        Ok(parts.extensions.get().copied().unwrap_or(Self(false)))
+    }
 }
 
 /// Proof that the caller may name paths of the daemon's host: the request came through the owner's
@@ -146,6 +159,18 @@ impl FromRequestParts<Api> for Project {
     }
 }
 
+/// The secret of `{secret}`.
+pub(crate) struct SecretName(pub(crate) dorm_lifecycle::SecretName);
+
+impl FromRequestParts<Api> for SecretName {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let name = parameter(parts, api, "secret").await?;
+        name.parse().map(Self).map_err(|error: IdError| ApiError::invalid(error.to_string(), "choose another name"))
+    }
+}
+
 /// The process of `{process}` in the sandbox of `{id}`.
 pub(crate) struct Process(pub(crate) SandboxId, pub(crate) u64);
 
@@ -178,6 +203,27 @@ impl FromRequestParts<Api> for Watcher {
         })?;
         Ok(Self(sandbox, watcher))
     }
+}
+
+/// The service of `{service}` in the sandbox of `{id}`.
+pub(crate) struct NamedService(pub(crate) SandboxId, pub(crate) ServiceName);
+
+impl FromRequestParts<Api> for NamedService {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
+        let Sandbox(sandbox) = Sandbox::from_request_parts(parts, api).await?;
+        Ok(Self(sandbox, service_name(parameter(parts, api, "service").await?)?))
+    }
+}
+
+/// The name of a service.
+pub(crate) fn service_name(text: String) -> Result<ServiceName, ApiError> {
+    let shown = legible(&text);
+    ServiceName::try_from(text).map_err(|_| {
+        let hint = "use 1 to 64 letters, digits, '.', '_' and '-', beginning with a letter or digit";
+        ApiError::invalid(format!("'{shown}' is not the name of a service"), hint)
+    })
 }
 
 /// The hold of `{hold}`.
@@ -269,6 +315,18 @@ pub(crate) fn seconds(field: &str, value: f64) -> Result<Duration, ApiError> {
     }
     let message = format!("{field} is {value}: it must be more than 0 and at most {SECONDS_MAX}");
     Err(ApiError::invalid(message, "leave it out for no limit"))
+}
+
+/// A duration in seconds, more than zero, as milliseconds of which there may be so many.
+pub(crate) fn milliseconds(field: &str, value: f64, most: u64) -> Result<u64, ApiError> {
+    let time = if value > 0.0 && value <= SECONDS_MAX { Duration::from_secs_f64(value) } else { Duration::MAX };
+    match u64::try_from(time.as_millis()) {
+        Ok(time) if time <= most => Ok(time.max(1)),
+        _ => {
+            let message = format!("{field} is {value}: it must be more than 0 and at most {}", most / 1000);
+            Err(ApiError::invalid(message, "leave it out for the default"))
+        }
+    }
 }
 
 /// A path in the sandbox, from a query.

@@ -19,10 +19,10 @@ use crate::conditions;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::handlers::{
-    attach, attributes, authority, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict, exec,
-    files, fork, hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote,
-    restart, resume, retention, rewind, sandboxes, snapshots, suspend, terminate, timeouts, transfer, tree, update,
-    usage, volumes, watchers, webhooks, why,
+    attach, attributes, authority, builds, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict,
+    exec, files, fork, hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote,
+    restart, resume, retention, rewind, sandboxes, search, secrets, services, snapshots, suspend, templates, terminate,
+    timeouts, transfer, tree, update, usage, volumes, watchers, webhooks, why,
 };
 use crate::state::Api;
 
@@ -50,12 +50,15 @@ macro_rules! routes {
                 (name = "ports", description = "Reach ports inside a sandbox through the gateway."),
                 (name = "snapshots", description = "Take, compare, transfer and delete snapshots."),
                 (name = "images", description = "Import, pull, compose and export OCI images."),
+                (name = "builds", description = "Build images and templates in the daemon."),
+                (name = "templates", description = "Names under which sandboxes are created."),
                 (name = "volumes", description = "Storage that outlives the sandboxes it is attached to."),
                 (name = "operations", description = "Changes of sandboxes and snapshots that are in progress or have ended."),
                 (name = "events", description = "The record of what happened to sandboxes."),
                 (name = "webhooks", description = "Deliver events to an HTTP endpoint."),
                 (name = "keys", description = "Create and revoke API keys."),
                 (name = "pools", description = "Sandboxes that are made in advance, to be claimed."),
+                (name = "secrets", description = "Secrets that are added to requests outside of sandboxes."),
                 (name = "projects", description = "Separate users of one daemon, and limit what each can use."),
                 (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
             ),
@@ -112,6 +115,13 @@ routes! {
     post "/v1/sandboxes/{id}/processes/{process}/kill" ChangeOne processes::kill;
     post "/v1/sandboxes/{id}/processes/{process}/resize" ChangeOne processes::resize;
     get "/v1/sandboxes/{id}/processes/{process}/wait" ViewOne processes::wait;
+    post "/v1/sandboxes/{id}/services" ChangeOne services::start;
+    get "/v1/sandboxes/{id}/services" ViewOne services::list;
+    get "/v1/sandboxes/{id}/services/{service}" ViewOne services::describe;
+    delete "/v1/sandboxes/{id}/services/{service}" ChangeOne services::remove;
+    post "/v1/sandboxes/{id}/services/{service}/stop" ChangeOne services::stop;
+    get "/v1/sandboxes/{id}/services/{service}/output" ViewOne services::output;
+    get "/v1/sandboxes/{id}/services/{service}/events" ViewOne services::events;
     get "/v1/sandboxes/{id}/pty" ChangeOne pty::pty;
     get "/v1/sandboxes/{id}/files" ViewOne files::read;
     put "/v1/sandboxes/{id}/files" ChangeOne files::write;
@@ -121,6 +131,8 @@ routes! {
     post "/v1/sandboxes/{id}/files/mkdir" ChangeOne files::mkdir;
     post "/v1/sandboxes/{id}/files/rename" ChangeOne files::rename;
     get "/v1/sandboxes/{id}/files/watch" ViewOne files::watch;
+    get "/v1/sandboxes/{id}/files/find" ViewOne search::find;
+    get "/v1/sandboxes/{id}/files/grep" ViewOne search::grep;
     get "/v1/sandboxes/{id}/files/attributes" ViewOne attributes::attributes;
     post "/v1/sandboxes/{id}/files/attributes" ChangeOne attributes::set_attributes;
     post "/v1/sandboxes/{id}/watchers" ChangeOne watchers::create;
@@ -140,12 +152,24 @@ routes! {
     get "/v1/images" View images::list;
     post "/v1/images/import" Administer images::import;
     post "/v1/images/upload" Administer images::upload;
-    post "/v1/images/pull" Administer images::pull;
+    post "/v1/images/pull" Change images::pull;
     post "/v1/images/compose" Administer images::compose;
     get "/v1/images/{reference}" View images::describe;
     post "/v1/images/{reference}/export" Administer images::export;
     get "/v1/images/{reference}/download" View images::download;
-    delete "/v1/images/{reference}" Administer images::delete;
+    delete "/v1/images/{reference}" Change images::delete;
+    put "/v1/build-contexts/{hash}" Change builds::upload;
+    get "/v1/build-contexts/{hash}" View builds::context;
+    post "/v1/builds" Change builds::create;
+    get "/v1/builds" View builds::list;
+    get "/v1/builds/{build}" View builds::describe;
+    post "/v1/builds/{build}/cancel" Change builds::cancel;
+    get "/v1/builds/{build}/logs" View builds::logs;
+    post "/v1/templates" Change templates::create;
+    get "/v1/templates" View templates::list;
+    get "/v1/templates/{template}" View templates::describe;
+    post "/v1/templates/{template}/tags" Change templates::tag;
+    delete "/v1/templates/{template}" Change templates::delete;
     post "/v1/volumes" Change volumes::create;
     get "/v1/volumes" View volumes::list;
     get "/v1/volumes/{volume}" View volumes::describe;
@@ -169,6 +193,10 @@ routes! {
     put "/v1/pools/{pool}/size" Change pools::resize;
     post "/v1/pools/{pool}/claim" Change pools::claim;
     delete "/v1/pools/{pool}" Change pools::delete;
+    put "/v1/secrets/{secret}" Change secrets::set;
+    get "/v1/secrets" View secrets::list;
+    get "/v1/secrets/{secret}" View secrets::describe;
+    delete "/v1/secrets/{secret}" Change secrets::delete;
     post "/v1/projects" Administer projects::create;
     get "/v1/projects" Inspect projects::list;
     get "/v1/projects/{project}" Inspect projects::describe;

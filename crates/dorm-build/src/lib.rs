@@ -6,10 +6,12 @@
 //! Dockerfile ─┐
 //!             ├─► Plan: from, steps ─► Settings at each step ─► Key of each step
 //! arguments ──┘
+//! archive ────► Context ─► Selected: what a copy copies, and its hash
 //! ```
 //!
 //! Pure: nothing is executed, read or written here.
 
+pub mod context;
 mod dockerfile;
 mod key;
 mod plan;

@@ -7,6 +7,7 @@ mod bytes;
 mod files;
 mod process;
 mod program;
+mod services;
 mod shell;
 
 use std::collections::BTreeMap;
@@ -50,6 +51,8 @@ pub(crate) struct Guest {
     memory_bytes: u64,
     processes_most: u32,
     processes: BTreeMap<u64, Process>,
+    #[serde(default)]
+    services: services::Services,
     /// The volumes mounted in the guest.
     #[serde(default)]
     pub(crate) mounts: Vec<GuestMount>,
@@ -92,6 +95,7 @@ impl Guest {
             memory_bytes: resources.memory_bytes,
             processes_most: resources.processes,
             processes: BTreeMap::new(),
+            services: BTreeMap::new(),
             mounts: Vec::new(),
             slots: Vec::new(),
             files: Files::of_an_image(resources.disk_bytes, unix_ms),
@@ -165,6 +169,9 @@ impl Guest {
                     Progress::WaitsUntil(at) => wake = Some(wake.map_or(at, |sooner| sooner.min(at))),
                 }
             }
+            let (services_moved, due) = self.settle_services();
+            moved |= services_moved == Moved::Yes;
+            wake = [wake, due].into_iter().flatten().min();
             if !moved {
                 return Settled { wake_us: wake, moved: all };
             }
@@ -218,6 +225,7 @@ impl Guest {
         }
         let (out, err) = (around.out, around.err);
         process.print(&out, &err);
+        services::add_to_log(&mut self.services, handle, &out, &err);
         let printed = if out.is_empty() && err.is_empty() { Moved::No } else { Moved::Yes };
         match (progress, printed) {
             (Progress::Exited(code), _) => {
@@ -327,7 +335,12 @@ impl Guest {
     }
 
     pub(crate) fn process(&mut self, handle: u64) -> Result<&mut Process, Failure> {
-        self.processes.get_mut(&handle).ok_or(Failure::NoProcess { process: handle })
+        let mut logs = self.services.values_mut().map(|service| &mut service.log);
+        let found = match self.processes.get_mut(&handle) {
+            Some(process) => Some(process),
+            None => logs.find(|log| log.handle == handle),
+        };
+        found.ok_or(Failure::NoProcess { process: handle })
     }
 
     pub(crate) fn list_processes(&self) -> Vec<ProcessStatus> {

@@ -130,7 +130,8 @@ fn mounts(rootfs: &Path, agent: &Path, slots: &Path) -> Vec<Value> {
         json!({"destination": AGENT, "type": "bind", "source": agent, "options": ["ro", "bind"]}),
     ];
     // If this mount is missing and /tmp is empty, gVisor mounts an unlimited in-memory file system
-    // there. An image with a non-empty /tmp keeps it on the disk with the rest.
+    // there. At the boot, the agent unmounts it, so that /tmp is on the disk; agents of earlier
+    // releases did not. An image with a non-empty /tmp keeps it on the disk with the rest.
     let is_empty = fs::read_dir(rootfs.join("tmp")).is_ok_and(|mut entries| entries.next().is_none());
     if is_empty {
         mounts.push(json!({"destination": "/tmp", "type": "tmpfs", "source": "tmpfs", "options": TMP_OPTIONS}));

@@ -12,12 +12,16 @@
 //! addresses, so that no wide rule opens the host's surroundings by accident. The addresses of a
 //! name are never allowed beyond the public ones.
 
+mod headers;
 mod network;
 mod policy;
 mod target;
 
 use thiserror::Error;
 
+use crate::ids::ProjectId;
+
+pub use headers::{HEADER_RULES_MAX, HTTPS_PORT, HeaderError, HeaderRule, ParsedHeader};
 pub use network::{Network, is_public};
 pub use policy::{EgressPolicy, PolicyRule};
 pub use target::{EgressTarget, EgressTargetError, HostPattern};
@@ -48,6 +52,8 @@ pub struct EgressRules {
     pub rules: Vec<EgressRule>,
     /// The decision about destinations that no rule matches.
     pub default: EgressDefault,
+    /// Headers that are added to HTTPS requests outside of the sandbox. They allow nothing.
+    pub headers: Vec<HeaderRule>,
 }
 
 /// One rule.
@@ -100,6 +106,9 @@ pub enum EgressError {
     /// An entry or a rule names neither a network nor a host name.
     #[error(transparent)]
     Target(#[from] EgressTargetError),
+    /// A header rule is invalid.
+    #[error(transparent)]
+    Header(#[from] HeaderError),
     /// There are too many rules.
     #[error("{0} egress rules are too many: the maximum is {EGRESS_RULES_MAX}")]
     TooMany(usize),
@@ -137,11 +146,13 @@ impl Egress {
     /// Names the first wrong entry or rule.
     pub fn check(&self) -> Result<(), EgressError> {
         let policy = self.policy()?;
-        let Self::Rules(EgressRules { rules, .. }) = self else { return Ok(()) };
+        let Self::Rules(EgressRules { rules, headers, .. }) = self else { return Ok(()) };
         if rules.len() > EGRESS_RULES_MAX {
             return Err(EgressError::TooMany(rules.len()));
         }
-        let Some((at, by)) = policy.first_that_never_matches() else { return Ok(()) };
+        let Some((at, by)) = policy.first_that_never_matches() else {
+            return Ok(headers::check(headers, &policy)?);
+        };
         let word = |at: usize| rules.get(at).map(EgressRule::to_string);
         Err(EgressError::NeverMatches { rule: word(at).unwrap_or_default(), by: by.and_then(word) })
     }
@@ -159,7 +170,7 @@ impl Egress {
                 let parsed = entries.iter().map(|entry| PolicyRule::parse(Verdict::Allow, entry));
                 (parsed.collect::<Result<_, _>>()?, EgressDefault::Deny)
             }
-            Self::Rules(EgressRules { rules, default }) => {
+            Self::Rules(EgressRules { rules, default, .. }) => {
                 let parsed = rules.iter().map(|rule| PolicyRule::parse(rule.verdict, &rule.to));
                 (parsed.collect::<Result<_, _>>()?, *default)
             }
@@ -167,13 +178,38 @@ impl Egress {
         Ok(EgressPolicy { rules, default })
     }
 
+    /// Returns the header rules.
+    pub fn headers(&self) -> &[HeaderRule] {
+        match self {
+            Self::Rules(EgressRules { headers, .. }) => headers,
+            Self::Public | Self::None | Self::Allow(_) => &[],
+        }
+    }
+
+    /// Returns the same policy with the secrets of this project.
+    pub fn of_project(mut self, project: &ProjectId) -> Self {
+        if let Self::Rules(EgressRules { headers, .. }) = &mut self {
+            headers.iter_mut().for_each(|header| header.project = project.clone());
+        }
+        self
+    }
+
     /// Returns the policy in a few words, for events.
     pub fn summary(&self) -> String {
+        let rules = self.summary_of_rules();
+        match self.headers().len() {
+            0 => rules,
+            1 => format!("{rules}, and 1 header rule"),
+            count => format!("{rules}, and {count} header rules"),
+        }
+    }
+
+    fn summary_of_rules(&self) -> String {
         match self {
             Self::Public => "public".to_owned(),
             Self::None => "none".to_owned(),
             Self::Allow(entries) => format!("a list of {} entries", entries.len()),
-            Self::Rules(EgressRules { rules, default }) => match (rules.len(), default) {
+            Self::Rules(EgressRules { rules, default, .. }) => match (rules.len(), default) {
                 (0, EgressDefault::Deny) => "closed".to_owned(),
                 (0, EgressDefault::Public) => "public".to_owned(),
                 (count, EgressDefault::Deny) => format!("{count} rules, by default closed"),

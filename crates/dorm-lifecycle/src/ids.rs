@@ -24,6 +24,11 @@ pub enum IdError {
     /// Not a valid project name.
     #[error("'{0}' is not a project: projects are 1 to 63 lower-case letters, digits and hyphens")]
     Project(String),
+    /// Not a valid name of a secret.
+    #[error(
+        "a text that begins with '{0}' is not the name of a secret: names are 1 to 64 letters, digits and underscores, and do not begin with a digit"
+    )]
+    Secret(String),
     /// Not 64 hexadecimal digits.
     #[error("'{0}' is not a digest: digests are 64 lower-case hexadecimal digits (BLAKE3)")]
     Digest(String),
@@ -125,6 +130,14 @@ id!(
     PoolId
 );
 id!(
+    /// The id of a build.
+    BuildId
+);
+id!(
+    /// The id of a template.
+    TemplateId
+);
+id!(
     /// The id of a volume.
     VolumeId
 );
@@ -187,6 +200,25 @@ impl FromStr for ProjectId {
 
     fn from_str(text: &str) -> Result<Self, IdError> {
         if is_label(text) { Ok(Self(text.to_owned())) } else { Err(IdError::Project(text.to_owned())) }
+    }
+}
+
+/// The name of a secret of a project: 1 to 64 letters, digits and underscores.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SecretName(String);
+
+text!(SecretName);
+
+impl FromStr for SecretName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let plain = text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+        match (1..=64).contains(&text.len()) && plain && !text.as_bytes()[0].is_ascii_digit() {
+            true => Ok(Self(text.to_owned())),
+            // The text that was typed in place of a name may be a secret itself.
+            false => Err(IdError::Secret(text.chars().take(4).filter(char::is_ascii_graphic).collect())),
+        }
     }
 }
 

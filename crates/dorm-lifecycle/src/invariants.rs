@@ -3,6 +3,7 @@
 use thiserror::Error;
 
 use crate::background::BackgroundWork;
+use crate::egress::Egress;
 use crate::sandbox::Sandbox;
 use crate::spec_error::SpecError;
 use crate::state::State;
@@ -42,12 +43,22 @@ pub enum Broken {
     /// The attachments to be made conflict.
     #[error("the volumes being attached conflict: {0}")]
     Attaching(#[from] AttachmentError),
+    /// A header rule would use a secret of another project.
+    #[error("a header rule of its egress uses a secret of another project")]
+    Project,
     /// A background operation adds or removes its network device.
     #[error("its egress is changed from or to none, but its network device cannot be added or removed")]
     Device,
     /// It is suspended although it is not suspendable.
     #[error("it is {0} although it is not suspendable")]
     Suspended(&'static str),
+}
+
+fn has_own_secrets(sandbox: &Sandbox, egress: &Egress) -> Result<(), Broken> {
+    match egress.headers().iter().all(|header| header.project == sandbox.project) {
+        true => Ok(()),
+        false => Err(Broken::Project),
+    }
 }
 
 /// Checks every invariant.
@@ -57,6 +68,7 @@ pub enum Broken {
 /// The first violated invariant.
 pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     sandbox.spec.check()?;
+    has_own_secrets(sandbox, &sandbox.spec.egress)?;
     if sandbox.run == 0 || sandbox.run > sandbox.generation {
         return Err(Broken::Run { generation: sandbox.generation, run: sandbox.run });
     }
@@ -80,6 +92,7 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
         Some(BackgroundWork::Attach { after }) => check_attachments(after)?,
         Some(BackgroundWork::Egress { after }) => {
             after.check().map_err(SpecError::from)?;
+            has_own_secrets(sandbox, after)?;
             if after.has_device() != sandbox.spec.egress.has_device() {
                 return Err(Broken::Device);
             }

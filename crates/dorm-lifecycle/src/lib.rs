@@ -45,12 +45,13 @@ pub use checkpoints::{Checkpoints, RetentionPolicy, RetentionPolicyError, Retent
 pub use denied::Denied;
 pub use egress::{
     EGRESS_RULES_MAX, Egress, EgressDefault, EgressError, EgressPolicy, EgressRule, EgressRules, EgressTarget,
-    EgressTargetError, HostPattern, Network, PolicyRule, Verdict, is_public,
+    EgressTargetError, HEADER_RULES_MAX, HTTPS_PORT, HeaderError, HeaderRule, HostPattern, Network, ParsedHeader,
+    PolicyRule, Verdict, is_public,
 };
 pub use event::{EventKind, Initiator};
 pub use ids::{
-    ApiKeyId, Digest, HoldId, IdError, Name, OperationId, PoolId, ProjectId, RequestId, RunId, SandboxId, SavedStateId,
-    SnapshotId, VolumeId, WebhookId,
+    ApiKeyId, BuildId, Digest, HoldId, IdError, Name, OperationId, PoolId, ProjectId, RequestId, RunId, SandboxId,
+    SavedStateId, SecretName, SnapshotId, TemplateId, VolumeId, WebhookId,
 };
 pub use invariants::{Broken, check};
 pub use lease::{Lease, LeaseRefused, all_leases, grant, has_leases, leases};

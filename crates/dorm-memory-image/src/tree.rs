@@ -11,6 +11,8 @@ use crate::graph::{Field, Graph, Place};
 use crate::pages::{MemoryFile, MemoryFiles};
 use crate::wire::{Items, Ref, Value};
 
+/// The entry of the root directory at which the program of the agent is mounted.
+const AGENT: &[u8] = b"dorm-agent";
 /// The mount options of `/tmp`. A memory image repeats them, which distinguishes this mount from
 /// others.
 pub const TMP_OPTIONS: [&str; 2] = ["size=512m", "mode=1777"];
@@ -132,17 +134,27 @@ fn tmpfs<'a, 's>(
     Ok(Some((name, Tree { filesystem: object, root: graph.must(root)?, memory, is_layer })))
 }
 
-/// Returns the tmpfs that the bundle mounts at `/tmp` of `overlay`. File systems that the guest has
-/// mounted there do not count.
+/// Returns the tmpfs that the bundle mounts at `/tmp` of `overlay`, unless the agent has unmounted
+/// it. File systems that the guest has mounted there do not count: the program of the agent is
+/// mounted after the first and before any of the guest.
 fn find_tmp<'a, 's>(
     graph: &Graph<'a>,
     memory: &'s MemoryFiles,
     overlay: usize,
 ) -> Result<Option<Tree<'a, 's>>, MemoryImageError> {
     let mut first: Option<(u64, usize)> = None;
+    let mut agent: Option<u64> = None;
     for mount in graph.all(MOUNT) {
         let [filesystem, id, key, unmounted] = graph.fields(mount?.value, MOUNT, ["fs", "ID", "key", "umounted"])?;
-        if graph.truth(unmounted)? || !is_tmp_of(graph, graph.value(key)?, overlay)? {
+        if graph.truth(unmounted)? {
+            continue;
+        }
+        let name = entry_of(graph, graph.value(key)?, overlay)?;
+        if name == Some(AGENT) {
+            let id = graph.unsigned(id)?;
+            agent = Some(agent.map_or(id, |earlier| earlier.min(id)));
+        }
+        if name != Some(b"tmp") {
             continue;
         }
         let object = graph.must(filesystem)?.object;
@@ -159,25 +171,30 @@ fn find_tmp<'a, 's>(
             first = Some((id, object));
         }
     }
-    let Some((_, object)) = first else { return Ok(None) };
+    let is_of_bundle = |id: u64| agent.is_none_or(|agent| id < agent);
+    let Some((_, object)) = first.filter(|(id, _)| is_of_bundle(*id)) else { return Ok(None) };
     Ok(tmpfs(graph, memory, object, false)?.map(|(_, tree)| tree))
 }
 
-/// Returns whether `key`, the location of a mount, is `/tmp` of `overlay`.
-fn is_tmp_of<'a>(graph: &Graph<'a>, key: Value<'a>, overlay: usize) -> Result<bool, MemoryImageError> {
+/// Returns the name of the entry in the root directory of `overlay` that `key`, the location of a
+/// mount, is.
+fn entry_of<'a>(graph: &Graph<'a>, key: Value<'a>, overlay: usize) -> Result<Option<&'a [u8]>, MemoryImageError> {
     let [dentry] = graph.fields(key, VIRTUAL_DENTRY, ["dentry"])?;
-    let Some(dentry) = graph.target(dentry)? else { return Ok(false) };
+    let Some(dentry) = graph.target(dentry)? else { return Ok(None) };
     if graph.kind_of(dentry.object) != Some(OVERLAY_DENTRY.as_bytes()) {
-        return Ok(false);
+        return Ok(None);
     }
-    let Some(dentry) = graph.place(dentry.object)? else { return Ok(false) };
+    let Some(dentry) = graph.place(dentry.object)? else { return Ok(None) };
     let [filesystem, parent, name] = graph.fields(dentry.value, OVERLAY_DENTRY, ["fs", "parent", "name"])?;
-    if graph.must(filesystem)?.object != overlay || graph.text(name)? != b"tmp" {
-        return Ok(false);
+    if graph.must(filesystem)?.object != overlay {
+        return Ok(None);
     }
-    let Some(parent) = graph.target(parent)? else { return Ok(false) };
+    let Some(parent) = graph.target(parent)? else { return Ok(None) };
     let [above] = graph.fields(parent.value, OVERLAY_DENTRY, ["parent"])?;
-    Ok(graph.target(above)?.is_none())
+    match graph.target(above)? {
+        None => graph.text(name).map(Some),
+        Some(_) => Ok(None),
+    }
 }
 
 /// Returns the dentry that `reference` refers to, if its name is `name`.

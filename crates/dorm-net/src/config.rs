@@ -4,6 +4,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use dorm_ports::LateVault;
 use dorm_steps::AnySteps;
 use ipnet::Ipv4Net;
 use thiserror::Error;
@@ -34,6 +35,14 @@ pub struct Config {
     pub limits: TrafficLimits,
     /// How often to check that the host still forwards packets of sandboxes. Default 10 seconds.
     pub watch_every: Duration,
+    /// The secrets of header rules, and the authorities that sandboxes trust. Default: one that is
+    /// never opened.
+    pub vault: LateVault,
+    /// Certificate authorities, in DER, that hosts of header rules may have, besides the roots of
+    /// this host.
+    pub also_trusted: Vec<Vec<u8>>,
+    /// The time limits of connections through header rules.
+    pub proxy: ProxyLimits,
     /// Called at each step that changes the host. Default: does nothing.
     pub steps: AnySteps,
 }
@@ -49,7 +58,34 @@ impl Config {
             dns: NameServers::File("/etc/resolv.conf".into()),
             limits: TrafficLimits::default(),
             watch_every: Duration::from_secs(10),
+            vault: LateVault::default(),
+            also_trusted: Vec::new(),
+            proxy: ProxyLimits::default(),
             steps: dorm_steps::pass(),
+        }
+    }
+}
+
+/// The time limits of connections through header rules.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProxyLimits {
+    /// Until the sandbox has said which host it wants. Default 10 seconds.
+    pub hello: Duration,
+    /// Until each address of the host answers, and then its TLS. Default 10 seconds.
+    pub connect: Duration,
+    /// Between requests of a connection, and for the head of each. Default 5 minutes.
+    pub idle: Duration,
+    /// Until the host answers a request of which nothing more is being sent. Default 10 minutes.
+    pub answer: Duration,
+}
+
+impl Default for ProxyLimits {
+    fn default() -> Self {
+        Self {
+            hello: Duration::from_secs(10),
+            connect: Duration::from_secs(10),
+            idle: Duration::from_secs(300),
+            answer: Duration::from_secs(600),
         }
     }
 }

@@ -3,27 +3,25 @@
 //! kernel, never from memory.
 
 use std::collections::BTreeMap;
-use std::net::TcpStream;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
-use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
-use tokio::net::TcpSocket;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::command::Commands;
 use crate::config::Config;
+use crate::failed;
 use crate::layout::{Layout, SANDBOX};
 use crate::lease::Leases;
 use crate::name_sockets::NameSockets;
 use crate::names::{Forwarder, Learner, SharedPlaces};
 use crate::notes::Notes;
 use crate::policy::Policy;
-use crate::{failed, namespace};
+use crate::proxy::{Common, Proxy};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
@@ -35,6 +33,11 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 pub struct HostNetwork {
     leases: Arc<Leases>,
     forwarders: Mutex<BTreeMap<LeaseId, Forwarder>>,
+    /// Those of leases that have or had header rules.
+    proxies: Mutex<BTreeMap<LeaseId, Proxy>>,
+    /// Held while a proxy is started, so that a lease has one.
+    starting: tokio::sync::Mutex<()>,
+    common: Arc<Common>,
     places: SharedPlaces,
     keeper: Keeper,
 }
@@ -79,6 +82,7 @@ impl HostNetwork {
     pub async fn open(config: Config) -> Result<Self, NetworkError> {
         let layout = Layout::new(&config).map_err(|error| failed("read the configuration", error))?;
         let every = config.watch_every;
+        let common = Common::new(config.vault.clone(), config.dns.clone(), config.proxy, &config.also_trusted)?;
         let opened = blocking("open the host's network", move || {
             let directory = config.directory.display().to_string();
             let notes = Notes::open(&config.directory, config.owner)
@@ -94,8 +98,20 @@ impl HostNetwork {
         let (leases, found) = opened.await?;
         let leases = Arc::new(leases);
         let keeper = Keeper::start(&leases, every);
-        let network = Self { leases, forwarders: Mutex::default(), places: SharedPlaces::default(), keeper };
+        let network = Self {
+            leases,
+            forwarders: Mutex::default(),
+            proxies: Mutex::default(),
+            starting: tokio::sync::Mutex::default(),
+            common: Arc::new(common),
+            places: SharedPlaces::default(),
+            keeper,
+        };
         for (id, egress, sockets) in found {
+            if let Err(error) = network.serve_headers(id, &egress).await {
+                let error = &error as &dyn std::error::Error;
+                tracing::error!(lease = id.0, error, "cannot carry out the header rules of a sandbox");
+            }
             let served = sockets.and_then(|sockets| network.serve_names(id, sockets, policy(&egress)?));
             if let Err(error) = served {
                 tracing::error!(
@@ -114,6 +130,10 @@ impl HostNetwork {
         let forwarders = std::mem::take(&mut *self.forwarders());
         for forwarder in forwarders.into_values() {
             forwarder.stop().await;
+        }
+        let proxies = std::mem::take(&mut *self.proxies());
+        for proxy in proxies.into_values() {
+            proxy.stop().await;
         }
     }
 
@@ -134,6 +154,31 @@ impl HostNetwork {
             .map_err(|error| failed(format!("serve DNS to network lease {}", id.0), error))?;
         self.forwarders().insert(id, forwarder);
         Ok(())
+    }
+
+    /// Starts the proxy of an adopted lease that has header rules.
+    async fn serve_headers(&self, id: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
+        match egress.headers().is_empty() {
+            true => Ok(()),
+            false => self.start_proxy(id, policy(egress)?).await,
+        }
+    }
+
+    async fn start_proxy(&self, id: LeaseId, policy: Policy) -> Result<(), NetworkError> {
+        let _turn = self.starting.lock().await;
+        if self.proxies().contains_key(&id) {
+            return Ok(());
+        }
+        let listener = self.leases.proxy_socket(id).await?;
+        let of = (Arc::clone(&self.leases), id);
+        let proxy = Proxy::start(listener, policy, of, Arc::clone(&self.common))
+            .map_err(|error| failed(format!("carry out header rules of network lease {}", id.0), error))?;
+        self.proxies().insert(id, proxy);
+        Ok(())
+    }
+
+    fn proxies(&self) -> MutexGuard<'_, BTreeMap<LeaseId, Proxy>> {
+        self.proxies.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn forwarders(&self) -> MutexGuard<'_, BTreeMap<LeaseId, Forwarder>> {
@@ -160,33 +205,39 @@ impl Network for HostNetwork {
     async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
         let (policy, egress) = (policy(egress)?, egress.clone());
         let leases = Arc::clone(&self.leases);
+        if !policy.headers.is_empty() {
+            // Nothing arrives at it until the rules of packets say so.
+            self.start_proxy(lease, Policy::nothing()).await?;
+        }
         let change = self.forwarders().get(&lease).map(Forwarder::change);
         let changing = match change {
             Some(change) => Some(change.await),
             None => None,
         };
-        // The lock moves into the work, which continues when the caller is gone.
+        let change = self.proxies().get(&lease).map(Proxy::change);
+        let proxying = match change {
+            Some(change) => Some(change.await),
+            None => None,
+        };
+        // The locks move into the work, which continues when the caller is gone.
         let set = move || {
             leases.set_policy(lease, &egress, &policy)?;
+            let former = proxying.map(|proxying| proxying.done(policy.clone()));
             if let Some(changing) = changing {
                 changing.done(policy);
             }
-            Ok(())
+            Ok(former)
         };
-        blocking("change the egress", set).await
+        if let Some(former) = blocking("change the egress", set).await? {
+            former.end().await;
+        }
+        Ok(())
     }
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
         let fail = |error| failed(format!("connect to port {port} of network lease {}", lease.0), error);
-        let gateway = self.leases.gateway(lease)?;
-        // A socket belongs to the namespace in which it was created, wherever it is used.
-        let made = namespace::inside_soon(&gateway, || {
-            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-            socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
-        });
-        let socket =
-            made.await.map_err(|error| self.leases.gone_or(lease, error))?.map_err(|error| fail(error.into()))?;
-        let connecting = TcpSocket::from_std_stream(TcpStream::from(socket)).connect((SANDBOX, port).into());
+        self.leases.gateway(lease)?;
+        let connecting = self.leases.socket(lease).await?.connect((SANDBOX, port).into());
         let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await;
         let stream = connected.map_err(|elapsed| fail(elapsed.into()))?.map_err(|error| match error.kind() {
             std::io::ErrorKind::ConnectionRefused => NetworkError::Refused(port),
@@ -205,6 +256,10 @@ impl Network for HostNetwork {
         let forwarder = self.forwarders().remove(&lease);
         if let Some(forwarder) = forwarder {
             forwarder.stop().await;
+        }
+        let proxy = self.proxies().remove(&lease);
+        if let Some(proxy) = proxy {
+            proxy.stop().await;
         }
         let leases = Arc::clone(&self.leases);
         blocking("release a network lease", move || leases.remove(lease)).await

@@ -7,7 +7,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::Once;
 use std::time::Duration;
@@ -15,6 +15,8 @@ use std::time::Duration;
 use dorm_engine::{LeaseId, NetworkError, Traffic};
 use dorm_lifecycle::Egress;
 use dorm_steps::AnySteps;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use tokio::net::TcpSocket;
 
 use crate::command::{CommandError, Commands};
 use crate::config::NameServers;
@@ -200,6 +202,30 @@ impl Leases {
     pub(crate) fn name_sockets(&self, id: LeaseId) -> Result<NameSockets, NetworkError> {
         let sockets = namespace::inside(&path(&self.layout.gateway_namespace(id)), NameSockets::bind);
         sockets.and_then(|bound| bound).map_err(|error| failed(format!("serve DNS to network lease {}", id.0), error))
+    }
+
+    /// Opens the socket of a lease on which the connections arrive that header rules are about.
+    pub(crate) async fn proxy_socket(&self, id: LeaseId) -> Result<TcpListener, NetworkError> {
+        let fail = |error: io::Error| failed(format!("listen for header rules of network lease {}", id.0), error);
+        let gateway = path(&self.layout.gateway_namespace(id));
+        let bound = namespace::inside_soon(&gateway, || {
+            let listener = TcpListener::bind((layout::GATEWAY, ruleset::PROXY_PORT))?;
+            listener.set_nonblocking(true).map(|()| listener)
+        });
+        bound.await.map_err(|error| self.gone_or(id, error))?.map_err(fail)
+    }
+
+    /// Returns a socket for one connection from the gateway of a lease.
+    pub(crate) async fn socket(&self, id: LeaseId) -> Result<TcpSocket, NetworkError> {
+        let gateway = path(&self.layout.gateway_namespace(id));
+        // A socket belongs to the namespace in which it was created, wherever it is used.
+        let made = namespace::inside_soon(&gateway, || {
+            let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+            socket_with(AddressFamily::INET, SocketType::STREAM, flags, None)
+        });
+        let fail = |error: io::Error| failed(format!("make a socket of network lease {}", id.0), error);
+        let socket = made.await.map_err(|error| self.gone_or(id, error))?.map_err(|error| fail(error.into()))?;
+        Ok(TcpSocket::from_std_stream(TcpStream::from(socket)))
     }
 
     /// Returns the path of a lease's gateway namespace.

@@ -42,10 +42,11 @@ mod namespace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
 mod policy;
+mod proxy;
 mod ruleset;
 mod traffic;
 
-pub use config::{Config, ConfigError, NameServers};
+pub use config::{Config, ConfigError, NameServers, ProxyLimits};
 pub use host_network::HostNetwork;
 pub use limits::TrafficLimits;
 pub use traffic::probe_shaping;

@@ -29,14 +29,16 @@ use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::timeout;
 
 use self::learner::Rules;
-use self::message::{Question, Refusal};
+use self::message::Refusal;
 use self::places::{Places, SHARED_MAX};
-use self::upstream::{MESSAGE_MAX, Transport, ask, read_message, write_message};
+use self::upstream::{MESSAGE_MAX, read_message, write_message};
 use crate::config::NameServers;
 use crate::name_sockets::NameSockets;
 use crate::policy::{Decision, Policy};
 
 pub(crate) use self::learner::Learner;
+pub(crate) use self::message::Question;
+pub(crate) use self::upstream::{Transport, ask};
 
 /// The maximum lifetime of a connection.
 const CONNECTION_LIMIT: Duration = Duration::from_secs(30);

@@ -13,7 +13,7 @@ use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_engine::LeaseId;
-use dorm_lifecycle::{Egress, EgressDefault, EgressRule, EgressRules, Verdict};
+use dorm_lifecycle::{Egress, EgressDefault, EgressRule, EgressRules, HeaderRule, Verdict};
 use serde_json::{Map, Value, json};
 
 /// The progress of a lease.
@@ -108,9 +108,10 @@ impl Notes {
             Egress::None => json!("none"),
             Egress::Public => json!("public"),
             Egress::Allow(entries) => json!(entries),
-            Egress::Rules(EgressRules { rules, default }) => {
+            Egress::Rules(EgressRules { rules, default, headers }) => {
                 let rules: Vec<_> = rules.iter().map(|rule| json!([rule.verdict.as_str(), rule.to])).collect();
-                json!({ "rules": rules, "public": *default == EgressDefault::Public })
+                let headers: Vec<_> = headers.iter().map(noted_header).collect();
+                json!({ "rules": rules, "public": *default == EgressDefault::Public, "headers": headers })
             }
         };
         let draft = self.directory.join(format!("{}.draft", id.0));
@@ -147,6 +148,18 @@ fn read(path: &Path) -> io::Result<Note> {
     Ok(Note { found: Noted { stage, egress }, owner: note["owner"].as_str().map(str::to_owned) })
 }
 
+fn noted_header(header: &HeaderRule) -> Value {
+    let HeaderRule { host, port, name, value, project } = header;
+    json!([host, port, name, value, project.as_str()])
+}
+
+fn header(noted: &Value) -> Option<HeaderRule> {
+    let text = |at: usize| noted.get(at)?.as_str().map(str::to_owned);
+    let port = u16::try_from(noted.get(1)?.as_u64()?).ok()?;
+    let project = text(4)?.parse().ok()?;
+    Some(HeaderRule { host: text(0)?, port, name: text(2)?, value: text(3)?, project })
+}
+
 fn rules(fields: &Map<String, Value>) -> Option<EgressRules> {
     let rule = |rule: &Value| {
         let verdict = match rule.get(0)?.as_str()? {
@@ -158,7 +171,12 @@ fn rules(fields: &Map<String, Value>) -> Option<EgressRules> {
     };
     let rules = fields.get("rules")?.as_array()?.iter().map(rule).collect::<Option<_>>()?;
     let default = if fields.get("public")?.as_bool()? { EgressDefault::Public } else { EgressDefault::Deny };
-    Some(EgressRules { rules, default })
+    let headers = match fields.get("headers") {
+        Some(headers) => headers.as_array()?.iter().map(header).collect::<Option<_>>()?,
+        // A note of an earlier version.
+        None => Vec::new(),
+    };
+    Some(EgressRules { rules, default, headers })
 }
 
 #[cfg(test)]
@@ -172,7 +190,14 @@ mod tests {
         let list = Egress::Allow(vec!["10.0.0.0/8".into(), "*.example.com".into()]);
         let rule = |verdict, to: &str| EgressRule { verdict, to: to.to_owned() };
         let rules = vec![rule(Verdict::Deny, "10.0.0.0/8"), rule(Verdict::Allow, "*.example.com")];
-        let rules = Egress::Rules(EgressRules { rules, default: EgressDefault::Public });
+        let header = HeaderRule {
+            host: "*.example.com".to_owned(),
+            port: 8443,
+            name: "A".to_owned(),
+            value: "{T}".to_owned(),
+            project: "one".parse().unwrap(),
+        };
+        let rules = Egress::Rules(EgressRules { rules, default: EgressDefault::Public, headers: vec![header] });
         for egress in [Egress::None, Egress::Public, Egress::Allow(vec![]), list, Egress::closed(), rules] {
             notes.write(LeaseId(1), Stage::Made, &egress).unwrap();
             assert_eq!(notes.list().unwrap()[&LeaseId(1)], Noted { stage: Stage::Made, egress });
@@ -189,6 +214,7 @@ mod tests {
             r#"{"stage":"made","owner":"me","egress":7}"#,
             r#"{"stage":"made","owner":"me","egress":{"rules":[["allow"]],"public":true}}"#,
             r#"{"stage":"made","owner":"me","egress":{"rules":[]}}"#,
+            r#"{"stage":"made","owner":"me","egress":{"rules":[],"public":true,"headers":[["a.test"]]}}"#,
         ] {
             std::fs::write(directory.path().join("1.json"), text).unwrap();
             assert_eq!(notes.list().unwrap()[&LeaseId(1)].egress, Egress::None, "{text}");

@@ -6,7 +6,10 @@
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use dorm_lifecycle::{Egress, EgressDefault, EgressTarget, EgressTargetError, HostPattern, Network, Verdict};
+use dorm_lifecycle::{
+    Egress, EgressDefault, EgressError, EgressPolicy, EgressTarget, HeaderRule, HostPattern, Network, ParsedHeader,
+    Verdict,
+};
 
 /// The destinations a sandbox may connect to, parsed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -17,6 +20,10 @@ pub(crate) struct Policy {
     pub(crate) names: Vec<NameRule>,
     /// Destinations that nothing else decides about.
     pub(crate) default: EgressDefault,
+    /// The header rules.
+    pub(crate) headers: Vec<ParsedHeader>,
+    /// The rules as they are, for connections that the daemon makes in place of the sandbox.
+    pub(crate) judge: EgressPolicy,
 }
 
 /// A part of the packet rules.
@@ -58,14 +65,16 @@ pub(crate) enum Decision {
 impl Policy {
     /// Returns the policy that allows nothing.
     pub(crate) fn nothing() -> Self {
-        Self { parts: Vec::new(), names: Vec::new(), default: EgressDefault::Deny }
+        let judge = EgressPolicy { rules: Vec::new(), default: EgressDefault::Deny };
+        Self { parts: Vec::new(), names: Vec::new(), default: EgressDefault::Deny, headers: Vec::new(), judge }
     }
 
     /// Returns the policy of an egress.
     ///
     /// # Errors
-    /// When an entry of the list, or a rule, names neither a network nor a host name.
-    pub(crate) fn of(egress: &Egress) -> Result<Self, EgressTargetError> {
+    /// When an entry of the list, or a rule, names neither a network nor a host name, and for an
+    /// invalid header rule.
+    pub(crate) fn of(egress: &Egress) -> Result<Self, EgressError> {
         let mut parsed = egress.policy()?;
         // In a list, the network of all addresses stands for no name (decision 0031).
         let is_list = matches!(egress, Egress::Allow(_));
@@ -77,7 +86,8 @@ impl Policy {
             });
             parsed.rules.dedup();
         }
-        let mut policy = Self { default: parsed.default, ..Self::nothing() };
+        let headers = egress.headers().iter().map(HeaderRule::parsed).collect::<Result<_, _>>()?;
+        let mut policy = Self { default: parsed.default, headers, judge: parsed.clone(), ..Self::nothing() };
         let mut group = Group::default();
         for rule in parsed.rules {
             match (rule.verdict, rule.to) {
@@ -113,6 +123,14 @@ impl Policy {
             (Verdict::Allow, _) => self.parts.push(Part::Allow(vec![network])),
             (Verdict::Deny, _) => self.parts.push(Part::Deny(vec![network])),
         }
+    }
+
+    /// Returns the ports whose connections go through the proxy, in order.
+    pub(crate) fn proxied_ports(&self) -> Vec<u16> {
+        let mut ports: Vec<u16> = self.headers.iter().map(|header| header.port).collect();
+        ports.sort_unstable();
+        ports.dedup();
+        ports
     }
 
     /// Returns the decision about every name, if it is the same for all.
@@ -179,7 +197,8 @@ mod tests {
             let verdict = if word == "allow" { Verdict::Allow } else { Verdict::Deny };
             EgressRule { verdict, to: to.to_owned() }
         };
-        let egress = Egress::Rules(EgressRules { rules: given.iter().map(rule).collect(), default });
+        let egress =
+            Egress::Rules(EgressRules { rules: given.iter().map(rule).collect(), default, headers: Vec::new() });
         egress.check().unwrap();
         Policy::of(&egress).unwrap()
     }

@@ -45,6 +45,12 @@ pub(crate) enum Closing {
 /// The size of the IPv4 and TCP headers.
 const HEADERS: u16 = 40;
 
+/// The port of the gateway at which the connections arrive that header rules are about.
+pub(crate) const PROXY_PORT: u16 = 8443;
+
+/// How many such connections a sandbox may open per second, and in a burst.
+const PROXIED: (u32, u32) = (100, 300);
+
 /// The port for DNS.
 pub(crate) const NAME_PORT: u16 = 53;
 
@@ -98,9 +104,6 @@ table ip dorm {{
   }}
   chain input {{
     type filter hook input priority 0; policy drop;
-    ct direction reply accept
-    iifname "{INNER_INTERFACE}" meta l4proto {{ tcp, udp }} th dport {NAME_PORT} jump names
-    jump refuse
   }}
   chain prerouting {{
     type nat hook prerouting priority -100; policy accept;
@@ -111,7 +114,43 @@ table ip dorm {{
     oifname "{UPLINK_INTERFACE}" masquerade
   }}
 }}
-"#
+{}"#,
+        input(&[])
+    )
+}
+
+/// Returns the script that replaces the rules about packets to the gateway itself. They are written
+/// as a whole, because the gateways of an earlier version have others.
+fn input(proxied: &[u16]) -> String {
+    let (rate, burst) = PROXIED;
+    let mut rules = vec![
+        "ct direction reply accept".to_owned(),
+        format!("iifname \"{INNER_INTERFACE}\" meta l4proto {{ tcp, udp }} th dport {NAME_PORT} jump names"),
+    ];
+    if !proxied.is_empty() {
+        let to_proxy =
+            format!("iifname \"{INNER_INTERFACE}\" ip saddr {SANDBOX} tcp dport {PROXY_PORT} ct status dnat");
+        rules.push(format!("{to_proxy} ct state new limit rate over {rate}/second burst {burst} packets jump refuse"));
+        rules.push(format!("{to_proxy} accept"));
+    }
+    rules.push("jump refuse".to_owned());
+    let lines = rules.iter().map(|rule| format!("add rule ip dorm input {rule}\n"));
+    lines.fold("flush chain ip dorm input\n".to_owned(), |script, line| script + &line)
+}
+
+/// Returns the script that leads connections to these ports to the proxy of the gateway, whatever
+/// their address is. Nothing to them is forwarded any more: connections that are open end, and
+/// programs do without QUIC.
+fn proxied(ports: &[u16]) -> String {
+    const CHAIN: &str = "add chain ip dorm proxied { type nat hook prerouting priority -101; policy accept; }\n\
+                         flush chain ip dorm proxied\n";
+    if ports.is_empty() {
+        return CHAIN.to_owned();
+    }
+    let list = ports.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
+    format!(
+        "{CHAIN}add rule ip dorm proxied iifname \"{INNER_INTERFACE}\" tcp dport {{ {list} }} redirect to :{PROXY_PORT}\n\
+         add rule ip dorm egress meta l4proto {{ tcp, udp }} ct original proto-dst {{ {list} }} return\n"
     )
 }
 
@@ -130,6 +169,9 @@ pub(crate) fn egress(policy: &Policy) -> String {
             let _ = writeln!(script, "add set ip dorm {set} {NAMED}\nflush set ip dorm {set}");
         }
     }
+    let ports = policy.proxied_ports();
+    script += &input(&ports);
+    script += &proxied(&ports);
     let not_public = networks(&Network::not_public().collect::<Vec<_>>());
     let public = format!("ct original ip daddr != {{ {not_public} }}");
     let mut rule = |chain: &str, text: &str| {
@@ -270,7 +312,7 @@ mod tests {
 
     fn rules(given: &[(Verdict, &str)], default: EgressDefault) -> String {
         let rules = given.iter().map(|(verdict, to)| EgressRule { verdict: *verdict, to: (*to).to_owned() }).collect();
-        egress(&Policy::of(&Egress::Rules(EgressRules { rules, default })).unwrap())
+        egress(&Policy::of(&Egress::Rules(EgressRules { rules, default, headers: Vec::new() })).unwrap())
     }
 
     #[test]

@@ -4,7 +4,7 @@ mod upload;
 
 use std::sync::Mutex;
 
-use dorm_ports::{RegistryError, RegistryOperation, Transport};
+use dorm_ports::{Logins, RegistryError, RegistryOperation, Transport};
 use dorm_storage::{BlobDigest, DOCUMENT_BYTES_MAX};
 use reqwest::header::{ACCEPT, AUTHORIZATION, HeaderValue, RANGE, WWW_AUTHENTICATE};
 use reqwest::{Method, RequestBuilder, Response, StatusCode, Url};
@@ -37,7 +37,7 @@ impl<'a> RegistryClient<'a> {
         config: &'a Config,
         clients: &'a Clients,
         reference: &Reference,
-        transport: Transport,
+        (transport, logins): (Transport, Logins),
         credentials: Credentials,
         operation: fn(Box<str>) -> RegistryOperation,
     ) -> Self {
@@ -47,7 +47,7 @@ impl<'a> RegistryClient<'a> {
         Self {
             config,
             whom: Whom { registry: reference.registry.clone(), name: operation(reference.to_string().into()) },
-            hops: clients.of(reference, &base),
+            hops: clients.of(reference, &base, logins),
             base,
             credentials,
             authorization: Mutex::default(),

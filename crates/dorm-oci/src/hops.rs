@@ -1,7 +1,7 @@
-//! The destinations of requests. A registry named by a caller is contacted at any address. A URL
+//! The destinations of requests. A registry named by the daemon's own project is contacted at any address. A URL
 //! that the registry names (a redirect, or a token service) is different: it is only followed to
 //! permitted addresses, so that no registry can make the daemon send requests to the host, its
-//! neighbours or its cloud.
+//! neighbours or its cloud. The same holds for all requests for another project.
 //!
 //! If the environment configures a proxy, the proxy resolves names, and decides about them.
 
@@ -10,7 +10,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use dorm_ports::Destinations;
+use dorm_ports::{Destinations, Logins};
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use reqwest::header::{AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, COOKIE, LOCATION, PROXY_AUTHORIZATION};
 use reqwest::redirect::Policy;
@@ -52,9 +52,14 @@ impl Clients {
     }
 
     /// Returns the clients for the registry of `reference`, whose URLs begin with `base`.
-    pub(crate) fn of<'a>(&'a self, reference: &Reference, base: &str) -> Hops<'a> {
+    pub(crate) fn of<'a>(&'a self, reference: &Reference, base: &str, logins: Logins) -> Hops<'a> {
         let own = if reference.is_loopback() { &self.near } else { &self.far };
-        Hops { own, foreign: &self.foreign, destinations: &self.destinations, base: Url::parse(base).ok() }
+        // A caller for whom the daemon's logins are not used may not name every address either.
+        let base = match logins {
+            Logins::Daemon => Url::parse(base).ok(),
+            Logins::None => None,
+        };
+        Hops { own, foreign: &self.foreign, destinations: &self.destinations, base }
     }
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use dorm_ports::{Registry as _, RegistryError, RemoteSpec, Transport};
+use dorm_ports::{Logins, Registry as _, RegistryError, RemoteSpec, Transport};
 use dorm_storage::{Image, Stage, Storage, StorageError};
 use tempfile::TempDir;
 
@@ -34,8 +34,12 @@ impl World {
 
     async fn pull_for(&self, version: &str, architecture: Option<&str>) -> Result<Image, RegistryError> {
         let reference = format!("{}/app{version}", self.server.address);
-        let asked =
-            RemoteSpec { reference, architecture: architecture.map(str::to_owned), transport: Transport::Secure };
+        let asked = RemoteSpec {
+            reference,
+            architecture: architecture.map(str::to_owned),
+            transport: Transport::Secure,
+            logins: Logins::Daemon,
+        };
         let name = self.registry.whole_name(&asked.reference).unwrap();
         let digest = self.registry.pull(&asked, &name, Arc::new(|_| {})).await?;
         Ok(self.storage.image(&digest).await.unwrap())
@@ -84,7 +88,12 @@ async fn an_image_is_pulled_with_its_settings_and_nothing_but_the_image_stays() 
     let told = Arc::new(Mutex::new(Vec::new()));
     let tell = told.clone();
     let reference = format!("{}/app:1", world.server.address);
-    let asked = RemoteSpec { reference: reference.clone(), architecture: None, transport: Transport::Secure };
+    let asked = RemoteSpec {
+        reference: reference.clone(),
+        architecture: None,
+        transport: Transport::Secure,
+        logins: Logins::Daemon,
+    };
     let report = move |progress| tell.lock().unwrap().push(progress);
     let digest = world.registry.pull(&asked, &reference, Arc::new(report)).await.unwrap();
     let image = world.storage.image(&digest).await.unwrap();
@@ -303,9 +312,24 @@ async fn a_missing_image_and_a_silent_registry_are_different_errors() {
     world.server.fault("/manifests/", Fault::Status(403, None));
     assert!(matches!(world.pull(":1").await.unwrap_err(), RegistryError::Unauthorized { .. }));
     let free = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
-    let asked = RemoteSpec { reference: format!("{free}/app"), architecture: None, transport: Transport::Secure };
+    let asked = RemoteSpec {
+        reference: format!("{free}/app"),
+        architecture: None,
+        transport: Transport::Secure,
+        logins: Logins::Daemon,
+    };
     let error = world.registry.pull(&asked, "x", Arc::new(|_| {})).await.unwrap_err();
     assert!(matches!(error, RegistryError::Unreachable { .. }), "{error}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn without_logins_only_permitted_addresses_are_asked() {
+    let world = World::new().await;
+    world.server.image("1", &["one"]);
+    let reference = format!("{}/app:1", world.server.address);
+    let asked = RemoteSpec { reference, architecture: None, transport: Transport::Secure, logins: Logins::None };
+    let error = world.registry.pull(&asked, "x", Arc::new(|_| {})).await.unwrap_err();
+    assert!(error.to_string().contains("no public address"), "{error}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -13,13 +13,16 @@ mod host;
 mod progress;
 mod randomness;
 mod registry;
+mod vault;
 
 pub use clock::{Clock, SystemClock, TokioClock};
 pub use data_disk::{DataDisk, HeldBack};
 pub use destinations::{Destinations, is_public};
+pub use dorm_authority::Authority;
 pub use host::{HostFacts, ThisHost};
 pub use progress::{Progress, Stage};
 pub use randomness::{Randomness, SystemRandomness};
 pub use registry::{
-    FileContent, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec, Transport,
+    FileContent, Logins, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec, Transport,
 };
+pub use vault::{LateVault, SecretValue, Vault, VaultError};

@@ -110,6 +110,18 @@ pub struct RemoteSpec {
     pub architecture: Option<String>,
     /// Whether a registry on another host may be accessed without TLS.
     pub transport: Transport,
+    /// Whose logins are used.
+    pub logins: Logins,
+}
+
+/// The logins that a request to a registry uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Logins {
+    /// Those of the daemon.
+    #[default]
+    Daemon,
+    /// None: only what everyone may fetch, and only from addresses that registries may redirect to.
+    None,
 }
 
 /// How registries on other hosts are accessed. Those on this host are accessed without TLS.

@@ -4,6 +4,7 @@
 //! Acknowledged means done. Not acknowledged means that either all of it or nothing of it was done;
 //! in both cases the sandbox still has everything that was acknowledged before.
 
+mod builds;
 mod egress;
 mod images;
 mod judge;
@@ -81,6 +82,7 @@ operations! {
     StartAfterSuspend "start after killed suspend";
     StartAfterCreate "start after killed create";
     MakeWarmContainers "prepare warm containers";
+    BuildTemplate "build template";
     ImportImage "import image";
     RemoveImage "remove image";
     ImportLayers "import image layers";

@@ -1,11 +1,13 @@
 //! The program in each sandbox of the proof, and the checks that the sandbox still holds what was
 //! acknowledged.
 //!
-//! It is a shell that holds a secret, a block of random bytes and a counter in memory only.
+//! It is a shell that holds a secret, a block of random bytes and a counter in memory only. Beside
+//! it is a service, which must never be started again.
 
 use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
 use reqwest::Method;
+use serde_json::json;
 
 use crate::dialogue::Dialogue;
 pub(crate) use crate::dialogue::PATIENCE;
@@ -23,6 +25,9 @@ while read -r word; do
 done
 "#;
 
+/// A supervised process that would be started again if it ended.
+const SERVICE: &str = "kept";
+
 const FILE: &str = "/root/kept";
 
 /// The expected memory and files of a sandbox, as acknowledged.
@@ -34,6 +39,8 @@ pub(crate) struct Probe {
     held: [String; 3],
     count: u64,
     file: String,
+    /// The process of the service.
+    service: u64,
     /// Whether its memory is lost, so that only its files are checked.
     files_only: bool,
     /// The content of its last acknowledged sleep image.
@@ -69,6 +76,7 @@ impl Probe {
             held: Default::default(),
             count: 0,
             file: String::new(),
+            service: serve(daemon, id).await?,
             files_only: false,
             slept: None,
             lost_power: false,
@@ -159,6 +167,13 @@ impl Probe {
         if file != self.file {
             return Err(Loss::Data(format!("file of sandbox {id}: '{file}' instead of '{}'", self.file)));
         }
+        let service = daemon.get(&format!("/sandboxes/{id}/services/{SERVICE}")).await;
+        let service = service.map_err(|error| Loss::Data(format!("service of sandbox {id}: {error:#}")))?;
+        if (&service["state"], &service["process"], &service["restarts"])
+            != (&json!("running"), &json!(self.service), &json!(0))
+        {
+            return Err(Loss::Data(format!("service of sandbox {id}: {service}, not process {}", self.service)));
+        }
         if std::mem::take(&mut self.lost_power) {
             // It was restored from its image, whichever that is.
             self.slept = Some(version);
@@ -187,4 +202,11 @@ impl Probe {
         }
         Ok(([pid, secret, sum].map(|word| (*word).to_owned()), count.parse().context("a count")?))
     }
+}
+
+/// Starts the service in a sandbox, and returns its process.
+async fn serve(daemon: &Daemon, id: &str) -> Result<u64> {
+    let asked = json!({"name": SERVICE, "argv": ["sleep", "1000000000"], "restart": "always"});
+    let service = daemon.post(&format!("/sandboxes/{id}/services"), asked).await?;
+    service["process"].as_u64().with_context(|| format!("a service without a process: {service}"))
 }

@@ -34,6 +34,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::error::{Failure, ServiceError, chain};
 use crate::shared::Shared;
+use crate::trust::{self, Before};
 use crate::volumes;
 
 pub(crate) use reach::{Unreached, connect, is_over, late, reach};
@@ -222,7 +223,7 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
             }
             Origin::Snapshot { saved_state, .. } => {
                 wake::restore(task, &spec, saved_state).await.map_err(wake::NotRestored::into_failure)?;
-                Ok(introduce(task, run, Memory::Kept).await?)
+                Ok(introduce(task, run, Memory::Copied).await?)
             }
         }
     };
@@ -252,6 +253,8 @@ async fn start(task: &Task, run: &RunId, origin: &Origin, program: FirstProgram)
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Memory {
     Kept,
+    /// It comes from the memory of a snapshot.
+    Copied,
     Fresh,
 }
 
@@ -284,9 +287,12 @@ async fn introduce(task: &Task, run: &RunId, memory: Memory) -> Result<Agent, Se
     let patience = task.patience();
     let agent = connect(task, run, patience).await?;
     // A guest restored from memory may have volumes mounted that this run does not have.
-    if memory == Memory::Kept || !task.sandbox.spec.attachments.is_empty() {
+    if memory != Memory::Fresh || !task.sandbox.spec.attachments.is_empty() {
         mount_inside(&task.shared, &task.sandbox, &agent, Busy::Hide).await?;
     }
+    let before = if memory == Memory::Copied { Before::Copied } else { Before::Own };
+    let trusting = tokio::time::timeout(patience, trust::establish(&task.shared, &task.sandbox, &agent, before)).await;
+    trust::unless_over(run, trusting.map_err(|_| reach::silent(patience))?)?;
     let identity = wake::identity(task).await?;
     let resumed = tokio::time::timeout(patience, agent.resumed(&identity)).await;
     for hook in resumed.map_err(|_| reach::silent(patience))??.hooks {

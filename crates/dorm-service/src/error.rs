@@ -17,12 +17,14 @@ pub(crate) use dorm_engine::chain;
 
 use crate::secrets_key::SealError;
 
+mod build;
 mod failure;
 mod pool;
 mod project;
 mod registry;
 mod volume;
 
+pub use build::BuildProblem;
 pub use failure::Failure;
 pub(crate) use failure::{STOPPED, stopped};
 pub use pool::PoolProblem;
@@ -49,6 +51,9 @@ pub enum ServiceError {
     /// A project cannot be used or changed as requested.
     #[error(transparent)]
     Project(#[from] ProjectProblem),
+    /// A build or a template cannot be used or changed as requested.
+    #[error(transparent)]
+    Build(#[from] BuildProblem),
     /// A sandbox pool cannot be used or changed as requested.
     #[error(transparent)]
     Pool(#[from] PoolProblem),
@@ -195,6 +200,9 @@ pub enum ServiceError {
         /// The cause.
         source: SealError,
     },
+    /// The certificate of a project's authority could not be made.
+    #[error("cannot make the certificate that sandboxes with header rules trust")]
+    Authority(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// A fork with rollback on partial failure was rolled back.
     #[error("could not fork sandbox {sandbox}: {failed} of {count} children could not be created, so none is kept")]
     ForkFailed {
@@ -420,6 +428,7 @@ impl ServiceError {
             Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
             Self::Project(problem) => problem.code(),
             Self::Pool(problem) => problem.code(),
+            Self::Build(problem) => problem.code(),
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
             | Self::Denied { denied: Denied::Terminated(_), .. } => Code::Gone,
             Self::SnapshotUnusable { source, .. } => storage_code(source),
@@ -459,6 +468,7 @@ impl ServiceError {
             Self::OperationFailed { failure, .. } => failure.code(),
             Self::ForkFailed { source, .. } | Self::TrialFailed { source, .. } => source.code(),
             Self::NotTheSame(_) | Self::NotReady { .. } | Self::SecretLost { .. } => Code::Failed,
+            Self::Authority(_) => Code::Internal,
             Self::NotAdmitted { .. } | Self::PausedForDisk { .. } => Code::NoRoom,
             Self::Stopping | Self::ForkNotRecorded { .. } | Self::StillWaking(_) | Self::Unreachable { .. } => {
                 Code::Unavailable
@@ -486,6 +496,7 @@ impl ServiceError {
         match self {
             Self::Project(problem) => problem.next_step(),
             Self::Pool(problem) => problem.next_step(),
+            Self::Build(problem) => problem.next_step(),
             Self::NoSandbox(_) => "list the existing sandboxes",
             Self::NoSnapshot(_) => "list the existing snapshots",
             Self::NoWebhook(_) => "list the existing webhooks",
@@ -549,7 +560,7 @@ impl ServiceError {
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
-            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Storage(_) => "",
+            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Storage(_) | Self::Authority(_) => "",
         }
     }
 
@@ -638,6 +649,10 @@ fn after_failure(failure: &Failure, state: StateName) -> &'static str {
 fn agent_next_step(error: &AgentError) -> &'static str {
     match error {
         AgentError::Refused(_) => LISTEN,
+        AgentError::NoService(_) => {
+            "list the services of the sandbox, or start it: a boot from files ends all services"
+        }
+        AgentError::ServiceActive(_) => "stop it first, or choose another name",
         AgentError::TooManyOpen { .. } => "close some of those that are open, then repeat",
         AgentError::Older { .. } => {
             "boot the sandbox with the agent of this daemon: take a filesystem snapshot of it, and rewind it to that"
@@ -649,12 +664,14 @@ fn agent_next_step(error: &AgentError) -> &'static str {
 fn agent_code(error: &AgentError) -> Code {
     match error {
         AgentError::Closed { .. } | AgentError::Protocol(_) | AgentError::Version { .. } => Code::Unavailable,
-        AgentError::NotFound(_) | AgentError::NoProcess(_) | AgentError::NoWatcher(_) | AgentError::NoUser(_) => {
-            Code::NotFound
-        }
+        AgentError::NotFound(_)
+        | AgentError::NoProcess(_)
+        | AgentError::NoWatcher(_)
+        | AgentError::NoService(_)
+        | AgentError::NoUser(_) => Code::NotFound,
         AgentError::Refused(_) => Code::PortClosed,
         AgentError::NoSpace(_) => Code::NoRoom,
-        AgentError::MountBusy(_) | AgentError::Older { .. } => Code::Conflict,
+        AgentError::MountBusy(_) | AgentError::ServiceActive(_) | AgentError::Older { .. } => Code::Conflict,
         AgentError::Exists(_) | AgentError::NotEmpty(_) | AgentError::InputClosed(_) | AgentError::NoTerminal(_) => {
             Code::Conflict
         }

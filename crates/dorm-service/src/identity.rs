@@ -1,6 +1,8 @@
 //! Identifiers.
 
-use dorm_lifecycle::{HoldId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, VolumeId, WebhookId};
+use dorm_lifecycle::{
+    BuildId, HoldId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, TemplateId, VolumeId, WebhookId,
+};
 use dorm_ports::Randomness;
 
 /// Makes identifiers.
@@ -39,6 +41,14 @@ impl Ids<'_> {
 
     pub(crate) fn pool(&self) -> PoolId {
         PoolId::from_random(self.random())
+    }
+
+    pub(crate) fn build(&self) -> BuildId {
+        BuildId::from_random(self.random())
+    }
+
+    pub(crate) fn template(&self) -> TemplateId {
+        TemplateId::from_random(self.random())
     }
 
     pub(crate) fn volume(&self) -> VolumeId {

@@ -2,6 +2,7 @@
 
 mod archives;
 pub(crate) mod attach;
+pub(crate) mod builds;
 pub(crate) mod checkpoint;
 mod checkpoints;
 pub(crate) mod collect;
@@ -15,6 +16,7 @@ pub(crate) mod exec;
 pub(crate) mod figures;
 mod files;
 pub(crate) mod fork;
+mod image_names;
 mod images;
 pub(crate) mod keys;
 mod layers;
@@ -31,9 +33,12 @@ pub(crate) mod restart;
 pub(crate) mod resume;
 pub(crate) mod rewind;
 pub(crate) mod runs;
+pub(crate) mod secrets;
+mod services;
 pub(crate) mod settings;
 pub(crate) mod snapshots;
 mod suspend;
+pub(crate) mod templates;
 mod terminate;
 mod timeouts;
 pub(crate) mod transfer;

@@ -18,7 +18,7 @@ use crate::ops::runs::Belonging;
 use crate::report::RecoveryReport;
 use crate::shared::{Parts, Service, Shared, Unreadable};
 use crate::{
-    checkpointing, data_disk, notices, pools, references, removals, retention, sampling, soundness, timekeeping,
+    builds, checkpointing, data_disk, notices, pools, references, removals, retention, sampling, soundness, timekeeping,
 };
 
 mod living;
@@ -134,6 +134,7 @@ impl Service {
         service.shared.spawn(removals::keep_removing(service.clone()));
         service.shared.spawn(checkpointing::keep_checkpointing(service.clone()));
         service.shared.spawn(retention::keep_pruning(service.clone()));
+        service.shared.spawn(builds::keep_building(service.clone()));
         service.shared.spawn(pools::keep_filling(service.clone()));
         service.shared.spawn(data_disk::watch(service.shared.clone()));
         service.shared.spawn(sampling::keep_sampling(service.shared.clone()));

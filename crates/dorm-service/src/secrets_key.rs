@@ -14,7 +14,8 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use chacha20poly1305::aead::{Aead as _, KeyInit as _, Payload};
 use chacha20poly1305::{XChaCha20Poly1305, XNonce};
-use dorm_lifecycle::Variables;
+use dorm_lifecycle::{ProjectId, Variables};
+use dorm_ports::Authority;
 use hmac::{Hmac, Mac as _};
 use sha2::{Digest as _, Sha256};
 
@@ -111,6 +112,11 @@ impl SecretsKey {
         // A key of any length is accepted.
         let Ok(mac) = Hmac::<Sha256>::new_from_slice(&self.key) else { std::process::abort() };
         mac.chain_update(purpose).finalize().into_bytes().into()
+    }
+
+    /// Returns the certificate authority of a project.
+    pub(super) fn authority(&self, project: &ProjectId) -> Authority {
+        Authority::derive(&self.derive("dormouse authorities 1"), project)
     }
 
     pub(super) fn lost(&self) -> LostSecrets {

@@ -26,6 +26,7 @@ use crate::timers::Timers;
 use crate::usage_history::UsageHistory;
 
 mod api_keys;
+mod builds;
 mod checkpointing;
 mod commit;
 mod ledger;
@@ -44,6 +45,7 @@ mod soundness;
 mod tasks;
 
 pub(crate) use api_keys::ApiKeys;
+pub(crate) use builds::Builds;
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use commit::blocking;
 pub(crate) use ledger::{Ledger, Share};
@@ -125,6 +127,7 @@ pub(crate) struct Shared {
     pub(crate) webhooks: tokio::sync::Mutex<()>,
     pub(crate) webhook_news: watch::Sender<u64>,
     pub(crate) pools: Pools,
+    pub(crate) builds: Builds,
     pub(crate) projects: Projects,
     pub(crate) api_keys: ApiKeys,
     pub(crate) port_secret: PortSecret,
@@ -176,6 +179,7 @@ impl Shared {
                 webhooks: tokio::sync::Mutex::default(),
                 webhook_news: watch::channel(0).0,
                 pools: Pools::default(),
+                builds: Builds::default(),
                 projects: Projects::default(),
                 api_keys: ApiKeys::default(),
                 port_secret,

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Egress, FirstProgram, OnUnrestorable, PortAccess, PortRule, SandboxId, SleepRetention, SnapshotId, SnapshotKind,
-    Timeouts, Update, Wake,
+    Egress, EgressDefault, EgressRules, FirstProgram, HTTPS_PORT, HeaderRule, OnUnrestorable, PortAccess, PortRule,
+    ProjectId, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
 };
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
@@ -55,6 +55,7 @@ pub(crate) enum Action {
     Read(SandboxId),
     Run(SandboxId),
     Serve(SandboxId),
+    Supervise(SandboxId),
     Eat(SandboxId),
     Reach(SandboxId),
     Look(SandboxId),
@@ -141,7 +142,8 @@ impl Client {
             81..84 => Action::Read(id),
             84..86 => Action::Run(id),
             86 => Action::Serve(id),
-            87..90 => Action::Reach(id),
+            87 => Action::Supervise(id),
+            88..90 => Action::Reach(id),
             90 if self.world.guests == Guests::MemoryPressure => Action::Eat(id),
             90..93 => Action::Look(id),
             93 if self.world.guests == Guests::MemoryPressure && living.len() < 6 => self.choose_fork(id),
@@ -214,9 +216,15 @@ impl Client {
     }
 
     fn choose_egress(&mut self) -> Egress {
-        match self.random.below(3) {
+        match self.random.below(4) {
             0 => Egress::Public,
             1 => Egress::closed(),
+            2 => {
+                let name = format!("x-{}", self.random.below(3));
+                let (host, value) = ("api.example.com".to_owned(), "Bearer {TOKEN}".to_owned());
+                let header = HeaderRule { host, port: HTTPS_PORT, name, value, project: ProjectId::local() };
+                Egress::Rules(EgressRules { rules: Vec::new(), default: EgressDefault::Public, headers: vec![header] })
+            }
             _ => Egress::Allow(vec![format!("198.51.100.{}", self.random.below(256))]),
         }
     }

@@ -8,9 +8,9 @@ use std::sync::{Arc, mpsc};
 use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
-    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
-    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
+    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
+    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -123,6 +123,14 @@ impl Store for WaitingStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.ask(|store| async move { store.pools().await })
+    }
+
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
+        self.ask(|store| async move { store.builds().await })
+    }
+
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
+        self.ask(|store| async move { store.templates().await })
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -9,9 +9,9 @@ use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
-    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
-    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
+    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
+    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 use crate::model::Model;
@@ -165,6 +165,16 @@ impl Store for WatchedStore {
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.pause().await;
         self.inner.pools().await
+    }
+
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
+        self.pause().await;
+        self.inner.builds().await
+    }
+
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
+        self.pause().await;
+        self.inner.templates().await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

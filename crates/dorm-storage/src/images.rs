@@ -19,6 +19,7 @@
 mod archive;
 mod bundle;
 mod compose;
+mod context;
 mod directory;
 pub(crate) mod documents;
 mod export;
@@ -63,6 +64,7 @@ pub(crate) use reader::Reader;
 pub use references::Owner;
 pub use settings::{ImageConfig, ImageSource};
 pub use spool::Spool;
+pub use tags::check as check_tag;
 pub use users::numbered_user;
 
 const LOCK: &str = ".lock";

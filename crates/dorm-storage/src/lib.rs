@@ -13,6 +13,7 @@
 //! DATA/saved_states/ID/         manifest.json and the files         IMAGES/DIGEST/            image.json and rootfs/
 //!                           of memory; or listing and root/
 //! DATA/saved_states/ID.gone/    being removed                       IMAGES/layers/DIFFID/     a layer of images
+//! DATA/builds/                  contexts and logs of builds
 //! DATA/verified.log             marks of files that were read
 //!                                                               …/guest-ids               whose files they are
 //!                                                               IMAGES/tags/TAG           a digest
@@ -23,6 +24,8 @@
 //! `DATA` belongs to one.
 
 mod blocking;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
+mod builds;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod check;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
@@ -52,6 +55,7 @@ mod storage;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod stored;
 
+pub use builds::{ListedContext, LogLine, LogPage, LogStream, StoredContext};
 pub use damage::{DAMAGED, Damage, damage_in};
 pub use dorm_guest_ids::GuestIds;
 pub use dorm_ports::{Progress, Stage};
@@ -61,7 +65,7 @@ pub use images::documents::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Manifest, Packing, choose, host_architecture,
 };
 pub use images::{
-    ExportedImage, Image, ImageConfig, ImageSource, ImportLimits, Owner, READERS, Spool, closed_to_guests,
+    ExportedImage, Image, ImageConfig, ImageSource, ImportLimits, Owner, READERS, Spool, check_tag, closed_to_guests,
     numbered_user,
 };
 pub use pace::Pace;

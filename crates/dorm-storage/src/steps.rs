@@ -43,6 +43,10 @@ pub(crate) enum Step {
     Untagged,
     LayerSetAside,
     Referred,
+    ContextUnpacked,
+    ContextNamed,
+    ContextSetAside,
+    LogSynced,
 }
 
 impl Step {
@@ -81,6 +85,10 @@ impl Step {
             Self::Untagged => "storage: tags removed",
             Self::LayerSetAside => "storage: layer set aside",
             Self::Referred => "storage: image referred to",
+            Self::ContextUnpacked => "storage: context unpacked",
+            Self::ContextNamed => "storage: context named",
+            Self::ContextSetAside => "storage: context set aside",
+            Self::LogSynced => "storage: build log synced",
         }
     }
 }

@@ -3,6 +3,8 @@
 //! Dropping the future of a method does not stop work that has begun; it completes, or leaves
 //! nothing behind.
 
+mod builds;
+
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -13,6 +15,7 @@ use dorm_steps::AnySteps;
 use dorm_worker::Program;
 
 use crate::blocking::blocking;
+use crate::builds::Builds;
 use crate::check;
 use crate::damage::{self, Damage};
 use crate::error::{StorageError, failed};
@@ -34,6 +37,7 @@ use crate::stored::{Checked, Stored};
 pub struct Storage {
     saved_states: Arc<SavedStates>,
     images: Arc<Images>,
+    builds: Arc<Builds>,
     data: PathBuf,
     room: Room,
 }
@@ -66,9 +70,10 @@ impl Storage {
     pub fn open_for(data: &Path, images: &Path, ids: GuestIds, steps: AnySteps) -> Result<Self, StorageError> {
         let steps = Steps(steps);
         let saved_states = SavedStates::open(data, ids, steps.clone())?;
+        let builds = Arc::new(Builds::open(data, steps.clone())?);
         let images = Images::open(images.to_owned(), ids, steps)?;
         let room = Room::default();
-        Ok(Self { saved_states: Arc::new(saved_states), images: Arc::new(images), data: data.to_owned(), room })
+        Ok(Self { saved_states: Arc::new(saved_states), images: Arc::new(images), builds, data: data.to_owned(), room })
     }
 
     /// Sets the data directory that owns this storage, so that other data directories which share
@@ -368,6 +373,15 @@ impl Storage {
     pub async fn keep_damage(&self, damage: Vec<Damage>) -> Result<(), StorageError> {
         let data = self.data.clone();
         self.blocking(move || damage::keep(&data, &damage)).await
+    }
+
+    /// Removes the tags of an image that begin with `prefix`.
+    ///
+    /// # Errors
+    /// [`StorageError::Io`].
+    pub async fn untag_image(&self, digest: &Digest, prefix: &str) -> Result<(), StorageError> {
+        let (images, digest, prefix) = (self.images.clone(), digest.clone(), prefix.to_owned());
+        self.blocking(move || images.unname(&digest, &prefix)).await
     }
 
     /// Removes an image and its tags. Succeeds if there is no such image. `held_by` names further

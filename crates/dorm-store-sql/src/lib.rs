@@ -28,9 +28,9 @@ use std::path::Path;
 use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
-    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
-    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
+    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
+    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -171,6 +171,14 @@ impl Store for SqlStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         read::pools(&self.readers).await
+    }
+
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
+        read::builds(&self.readers).await
+    }
+
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
+        read::templates(&self.readers).await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

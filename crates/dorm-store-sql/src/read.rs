@@ -2,17 +2,18 @@
 
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, SandboxFilter,
-    SandboxRecord, SnapshotRecord, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord,
+    SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, TemplateRecord, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
 use crate::rows::{
-    API_KEYS, DISCARDS, DocumentRow, LIVING, OPEN, POOLS, PROJECTS, SNAPSHOTS, SandboxRow, Unread, VOLUMES, WEBHOOKS,
-    api_key_of, discard_of, event_of, operation_of, pool_of, project_of, readable, request_of, sandbox_of, snapshot_of,
-    unreadable_of, volume_of, webhook_of,
+    API_KEYS, BUILDS, DISCARDS, DocumentRow, LIVING, OPEN, POOLS, PROJECTS, SNAPSHOTS, SandboxRow, TEMPLATES, Unread,
+    VOLUMES, WEBHOOKS, api_key_of, build_of, discard_of, event_of, operation_of, pool_of, project_of, readable,
+    request_of, sandbox_of, snapshot_of, template_of, unreadable_of, volume_of, webhook_of,
 };
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
@@ -187,6 +188,18 @@ pub(crate) async fn pools(pool: &SqlitePool) -> Result<Vec<PoolRecord>, StoreErr
     Ok(readable(rows, pool_of))
 }
 
+pub(crate) async fn builds(pool: &SqlitePool) -> Result<Vec<BuildRecord>, StoreError> {
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(BUILDS).fetch_all(pool).await.map_err(|error| failed("read builds", error))?;
+    Ok(readable(rows, build_of))
+}
+
+pub(crate) async fn templates(pool: &SqlitePool) -> Result<Vec<TemplateRecord>, StoreError> {
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(TEMPLATES).fetch_all(pool).await.map_err(|error| failed("read templates", error))?;
+    Ok(readable(rows, template_of))
+}
+
 pub(crate) async fn projects(pool: &SqlitePool) -> Result<Vec<ProjectRecord>, StoreError> {
     let rows: Vec<DocumentRow> =
         sqlx::query_as(PROJECTS).fetch_all(pool).await.map_err(|error| failed("read projects", error))?;
@@ -230,6 +243,10 @@ pub(crate) async fn living_and_unreadable(
     found.extend(unreadable_of(rows, webhook_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(POOLS).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, pool_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(BUILDS).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, build_of));
+    let rows: Vec<DocumentRow> = sqlx::query_as(TEMPLATES).fetch_all(&mut *connection).await.map_err(wrong)?;
+    found.extend(unreadable_of(rows, template_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(PROJECTS).fetch_all(&mut *connection).await.map_err(wrong)?;
     found.extend(unreadable_of(rows, project_of));
     let rows: Vec<DocumentRow> = sqlx::query_as(API_KEYS).fetch_all(&mut *connection).await.map_err(wrong)?;

@@ -7,8 +7,8 @@
 use dorm_lifecycle::{SavedStateId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
-    ApiKeyRecord, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, RowKind, SandboxRecord,
-    SnapshotRecord, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, RowKind,
+    SandboxRecord, SnapshotRecord, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// Id, project, name, state, revision and document of a sandbox.
@@ -23,6 +23,8 @@ pub(crate) const SNAPSHOTS: &str = "SELECT id, document FROM snapshots";
 pub(crate) const DISCARDS: &str = "SELECT saved_state FROM discards ORDER BY saved_state";
 pub(crate) const WEBHOOKS: &str = "SELECT id, document FROM webhooks ORDER BY id";
 pub(crate) const POOLS: &str = "SELECT id, document FROM pools ORDER BY id";
+pub(crate) const BUILDS: &str = "SELECT id, document FROM builds ORDER BY id";
+pub(crate) const TEMPLATES: &str = "SELECT id, document FROM templates ORDER BY id";
 pub(crate) const PROJECTS: &str = "SELECT id, document FROM projects ORDER BY id";
 pub(crate) const API_KEYS: &str = "SELECT id, document FROM api_keys ORDER BY id";
 pub(crate) const VOLUMES: &str = "SELECT id, document FROM volumes ORDER BY id";
@@ -85,6 +87,14 @@ pub(crate) fn webhook_of(row: DocumentRow) -> Result<WebhookRecord, Unread> {
 
 pub(crate) fn pool_of(row: DocumentRow) -> Result<PoolRecord, Unread> {
     of(RowKind::Pool, row, codec::decode_pool, |pool| pool.id.as_str())
+}
+
+pub(crate) fn build_of(row: DocumentRow) -> Result<BuildRecord, Unread> {
+    of(RowKind::Build, row, codec::decode_build, |build| build.id.as_str())
+}
+
+pub(crate) fn template_of(row: DocumentRow) -> Result<TemplateRecord, Unread> {
+    of(RowKind::Template, row, codec::decode_template, |template| template.id.as_str())
 }
 
 pub(crate) fn project_of(row: DocumentRow) -> Result<ProjectRecord, Unread> {

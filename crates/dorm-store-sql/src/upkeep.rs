@@ -13,13 +13,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 
 use crate::rows::{
-    DocumentRow, SandboxRow, api_key_of, discard_of, event_of, operation_of, pool_of, project_of, request_of,
-    sandbox_of, snapshot_of, volume_of, webhook_of,
+    DocumentRow, SandboxRow, api_key_of, build_of, discard_of, event_of, operation_of, pool_of, project_of, request_of,
+    sandbox_of, snapshot_of, template_of, volume_of, webhook_of,
 };
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; referenced tables come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 14] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 16] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -28,6 +28,8 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 14] = [
     ("events", &["number", "project", "sandbox", "document"], Some(RowKind::Event)),
     ("webhooks", &["id", "document"], Some(RowKind::Webhook)),
     ("pools", &["id", "document"], Some(RowKind::Pool)),
+    ("builds", &["id", "document"], Some(RowKind::Build)),
+    ("templates", &["id", "document"], Some(RowKind::Template)),
     ("projects", &["id", "document"], Some(RowKind::Project)),
     ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
     ("requests", &["id", "made_at", "document"], Some(RowKind::Request)),
@@ -99,6 +101,8 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
         RowKind::Discard => read!((Vec<u8>,), "SELECT saved_state FROM discards", discard_of),
         RowKind::Webhook => read!(DocumentRow, "SELECT id, document FROM webhooks", webhook_of),
         RowKind::Pool => read!(DocumentRow, "SELECT id, document FROM pools", pool_of),
+        RowKind::Build => read!(DocumentRow, "SELECT id, document FROM builds", build_of),
+        RowKind::Template => read!(DocumentRow, "SELECT id, document FROM templates", template_of),
         RowKind::Project => read!(DocumentRow, "SELECT id, document FROM projects", project_of),
         RowKind::ApiKey => read!(DocumentRow, "SELECT id, document FROM api_keys", api_key_of),
         RowKind::Request => read!(DocumentRow, "SELECT id, document FROM requests", request_of),
@@ -269,10 +273,12 @@ const fn table_of(kind: RowKind) -> usize {
         RowKind::Event => 5,
         RowKind::Webhook => 6,
         RowKind::Pool => 7,
-        RowKind::Project => 8,
-        RowKind::ApiKey => 9,
-        RowKind::Request => 10,
-        RowKind::Volume => 11,
+        RowKind::Build => 8,
+        RowKind::Template => 9,
+        RowKind::Project => 10,
+        RowKind::ApiKey => 11,
+        RowKind::Request => 12,
+        RowKind::Volume => 13,
     }
 }
 

@@ -284,6 +284,8 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
             .map_err(|error| failed("remove a webhook", error))?;
     }
     pools(connection, &change).await?;
+    builds(connection, &change).await?;
+    templates(connection, &change).await?;
     projects(connection, &change).await?;
     api_keys(connection, &change).await?;
     requests(connection, &change).await?;
@@ -314,6 +316,50 @@ async fn pools(connection: &mut SqliteConnection, change: &Change) -> Result<(),
             .execute(&mut *connection)
             .await
             .map_err(|error| failed("remove a sandbox pool", error))?;
+    }
+    Ok(())
+}
+
+async fn builds(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for build in &change.builds {
+        let document = codec::encode_build(build).map_err(|error| failed("write a build", error))?;
+        sqlx::query(
+            "INSERT INTO builds (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(build.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a build", error))?;
+    }
+    for id in &change.removed_builds {
+        sqlx::query("DELETE FROM builds WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove a build", error))?;
+    }
+    Ok(())
+}
+
+async fn templates(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for template in &change.templates {
+        let document = codec::encode_template(template).map_err(|error| failed("write a template", error))?;
+        sqlx::query(
+            "INSERT INTO templates (id, document) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET document = excluded.document",
+        )
+        .bind(template.id.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a template", error))?;
+    }
+    for id in &change.removed_templates {
+        sqlx::query("DELETE FROM templates WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("remove a template", error))?;
     }
     Ok(())
 }

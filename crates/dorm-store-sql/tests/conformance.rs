@@ -62,6 +62,8 @@ fn table(kind: RowKind) -> &'static str {
         RowKind::Discard => "discards",
         RowKind::Webhook => "webhooks",
         RowKind::Pool => "pools",
+        RowKind::Build => "builds",
+        RowKind::Template => "templates",
         RowKind::Project => "projects",
         RowKind::ApiKey => "api_keys",
         RowKind::Request => "requests",

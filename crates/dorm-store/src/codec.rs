@@ -15,8 +15,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{
-    ApiKeyRecord, ClockNote, NewEvent, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, SnapshotRecord,
-    VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, ClockNote, NewEvent, OperationRecord, PoolRecord, ProjectRecord, RequestRecord,
+    SnapshotRecord, TemplateRecord, VolumeRecord, WebhookRecord,
 };
 
 /// The current version of sandboxes.
@@ -33,6 +33,10 @@ pub const WEBHOOK: u64 = 2;
 pub const API_KEY: u64 = 1;
 /// The current version of sandbox pools.
 pub const POOL: u64 = 1;
+/// The current version of builds.
+pub const BUILD: u64 = 1;
+/// The current version of templates.
+pub const TEMPLATE: u64 = 1;
 /// The current version of projects.
 pub const PROJECT: u64 = 1;
 /// The current version of requests with an idempotency key.
@@ -202,6 +206,44 @@ pub fn decode_pool(text: &str) -> Result<PoolRecord, CodecError> {
     match version(text)? {
         POOL => decode::<rows::PoolRow>(text, POOL).map(PoolRecord::from),
         found => Err(CodecError::Version { found, newest: POOL }),
+    }
+}
+
+/// Encodes a build.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no build is known to cause.
+pub fn encode_build(build: &BuildRecord) -> Result<String, CodecError> {
+    encode::<rows::BuildRow>(build.into())
+}
+
+/// Decodes a build.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_build(text: &str) -> Result<BuildRecord, CodecError> {
+    match version(text)? {
+        BUILD => decode::<rows::BuildRow>(text, BUILD).map(BuildRecord::from),
+        found => Err(CodecError::Version { found, newest: BUILD }),
+    }
+}
+
+/// Encodes a template.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no template is known to cause.
+pub fn encode_template(template: &TemplateRecord) -> Result<String, CodecError> {
+    encode::<rows::TemplateRow>(template.into())
+}
+
+/// Decodes a template.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_template(text: &str) -> Result<TemplateRecord, CodecError> {
+    match version(text)? {
+        TEMPLATE => decode::<rows::TemplateRow>(text, TEMPLATE).map(TemplateRecord::from),
+        found => Err(CodecError::Version { found, newest: TEMPLATE }),
     }
 }
 

@@ -11,6 +11,7 @@
 #![allow(clippy::expect_used, reason = "a suite of checks: what does not hold stops the test")]
 
 mod api_keys;
+mod builds;
 mod changes;
 mod concurrency;
 mod events;
@@ -126,6 +127,9 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         }
         pools {
             a_pool_is_rewritten_and_removed,
+        }
+        builds {
+            builds_and_templates_are_rewritten_and_removed,
         }
         projects {
             a_project_is_rewritten_and_kept,

@@ -8,6 +8,7 @@
 //! sandbox that breaks an invariant of the lifecycle.
 
 mod api_key;
+mod build;
 mod change;
 mod clock;
 mod code;
@@ -22,6 +23,7 @@ mod query;
 mod record;
 mod request;
 mod stepped;
+mod template;
 mod unreadable;
 mod volume;
 
@@ -30,11 +32,15 @@ use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedSt
 use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
+pub use build::{
+    BuildFailure, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState, BuildTemplate,
+    BuildWork, PlannedStep, Recipe,
+};
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
 pub use pool::{PoolRecord, PoolSource};
-pub use project::{ProjectBudgets, ProjectRecord};
+pub use project::{ProjectBudgets, ProjectRecord, SecretRecord};
 pub use query::{OperationFilter, Prune, Pruned, SnapshotFilter};
 pub use record::{
     Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationKind, OperationRecord,
@@ -42,6 +48,7 @@ pub use record::{
 };
 pub use request::{Made, RequestRecord};
 pub use stepped::SteppedStore;
+pub use template::{TemplateRecord, TemplateSource, TemplateVersion};
 pub use unreadable::{RowKind, UnreadableRow};
 pub use volume::{VolumeRecord, VolumeStatus};
 
@@ -246,6 +253,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// All sandbox pools, in the order of their ids.
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError>;
+
+    /// All builds, in the order of their ids.
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError>;
+
+    /// All templates, in the order of their ids.
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError>;
 
     /// All API keys, in the order of their ids.
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError>;

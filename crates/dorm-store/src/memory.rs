@@ -11,14 +11,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
 use dorm_lifecycle::{
-    ApiKeyId, EventKind, Name, OperationId, PoolId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, State,
-    VolumeId, WebhookId,
+    ApiKeyId, BuildId, EventKind, Name, OperationId, PoolId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
+    State, TemplateId, VolumeId, WebhookId,
 };
 
 use crate::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
-    ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotFilter, SnapshotRecord,
-    SnapshotStatus, Store, StoreError, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
+    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotFilter,
+    SnapshotRecord, SnapshotStatus, Store, StoreError, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 mod spoiled;
@@ -39,6 +39,8 @@ struct Content {
     discard: BTreeSet<SavedStateId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
     pools: BTreeMap<PoolId, PoolRecord>,
+    builds: BTreeMap<BuildId, BuildRecord>,
+    templates: BTreeMap<TemplateId, TemplateRecord>,
     projects: BTreeMap<ProjectId, ProjectRecord>,
     api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
     requests: BTreeMap<RequestId, RequestRecord>,
@@ -110,6 +112,14 @@ impl Content {
         self.pools.extend(change.pools.into_iter().map(|pool| (pool.id.clone(), pool)));
         for id in &change.removed_pools {
             self.pools.remove(id);
+        }
+        self.builds.extend(change.builds.into_iter().map(|build| (build.id.clone(), build)));
+        for id in &change.removed_builds {
+            self.builds.remove(id);
+        }
+        self.templates.extend(change.templates.into_iter().map(|template| (template.id.clone(), template)));
+        for id in &change.removed_templates {
+            self.templates.remove(id);
         }
         self.projects.extend(change.projects.into_iter().map(|project| (project.id.clone(), project)));
         self.api_keys.extend(change.api_keys.into_iter().map(|key| (key.id.clone(), key)));
@@ -248,6 +258,14 @@ impl Store for MemoryStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         Ok(self.readable()?.pools.values().cloned().collect())
+    }
+
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
+        Ok(self.readable()?.builds.values().cloned().collect())
+    }
+
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
+        Ok(self.readable()?.templates.values().cloned().collect())
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -1,6 +1,9 @@
 //! Projects: sandboxes, snapshots, volumes and keys that belong together and see nothing of others.
 
-use dorm_lifecycle::{ProjectId, Timestamp};
+use std::collections::BTreeMap;
+use std::fmt;
+
+use dorm_lifecycle::{ProjectId, SecretName, Timestamp};
 
 /// Limits on what a project may have. Each one is optional.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -29,4 +32,24 @@ pub struct ProjectRecord {
     pub created: Timestamp,
     /// When it was removed, if it was.
     pub removed: Option<Timestamp>,
+    /// Its secrets.
+    pub secrets: BTreeMap<SecretName, SecretRecord>,
+}
+
+/// A secret of a project.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SecretRecord {
+    /// Its value, encrypted.
+    pub sealed: String,
+    /// When it was created.
+    pub created: Timestamp,
+    /// When its value was set last.
+    pub changed: Timestamp,
+}
+
+impl fmt::Debug for SecretRecord {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { sealed: _, created, changed } = self;
+        f.debug_struct("SecretRecord").field("created", created).field("changed", changed).finish_non_exhaustive()
+    }
 }

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    ApiKeyId, Digest, EventKind, Initiator, OperationId, PoolId, ProjectId, RequestId, Resources, Sandbox, SandboxId,
-    SavedStateId, SnapshotId, SnapshotKind, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, BuildId, Digest, EventKind, Initiator, OperationId, PoolId, ProjectId, RequestId, Resources, Sandbox,
+    SandboxId, SavedStateId, SnapshotId, SnapshotKind, TemplateId, Timestamp, VolumeId, WebhookId,
 };
 
-use crate::{ApiKeyRecord, ClockNote, Code, PoolRecord, ProjectRecord, RequestRecord, VolumeRecord};
+use crate::{
+    ApiKeyRecord, BuildRecord, ClockNote, Code, PoolRecord, ProjectRecord, RequestRecord, TemplateRecord, VolumeRecord,
+};
 
 /// A sandbox as it is stored.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -363,6 +365,14 @@ pub struct Change {
     pub pools: Vec<PoolRecord>,
     /// Pools whose records are deleted; ids without a record are skipped.
     pub removed_pools: Vec<PoolId>,
+    /// Builds. Each record is replaced as a whole.
+    pub builds: Vec<BuildRecord>,
+    /// Builds whose records are deleted; ids without a record are skipped.
+    pub removed_builds: Vec<BuildId>,
+    /// Templates. Each record is replaced as a whole.
+    pub templates: Vec<TemplateRecord>,
+    /// Templates whose records are deleted; ids without a record are skipped.
+    pub removed_templates: Vec<TemplateId>,
     /// API keys. Each record is replaced as a whole.
     pub api_keys: Vec<ApiKeyRecord>,
     /// API keys whose records are deleted; ids without a record are skipped.

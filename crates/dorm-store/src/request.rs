@@ -1,7 +1,8 @@
 //! Requests with an idempotency key.
 
 use dorm_lifecycle::{
-    ApiKeyId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, BuildId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, Timestamp, VolumeId,
+    WebhookId,
 };
 
 /// A request with an idempotency key that has made something. It is recorded in the same change as
@@ -33,6 +34,8 @@ pub enum Made {
     Hold(HoldId),
     /// A volume.
     Volume(VolumeId),
+    /// A build.
+    Build(BuildId),
     /// A sandbox pool.
     Pool(PoolId),
     /// A webhook.

@@ -10,9 +10,9 @@ use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedSt
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
-    ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter, SnapshotRecord,
-    Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
+    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
+    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// Tickets from here on are issued by this store, lower ones by the inner store.
@@ -156,6 +156,16 @@ impl Store for SteppedStore {
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.living().await;
         self.inner.pools().await
+    }
+
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
+        self.living().await;
+        self.inner.builds().await
+    }
+
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
+        self.living().await;
+        self.inner.templates().await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -24,6 +24,10 @@ pub enum RowKind {
     Webhook,
     /// A sandbox pool.
     Pool,
+    /// A build.
+    Build,
+    /// A template.
+    Template,
     /// A project.
     Project,
     /// An API key.
@@ -38,13 +42,15 @@ pub enum RowKind {
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 13] = [
         Self::Sandbox,
         Self::Operation,
         Self::Snapshot,
         Self::Discard,
         Self::Webhook,
         Self::Pool,
+        Self::Build,
+        Self::Template,
         Self::Project,
         Self::ApiKey,
         Self::Request,
@@ -61,6 +67,8 @@ impl RowKind {
             Self::Discard => "discard",
             Self::Webhook => "webhook",
             Self::Pool => "pool",
+            Self::Build => "build",
+            Self::Template => "template",
             Self::Project => "project",
             Self::ApiKey => "key",
             Self::Request => "request",
@@ -76,6 +84,8 @@ impl RowKind {
             Self::Discard
             | Self::Webhook
             | Self::Pool
+            | Self::Build
+            | Self::Template
             | Self::Project
             | Self::ApiKey
             | Self::Request

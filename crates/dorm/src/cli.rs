@@ -32,8 +32,10 @@ mod quarantine;
 mod reference;
 mod repair;
 mod sbx;
+mod secret;
 pub(crate) mod shown;
 mod signals;
+mod template;
 mod volume;
 mod webhook;
 mod why;
@@ -134,10 +136,16 @@ enum Verb {
     Operation(operation::OperationOptions),
     /// Send events to your own programs
     Webhook(webhook::WebhookOptions),
+    /// List, follow and cancel the builds of images and templates
+    Build(build::BuildVerbs),
+    /// Create, list, tag and remove templates: names under which sandboxes are created
+    Template(template::TemplateOptions),
     /// Create, list and remove pools of sandboxes that are made in advance, and claim from them
     Pool(pool::PoolOptions),
     /// Create, list, limit and remove projects: separate users of one daemon
     Project(project::ProjectOptions),
+    /// Set, list and remove secrets that are added to requests outside of sandboxes
+    Secret(secret::SecretOptions),
     /// Create, list and revoke API keys
     Key(key::KeyOptions),
     /// Print the certificate of the authority that signs for the daemon's own HTTPS hosts
@@ -185,8 +193,11 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Events(options) => (events::run(options).await, None),
         Verb::Operation(options) => (operation::run(options).await, None),
         Verb::Webhook(options) => (webhook::run(options).await, None),
+        Verb::Build(options) => (build::run_verb(options).await, None),
+        Verb::Template(options) => (template::run(options).await, None),
         Verb::Pool(options) => (pool::run(options).await, None),
         Verb::Project(options) => (project::run(options).await, None),
+        Verb::Secret(options) => (secret::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
         Verb::Ca(options) => (ca::run(options).await, None),
         Verb::Env(options) => (env::run(options).await, None),

@@ -5,9 +5,11 @@
 //! `dorm_api_types`. It does not know terminals, tables or exit codes, and knows nothing of the
 //! daemon except its HTTP API.
 
+mod builds;
 mod door;
 mod error;
 mod files;
+mod inside;
 mod processes;
 mod remote;
 mod resources;
@@ -40,7 +42,7 @@ const WAKE: &str = "x-dormouse-wake";
 /// Whether a route uses the inside of a sandbox.
 fn is_inside(path: &str) -> bool {
     let part = path.split('/').nth(3).unwrap_or_default();
-    path.starts_with("/sandboxes/") && ["exec", "processes", "files", "watchers"].contains(&part)
+    path.starts_with("/sandboxes/") && ["exec", "processes", "services", "files", "watchers"].contains(&part)
 }
 
 /// How long connecting may take.

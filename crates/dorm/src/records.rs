@@ -21,9 +21,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
-    ApiKeyRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord, PoolRecord,
-    ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
-    SnapshotRecord, Store, StoreError, Ticket, UnreadableRow, VolumeRecord, WebhookRecord, codec,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
+    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
 
@@ -150,6 +151,12 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
     for pool in &change.pools {
         put(RowKind::Pool, pool.id.as_str(), 0, codec::encode_pool(pool));
     }
+    for build in &change.builds {
+        put(RowKind::Build, build.id.as_str(), 0, codec::encode_build(build));
+    }
+    for template in &change.templates {
+        put(RowKind::Template, template.id.as_str(), 0, codec::encode_template(template));
+    }
     for project in &change.projects {
         put(RowKind::Project, project.id.as_str(), 0, codec::encode_project(project));
     }
@@ -161,6 +168,8 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
     let gone = gone.chain(change.forgotten.iter().map(|id| (RowKind::Snapshot, id.to_string())));
     let gone = gone.chain(change.removed_webhooks.iter().map(|id| (RowKind::Webhook, id.to_string())));
     let gone = gone.chain(change.removed_pools.iter().map(|id| (RowKind::Pool, id.to_string())));
+    let gone = gone.chain(change.removed_builds.iter().map(|id| (RowKind::Build, id.to_string())));
+    let gone = gone.chain(change.removed_templates.iter().map(|id| (RowKind::Template, id.to_string())));
     let gone = gone.chain(change.removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
     verdicts.extend(gone.map(|key| (key, None)));
     verdicts
@@ -236,6 +245,8 @@ impl FiledStore {
             snapshots: self.inner.snapshots(None).await?,
             webhooks: self.inner.webhooks().await?,
             pools: self.inner.pools().await?,
+            builds: self.inner.builds().await?,
+            templates: self.inner.templates().await?,
             projects: self.inner.projects().await?,
             volumes: self.inner.volumes().await?,
             ..Change::default()
@@ -321,6 +332,14 @@ impl Store for FiledStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.inner.pools().await
+    }
+
+    async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
+        self.inner.builds().await
+    }
+
+    async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
+        self.inner.templates().await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

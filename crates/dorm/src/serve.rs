@@ -12,11 +12,14 @@ use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
 use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys};
 use dorm_lifecycle::Limits;
-use dorm_net::{HostNetwork, TrafficLimits};
+use dorm_net::{HostNetwork, NameServers, TrafficLimits};
+use dorm_ports::LateVault;
 use dorm_service::{Budgets, LostSecrets, ParkLimits, Parts, Retention, SecretsKey, Service, Settings};
 use dorm_storage::{ImportLimits, Storage};
 use dorm_store::{SteppedStore, Store};
 use dorm_worker::Program;
+use rustls::pki_types::CertificateDer;
+use rustls::pki_types::pem::PemObject as _;
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -220,6 +223,14 @@ pub(crate) struct ServeOptions {
     /// Registries that are named are contacted at any address
     #[arg(long, env = "DORM_ALLOW_NETWORK", value_name = "NETWORK", value_delimiter = ',')]
     allow_network: Vec<ipnet::IpNet>,
+    /// A file in PEM with certificate authorities that hosts of header rules may have, besides the
+    /// roots of this host; may be given several times
+    #[arg(long, env = "DORM_UPSTREAM_CA", value_name = "FILE", value_delimiter = ',')]
+    upstream_ca: Vec<PathBuf>,
+    /// A name server for the names that sandboxes look up, such as 192.0.2.53 or 192.0.2.53:5353;
+    /// may be given several times. By default those in /etc/resolv.conf
+    #[arg(long, env = "DORM_NAME_SERVER", value_name = "ADDRESS", value_delimiter = ',', value_parser = values::name_server)]
+    name_server: Vec<SocketAddr>,
     /// Report each step at this Unix socket and wait there to continue; for `dorm prove`.
     #[arg(long, hide = true, value_name = "SOCKET")]
     steps: Option<PathBuf>,
@@ -313,7 +324,9 @@ async fn open(
     let Identity { id, prefix } = identity;
     let owner = dorm_storage::Owner { id: id.clone(), data: path.to_owned() };
     let secrets_key = secrets_key(options, data, &*store).await?;
-    let network = HostNetwork::open(network(options, path, (&id, &prefix), &steps)).await?;
+    let vault = LateVault::default();
+    let network = network(options, path, (&id, &prefix), &steps, &vault)?;
+    let network = HostNetwork::open(network).await?;
     let agent = dorm_agent_binary::install(path)?;
     let engine = GvisorEngine::open(dorm_engine_gvisor::Config {
         directory: path.join("gvisor"),
@@ -376,12 +389,14 @@ async fn open(
             },
             port_secret: Some(dorm_service::PortSecret(data.port_secret()?)),
             secrets_key: Some(secrets_key),
+            roots: roots_of_host(),
             usage_every: Some(USAGE_EVERY),
             max_unreachable: options.max_unreachable.map(length),
             ..Settings::default()
         },
     };
     let (service, report) = Service::open(parts).await?;
+    vault.open(Arc::new(service.vault()));
     for line in &report.lines {
         tracing::info!("{line}");
     }
@@ -394,7 +409,8 @@ fn network(
     data: &Path,
     (owner, prefix): (&str, &str),
     steps: &Arc<dyn dorm_steps::Steps>,
-) -> dorm_net::Config {
+    vault: &LateVault,
+) -> Result<dorm_net::Config> {
     let mut network = dorm_net::Config::new(data.join("network"), prefix.to_owned());
     network.owner = owner.to_owned();
     network.steps = steps.clone();
@@ -403,7 +419,31 @@ fn network(
         packets_per_second: NonZeroU32::new(options.network_packets_per_second),
         connections: options.network_connections,
     };
-    network
+    network.vault = vault.clone();
+    if !options.name_server.is_empty() {
+        network.dns = NameServers::Fixed(options.name_server.clone());
+    }
+    for path in &options.upstream_ca {
+        network.also_trusted.append(&mut authorities(path)?);
+    }
+    Ok(network)
+}
+
+/// Returns the certificates in a file in PEM.
+fn authorities(path: &Path) -> Result<Vec<Vec<u8>>> {
+    let read = || format!("cannot read the certificates in --upstream-ca {}", path.display());
+    let found = CertificateDer::pem_file_iter(path).with_context(read)?;
+    let found: Vec<_> = found.map(|one| Ok(one?.to_vec())).collect::<Result<_>>().with_context(read)?;
+    match found.is_empty() {
+        true => bail!("--upstream-ca {} contains no certificate in PEM", path.display()),
+        false => Ok(found),
+    }
+}
+
+/// Returns the roots that this host trusts, in PEM, if it has them in a usual place.
+fn roots_of_host() -> Option<Arc<str>> {
+    let places = ["/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/cert.pem"];
+    places.iter().find_map(|path| std::fs::read_to_string(path).ok()).map(Arc::from)
 }
 
 /// Returns the key that encrypts secrets. A new one is created only if no stored secret needs an
@@ -416,9 +456,10 @@ async fn secrets_key(options: &ServeOptions, data: &Data, store: &dyn Store) -> 
     }
     let (living, _) = store.living_and_unreadable().await?;
     let locked = living.iter().filter(|record| SecretsKey::seals(&record.sandbox.spec.secrets)).count();
-    if locked > 0 && lost == LostSecrets::Refuse {
+    let of_projects: usize = store.projects().await?.iter().map(|project| project.secrets.len()).sum();
+    if locked + of_projects > 0 && lost == LostSecrets::Refuse {
         bail!(
-            "{} is missing, but it encrypts secrets of living sandboxes ({locked}): put it back, or give its path with \
+            "{} is missing, but it encrypts secrets of living sandboxes ({locked}) and of projects ({of_projects}): put it back, or give its path with \
              --secrets-key; if it is lost, --without-lost-secrets creates a new one and resumes them without those secrets",
             path.display()
         );

@@ -1,6 +1,8 @@
 //! Parsers for the values of options.
 
-use dorm_api_types::{AttachVolume, Egress, EgressDefault, EgressRule, EgressRules};
+use std::net::{IpAddr, SocketAddr};
+
+use dorm_api_types::{AttachVolume, Egress, EgressDefault, EgressRule, EgressRules, HeaderRule};
 use dorm_lifecycle::EgressTarget;
 
 /// Parses CPUs, such as `1` or `0.5`, into thousandths.
@@ -112,6 +114,13 @@ pub(crate) fn volume(text: &str) -> Result<AttachVolume, String> {
     Ok(asked)
 }
 
+/// Parses the address of a name server, with or without a port.
+pub(crate) fn name_server(text: &str) -> Result<SocketAddr, String> {
+    let bare = text.parse::<IpAddr>().map(|address| SocketAddr::new(address, 53));
+    bare.or_else(|_| text.parse())
+        .map_err(|_| format!("'{text}' is not an address such as 192.0.2.53 or 192.0.2.53:5353"))
+}
+
 /// Parses `public`, `closed`, `none`, a comma-separated list of networks and host names, or a list
 /// of rules such as `deny:10.0.0.0/8,allow:example.com,default:public`.
 pub(crate) fn egress(text: &str) -> Result<Egress, String> {
@@ -142,7 +151,70 @@ fn egress_rules(mut entries: Vec<&str>) -> Result<EgressRules, String> {
         Some(("deny", to)) => destination(to).map(EgressRule::Deny),
         _ => Err(format!("'{entry}' is no rule: begin it with allow: or deny:, and put default: last")),
     };
-    Ok(EgressRules { rules: entries.into_iter().map(rule).collect::<Result<_, _>>()?, default })
+    Ok(EgressRules { rules: entries.into_iter().map(rule).collect::<Result<_, _>>()?, default, headers: Vec::new() })
+}
+
+/// Parses a header rule such as `api.example.com: Authorization: Bearer {API_KEY}`. The host may
+/// have a port.
+fn header(text: &str) -> Result<HeaderRule, String> {
+    const FORM: &str = "write HOST: HEADER: VALUE with the name of a secret in braces, as in \
+                        'api.example.com: Authorization: Bearer {API_KEY}'";
+    let wrong = || FORM.to_owned();
+    let (host, rest) = text.split_once(':').ok_or_else(wrong)?;
+    let (port, rest) = match rest.split_once(':') {
+        Some((port, rest)) if !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()) => {
+            (port.parse().map_err(|_| format!("{port} is no port; {FORM}"))?, rest)
+        }
+        _ => (443, rest),
+    };
+    let (name, value) = rest.split_once(':').ok_or_else(wrong)?;
+    let trimmed = |text: &str| text.trim().to_owned();
+    let rule = HeaderRule { host: trimmed(host), port, name: trimmed(name), value: trimmed(value) };
+    // A value without a secret may be one, which must not be shown or sent.
+    match rule.value.contains('{') {
+        true => Ok(rule),
+        false => Err(wrong()),
+    }
+}
+
+/// A header rule as it was given. Its defects are reported later, since clap prints what it
+/// refuses, and this may contain a secret in place of its name.
+#[derive(Clone)]
+pub(crate) struct GivenHeader(String);
+
+impl std::fmt::Debug for GivenHeader {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("GivenHeader(..)")
+    }
+}
+
+/// Takes a header rule.
+#[allow(clippy::unnecessary_wraps, reason = "it is the form of such a function")]
+pub(crate) fn given_header(text: &str) -> Result<GivenHeader, std::convert::Infallible> {
+    Ok(GivenHeader(text.to_owned()))
+}
+
+/// Returns the policy with header rules.
+pub(crate) fn with_headers(egress: Option<Egress>, given: Vec<GivenHeader>) -> Result<Option<Egress>, String> {
+    if given.is_empty() {
+        return Ok(egress);
+    }
+    let headers = given.iter().map(|GivenHeader(text)| header(text)).collect::<Result<_, _>>()?;
+    let rules = match egress {
+        None | Some(Egress::Public) => EgressRules { rules: Vec::new(), default: EgressDefault::Public, headers },
+        Some(Egress::Closed) => EgressRules { rules: Vec::new(), default: EgressDefault::Deny, headers },
+        Some(Egress::None) => return Err("--header needs a network, and the egress is none".to_owned()),
+        // In a list, this network stands for no name; as a rule, it would.
+        Some(Egress::Allow(entries)) if entries.iter().any(|entry| entry == "0.0.0.0/0") => {
+            return Err("with --header, write public or rules such as allow:0.0.0.0/0,default:deny".to_owned());
+        }
+        Some(Egress::Allow(entries)) => {
+            let rules = entries.into_iter().map(EgressRule::Allow).collect();
+            EgressRules { rules, default: EgressDefault::Deny, headers }
+        }
+        Some(Egress::Ordered(rules)) => EgressRules { headers, ..rules },
+    };
+    Ok(Some(Egress::Ordered(rules)))
 }
 
 fn destination(text: &str) -> Result<String, String> {
@@ -260,6 +332,39 @@ mod tests {
         );
         assert!(egress("everything").is_err() && egress("").is_err() && egress("1.1.1.1,").is_err());
         assert_eq!(egress("closed"), Ok(Egress::Closed));
+    }
+
+    #[test]
+    fn a_header_rule_has_a_host_a_header_and_a_secret() {
+        let rule = header("api.a.test: Authorization: Bearer {KEY}").unwrap();
+        assert_eq!(
+            (rule.port, crate::cli::shown::header(&rule).as_str()),
+            (443, "api.a.test: Authorization: Bearer {KEY}")
+        );
+        let rule = header("*.a.test:8443:X-Url:https://{KEY}").unwrap();
+        assert_eq!(
+            (rule.port, crate::cli::shown::header(&rule).as_str()),
+            (8443, "*.a.test:8443: X-Url: https://{KEY}")
+        );
+        for wrong in ["", "a.test", "a.test: {KEY}", "a.test:99999: A: {KEY}"] {
+            assert!(header(wrong).is_err(), "{wrong}");
+        }
+        let refused = header("a.test: Authorization: Bearer hunter2").unwrap_err();
+        assert!(!refused.contains("hunter2"));
+    }
+
+    #[test]
+    fn headers_are_added_to_every_policy_that_can_have_them() {
+        let rule = || vec![GivenHeader("a.test: A: {KEY}".to_owned())];
+        let shown =
+            |where_: &str| crate::cli::shown::egress(&with_headers(egress(where_).ok(), rule()).unwrap().unwrap());
+        assert_eq!(shown("public"), "public");
+        assert_eq!(shown("a.test,1.1.1.1"), "allow:a.test,allow:1.1.1.1,default:deny");
+        assert_eq!(shown("deny:1.1.1.1,default:public"), "deny:1.1.1.1,default:public");
+        assert!(with_headers(Some(Egress::None), rule()).is_err());
+        assert!(with_headers(egress("0.0.0.0/0").ok(), rule()).is_err());
+        assert_eq!(with_headers(Some(Egress::Closed), Vec::new()), Ok(Some(Egress::Closed)));
+        assert_eq!(with_headers(None, Vec::new()), Ok(None));
     }
 
     #[test]

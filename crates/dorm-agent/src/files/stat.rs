@@ -17,15 +17,7 @@ pub(crate) fn stat(path: &GuestPath) -> Result<FileStat, Failure> {
 }
 
 pub(super) fn describe(path: &GuestPath, at: &Metadata, users: &Users) -> FileStat {
-    let kind = if at.is_file() {
-        FileKind::File
-    } else if at.is_dir() {
-        FileKind::Directory
-    } else if at.is_symlink() {
-        FileKind::Link
-    } else {
-        FileKind::Other
-    };
+    let kind = kind_of(at);
     let link = match kind {
         FileKind::Link => fs::read_link(path.as_path())
             .ok()
@@ -42,5 +34,17 @@ pub(super) fn describe(path: &GuestPath, at: &Metadata, users: &Users) -> FileSt
         group: users.group_name(at.gid()),
         modified_unix_ms: at.mtime().saturating_mul(1000).saturating_add(at.mtime_nsec() / 1_000_000),
         link,
+    }
+}
+
+pub(super) fn kind_of(at: &Metadata) -> FileKind {
+    if at.is_file() {
+        FileKind::File
+    } else if at.is_dir() {
+        FileKind::Directory
+    } else if at.is_symlink() {
+        FileKind::Link
+    } else {
+        FileKind::Other
     }
 }

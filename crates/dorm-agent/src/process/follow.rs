@@ -1,13 +1,13 @@
 //! Calls about one process of which there may be thousands: readers of its output, waits for its
 //! end, and questions for its status.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Instant;
 
 use dorm_agent_proto::frame::PAYLOAD_MAX;
-use dorm_agent_proto::{Answer, End, Event, ExitStatus, Offsets, OutputHeader};
+use dorm_agent_proto::{Answer, End, Event, ExitStatus, Failure, Offsets, OutputHeader};
 
-use super::outputs::{Pieces, Step};
+use super::outputs::{Log, Outputs, Pieces, Step};
 use super::{Process, Processes, Stage};
 use crate::call::Call;
 use crate::channel::Batch;
@@ -23,11 +23,40 @@ impl Processes {
             Ok(found) => found,
             Err(failure) => return call.answer(&Err(failure)),
         };
-        let follower = lock(&process.outputs).attach(Arc::clone(call), from, pieces);
-        let (call, processes) = (call.clone(), Arc::clone(self));
-        let reader = Reader { call, processes, process, follower, pieces, stage: Reading::Unanswered, _place: place };
-        self.courier.run(&reader.call.clone(), reader);
+        let outputs = Arc::clone(&process.outputs);
+        self.read(call, outputs, Some(process), (from, pieces), place);
         Ok(())
+    }
+
+    /// Sends the output of a service to the host until it is over or the host cancels the call.
+    pub(crate) fn follow_log(
+        self: &Arc<Self>,
+        call: &Call,
+        log: Result<Log, Failure>,
+        from: Offsets,
+    ) -> Result<(), Gone> {
+        match log.and_then(|log| Ok((log, self.readers.take()?))) {
+            Ok((Log(outputs), place)) => {
+                self.read(call, outputs, None, (from, Pieces::Timed), place);
+                Ok(())
+            }
+            Err(failure) => call.answer(&Err(failure)),
+        }
+    }
+
+    fn read(
+        self: &Arc<Self>,
+        call: &Call,
+        outputs: Arc<Mutex<Outputs>>,
+        process: Option<Arc<Process>>,
+        (from, pieces): (Offsets, Pieces),
+        place: Place,
+    ) {
+        let follower = lock(&outputs).attach(Arc::clone(call), from, pieces);
+        let (call, processes) = (call.clone(), Arc::clone(self));
+        let stage = Reading::Unanswered;
+        let reader = Reader { call, processes, outputs, process, follower, pieces, stage, _place: place };
+        self.courier.run(&reader.call.clone(), reader);
     }
 
     /// Sends the exit status when the process has ended.
@@ -57,7 +86,9 @@ impl Processes {
 struct Reader {
     call: Call,
     processes: Arc<Processes>,
-    process: Arc<Process>,
+    outputs: Arc<Mutex<Outputs>>,
+    /// The process, if it is not the output of a service.
+    process: Option<Arc<Process>>,
     follower: u64,
     pieces: Pieces,
     stage: Reading,
@@ -93,7 +124,7 @@ impl Reader {
     fn fill(&self, batch: &mut Batch) -> Next {
         while batch.may_grow() {
             let most = PAYLOAD_MAX - OutputHeader::LENGTH_MAX;
-            let (step, pump_waits) = lock(&self.process.outputs).next(self.follower, most, Instant::now());
+            let (step, pump_waits) = lock(&self.outputs).next(self.follower, most, Instant::now());
             if pump_waits {
                 self.processes.pump.wake();
             }
@@ -114,14 +145,17 @@ impl Reader {
     fn last_event(&self, status: ExitStatus) -> Event {
         match self.pieces {
             Pieces::Long => Event::Exited(status),
-            Pieces::Timed => Event::Ended { status, timed_out: self.process.has_timed_out(status) },
+            Pieces::Timed => Event::Ended {
+                status,
+                timed_out: self.process.as_ref().is_some_and(|process| process.has_timed_out(status)),
+            },
         }
     }
 }
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        lock(&self.process.outputs).detach(self.follower);
+        lock(&self.outputs).detach(self.follower);
         self.processes.pump.wake();
     }
 }

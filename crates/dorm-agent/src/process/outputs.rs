@@ -7,13 +7,14 @@
 //! Readers get both streams in the order in which they were read from the process.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use dorm_agent_proto::{ExitStatus, Offsets, OutputHeader, OutputKind};
 
 use super::ring::{Ring, Stamp};
 use crate::channel::Channel;
+use crate::lock::lock;
 
 /// How long a process waits for a reader without progress.
 pub(super) const STALL: Duration = Duration::from_secs(30);
@@ -61,6 +62,45 @@ pub(super) enum Step {
 pub(super) enum Room {
     Free(usize),
     Until(Instant),
+}
+
+impl Room {
+    /// Returns how much may be read if both must agree.
+    pub(super) fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::Free(one), Self::Free(other)) => Self::Free(one.min(other)),
+            (Self::Until(one), Self::Until(other)) => Self::Until(one.min(other)),
+            (until @ Self::Until(_), Self::Free(_)) | (Self::Free(_), until @ Self::Until(_)) => until,
+        }
+    }
+}
+
+/// The output of several processes that follow each other.
+#[derive(Clone)]
+pub(crate) struct Log(pub(super) Arc<Mutex<Outputs>>);
+
+impl Log {
+    /// Keeps so many bytes of each stream.
+    pub(crate) fn new(limit: usize) -> Self {
+        Self(Arc::new(Mutex::new(Outputs::new(limit, None))))
+    }
+
+    pub(super) fn room(&self, kind: OutputKind, now: Instant) -> Room {
+        lock(&self.0).room(kind, now)
+    }
+
+    pub(super) fn append(&self, kind: OutputKind, bytes: &[u8], now: Instant, unix_ms: u64) {
+        lock(&self.0).append(kind, bytes, now, unix_ms);
+    }
+
+    /// Tells readers that nothing follows.
+    pub(crate) fn finish(&self, status: ExitStatus) {
+        lock(&self.0).finish(status);
+    }
+
+    pub(crate) fn written(&self) -> Offsets {
+        lock(&self.0).written()
+    }
 }
 
 impl Outputs {

@@ -114,7 +114,7 @@ fn turn(pump: &Pump, patients: &mut Vec<Patient>, buffer: &mut [u8]) {
     let mut descriptors = vec![PollFd::new(&pump.wake, PollFlags::IN)];
     for (number, patient) in patients.iter().enumerate() {
         for (source, open) in patient.sources.iter().enumerate() {
-            match lock(&patient.process.outputs).room(open.source.kind, now) {
+            match patient.process.room(open.source.kind, now) {
                 Room::Free(room) => {
                     slots.push(Slot::Source { patient: number, source, room });
                     descriptors.push(PollFd::new(&open.source.descriptor, PollFlags::IN));
@@ -190,7 +190,7 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
             let mut read = dying.drained.iter().find(|(drained, _)| *drained == kind).map_or(0, |(_, read)| *read);
             dying.drained.retain(|(drained, _)| *drained != kind);
             while open.state == SourceState::Open && read < LEFT_BEHIND_MAX {
-                let room = lock(&patient.process.outputs).room(kind, Instant::now());
+                let room = patient.process.room(kind, Instant::now());
                 let Room::Free(room) = room else {
                     waiting = true;
                     break;
@@ -222,7 +222,7 @@ fn read_some(process: &Process, open: &mut Open, room: usize, buffer: &mut [u8])
     let read = rustix::io::retry_on_intr(|| rustix::io::read(&open.source.descriptor, &mut buffer[..most]));
     match read {
         Ok(length) if length > 0 => {
-            lock(&process.outputs).append(open.source.kind, &buffer[..length], Instant::now(), unix_ms());
+            process.append(open.source.kind, &buffer[..length], Instant::now(), unix_ms());
             length
         }
         Err(Errno::AGAIN) => 0,

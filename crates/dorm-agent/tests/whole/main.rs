@@ -8,6 +8,8 @@ mod in_place;
 mod many;
 mod output;
 mod processes;
+mod search;
+mod services;
 mod support;
 mod tree;
 mod watch;

@@ -9,7 +9,7 @@ use super::{Convert as _, Of, time};
 
 impl Of<ProjectView> for wire::Project {
     fn of(view: ProjectView) -> Self {
-        let ProjectView { project: ProjectRecord { id, budgets, created, removed: _ }, used } = view;
+        let ProjectView { project: ProjectRecord { id, budgets, created, removed: _, secrets: _ }, used } = view;
         Self {
             name: id.to_string(),
             budgets: budgets.convert(),

@@ -1,18 +1,18 @@
 //! Creates sandboxes.
 
 use dorm_api_types as wire;
-use dorm_lifecycle::{IdError, ProjectId};
-use dorm_ports::{RemoteSpec, Transport};
-use dorm_service::{AnswerAt, CreateFrom, PullPolicy, Service};
+use dorm_lifecycle::IdError;
+use dorm_ports::{Logins, RemoteSpec, Transport};
+use dorm_service::{AnswerAt, CreateFrom, PullPolicy, TemplateReference};
 
 use crate::convert::{self, Convert};
-use crate::error::{ApiError, ErrorCode};
+use crate::error::ApiError;
 use crate::extract::{ForRequest, Json};
 use crate::tagged::Tagged;
 
 /// Create a sandbox
 ///
-/// Starts from an image or a snapshot. Responds when the sandbox is running.
+/// Starts from an image, a snapshot or a template. Responds when the sandbox is running.
 #[utoipa::path(post, path = "/v1/sandboxes", operation_id = "createSandbox", tag = "sandboxes",
     request_body = wire::CreateSandbox,
     responses(
@@ -28,10 +28,15 @@ pub(crate) async fn create(
     if let Some(created) = service.created_by_first_request().await? {
         return Ok(Tagged::created(created, AnswerAt::End));
     }
-    let (from, base) = match (&asked.image, &asked.snapshot) {
-        (Some(image), None) => {
-            let pull = pull_policy(&service, asked.pull)?;
-            let wanted = RemoteSpec { reference: image.clone(), architecture: None, transport: Transport::Secure };
+    let (from, base) = match (&asked.image, &asked.snapshot, &asked.template) {
+        (Some(image), None, None) => {
+            let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
+            let wanted = RemoteSpec {
+                reference: image.clone(),
+                architecture: None,
+                transport: Transport::Secure,
+                logins: Logins::Daemon,
+            };
             let found = service.find_image(wanted, pull, |_| {}).await?;
             if asked.start && found.config.start().is_empty() {
                 let message = format!("the image '{image}' has no command to start");
@@ -39,13 +44,18 @@ pub(crate) async fn create(
             }
             (CreateFrom::Image(found.digest.to_string()), dorm_lifecycle::Resources::default())
         }
-        (None, Some(id)) => {
+        (None, None, Some(template)) => {
+            let template: TemplateReference = template.parse()?;
+            let base = service.resources_of(&template).await?;
+            (CreateFrom::Template(template), base)
+        }
+        (None, Some(id), None) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
             let base = service.snapshot(&id).await?.resources;
             (CreateFrom::Snapshot(id), base)
         }
         _ => {
-            let message = "give exactly one of image and snapshot";
+            let message = "give exactly one of image, snapshot and template";
             return Err(ApiError::invalid(
                 message,
                 "list images with GET /v1/images, snapshots with GET /v1/snapshots",
@@ -55,19 +65,4 @@ pub(crate) async fn create(
     let asked = convert::create(asked, from, base)?;
     let view = service.in_manner(manner).create(asked).await?;
     Ok(Tagged::created(view, manner.answer))
-}
-
-/// When the registry of the image is contacted. Images belong to the daemon, so only its own
-/// project adds some by creating a sandbox.
-fn pull_policy(service: &Service, asked: Option<wire::Pull>) -> Result<PullPolicy, ApiError> {
-    if *service.project() == ProjectId::local() {
-        return Ok(asked.map_or(PullPolicy::Missing, Convert::convert));
-    }
-    match asked {
-        None | Some(wire::Pull::Missing | wire::Pull::Never) => Ok(PullPolicy::Never),
-        Some(wire::Pull::Always) => {
-            let detail = format!("project '{}' cannot pull images, which belong to the daemon", service.project());
-            Err(ApiError::new(ErrorCode::Forbidden, detail, "omit `pull`, and ask an administrator to pull the image"))
-        }
-    }
 }

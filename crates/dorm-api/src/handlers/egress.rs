@@ -3,15 +3,16 @@
 use dorm_api_types as wire;
 
 use crate::convert::Convert as _;
-use crate::error::ApiError;
-use crate::extract::{ForRequest, Json, Sandbox};
+use crate::error::{ApiError, ErrorCode};
+use crate::extract::{ForRequest, Json, NamesSecrets, Sandbox};
 use crate::tagged::Tagged;
 
 /// Replace the egress policy of a sandbox
 ///
 /// A running sandbox has the new policy when the call returns: connections that it does not allow
 /// have ended. A suspended sandbox has it before it runs again. A sandbox with the egress `none`
-/// has no network device, so its policy cannot be changed, and no other can be changed to `none`.
+/// has no network device, so its policy cannot be changed, and no other can be changed to `none`. A
+/// key for one sandbox cannot add header rules.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/egress", operation_id = "setEgress", tag = "sandboxes",
     request_body = wire::SetEgress,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
@@ -22,7 +23,24 @@ use crate::tagged::Tagged;
 pub(crate) async fn egress(
     ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
+    NamesSecrets(may_name_secrets): NamesSecrets,
     Json(asked): Json<wire::SetEgress>,
 ) -> Result<Tagged, ApiError> {
+    if !may_name_secrets {
+        let present: wire::Egress = service.describe(&id).await?.sandbox.spec.egress.convert();
+        let present = headers(&present);
+        if headers(&asked.egress).iter().any(|header| !present.contains(header)) {
+            let detail = "this key gives access to one sandbox only, and header rules name secrets of the project";
+            let hint = "keep the header rules as they are, or use a key with access to the whole project";
+            return Err(ApiError::new(ErrorCode::Forbidden, detail, hint));
+        }
+    }
     Ok(service.set_egress(&id, asked.egress.convert()).await?.into())
+}
+
+fn headers(egress: &wire::Egress) -> &[wire::HeaderRule] {
+    match egress {
+        wire::Egress::Ordered(wire::EgressRules { headers, .. }) => headers,
+        wire::Egress::Public | wire::Egress::Closed | wire::Egress::None | wire::Egress::Allow(_) => &[],
+    }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn list(
     ForRequest(service): ForRequest,
     Query(query): Query<PageQuery>,
 ) -> Result<axum::Json<wire::ImageList>, ApiError> {
-    let images = service.storage().images().await.map_err(ServiceError::from)?;
+    let images = service.images().await?;
     let (images, next) = query.of(images, |image| image.digest.clone())?;
     Ok(axum::Json(wire::ImageList { images: images.into_iter().map(Convert::convert).collect(), next }))
 }
@@ -144,14 +144,14 @@ pub(crate) async fn pull(
 ) -> Result<Response, ApiError> {
     let wire::PullImage { reference, architecture, tag, insecure, pull } = asked;
     let transport = convert::transport(insecure);
-    let asked = dorm_ports::RemoteSpec { reference, architecture, transport };
+    let asked = dorm_ports::RemoteSpec { reference, architecture, transport, logins: dorm_ports::Logins::Daemon };
     follow::<wire::Image, _>(events, move |report| async move {
         let image = match (pull, tag) {
             (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await?,
             (_, None) => service.find_image(asked, pull.convert(), report).await?,
             (_, Some(tag)) => {
                 let image = service.find_image(asked, pull.convert(), report).await?;
-                service.storage().tag(&image.digest, &tag).await?
+                service.tag_image(&image.digest, &tag).await?
             }
         };
         Ok(image.convert())
@@ -211,7 +211,7 @@ pub(crate) async fn describe(
     ForRequest(service): ForRequest,
     Reference(reference): Reference,
 ) -> Result<axum::Json<wire::Image>, ApiError> {
-    Ok(axum::Json(service.storage().resolve(&reference).await.map_err(ServiceError::from)?.convert()))
+    Ok(axum::Json(service.image(&reference).await?.convert()))
 }
 
 /// Export an image to a path on the daemon's host
@@ -232,9 +232,8 @@ pub(crate) async fn export(
     Json(asked): Json<wire::ExportImage>,
 ) -> Result<(StatusCode, axum::Json<wire::ExportedImage>), ApiError> {
     let path = absolute(&asked.path)?;
-    let storage = service.storage();
-    let image = storage.resolve(&reference).await.map_err(ServiceError::from)?;
-    let exported = storage.export_image(&image.digest, &path).await.map_err(ServiceError::from)?;
+    let image = service.image(&reference).await?;
+    let exported = service.storage().export_image(&image.digest, &path).await.map_err(ServiceError::from)?;
     let answer = wire::ExportedImage {
         image: image.digest.to_string(),
         path: asked.path,
@@ -263,7 +262,7 @@ pub(crate) async fn download(
     ForRequest(service): ForRequest,
     Reference(reference): Reference,
 ) -> Result<Response, ApiError> {
-    let image = service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
+    let image = service.image(&reference).await?;
     let (file, manifest) = service.image_file(&image).await?;
     let mut response = Body::from_stream(file.content).into_response();
     let headers = response.headers_mut();
@@ -287,7 +286,8 @@ fn absolute(path: &str) -> Result<PathBuf, ApiError> {
 
 /// Delete an image
 ///
-/// An image cannot be deleted while a living sandbox or a snapshot uses it.
+/// An image cannot be deleted while a living sandbox or a snapshot uses it. Another project than
+/// `local` deletes only its own tags, and the image if nothing else uses it.
 #[utoipa::path(delete, path = "/v1/images/{reference}", operation_id = "deleteImage", tag = "images",
     params(("reference" = String, Path, description = "Tag, digest, or a digest prefix of at least 8 digits.")),
     responses(
@@ -298,7 +298,6 @@ pub(crate) async fn delete(
     ForRequest(service): ForRequest,
     Reference(reference): Reference,
 ) -> Result<StatusCode, ApiError> {
-    let image = service.storage().resolve(&reference).await.map_err(ServiceError::from)?;
-    service.remove_image(&image.digest).await?;
+    service.delete_image(&reference).await?;
     Ok(StatusCode::NO_CONTENT)
 }

@@ -55,22 +55,39 @@ pub(crate) async fn output(
     headers: HeaderMap,
     Query(query): Query<OutputQuery>,
 ) -> Result<Response, ApiError> {
-    let from = match sse::last_event_id(&headers) {
-        Some(id) => place(id)?,
-        None => Offsets { stdout: query.stdout.unwrap_or(0), stderr: query.stderr.unwrap_or(0) },
-    };
+    let from = query.from(&headers)?;
     let (agent, in_use) = service.agent(&id, Use::Output).await?;
     let now = status(&agent, process).await?;
-    // A start position past the end would skip the output that is written until then.
-    let from = Offsets { stdout: from.stdout.min(now.written.stdout), stderr: from.stderr.min(now.written.stderr) };
-    let until = match query.follow.unwrap_or(true) {
-        true => None,
-        // The output of an ended process ends without a limit.
-        false => now.exit.is_none().then_some(now.written),
-    };
-    let stream = agent.output(process, from).await?;
-    let reader = Reader { stream, at: from, until, over: false, _in_use: in_use };
-    Ok(sse::answer(stream::unfold(reader, Reader::next)))
+    let (from, until) = query.span(from, now.written, now.exit.is_some());
+    Ok(answer(agent.output(process, from).await?, (from, until), in_use))
+}
+
+impl OutputQuery {
+    /// The position at which the client wants to begin.
+    pub(super) fn from(&self, headers: &HeaderMap) -> Result<Offsets, ApiError> {
+        match sse::last_event_id(headers) {
+            Some(id) => place(id),
+            None => Ok(Offsets { stdout: self.stdout.unwrap_or(0), stderr: self.stderr.unwrap_or(0) }),
+        }
+    }
+
+    /// The positions at which output begins and ends, of which so much is written now.
+    pub(super) fn span(&self, from: Offsets, written: Offsets, is_over: bool) -> (Offsets, Option<Offsets>) {
+        // A start position past the end would skip the output that is written until then.
+        let from = Offsets { stdout: from.stdout.min(written.stdout), stderr: from.stderr.min(written.stderr) };
+        let until = match self.follow.unwrap_or(true) {
+            true => None,
+            // The output of an ended process ends without a limit.
+            false => (!is_over).then_some(written),
+        };
+        (from, until)
+    }
+}
+
+/// Answers with output between two positions.
+pub(super) fn answer(stream: OutputStream, (at, until): (Offsets, Option<Offsets>), in_use: InUse) -> Response {
+    let reader = Reader { stream, at, until, over: false, _in_use: in_use };
+    sse::answer(stream::unfold(reader, Reader::next))
 }
 
 fn place(id: &str) -> Result<Offsets, ApiError> {

@@ -112,7 +112,10 @@ pub(crate) async fn pty(
             }
             (ProcessStarted { process, pid: found.pid }, query.offset.unwrap_or(0))
         }
-        None => (agent.start(&spec(&agent, &query, size).await?).await?, 0),
+        None => {
+            let spec = service.with_trust(&id, spec(&agent, &query, size).await?).await?;
+            (agent.start(&spec).await?, 0)
+        }
     };
     let output = agent.output(started.process, Offsets { stdout: from, stderr: u64::MAX }).await?;
     let terminal = Terminal { agent, started, output, _in_use: in_use };

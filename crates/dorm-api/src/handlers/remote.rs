@@ -2,7 +2,7 @@
 
 use axum::response::Response;
 use dorm_api_types as wire;
-use dorm_ports::RemoteSpec;
+use dorm_ports::{Logins, RemoteSpec};
 use dorm_service::ImportSpec;
 
 use super::progress::follow;
@@ -76,5 +76,5 @@ pub(crate) async fn pull(
 }
 
 fn named(reference: String, insecure: bool) -> RemoteSpec {
-    RemoteSpec { reference, architecture: None, transport: convert::transport(insecure) }
+    RemoteSpec { reference, architecture: None, transport: convert::transport(insecure), logins: Logins::Daemon }
 }

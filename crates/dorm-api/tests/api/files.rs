@@ -225,3 +225,46 @@ async fn a_watcher_keeps_changes_across_a_suspend() {
     assert_eq!(world.call("DELETE", &format!("{sandbox}/watchers/1"), Value::Null).await.0, 204);
     assert_eq!(world.get(&format!("{sandbox}/watchers")).await, json!({"watchers": []}));
 }
+
+#[tokio::test]
+async fn files_and_lines_are_found_and_limits_are_named() {
+    let world = World::new().await;
+    let id = world.sandbox().await;
+    let files = format!("/v1/sandboxes/{id}/files");
+    for (path, content) in [("a.rs", "first\nthe Needle\n"), ("b/c.rs", "needle"), ("b/d", "a\0needle")] {
+        let put = world.request("PUT", &format!("{files}?path=/work/{path}")).body(content).send().await.unwrap();
+        put.error_for_status().unwrap();
+    }
+    let found = world.get(&format!("{files}/find?path=/work&name=*.rs")).await;
+    let paths: Vec<_> = found["files"].as_array().unwrap().iter().map(|file| &file["path"]).collect();
+    assert_eq!(paths, ["/work/a.rs", "/work/b/c.rs"]);
+    let end = json!({
+        "truncated_by": null, "entries": 4, "read_bytes": 0, "binary_files": 0, "unreadable": 0,
+        "skipped_directories": 0,
+    });
+    assert_eq!(found["search"], end);
+    let directories = world.get(&format!("{files}/find?path=/work&kind=directory")).await;
+    assert_eq!(directories["files"][0]["path"], "/work/b");
+    let found = world.get(&format!("{files}/grep?path=/work&pattern=NEED.E&ignore_case=true&limit=1")).await;
+    let line = json!({
+        "path": "/work/a.rs", "line": 2, "offset": 4, "text": "the Needle", "text_offset": 0, "cut": false,
+    });
+    assert_eq!((&found["lines"], &found["search"]["truncated_by"]), (&json!([line]), &json!("results")));
+    let found = world.get(&format!("{files}/grep?path=/work&pattern=needle&literal=true")).await;
+    assert_eq!((&found["search"]["binary_files"], found["lines"].as_array().unwrap().len()), (&json!(1), 1));
+    for (query, message) in [
+        ("grep?path=/work&pattern=(", "regular expression"),
+        ("grep?path=/work&pattern=x&name=%5B", "pattern"),
+        ("grep?path=/work&pattern=x&limit=10001", "limit is 10001"),
+        ("grep?path=/work&pattern=x&timeout_secs=0", "timeout_secs is 0"),
+        ("grep?path=/work&pattern=x&depth=0", "depth is 0"),
+        ("grep?path=/work", "pattern"),
+        ("find?path=work", "absolute"),
+        ("find?path=/work&kind=socket", "kind"),
+    ] {
+        let (status, refused) = world.call("GET", &format!("{files}/{query}"), Value::Null).await;
+        assert_eq!(status, 400, "{query}: {refused}");
+        assert!(refused["detail"].as_str().unwrap().contains(message), "{query}: {refused}");
+    }
+    assert_eq!(world.call("GET", &format!("{files}/find?path=/nowhere"), Value::Null).await.0, 404);
+}

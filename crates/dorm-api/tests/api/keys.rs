@@ -87,6 +87,31 @@ async fn a_key_for_one_sandbox_learns_nothing_of_another() {
 }
 
 #[tokio::test]
+async fn a_key_for_one_sandbox_adds_no_header_rule() {
+    let world = World::new().await;
+    world.named("web").await;
+    let (_, key) = make(&world, json!({"scope": "sandbox", "sandbox": "web"})).await;
+    let policy = |host: &str, default: &str| {
+        let header = json!({"host": host, "port": 443, "name": "Authorization", "value": "{TOKEN}"});
+        json!({"ordered": {"rules": [{"allow": host}], "default": default, "headers": [header]}})
+    };
+    let set = async |egress: Value| {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request = client.post(format!("http://{}/v1/sandboxes/web/egress", world.address));
+        let request = request.header("x-api-key", &key).json(&json!({"egress": egress}));
+        read(request.timeout(PATIENCE).send().await.unwrap()).await
+    };
+    let (status, answer) = set(policy("attacker.test", "public")).await;
+    assert_eq!((status, &answer["code"]), (403, &json!("forbidden")), "{answer}");
+    assert_eq!(world.get("/v1/sandboxes/web").await["egress"], "public");
+    world.post("/v1/sandboxes/web/egress", json!({"egress": policy("api.test", "public")})).await;
+    assert_eq!(set(policy("attacker.test", "public")).await.0, 403);
+    assert_eq!(set(policy("api.test", "deny")).await.0, 200, "the rest of the policy is its own");
+    assert_eq!(set(json!("closed")).await.0, 200);
+    assert_eq!(set(policy("api.test", "deny")).await.0, 403, "what it gave up does not come back");
+}
+
+#[tokio::test]
 async fn a_key_is_shown_once_listed_without_its_text_and_revoked() {
     let world = World::new().await;
     let (id, key) = make(&world, json!({"name": "laptop"})).await;

@@ -21,6 +21,7 @@ mod pty;
 mod refusals;
 mod sandboxes;
 mod schema;
+mod services;
 mod updates;
 mod wake;
 mod webhooks;

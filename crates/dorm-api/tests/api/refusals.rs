@@ -37,7 +37,7 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
     let world = World::new().await;
     let invalid = |part| (400, "invalid_argument", part);
     for (body, expected) in [
-        (json!({}), invalid("exactly one of image and snapshot")),
+        (json!({}), invalid("exactly one of image, snapshot and template")),
         (json!({"image": "base", "snapshot": "abcdefghij2345678901"}), invalid("exactly one of")),
         (json!({"image": "base", "nmae": "x"}), invalid("nmae")),
         (json!({"image": "base", "resources": {"cpus": 1}}), invalid("cpus")),
@@ -47,6 +47,18 @@ async fn bad_requests_are_refused_by_name_and_change_nothing() {
         (
             json!({"image": "base", "egress": {"allow": ["10.0.0.0/8", "exa mple.org"]}}),
             invalid("'exa mple.org' is not a valid egress entry"),
+        ),
+        (
+            json!({"image": "base", "egress": {"ordered": {"rules": [], "default": "public", "headers": [
+                {"host": "a.test", "name": "Authorization", "value": "Bearer hunter2"}
+            ]}}}),
+            invalid("'a.test: Authorization' must contain the name of exactly one secret"),
+        ),
+        (
+            json!({"image": "base", "egress": {"ordered": {"rules": [], "headers": [
+                {"host": "a.test", "name": "Authorization", "value": "{TOKEN}"}
+            ]}}}),
+            invalid("the egress rules do not allow its host"),
         ),
         (json!({"image": "base", "on_timeout": "suspend"}), invalid("not suspendable")),
         (json!({"image": "base", "timeout_secs": 0}), invalid("timeout_secs is 0")),
@@ -196,6 +208,33 @@ async fn what_is_not_there_or_does_not_fit_is_refused() {
         ("GET", "/v1/snapshots/x".to_owned(), null.clone(), missing("'x'")),
         ("DELETE", "/v1/snapshots/abcdefghij2345678901".to_owned(), null.clone(), missing("abcdefghij2345678901")),
         ("DELETE", "/v1/images/absent".to_owned(), null.clone(), missing("absent")),
+        ("POST", "/v1/builds".to_owned(), json!({}), invalid("dockerfile")),
+        ("POST", "/v1/builds".to_owned(), json!({"dockerfile": "FROM a\nEXPOSE 1\n"}), invalid("line 2")),
+        ("POST", "/v1/builds".to_owned(), json!({"dockerfile": "FROM a\nCOPY x /\n"}), invalid("no context")),
+        ("POST", "/v1/builds".to_owned(), json!({"from": "a", "steps": [{}]}), invalid("exactly one")),
+        (
+            "POST",
+            "/v1/builds".to_owned(),
+            json!({"from": "a", "steps": [{"run": "x", "user": "y"}]}),
+            invalid("exactly one"),
+        ),
+        ("POST", "/v1/builds".to_owned(), json!({"from": "a", "step_timeout_secs": 1e6}), invalid("time limit")),
+        ("POST", "/v1/builds".to_owned(), json!({"from": "a", "tag": "@b/c"}), invalid("@b")),
+        ("POST", "/v1/builds".to_owned(), json!({"from": "a", "context": "x"}), invalid("not a hash")),
+        ("POST", "/v1/builds".to_owned(), json!({"from": "a", "context": "a".repeat(64)}), missing("context")),
+        ("POST", "/v1/builds".to_owned(), json!({"from": "a", "template": {"name": "X"}}), invalid("X")),
+        ("GET", "/v1/builds/x".to_owned(), null.clone(), missing("'x'")),
+        ("GET", "/v1/builds/abcdefghij2345678901/logs".to_owned(), null.clone(), missing("abcdefghij2345678901")),
+        ("POST", "/v1/builds/abcdefghij2345678901/cancel".to_owned(), null.clone(), missing("abcdefghij2345678901")),
+        ("PUT", "/v1/build-contexts/x".to_owned(), null.clone(), invalid("not a hash")),
+        ("PUT", format!("/v1/build-contexts/{}", "a".repeat(64)), null.clone(), invalid("the uploaded context")),
+        ("GET", format!("/v1/build-contexts/{}", "a".repeat(64)), null.clone(), missing("context")),
+        ("POST", "/v1/templates".to_owned(), json!({"name": "a"}), invalid("exactly one")),
+        ("POST", "/v1/templates".to_owned(), json!({"name": "a", "image": "b", "tags": ["/"]}), invalid("'/'")),
+        ("POST", "/v1/templates".to_owned(), json!({"name": "a", "image": "absent"}), missing("absent")),
+        ("POST", "/v1/templates/absent/tags".to_owned(), json!({"tags": ["x"]}), missing("absent")),
+        ("DELETE", "/v1/templates/absent".to_owned(), null.clone(), missing("absent")),
+        ("POST", "/v1/sandboxes".to_owned(), json!({"template": "absent:x"}), missing("absent")),
         ("DELETE", "/v1/images/base".to_owned(), null.clone(), (409, "conflict", &asleep)),
         ("POST", "/v1/images/import".to_owned(), json!({"path": "/etc"}), (403, "forbidden", "api.sock")),
         ("POST", "/v1/images/base/export".to_owned(), json!({"path": "/x"}), (403, "forbidden", "api.sock")),

@@ -2,7 +2,7 @@
 
 use dorm_agent_client::AgentError;
 use dorm_engine::{BoxStream, EngineError};
-use dorm_lifecycle::Egress;
+use dorm_lifecycle::{Egress, EgressDefault, EgressRules, HTTPS_PORT, HeaderRule, ProjectId};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use crate::scenario::{Guest, Scenario, wait_for};
@@ -66,6 +66,12 @@ pub(super) async fn a_run_without_network_is_reached_through_its_agent_only(scen
     assert!(matches!(&refused, Some(EngineError::Condition { .. })), "{refused:?}");
 }
 
+fn with_header(value: &str) -> Egress {
+    let (host, name) = ("api.example.com".to_owned(), "Authorization".to_owned());
+    let header = HeaderRule { host, port: HTTPS_PORT, name, value: value.to_owned(), project: ProjectId::local() };
+    Egress::Rules(EgressRules { rules: Vec::new(), default: EgressDefault::Public, headers: vec![header] })
+}
+
 pub(super) async fn egress_changes_in_any_condition_of_a_run_that_has_a_network(scenario: &Scenario) {
     let guest = serving(scenario, Egress::Public, 8080).await;
     let engine = scenario.engine();
@@ -81,14 +87,16 @@ pub(super) async fn egress_changes_in_any_condition_of_a_run_that_has_a_network(
     .await;
     answers(stream).await;
     scenario.save(&guest).await;
+    engine.set_egress(guest.run(), &with_header("{TOKEN}")).await.expect("add a header rule to a paused run");
     engine.set_egress(guest.run(), &Egress::Public).await.expect("open the egress of a paused run");
     engine.park(guest.run()).await.expect("park");
     engine.set_egress(guest.run(), &Egress::closed()).await.expect("close the egress of a parked run");
     engine.set_egress(guest.run(), &Egress::closed()).await.expect("close it again");
     scenario.resume(&guest).await;
     answers(engine.connect(guest.run(), 8080).await.expect("connect")).await;
-    let wrong = Egress::Allow(vec!["nonsense".to_owned()]);
-    assert!(matches!(engine.set_egress(guest.run(), &wrong).await, Err(EngineError::Failed { .. })));
+    for wrong in [Egress::Allow(vec!["nonsense".to_owned()]), with_header("no secret")] {
+        assert!(matches!(engine.set_egress(guest.run(), &wrong).await, Err(EngineError::Failed { .. })), "{wrong:?}");
+    }
 
     let alone = scenario.start_as(scenario.spec()).await;
     let refused = engine.set_egress(alone.run(), &Egress::Public).await.err();

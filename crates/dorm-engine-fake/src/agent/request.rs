@@ -70,12 +70,45 @@ impl Session {
                     Err(failure) => self.refuse(id, failure).await,
                 }
             }
+            inside @ (Request::Search(_)
+            | Request::Services
+            | Request::Service { .. }
+            | Request::ServiceEvents { .. }
+            | Request::ServiceLog { .. }) => self.services_and_searches(id, inside).await,
             Request::Watch { path, scope } => self.watch(id, path, scope).await,
             Request::Dial { port } => self.dial(id, port).await,
             simple => match self.machine.act(|guest| at_once(guest, simple)).await {
                 Ok(answer) => self.answer(id, answer).await,
                 Err(failure) => self.refuse(id, failure).await,
             },
+        }
+    }
+
+    async fn services_and_searches(&mut self, id: u32, request: Request) {
+        match request {
+            Request::Search(spec) => match self.machine.peek(|guest| guest.files.search(&spec)).await {
+                Ok(events) => self.events(id, events).await,
+                Err(failure) => self.refuse(id, failure).await,
+            },
+            Request::Services => {
+                let list = self.machine.peek(|guest| guest.list_services()).await;
+                self.events(id, list.into_iter().map(Event::Service).collect()).await;
+            }
+            Request::Service { name } => match self.machine.peek(|guest| guest.service(&name)).await {
+                Ok(status) => self.events(id, vec![Event::Service(status)]).await,
+                Err(failure) => self.refuse(id, failure).await,
+            },
+            Request::ServiceEvents { name, after, most } => {
+                match self.machine.peek(|guest| guest.service_events(&name, after, most)).await {
+                    Ok(events) => self.events(id, events.into_iter().map(Event::ServiceEvent).collect()).await,
+                    Err(failure) => self.refuse(id, failure).await,
+                }
+            }
+            Request::ServiceLog { name, from } => match self.machine.peek(|guest| guest.service_log(&name)).await {
+                Ok(log) => self.output(id, log, from, Times::Told).await,
+                Err(failure) => self.refuse(id, failure).await,
+            },
+            _ => {}
         }
     }
 
@@ -201,6 +234,9 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         }
         Request::CreateWatcher { path, scope } => guest.files.create_watcher(&path, scope).map(Answer::Watcher),
         Request::RemoveWatcher { watcher } => guest.files.remove_watcher(watcher).map(|()| Answer::Done),
+        Request::StartService(spec) => guest.start_service(spec).map(Answer::Started),
+        Request::StopService { name, grace_ms: _ } => guest.stop_service(&name).map(|()| Answer::Done),
+        Request::RemoveService { name } => guest.remove_service(&name).map(|()| Answer::Done),
         Request::KillTree { process } => guest.kill_tree(process).map(Answer::Killed),
         Request::Metrics => Ok(Answer::Metrics(guest.metrics())),
         Request::OomVictim => Ok(Answer::OomVictim(guest.oom_victim())),
@@ -221,6 +257,11 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         | Request::List { .. }
         | Request::Watchers
         | Request::WatcherEvents { .. }
+        | Request::Search(_)
+        | Request::Services
+        | Request::Service { .. }
+        | Request::ServiceEvents { .. }
+        | Request::ServiceLog { .. }
         | Request::Watch { .. }
         | Request::Dial { .. } => Err(Failure::Invalid { reason: "a stream is not answered at once".to_owned() }),
     }

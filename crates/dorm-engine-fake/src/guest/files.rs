@@ -14,6 +14,7 @@ use super::bytes;
 
 mod in_place;
 mod layer;
+mod search;
 mod volumes;
 mod watchers;
 

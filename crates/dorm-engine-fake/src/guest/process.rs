@@ -112,6 +112,33 @@ pub(crate) enum Flushed {
 }
 
 impl Process {
+    /// Returns what keeps the output of several such processes.
+    pub(crate) fn log(&self, handle: u64) -> Self {
+        Self {
+            handle,
+            pid: self.pid,
+            spec: self.spec.clone(),
+            program: Program::Cat,
+            variables: BTreeMap::new(),
+            directory: self.directory.clone(),
+            uid: self.uid,
+            gid: self.gid,
+            input: Input { bytes: Vec::new(), open: false },
+            stdout: Ring::new(self.spec.output_kept),
+            stderr: Ring::new(self.spec.output_kept),
+            marks: Vec::new(),
+            started_unix_ms: self.started_unix_ms,
+            exit: None,
+            limit_us: None,
+            timed_out: false,
+            ending: None,
+            held_out: Vec::new(),
+            held_err: Vec::new(),
+            read: false,
+            readers: BTreeMap::new(),
+        }
+    }
+
     pub(crate) fn ring(&self, kind: OutputKind) -> &Ring {
         match kind {
             OutputKind::Stdout => &self.stdout,

@@ -63,6 +63,32 @@ impl EgressPolicy {
         }
     }
 
+    /// Returns whether the name resolves.
+    pub fn resolves(&self, name: &str) -> bool {
+        let decides = |rule: &&PolicyRule| match &rule.to {
+            EgressTarget::Host(pattern) => pattern.permits_name(name),
+            EgressTarget::Network(_) => rule.is_of_all(),
+        };
+        match self.rules.iter().find(decides) {
+            Some(rule) => rule.verdict == Verdict::Allow,
+            None => self.default == EgressDefault::Public,
+        }
+    }
+
+    /// Returns whether a connection to the host `name` at `address` is allowed, if the name
+    /// resolves to this address. Names alone allow only public addresses.
+    pub fn allows_host(&self, name: &str, address: Ipv4Addr) -> bool {
+        let decision = self.rules.iter().find_map(|rule| match &rule.to {
+            EgressTarget::Network(_) => rule.matches(address).then_some(rule.verdict == Verdict::Allow),
+            EgressTarget::Host(pattern) => {
+                let allows = rule.verdict == Verdict::Allow && is_public(address) && pattern.permits_name(name);
+                allows.then_some(true)
+            }
+        });
+        let by_default = self.default == EgressDefault::Public && is_public(address);
+        self.resolves(name) && decision.unwrap_or(by_default)
+    }
+
     /// Returns the first rule that can never match, and the earlier rule that alone covers it, if
     /// there is one.
     pub(super) fn first_that_never_matches(&self) -> Option<(usize, Option<usize>)> {

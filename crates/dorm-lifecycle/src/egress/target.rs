@@ -75,6 +75,18 @@ impl HostPattern {
         (legal && !is_number && !is_word).then_some(Self { labels, span })
     }
 
+    /// Returns whether it covers every name.
+    pub(super) fn is_every_name(&self) -> bool {
+        self.labels.is_empty()
+    }
+
+    /// Returns whether the pattern permits the host name `name`, with or without its trailing dot.
+    pub fn permits_name(&self, name: &str) -> bool {
+        let name = name.strip_suffix('.').unwrap_or(name);
+        let labels: Vec<&[u8]> = name.split('.').map(str::as_bytes).collect();
+        self.permits(labels.into_iter())
+    }
+
     /// Returns whether every name that `other` covers is covered by this pattern.
     pub fn covers(&self, other: &Self) -> bool {
         let below = self.labels.len() <= other.labels.len() && other.labels.ends_with(&self.labels);
@@ -94,6 +106,18 @@ impl HostPattern {
             Span::Below => name.len() > self.labels.len(),
         };
         fits && self.labels.iter().rev().zip(name.rev()).all(|(own, other)| own.as_bytes().eq_ignore_ascii_case(other))
+    }
+}
+
+impl std::fmt::Display for HostPattern {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let name = self.labels.join(".");
+        match self.span {
+            Span::Exact if self.labels.len() == 1 => write!(f, "{name}."),
+            Span::Exact => f.write_str(&name),
+            Span::Below if self.labels.is_empty() => f.write_str("*"),
+            Span::Below => write!(f, "*.{name}"),
+        }
     }
 }
 

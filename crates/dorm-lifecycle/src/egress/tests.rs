@@ -10,7 +10,7 @@ fn rules(rules: &[&str], default: EgressDefault) -> Egress {
         let verdict = if verdict == "allow" { Verdict::Allow } else { Verdict::Deny };
         EgressRule { verdict, to: to.to_owned() }
     };
-    Egress::Rules(EgressRules { rules: rules.iter().map(parse).collect(), default })
+    Egress::Rules(EgressRules { rules: rules.iter().map(parse).collect(), default, headers: Vec::new() })
 }
 
 fn allows(egress: &Egress, address: [u8; 4]) -> bool {

@@ -89,6 +89,21 @@ impl Question {
         Ok(Self { query: lower, written, id: *id, edns, checking_disabled: metadata.checking_disabled })
     }
 
+    /// Returns the query for the addresses of a host; `None` if this cannot be a name.
+    pub(crate) fn for_address(host: &str) -> Option<Self> {
+        let mut name = Name::from_ascii(host).ok()?.to_lowercase();
+        name.set_fqdn(true);
+        let mut query = Query::query(name, RecordType::A);
+        query.set_query_class(DNSClass::IN);
+        let edns = Some((DATAGRAM_MAX, false));
+        Some(Self { query, written: Vec::new(), id: [0; 2], edns, checking_disabled: false })
+    }
+
+    /// Returns whether a reply is incomplete, so that it must be asked for over TCP.
+    pub(crate) fn is_truncated(reply: &[u8]) -> bool {
+        reply.get(2).is_some_and(|flags| flags & 2 != 0)
+    }
+
     /// Returns whether the pattern permits its name.
     pub(crate) fn is_permitted(&self, pattern: &HostPattern) -> bool {
         pattern.permits(self.query.name.iter())

@@ -7,10 +7,12 @@
 mod connecting;
 mod egress;
 mod forwarding;
+mod headers;
 mod isolation;
 mod life;
 mod name_server;
 mod names;
+mod outside;
 mod recovery;
 mod support;
 mod traffic;

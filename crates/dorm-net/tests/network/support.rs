@@ -132,7 +132,7 @@ pub(crate) fn rules(given: &[&str], default: EgressDefault) -> Egress {
         let verdict = if word == "allow" { Verdict::Allow } else { Verdict::Deny };
         EgressRule { verdict, to: to.to_owned() }
     };
-    Egress::Rules(EgressRules { rules: given.iter().map(rule).collect(), default })
+    Egress::Rules(EgressRules { rules: given.iter().map(rule).collect(), default, headers: Vec::new() })
 }
 
 /// The gateway of a lease.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use super::lost::{Seen, after_cut, count_lost, is_lost};
 use super::perform::{CHILDREN, LIMITS};
-use super::{Heard, Operation, Scene, egress, images, layers, merge, transfer, volumes};
+use super::{Heard, Operation, Scene, builds, egress, images, layers, merge, transfer, volumes};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -47,6 +47,7 @@ pub(crate) async fn judge(
         }
         Operation::StartAfterCreate => named(world, &scene.label, None, &mut faults).await?,
         Operation::MakeWarmContainers => {}
+        Operation::BuildTemplate => builds::judge(world, &scene, heard, &mut faults).await?,
         Operation::ImportImage | Operation::RemoveImage => {
             images::judge(world, operation, is_done, &mut faults).await?;
         }

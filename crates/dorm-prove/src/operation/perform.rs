@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, egress, images, layers, transfer, volumes};
+use super::{Operation, Scene, builds, egress, images, layers, transfer, volumes};
 use crate::world::{WarmContainers, World};
 
 /// The limits that are set, in seconds.
@@ -76,6 +76,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
             world.start_again(WarmContainers::None)?;
             Ok(Value::Null)
         }
+        Operation::BuildTemplate => builds::perform(world, &scene.label).await,
         Operation::ImportImage => images::import(world).await,
         Operation::RemoveImage => images::remove(world).await,
         Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {

@@ -109,6 +109,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::SleepWithVolume
         | Operation::StartAfterCreate
         | Operation::MakeWarmContainers
+        | Operation::BuildTemplate
         | Operation::ImportImage
         | Operation::RemoveImage
         | Operation::ImportLayers

@@ -93,7 +93,21 @@ pub(super) async fn egress(task: &Task, run: &RunId, before: &Egress, after: &Eg
     if is_suspended && !task.shared.parking.holds(&task.sandbox.id) {
         return Seen::of(Observation::EgressSet);
     }
-    let Err(failure) = set_egress(task, run, after).await else { return Seen::of(Observation::EgressSet) };
+    let mut agent = task.agent.clone().filter(|agent| !agent.is_closed());
+    let trusted = match is_suspended || after.headers().is_empty() {
+        true => Ok(()),
+        false => trust(task, run, after, &mut agent).await,
+    };
+    let changed = match trusted {
+        // The certificate is there since the rules before.
+        Err(failure) if before.headers().is_empty() => Err(failure),
+        Err(failure) => {
+            tracing::warn!(%run, reason = failure.reason(), "cannot see whether a sandbox trusts the authority of its project");
+            set_egress(task, run, after).await
+        }
+        Ok(()) => set_egress(task, run, after).await,
+    };
+    let Err(failure) = changed else { return Seen { agent, ..Seen::of(Observation::EgressSet) } };
     // An attempt that is late may still have taken effect.
     let restored = match is_suspended {
         true => {
@@ -115,8 +129,27 @@ pub(super) async fn egress(task: &Task, run: &RunId, before: &Egress, after: &Eg
     Seen::failed(Observation::EgressFailed, failure)
 }
 
+/// Makes a running guest trust the authority of its project, which the new policy needs.
+async fn trust(task: &Task, run: &RunId, after: &Egress, agent: &mut Option<Agent>) -> Result<(), Failure> {
+    let limit = task.patience().min(task.shared.settings.limits.egress / 4);
+    let mut sandbox = task.sandbox.clone();
+    sandbox.spec.egress = after.clone();
+    let work = async {
+        let agent = match agent {
+            Some(agent) => agent.clone(),
+            None => agent.insert(connect(task, run, limit).await?).clone(),
+        };
+        crate::trust::establish(&task.shared, &sandbox, &agent, crate::trust::Before::Own).await
+    };
+    match tokio::time::timeout(limit, work).await {
+        Ok(trusted) => Ok(trusted?),
+        Err(_) => Err(Failure::late("giving it the certificate of its project's authority", limit)),
+    }
+}
+
 async fn set_egress(task: &Task, run: &RunId, egress: &Egress) -> Result<(), Failure> {
-    let limit = task.shared.settings.limits.egress / 2;
+    // Trust may have taken a quarter, and the previous policy may have to be set again.
+    let limit = task.shared.settings.limits.egress / 8 * 3;
     match tokio::time::timeout(limit, task.shared.engine.set_egress(run, egress)).await {
         Ok(set) => Ok(set?),
         Err(_) => Err(Failure::late("changing its egress", limit)),

@@ -76,7 +76,7 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
                 Restored::Filesystem
             }
         };
-        let memory = if target.is_some() { Memory::Kept } else { Memory::Fresh };
+        let memory = if target.is_some() { Memory::Copied } else { Memory::Fresh };
         Ok((introduce(task, fresh, memory).await?, restored))
     };
     match within_limit((limit, OPERATION_LIMIT), "rewinding", attempt).await {

@@ -1,6 +1,6 @@
 //! Errors about projects.
 
-use dorm_lifecycle::ProjectId;
+use dorm_lifecycle::{ProjectId, SecretName};
 use dorm_store::Code;
 use thiserror::Error;
 
@@ -24,6 +24,20 @@ pub enum ProjectProblem {
     /// The limit on the number of projects is reached.
     #[error("the limit of 1000 projects is reached")]
     TooMany,
+    /// The project has no such secret.
+    #[error("there is no secret '{0}' in this project")]
+    NoSecret(SecretName),
+    /// The limit on the number of secrets is reached.
+    #[error("the limit of {0} secrets per project is reached")]
+    TooManySecrets(usize),
+    /// A secret cannot have this value, which the error does not contain.
+    #[error("cannot set the secret '{name}': {reason}")]
+    BadSecret {
+        /// Its name.
+        name: SecretName,
+        /// The reason.
+        reason: &'static str,
+    },
     /// The project cannot be removed.
     #[error("cannot remove the project '{project}': it is in use by {}", users.join(", "))]
     InUse {
@@ -37,8 +51,9 @@ pub enum ProjectProblem {
 impl ProjectProblem {
     pub(super) fn code(&self) -> Code {
         match self {
-            Self::Missing(_) => Code::NotFound,
-            Self::Taken { .. } | Self::TooMany | Self::InUse { .. } => Code::Conflict,
+            Self::Missing(_) | Self::NoSecret(_) => Code::NotFound,
+            Self::BadSecret { .. } => Code::InvalidArgument,
+            Self::Taken { .. } | Self::TooMany | Self::TooManySecrets(_) | Self::InUse { .. } => Code::Conflict,
         }
     }
 
@@ -47,6 +62,9 @@ impl ProjectProblem {
             Self::Missing(_) => "list the projects with `dorm project ls`",
             Self::Taken { .. } => "choose another name",
             Self::TooMany => "remove unused projects",
+            Self::NoSecret(_) => "list the secrets with `dorm secret ls`",
+            Self::TooManySecrets(_) => "remove unused secrets",
+            Self::BadSecret { .. } => "set another value; encode one of several lines, such as with base64",
             Self::InUse { .. } => "remove those first",
         }
     }

@@ -100,7 +100,7 @@ impl Service {
         SnapshotSpec { labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal) }
     }
 
-    pub(super) async fn snapshot_as(
+    pub(crate) async fn snapshot_as(
         &self,
         id: &SandboxId,
         asked: SnapshotSpec,

@@ -17,7 +17,7 @@ use crate::shared::Service;
 /// The time limit of a trial sandbox; one whose daemon has died is ended by the next daemon.
 const TRIAL_OVER: Duration = Duration::from_secs(1800);
 /// The label of trial sandboxes.
-const TRIAL_LABEL: &str = "dorm.trial";
+pub(crate) const TRIAL_LABEL: &str = "dorm.trial";
 
 /// A request to make an image.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -68,9 +68,12 @@ impl Service {
         let tell = move |progress| tell(progress);
         let image = match &asked.from {
             CreateFrom::Image(reference) => {
-                let base = storage.resolve(reference).await?;
+                let base = self.image(reference).await?;
                 fits_host(&base)?;
                 storage.compose_image(&base.digest, None, asked.config, asked.build, tell).await?
+            }
+            CreateFrom::Template(template) => {
+                return Err(template.unfit("an image is made from an image or a snapshot"));
             }
             CreateFrom::Snapshot(id) => {
                 let (_using, snapshot) = self.use_snapshot(id).await?;
@@ -102,7 +105,7 @@ impl Service {
 
     /// Returns the image made from the same content. An image without a tag does not count: it may
     /// not have been tried yet.
-    async fn tried(&self, build: Option<&str>) -> Result<Option<Image>, ServiceError> {
+    pub(crate) async fn tried(&self, build: Option<&str>) -> Result<Option<Image>, ServiceError> {
         let Some(build) = build else { return Ok(None) };
         let images = self.shared.storage.images().await?.into_iter();
         let mut same = images.filter(|image| image.source.build.as_deref() == Some(build) && !image.tags.is_empty());
@@ -111,7 +114,7 @@ impl Service {
 
     async fn named(&self, image: Image, tag: Option<&str>) -> Result<Image, ServiceError> {
         match tag {
-            Some(tag) => Ok(self.shared.storage.tag(&image.digest, tag).await?),
+            Some(tag) => self.tag_image(&image.digest, tag).await,
             None => Ok(image),
         }
     }
@@ -132,7 +135,7 @@ impl Service {
         ended.map(drop)
     }
 
-    async fn sleep_and_wake(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
+    pub(crate) async fn sleep_and_wake(&self, id: &SandboxId, config: &ImageConfig) -> Result<(), ServiceError> {
         if config.ready.is_some() {
             self.start_image(id).await?;
         }
@@ -171,7 +174,7 @@ impl Service {
 }
 
 /// Rejects settings with which no program could be run.
-fn check(config: &ImageConfig) -> Result<(), ServiceError> {
+pub(crate) fn check(config: &ImageConfig) -> Result<(), ServiceError> {
     let bad = |what: &'static str, value: &str| Err(ServiceError::ImageSetting { what, value: value.to_owned() });
     if let Some(directory) = &config.directory
         && (!directory.starts_with('/') || GuestPath::try_from(directory.as_str()).is_err())

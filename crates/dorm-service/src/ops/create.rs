@@ -12,6 +12,7 @@ use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
 
 use super::attach::{AttachmentSpec, FollowingVolumes, following};
+use super::templates::TemplateReference;
 use crate::actor::record::first_operation;
 use crate::actor::{Actor, First, Open, Seat};
 use crate::admission::{Place, RoomRequest};
@@ -29,6 +30,8 @@ pub enum CreateFrom {
     /// A snapshot. It determines the image and, for a memory snapshot, the resources. For a
     /// filesystem snapshot its resources are the default, and the disk can only be larger.
     Snapshot(SnapshotId),
+    /// A template. It determines what its tag stands for when the sandbox is created.
+    Template(TemplateReference),
 }
 
 /// The properties of a sandbox to create. Omitted ones take their defaults.
@@ -174,9 +177,11 @@ impl Service {
         let shared = &self.shared;
         // Until the sandbox is recorded, the snapshot it starts from is kept.
         let staying = match asked.from {
-            CreateFrom::Snapshot(_) => Some(shared.holding.clone().read_owned().await),
+            CreateFrom::Snapshot(_) | CreateFrom::Template(_) => Some(shared.holding.clone().read_owned().await),
             CreateFrom::Image(_) => None,
         };
+        // Once, so that a tag that is moved meanwhile stands for one thing.
+        let asked = self.of_template(asked).await?;
         let Source { image, layer, resources, origin, bytes } = self.source(&asked).await?;
         if asked.program == FirstProgram::OfImage && shared.image_config(&image).await.start().is_empty() {
             return Err(ServiceError::NoProgram(image));
@@ -193,11 +198,12 @@ impl Service {
         // caller's mistake.
         let referring = match asked.from {
             CreateFrom::Image(_) => shared.refer(&image).await?,
-            CreateFrom::Snapshot(_) => shared.refer(&image).await.map_err(host_part)?,
+            CreateFrom::Snapshot(_) | CreateFrom::Template(_) => shared.refer(&image).await.map_err(host_part)?,
         };
         let asked_pool = asked.pool.clone();
         let port_access = asked.port_access.unwrap_or(self.shared.settings.port_access);
-        let spec = SandboxSpec { attachments, port_access, ..spec(asked, image, layer, resources) };
+        let egress = asked.egress.clone().of_project(self.project());
+        let spec = SandboxSpec { attachments, port_access, egress, ..spec(asked, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
         let mut made = create_with(id, self.project().clone(), spec, origin, program, &context)?;
         made.next.pool = asked_pool;
@@ -255,12 +261,13 @@ impl Service {
     async fn source(&self, asked: &CreateSpec) -> Result<Source, ServiceError> {
         match &asked.from {
             CreateFrom::Image(reference) => {
-                let image = self.shared.storage.resolve(reference).await?;
+                let image = self.image(reference).await?;
                 fits_host(&image)?;
                 self.shared.refuse_damaged(&image.digest, None).await?;
                 let resources = asked.resources.unwrap_or_default();
                 Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image, bytes: 0 })
             }
+            CreateFrom::Template(template) => Err(template.missing()),
             CreateFrom::Snapshot(id) => {
                 let snapshot = self.complete(id).await?;
                 self.can_restore(&snapshot).await?;

@@ -16,6 +16,7 @@ impl Service {
     /// `Spec` for an invalid policy; `Denied` for a terminated sandbox, and for a change from or to
     /// `Egress::None`. If the change fails, the error says which policy the sandbox has.
     pub async fn set_egress(&self, id: &SandboxId, egress: Egress) -> Result<SandboxView, ServiceError> {
+        let egress = egress.of_project(self.project());
         egress.check().map_err(SpecError::from)?;
         self.command(id, Command::SetEgress(egress), Initiator::User).await
     }

@@ -22,10 +22,11 @@ impl Service {
         progress: impl Fn(Progress) + Send + 'static,
     ) -> Result<Image, ServiceError> {
         self.shared.admit_write("import an image", 0).await?;
-        let image = self.shared.storage.import(source, tag, progress).await?;
+        let tag = tag.map(|tag| self.stored_tag(tag)).transpose()?;
+        let image = self.shared.storage.import(source, tag.as_deref(), progress).await?;
         self.shared.is_sound(&Stored::Image(image.digest.clone())).await;
         self.prepare(&image.digest);
-        Ok(image)
+        Ok(self.as_seen(image))
     }
 
     /// Prepares an image in the background. This only affects speed.
@@ -63,6 +64,7 @@ impl Service {
         let pools = self.shared.store.pools().await?.into_iter();
         let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
         held_by.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
+        held_by.extend(self.shared.build_holders_of_image(image).await?);
         held_by.extend(self.shared.unreadable().await?.holders());
         self.shared.make_room_to_free().await;
         self.shared.storage.remove_image(image, &held_by).await?;

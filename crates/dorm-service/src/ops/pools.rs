@@ -82,7 +82,8 @@ impl Service {
         }
         asked.egress.check().map_err(dorm_lifecycle::SpecError::from)?;
         let source = match &asked.from {
-            CreateFrom::Image(reference) => PoolSource::Image(self.shared.storage.resolve(reference).await?.digest),
+            CreateFrom::Image(reference) => PoolSource::Image(self.image(reference).await?.digest),
+            CreateFrom::Template(template) => return Err(template.unfit("a pool is made from an image or a snapshot")),
             CreateFrom::Snapshot(id) => {
                 self.is_to_stay(id).await?;
                 PoolSource::Snapshot(id.clone())
@@ -95,7 +96,7 @@ impl Service {
             source,
             program: asked.program,
             resources: asked.resources,
-            egress: asked.egress,
+            egress: asked.egress.of_project(self.project()),
             variables: asked.variables,
             port_access: asked.port_access.unwrap_or(self.shared.settings.port_access),
             labels: asked.labels,

@@ -2,6 +2,8 @@
 //!
 //! A [`Service`] is the service of one project. Objects of other projects do not exist for it.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle::{ProjectId, SandboxId, Timestamp};
 use dorm_store::{Change, ProjectBudgets, ProjectRecord, SnapshotFilter};
 
@@ -79,7 +81,8 @@ impl Service {
         if known.values().filter(|project| project.removed.is_none()).count() >= PROJECTS_MAX {
             return Err(ProjectProblem::TooMany.into());
         }
-        let project = ProjectRecord { id, budgets, created: self.shared.now(), removed: None };
+        let project =
+            ProjectRecord { id, budgets, created: self.shared.now(), removed: None, secrets: BTreeMap::new() };
         self.write_project(project).await
     }
 
@@ -131,8 +134,8 @@ impl Service {
         self.write_project(ProjectRecord { budgets, created, ..project }).await
     }
 
-    /// Removes a project with its keys and webhooks. Its history stays until retention removes it.
-    /// Removing a removed project is a success.
+    /// Removes a project with its keys, webhooks and secrets. Its history stays until retention
+    /// removes it. Removing a removed project is a success.
     ///
     /// # Errors
     ///
@@ -161,7 +164,7 @@ impl Service {
         if !what.is_empty() {
             return Err(in_use(what));
         }
-        let removed = ProjectRecord { removed: Some(shared.now()), ..project };
+        let removed = ProjectRecord { removed: Some(shared.now()), secrets: BTreeMap::new(), ..project };
         let gone = keys.known().iter().filter(|key| key.project == *id).map(|key| key.id.clone()).collect();
         let webhooks = shared.store.webhooks().await?;
         let webhooks = webhooks.into_iter().filter(|webhook| webhook.project == *id).map(|webhook| webhook.id);
@@ -183,7 +186,7 @@ impl Service {
         self.for_project(&self.project).map(drop)
     }
 
-    fn project_record(&self, id: &ProjectId) -> Result<ProjectRecord, ServiceError> {
+    pub(super) fn project_record(&self, id: &ProjectId) -> Result<ProjectRecord, ServiceError> {
         match self.shared.projects.known().get(id) {
             Some(project) if project.removed.is_none() => Ok(project.clone()),
             None if *id == ProjectId::local() => Ok(self.local()),
@@ -194,10 +197,11 @@ impl Service {
     /// Returns the record of the project that exists without one.
     fn local(&self) -> ProjectRecord {
         let created = Timestamp::default();
-        ProjectRecord { id: ProjectId::local(), budgets: ProjectBudgets::default(), created, removed: None }
+        let budgets = ProjectBudgets::default();
+        ProjectRecord { id: ProjectId::local(), budgets, created, removed: None, secrets: BTreeMap::new() }
     }
 
-    async fn write_project(&self, project: ProjectRecord) -> Result<ProjectView, ServiceError> {
+    pub(super) async fn write_project(&self, project: ProjectRecord) -> Result<ProjectView, ServiceError> {
         let change = Change { projects: vec![project.clone()], ..Change::default() };
         self.shared.commit_known(change).await?;
         self.shared.projects.put(project.clone());
@@ -219,6 +223,9 @@ impl Service {
         let snapshots = shared.store.find_snapshots(&mine).await?.len();
         let volumes = shared.store.volumes().await?.iter().filter(|volume| own(&volume.project)).count();
         let pools = shared.store.pools().await?.iter().filter(|pool| own(&pool.project) && !pool.removed).count();
+        let builds = shared.store.builds().await?;
+        let builds = builds.iter().filter(|build| own(&build.project) && !build.state.has_ended()).count();
+        let templates = shared.store.templates().await?.iter().filter(|template| own(&template.project)).count();
         let rows = shared.unreadable().await?;
         let unreadable = rows.rows().iter().filter(|row| row.project.as_ref().is_none_or(own)).count();
         let counts = [
@@ -226,6 +233,8 @@ impl Service {
             (snapshots, "snapshots"),
             (volumes, "volumes"),
             (pools, "sandbox pools"),
+            (builds, "builds in progress"),
+            (templates, "templates"),
             (unreadable, "records that cannot be read"),
         ];
         let found = counts.into_iter().filter(|(count, _)| *count > 0);

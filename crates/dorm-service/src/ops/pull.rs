@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dorm_ports::{PullProgress, RemoteSpec};
+use dorm_ports::{Logins, PullProgress, RemoteSpec};
 use dorm_storage::{Image, Progress, Stage, StorageError, Stored};
 
 use crate::error::ServiceError;
@@ -44,11 +44,12 @@ impl Service {
         let registry = self.shared.settings.registry.as_ref();
         let named = registry.is_some_and(|registry| registry.names_registry(&asked.reference));
         match policy {
-            PullPolicy::Never => Err(self.shared.storage.resolve(&asked.reference).await.err().map_or_else(
-                || ServiceError::from(StorageError::NoImage { reference: asked.reference, available: Vec::new() }),
-                ServiceError::from,
-            )),
-            PullPolicy::Missing if !named => Ok(self.shared.storage.resolve(&asked.reference).await?),
+            PullPolicy::Never => {
+                Err(self.image(&asked.reference).await.err().unwrap_or_else(|| {
+                    StorageError::NoImage { reference: asked.reference, available: Vec::new() }.into()
+                }))
+            }
+            PullPolicy::Missing if !named => self.image(&asked.reference).await,
             PullPolicy::Missing | PullPolicy::Always => self.pull_image(asked, None, policy, progress).await,
         }
     }
@@ -68,8 +69,11 @@ impl Service {
         policy: PullPolicy,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Image, ServiceError> {
+        // The logins are those of the daemon's owner.
+        let logins = if self.is_of_daemon() { asked.logins } else { Logins::None };
+        let asked = RemoteSpec { logins, ..asked };
         let registry = self.registry_for(&asked)?;
-        let name = registry.whole_name(&asked.reference)?;
+        let name = self.stored_tag(&registry.whole_name(&asked.reference)?)?;
         let (service, tag) = (self.clone(), tag.map(str::to_owned));
         let progress: PullProgress = Arc::new(progress);
         let work = async move {
@@ -92,8 +96,8 @@ impl Service {
                 }
             };
             match tag {
-                Some(tag) => Ok(service.shared.storage.tag(&image.digest, &tag).await?),
-                None => Ok(image),
+                Some(tag) => service.tag_image(&image.digest, &tag).await,
+                None => Ok(service.as_seen(image)),
             }
         };
         self.shared.finish_unless_stopped(work).await
@@ -109,15 +113,15 @@ impl Service {
             names.push(whole);
         }
         for name in names {
-            match self.shared.storage.resolve(&name).await {
+            match self.image(&name).await {
                 Ok(image) => {
                     let found = image.config.architecture.as_deref();
                     let fits =
                         asked.architecture.as_deref().is_none_or(|wanted| found.is_none_or(|found| found == wanted));
                     return Ok(fits.then_some(image));
                 }
-                Err(StorageError::NoImage { .. }) => {}
-                Err(error) => return Err(error.into()),
+                Err(ServiceError::Storage(StorageError::NoImage { .. })) => {}
+                Err(error) => return Err(error),
             }
         }
         Ok(None)

@@ -111,7 +111,7 @@ impl Service {
     }
 
     /// Returns the result of the creation of a sandbox that an earlier request recorded.
-    pub(super) async fn created_earlier(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
+    pub(crate) async fn created_earlier(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         let filter = OperationFilter { sandbox: Some(id.clone()), ..OperationFilter::default() };
         let operations = self.shared.store.find_operations(&filter).await?;
         let creation = operations.into_iter().rfind(|operation| operation.kind == OperationKind::Create);

@@ -21,12 +21,14 @@ impl Service {
     }
 
     /// Fills in the user and directory of the sandbox's image where a process has none of its own.
-    /// A process of another user does not get the directory of the image.
+    /// A process of another user does not get the directory of the image. Adds the variables of
+    /// [`Service::with_trust`].
     ///
     /// # Errors
     ///
     /// Fails if the image names an invalid user or directory.
     pub async fn with_settings(&self, id: &SandboxId, spec: ProcessSpec) -> Result<ProcessSpec, ServiceError> {
+        let spec = self.with_trust(id, spec).await?;
         if spec.user.is_some() && spec.directory.is_some() {
             return Ok(spec);
         }
@@ -58,7 +60,7 @@ impl Service {
     /// # Errors
     ///
     /// [`ServiceError::NothingToStart`], and those of [`Service::start`].
-    pub(super) async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
+    pub(crate) async fn start_image(&self, id: &SandboxId) -> Result<ProcessStarted, ServiceError> {
         let spec = start_spec(&self.image_config(id).await)?;
         self.start(id, spec.ok_or_else(|| ServiceError::NothingToStart(id.clone()))?, None).await
     }

@@ -89,7 +89,7 @@ impl Service {
     }
 
     /// Returns a completed snapshot, which is not deleted while the guard is held.
-    pub(super) async fn use_snapshot(&self, id: &SnapshotId) -> Result<(Using, SnapshotRecord), ServiceError> {
+    pub(crate) async fn use_snapshot(&self, id: &SnapshotId) -> Result<(Using, SnapshotRecord), ServiceError> {
         // A deletion either comes first, and the snapshot cannot be used, or comes later and finds
         // it in use.
         let _turn = self.shared.deletions.lock().await;
@@ -217,6 +217,7 @@ impl Service {
         let pools = self.shared.store.pools().await?.into_iter();
         let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
         holders.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
+        holders.extend(self.build_holders(&snapshot.id).await?);
         holders.extend(self.shared.unreadable().await?.holders_of(snapshot));
         Ok(holders)
     }

@@ -66,6 +66,12 @@ pub struct Settings {
     pub port_secret: Option<PortSecret>,
     /// The key that encrypts recorded secrets. Default: none.
     pub secrets_key: Option<SecretsKey>,
+    /// The roots that sandboxes with header rules trust besides their project's authority if their
+    /// image has none, in PEM. Default: none.
+    pub roots: Option<Arc<str>>,
+    /// How many builds are carried out at once. One project has at most all but one of them. Default
+    /// 4.
+    pub builds_at_once: usize,
     /// The interval between two samples of what running sandboxes use. Default: none are taken.
     pub usage_every: Option<Duration>,
 }
@@ -89,6 +95,8 @@ impl Default for Settings {
             port_access: PortAccess::default(),
             port_secret: None,
             secrets_key: None,
+            roots: None,
+            builds_at_once: 4,
             usage_every: None,
         }
     }

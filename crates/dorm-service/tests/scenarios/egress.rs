@@ -12,7 +12,7 @@ use crate::world::{World, create, eventually, named, state};
 
 fn rules() -> Egress {
     let rules = vec![EgressRule { verdict: Verdict::Deny, to: "203.0.113.0/24".to_owned() }];
-    Egress::Rules(EgressRules { rules, default: EgressDefault::Public })
+    Egress::Rules(EgressRules { rules, default: EgressDefault::Public, headers: Vec::new() })
 }
 
 async fn open_kinds(world: &World) -> Vec<OperationKind> {
@@ -169,7 +169,7 @@ async fn what_cannot_be_changed_is_refused_and_changes_nothing() {
     let (id, run) = running(&service).await;
     let rule = |verdict, to: &str| EgressRule { verdict, to: to.to_owned() };
     let twice = vec![rule(Verdict::Allow, "1.1.1.1"), rule(Verdict::Deny, "1.1.1.1")];
-    let twice = Egress::Rules(EgressRules { rules: twice, default: EgressDefault::Deny });
+    let twice = Egress::Rules(EgressRules { rules: twice, default: EgressDefault::Deny, headers: Vec::new() });
     let refused = service.set_egress(&id, twice).await.unwrap_err();
     assert!(matches!(refused, ServiceError::Spec(SpecError::Egress(_))), "{refused:?}");
     assert!(refused.message().contains("'deny 1.1.1.1' can never match"), "{}", refused.message());

@@ -2,7 +2,7 @@
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{RequestId, SandboxId, SnapshotKind, StateName, Writers};
-use dorm_ports::{RemoteSpec, Transport};
+use dorm_ports::{Logins, RemoteSpec, Transport};
 use dorm_service::{
     ApiKeySpec, CheckpointSpec, Code, CreateFrom, CreateSpec, FollowingVolumes, ForkChildSpec, ForkSpec, ImportSpec,
     KeepFuture, KeyForm, Service, ServiceError,
@@ -237,7 +237,12 @@ async fn a_retry_of_a_pull_asks_no_registry() {
     let service = world.daemon().await;
     let id = create(&service, named("web")).await;
     let taken = keyed(&service, 1).await.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
-    let from = RemoteSpec { reference: "host/name".into(), architecture: None, transport: Transport::Secure };
+    let from = RemoteSpec {
+        reference: "host/name".into(),
+        architecture: None,
+        transport: Transport::Secure,
+        logins: Logins::Daemon,
+    };
     let refused = service.pull_snapshot(from.clone(), ImportSpec::default(), |_| {}).await.unwrap_err();
     assert!(matches!(refused, ServiceError::Registry(_)), "{refused}");
     let again = keyed(&service, 1).await.pull_snapshot(from, ImportSpec::default(), |_| {}).await.unwrap();

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
 mod background;
+mod builds;
 mod checkpoints;
 mod clocks;
 mod conflicts;
@@ -25,6 +26,7 @@ mod references;
 mod restarts;
 mod rewinds;
 mod room;
+mod secrets;
 mod snapshots;
 mod soundness;
 mod stopping;

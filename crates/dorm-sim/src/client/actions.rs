@@ -106,6 +106,7 @@ impl Client {
             Action::Read(id) => self.read(action, id).await,
             Action::Run(id) => self.run(action, id).await,
             Action::Serve(id) => self.start(action, id, ["serve", "8000"]).await,
+            Action::Supervise(id) => self.supervise(action, id).await,
             Action::Eat(id) => self.start(action, id, ["allocate", "500000000"]).await,
             Action::Reach(id) => match self.service.connect(id, 8000).await {
                 Ok((stream, in_use)) => {

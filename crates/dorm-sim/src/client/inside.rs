@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dorm_agent_client::{
-    AgentError, ExitStatus, GuestPath, GuestString, Offsets, Output, ProcessSpec, Stdin, WriteOptions,
+    AgentError, ExitStatus, GuestPath, GuestString, Offsets, Output, ProcessSpec, Restart, RestartRules, ServiceName,
+    ServiceSpec, ServiceStatus, Signal, Stdin, Target, WriteOptions,
 };
 use dorm_lifecycle::SandboxId;
 use dorm_service::{CommandInput, Service, ServiceError, Use};
@@ -126,6 +127,34 @@ impl Client {
         }
     }
 
+    /// Checks that the service is there and has not been given up, after starting it if there is
+    /// none. Sometimes ends its process, which is then started again.
+    pub(super) async fn supervise(&mut self, action: &Action, id: &SandboxId) {
+        let world = self.world.clone();
+        let Some(hold) = world.model.hold(id) else { return };
+        let Some((epoch, before)) = hold.memory() else { return };
+        let is_killed = self.random.chance(30);
+        match supervise_once(&self.service, id, is_killed).await {
+            Ok(Some(status)) => {
+                let least = before.service.unwrap_or(0);
+                let is_kept = status.restarts >= least && !status.state.is_over();
+                self.note(format_args!("{id} has a service that is {:?}", status.state));
+                if hold.learn(epoch, |memory| memory.service = Some(status.restarts)) && !is_kept {
+                    let ServiceStatus { state, restarts, .. } = status;
+                    world
+                        .trace
+                        .wrong(format_args!("the service of {id} is {state:?} after {restarts} of {least} restarts"));
+                }
+            }
+            Ok(None) => {
+                if hold.learn(epoch, |memory| memory.service = Some(0)) && before.service.is_some() {
+                    world.trace.wrong(format_args!("{id} has forgotten its service"));
+                }
+            }
+            Err(error) => self.refused(action, &error),
+        }
+    }
+
     /// Starts a program and leaves it running.
     pub(super) async fn start(&mut self, action: &Action, id: &SandboxId, words: [&str; 2]) {
         let words = words.into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
@@ -160,6 +189,35 @@ impl Client {
                 Err(error) => return self.refused(action, &error.into()),
             }
         }
+    }
+}
+
+/// Returns the status of the service; `None` if it was started just now.
+async fn supervise_once(
+    service: &Service,
+    id: &SandboxId,
+    is_killed: bool,
+) -> Result<Option<ServiceStatus>, ServiceError> {
+    let name = ServiceName::try_from("kept".to_owned()).map_err(|error| AgentError::Invalid(error.to_string()))?;
+    let (agent, _in_use) = service.agent(id, Use::Process).await?;
+    match agent.service(&name).await {
+        Ok(status) => {
+            if is_killed {
+                // It may have ended.
+                let _ = agent.signal(status.process, Signal::KILL, Target::Process).await;
+            }
+            Ok(Some(status))
+        }
+        Err(AgentError::NoService(_)) => {
+            let words = ["sleep", "1000000"].into_iter().filter_map(|word| GuestString::new(word).ok()).collect();
+            // Only restarts of the last moment count, so that it is never given up.
+            let restart =
+                RestartRules { restart: Restart::Always, most: 10_000, window_ms: 1, ..RestartRules::default() };
+            let process = ProcessSpec::new(words);
+            service.start_service(id, ServiceSpec { name, process, restart, health: None }).await?;
+            Ok(None)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -11,6 +11,8 @@ use serde_json::Value;
 pub(crate) struct Memory {
     /// A program that answers each line with its token and a number.
     pub(crate) counter: Option<Counter>,
+    /// How many times the service was started again at least, once it is known to exist.
+    pub(crate) service: Option<u64>,
     /// The number that was written to the file.
     pub(crate) file: Bounds,
 }
@@ -47,16 +49,18 @@ impl Counter {
 impl Memory {
     /// The content of files that were read not before `earliest` and not after `self`.
     pub(crate) fn files_since(&self, earliest: &Self) -> Self {
-        Self { counter: None, file: Bounds { least: earliest.file.least, most: self.file.most } }
+        let file = Bounds { least: earliest.file.least, most: self.file.most };
+        Self { counter: None, service: None, file }
     }
 
     /// The memory in the image in `directory`, which was taken not before `earliest` and not after
     /// `self`.
     pub(crate) fn in_image(&self, earliest: &Self, directory: &Path) -> Result<Self, String> {
         let file = Bounds { least: earliest.file.least, most: self.file.most };
+        let service = earliest.service;
         let known = match (&self.counter, &earliest.counter) {
             (Some(now), Some(_)) => now,
-            (Some(_) | None, _) => return Ok(Self { counter: None, file }),
+            (Some(_) | None, _) => return Ok(Self { counter: None, service, file }),
         };
         let least = earliest.counter.as_ref().map_or(0, |counter| counter.count.least);
         let Counted { count, has_more } = count_in(directory, known)?;
@@ -65,7 +69,7 @@ impl Memory {
             return Err(format!("the image holds {} {count}, which should be {least} to {most}", known.token));
         }
         let count = Bounds { least: count, most: if has_more { known.count.most } else { count } };
-        Ok(Self { counter: Some(Counter { count, ..known.clone() }), file })
+        Ok(Self { counter: Some(Counter { count, ..known.clone() }), service, file })
     }
 }
 

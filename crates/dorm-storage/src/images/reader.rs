@@ -22,7 +22,7 @@ use dorm_worker::{Fields, Frames, Limits, Output, Program, Worker, WorkerError, 
 use sha2::{Digest as _, Sha256};
 
 use self::wire::{ANSWER, CONTENT, DONE, ENTRY, LEFT_OUT, PLACE, SAME, WRONG};
-use super::archive::{Entries as _, Wrong};
+use super::archive::{Entries, Wrong};
 use super::bundle::index::{Index, Place};
 use super::documents::{BlobDigest, Packing};
 use super::import::{Job, Sink};
@@ -109,6 +109,24 @@ pub(super) fn rootfs(
         finish(taken, decompressor, sink.job)
     })();
     read.map_err(|failed: Failed| failed.into_error(sink.job))
+}
+
+/// Reads the archive of a build context.
+pub(super) fn context(
+    program: &Program,
+    to: &mut impl Receiver,
+    file: &File,
+    packing: Packing,
+) -> Result<(), StorageError> {
+    let input = file.try_clone().map(Stdio::from);
+    let input = input.map_err(|error| to.job().refused("cannot be read", Some(error)))?;
+    let read = (|| {
+        let (input, decompressor) = decompressed(program, input, packing)?;
+        let untar = Told::spawn(program, UNTAR, &["marked"], input)?;
+        let taken = take(untar, to, &|| 0);
+        finish(taken, decompressor, to.job())
+    })();
+    read.map_err(|failed: Failed| failed.into_error(to.job()))
 }
 
 /// Reads a layer. Returns the digests of its blob, if it is compressed, and of its content.
@@ -279,14 +297,39 @@ fn pump(mut from: impl Read, to: File, rest: Rest) -> io::Result<BlobDigest> {
     }
 }
 
+/// Receives the entries of an archive that a worker reads.
+pub(super) trait Receiver: Entries<Error = StorageError> {
+    /// Notes the position in the source.
+    fn reached(&self, place: u64);
+
+    /// Returns the error for the archive that is being read.
+    fn refusal(&self, wrong: Wrong<StorageError>) -> StorageError;
+
+    /// The import that reads it.
+    fn job(&self) -> &Job<'_>;
+}
+
+impl Receiver for Sink<'_, '_> {
+    fn reached(&self, place: u64) {
+        self.job.read.fetch_max(place, std::sync::atomic::Ordering::Relaxed);
+    }
+
+    fn refusal(&self, wrong: Wrong<StorageError>) -> StorageError {
+        self.wrong(wrong)
+    }
+
+    fn job(&self) -> &Job<'_> {
+        self.job
+    }
+}
+
 /// Passes the entries that a worker finds in an archive to `sink`; `place` returns the position in
 /// the source, if it is known.
-fn take(mut told: Told, sink: &mut Sink<'_, '_>, place: &dyn Fn() -> u64) -> Result<(), Failed> {
-    use std::sync::atomic::Ordering;
+fn take(mut told: Told, sink: &mut impl Receiver, place: &dyn Fn() -> u64) -> Result<(), Failed> {
     loop {
         match told.next()? {
             Message::Entry(name, node) => {
-                sink.job.read.fetch_max(place(), Ordering::Relaxed);
+                sink.reached(place());
                 let left = if let Kind::File(bytes) = node.kind { bytes } else { 0 };
                 let mut content = Content { told: &mut told, left, in_frame: 0, failed: None };
                 let taken = sink.entry(&name, node, &mut content);
@@ -311,8 +354,8 @@ fn take(mut told: Told, sink: &mut Sink<'_, '_>, place: &dyn Fn() -> u64) -> Res
 }
 
 /// Returns the error of a worker, which may be caused by truncated input from the previous one.
-fn refused(sink: &Sink<'_, '_>, wrong: Wrong<StorageError>) -> Failed {
-    Failed::NoArchive(sink.wrong(wrong))
+fn refused(sink: &impl Receiver, wrong: Wrong<StorageError>) -> Failed {
+    Failed::NoArchive(sink.refusal(wrong))
 }
 
 /// The content of an entry, as it arrives.

@@ -70,6 +70,20 @@ impl Images {
         self.get(digest)
     }
 
+    /// Removes the tags of an image that begin with `prefix`.
+    pub(crate) fn unname(&self, digest: &Digest, prefix: &str) -> Result<(), StorageError> {
+        let held = self.lock()?;
+        let directory = self.tags_directory();
+        for (tag, of) in self.tags()? {
+            if of == *digest && tag.starts_with(prefix) {
+                let path = directory.join(file_name(&tag));
+                fs::remove_file(&path).map_err(failed("remove the tag", &path))?;
+            }
+        }
+        drop(held);
+        disk::sync_directory(&directory, &self.steps)
+    }
+
     /// Removes all tags of `digest`. The caller holds the lock.
     pub(super) fn untag(&self, digest: &Digest) -> Result<(), StorageError> {
         let directory = self.tags_directory();
@@ -92,13 +106,21 @@ fn file_name(tag: &str) -> String {
 }
 
 /// Rejects invalid tags. A tag has one or more parts separated by `/`.
-pub(super) fn check(tag: &str) -> Result<(), StorageError> {
+///
+/// # Errors
+/// [`StorageError::Tag`].
+pub fn check(tag: &str) -> Result<(), StorageError> {
     let legal_part = |part: &str| {
         (1..=128).contains(&part.len())
             && part.as_bytes()[0].is_ascii_alphanumeric()
             && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-:@".contains(&byte))
     };
-    if file_name(tag).len() <= 250 && tag.split('/').all(legal_part) {
+    // A tag of a project is `@PROJECT/TAG`.
+    let own = match tag.strip_prefix('@').and_then(|rest| rest.split_once('/')) {
+        Some((project, own)) if project.parse::<dorm_lifecycle::ProjectId>().is_ok() => own,
+        Some(_) | None => tag,
+    };
+    if file_name(tag).len() <= 250 && own.split('/').all(legal_part) {
         Ok(())
     } else {
         Err(StorageError::Tag(tag.to_owned()))

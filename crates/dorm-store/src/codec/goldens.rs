@@ -4,35 +4,39 @@
 //! A golden of a released version is never rewritten: if it no longer fits, the format has changed
 //! and needs a new version. `DORM_UPDATE=1` writes only those that are missing.
 
+mod builds;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, ApiKeyId, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule,
-    EgressRules, EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable,
-    OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, ProjectId, RequestId, Resources, Restored,
-    RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage,
-    SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict,
-    VolumeId, Wake, WebhookId, Writers,
+    Access, ApiKeyId, Attachment, Background, BackgroundWork, BuildId, Cause, Checkpoints, Egress, EgressDefault,
+    EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator, OnSuspendFailure,
+    OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, ProjectId, RequestId,
+    Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
+    SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp,
+    Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
 };
 use serde_json::Value;
 
 use super::properties::is_strict;
 use super::{
-    API_KEY, CLOCK, CodecError, EVENT, OPERATION, POOL, PROJECT, REQUEST, SANDBOX, SNAPSHOT, VOLUME, WEBHOOK,
-    decode_api_key, decode_clock, decode_event, decode_operation, decode_pool, decode_project, decode_request,
-    decode_sandbox, decode_snapshot, decode_volume, decode_webhook, encode_api_key, encode_clock, encode_event,
-    encode_operation, encode_pool, encode_project, encode_request, encode_sandbox, encode_snapshot, encode_volume,
-    encode_webhook,
+    API_KEY, BUILD, CLOCK, CodecError, EVENT, OPERATION, POOL, PROJECT, REQUEST, SANDBOX, SNAPSHOT, TEMPLATE, VOLUME,
+    WEBHOOK, decode_api_key, decode_build, decode_clock, decode_event, decode_operation, decode_pool, decode_project,
+    decode_request, decode_sandbox, decode_snapshot, decode_template, decode_volume, decode_webhook, encode_api_key,
+    encode_build, encode_clock, encode_event, encode_operation, encode_pool, encode_project, encode_request,
+    encode_sandbox, encode_snapshot, encode_template, encode_volume, encode_webhook,
 };
 use crate::{
     ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
     OnPartialFailure, OperationKind, OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets,
-    ProjectRecord, PromotePlan, Removal, RequestRecord, SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus,
-    WebhookRecord,
+    ProjectRecord, PromotePlan, Removal, RequestRecord, SecretRecord, SnapshotRecord, SnapshotStatus, VolumeRecord,
+    VolumeStatus, WebhookRecord,
 };
+
+use self::builds::{builds, templates};
 
 fn directory(version: u64) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
@@ -439,6 +443,11 @@ fn pools() -> Vec<(String, PoolRecord)> {
 }
 
 fn projects() -> Vec<(String, ProjectRecord)> {
+    let secret = SecretRecord {
+        sealed: "sealed:1:00000000:AAAA".to_owned(),
+        created: at(1_790_000_000_000),
+        changed: at(1_790_000_100_000),
+    };
     let limited = ProjectRecord {
         id: "tenant-1".parse().unwrap(),
         budgets: ProjectBudgets {
@@ -450,9 +459,14 @@ fn projects() -> Vec<(String, ProjectRecord)> {
         },
         created: at(1_790_000_000_000),
         removed: None,
+        secrets: [("API_KEY".parse().unwrap(), secret)].into(),
     };
-    let removed =
-        ProjectRecord { budgets: ProjectBudgets::default(), removed: Some(at(1_790_000_500_000)), ..limited.clone() };
+    let removed = ProjectRecord {
+        budgets: ProjectBudgets::default(),
+        removed: Some(at(1_790_000_500_000)),
+        secrets: BTreeMap::new(),
+        ..limited.clone()
+    };
     vec![("project".to_owned(), limited), ("project-removed".to_owned(), removed)]
 }
 
@@ -464,6 +478,7 @@ fn requests() -> Vec<(String, RequestRecord)> {
         ("hold", Made::Hold(HoldId::from_random([4; 20]))),
         ("volume", Made::Volume(VolumeId::from_random([5; 20]))),
         ("pool", Made::Pool(PoolId::from_random([8; 20]))),
+        ("build", Made::Build(BuildId::from_random([9; 20]))),
         ("webhook", Made::Webhook(WebhookId::from_random([6; 20]))),
         ("api_key", Made::ApiKey(ApiKeyId::from_random([7; 20]))),
     ];
@@ -541,7 +556,14 @@ fn attached_sandboxes() -> Vec<(String, Sandbox)> {
 fn egress_rules() -> Egress {
     let rule = |verdict, to: &str| EgressRule { verdict, to: to.to_owned() };
     let rules = vec![rule(Verdict::Allow, "*.example.com"), rule(Verdict::Deny, "203.0.113.0/24")];
-    Egress::Rules(EgressRules { rules, default: EgressDefault::Public })
+    let headers = vec![HeaderRule {
+        host: "api.example.com".to_owned(),
+        port: 443,
+        name: "Authorization".to_owned(),
+        value: "Bearer {API_KEY}".to_owned(),
+        project: ProjectId::local(),
+    }];
+    Egress::Rules(EgressRules { rules, default: EgressDefault::Public, headers })
 }
 
 fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
@@ -666,6 +688,8 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         checked((EVENT, events.concat()), encode_event, decode_event),
         checked((WEBHOOK, webhooks()), encode_webhook, decode_webhook),
         checked((POOL, pools()), encode_pool, decode_pool),
+        checked((BUILD, builds()), encode_build, decode_build),
+        checked((TEMPLATE, templates()), encode_template, decode_template),
         checked((PROJECT, projects()), encode_project, decode_project),
         checked((API_KEY, api_keys()), encode_api_key, decode_api_key),
         checked((REQUEST, requests()), encode_request, decode_request),

@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule, EgressRules,
-    EventKind, FirstProgram, Future, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId,
-    Origin, PoolId, PoolMember, PortAccess, PortRule, PortRules, ProjectId, Resources, Restored, Rewind, RewindFrom,
-    Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId,
-    SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId,
-    Wake,
+    EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable,
+    OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, PortRules, ProjectId, Resources, Restored, Rewind,
+    RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention,
+    SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict,
+    VolumeId, Wake,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -176,7 +176,13 @@ fn egress() -> impl Strategy<Value = Egress> {
     let rule = (any::<bool>(), any::<String>())
         .prop_map(|(allow, to)| EgressRule { verdict: if allow { Verdict::Allow } else { Verdict::Deny }, to });
     let default = prop_oneof![Just(EgressDefault::Deny), Just(EgressDefault::Public)];
-    let rules = (vec(rule, 0..3), default).prop_map(|(rules, default)| EgressRules { rules, default });
+    let header = (any::<[String; 3]>(), any::<u16>(), project())
+        .prop_map(|([host, name, value], port, project)| HeaderRule { host, port, name, value, project });
+    let rules = (vec(rule, 0..3), default, vec(header, 0..3)).prop_map(|(rules, default, headers)| EgressRules {
+        rules,
+        default,
+        headers,
+    });
     prop_oneof![
         rules.prop_map(Egress::Rules),
         Just(Egress::Public),

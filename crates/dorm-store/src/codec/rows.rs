@@ -5,6 +5,7 @@
 
 mod api_key;
 mod background;
+mod build;
 mod clock;
 mod convert;
 mod egress;
@@ -17,10 +18,12 @@ mod request;
 mod sandbox;
 mod snapshot;
 mod state;
+mod template;
 mod volume;
 mod webhook;
 
 pub(super) use api_key::ApiKeyRow;
+pub(super) use build::BuildRow;
 pub(super) use clock::ClockRow;
 pub(super) use event::EventRow;
 pub(super) use operation::OperationRow;
@@ -29,5 +32,6 @@ pub(super) use project::ProjectRow;
 pub(super) use request::RequestRow;
 pub(super) use sandbox::SandboxRow;
 pub(super) use snapshot::SnapshotRow;
+pub(super) use template::TemplateRow;
 pub(super) use volume::VolumeRow;
 pub(super) use webhook::WebhookRow;

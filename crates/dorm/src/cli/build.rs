@@ -1,47 +1,49 @@
-//! `dorm image build`: builds an image from steps.
+//! `dorm image build` and `dorm build`: builds that the daemon carries out.
 //!
-//! Each step that changes files runs in a sandbox of its own. The resulting files are kept as a
-//! filesystem snapshot under a hash of all inputs of the step. The next build continues after the
-//! last step whose hash is unchanged.
+//! The context is uploaded once; then the log is followed until the build has ended. The build does
+//! not depend on this process.
 
-mod carry;
 mod context;
 mod options;
+mod verbs;
 
-use std::collections::{BTreeMap, HashMap};
-use std::time::Instant;
+use std::collections::BTreeMap;
+use std::time::Duration;
 
 use dorm_api_types as wire;
-use dorm_build::{BuildError, Kept, Keys, Placed, Plan, Settings, Step, from_dockerfile};
+use dorm_build::{BuildError, Kept, Placed, Step, from_dockerfile};
 use serde::Serialize;
 
-use self::carry::{From, carry_out};
-use self::context::{Context, Files};
+use self::context::Context;
 pub(crate) use self::options::BuildOptions;
+pub(crate) use self::verbs::{BuildVerbs, run as run_verb};
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
+use super::shown;
 use super::signals::{Signals, ended_by};
-use super::{pull, shown};
-use crate::client::Client;
+use crate::client::{Client, ClientError};
 use crate::exit;
 
-/// The label of the snapshots and sandboxes of steps; its value is the hash of the step.
-const LABEL: &str = "dorm.build";
+/// How often a connection to the daemon is tried again while a build is followed, and how long after
+/// the last attempt.
+const ATTEMPTS: usize = 60;
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// A finished build.
 #[derive(Serialize)]
 struct Built {
-    image: wire::Image,
+    image: Option<wire::Image>,
     steps: Vec<BuiltStep>,
     seconds: f64,
+    build: wire::Build,
 }
 
 /// The result of one step.
 #[derive(Serialize)]
 struct BuiltStep {
     step: String,
-    line: Option<usize>,
+    line: Option<u64>,
     key: Option<String>,
     /// Whether its files were kept from an earlier build.
     cached: bool,
@@ -49,105 +51,74 @@ struct BuiltStep {
     seconds: f64,
 }
 
-/// A step, the settings when it starts, and the key under which its files are kept.
-struct Stage {
-    placed: Placed,
-    before: Settings,
-    files: Option<Files>,
-    key: Option<String>,
-}
-
-/// Builds an image and prints it.
+/// Requests a build, follows it and prints its result.
 pub(crate) async fn run(client: &Client, options: BuildOptions, format: Format) -> Done {
-    let mut signals = Signals::new()?;
-    let built = tokio::select! {
-        built = build(client, options) => built?,
-        number = signals.next() => {
-            output::talk(
-                "interrupted: the sandbox of the current step is terminated at its time limit; finished steps are kept",
-            );
-            return Ok(ended_by(number));
+    let is_detached = options.detach;
+    let build = request(client, options).await?;
+    if is_detached {
+        match format {
+            Format::Json => output::json(&build)?,
+            Format::Table => output::write(format!("{}\n", build.id).as_bytes())?,
         }
-    };
-    match format {
-        Format::Json => output::json(&built)?,
-        Format::Table => {
-            let cached = built.steps.iter().filter(|step| step.cached).count();
-            let kept = built.steps.iter().filter(|step| step.key.is_some()).count();
-            output::talk(&format!("built in {}; {cached} of {kept} steps were cached", shown::length(built.seconds)));
-            super::image::print(&[built.image], format)?;
-        }
+        return Ok(exit::OK);
     }
-    Ok(exit::OK)
+    attach(client, &build.id, 0, format).await
 }
 
-async fn build(client: &Client, mut options: BuildOptions) -> Result<Built, Problem> {
-    let began = Instant::now();
+/// Uploads the context, unless the daemon has it, and requests the build.
+async fn request(client: &Client, mut options: BuildOptions) -> Result<wire::Build, Problem> {
+    let (mut asked, copies) = asked(&mut options)?;
+    if !copies {
+        // A wrong path is an error even if no step copies anything.
+        let host = |error| Problem::host(format!("read the context {}", options.context.display()), &error);
+        std::fs::metadata(&options.context).map_err(host)?;
+        return Ok(client.create_build(&asked).await?);
+    }
+    let progress = Progress::new("reading the context");
     let context = Context::open(&options.context)?;
-    let (base, mut plan) = plan(client, &mut options).await?;
-    if let Some(line) = &options.cmd {
-        let step = Step::Entrypoint(vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()]);
-        plan.steps.push(Placed { line: None, step, arguments: BTreeMap::new() });
-    }
-    let config = base.config.clone();
-    let (stages, settings, keys) = stages(&context, &base, plan)?;
-    let found = if options.no_cache { HashMap::new() } else { kept(client).await? };
-    // Each key includes the previous one: if a key is found, the earlier ones are not needed.
-    let known = |stage: &Stage| stage.key.as_ref().and_then(|key| found.get(key));
-    let begin = stages.iter().rposition(|stage| known(stage).is_some());
-    let mut from = begin.and_then(|at| known(&stages[at])).cloned().unwrap_or(From::Image(base.digest));
-    let mut steps = Vec::new();
-    for (at, stage) in stages.iter().enumerate() {
-        let title = shown_step(&stage.placed.step);
-        let cached = begin.is_some_and(|begin| at <= begin);
-        let note = if cached && stage.key.is_some() { " (cached)" } else { "" };
-        output::talk(&format!("[{}/{}] {title}{note}", at + 1, stages.len()));
-        let started = Instant::now();
-        let mut snapshot = known(stage).filter(|_| cached).and_then(From::snapshot);
-        if let Some(key) = stage.key.as_ref().filter(|_| !cached) {
-            let place = match stage.placed.line {
-                Some(line) => format!("line {line}: {title}"),
-                None => format!("step {}: {title}", at + 1),
-            };
-            let done =
-                carry_out(client, &options, &from, (stage, key)).await.map_err(|problem| problem.during(&place))?;
-            snapshot = done.snapshot();
-            from = done;
+    asked.context = Some(context.hash.clone());
+    // The daemon may remove a context between two requests.
+    for is_last in [false, true] {
+        if !client.has_context(&context.hash).await? {
+            progress.say("uploading the context".to_owned());
+            client.upload_context(&context.hash, context.archive()).await?;
         }
-        steps.push(BuiltStep {
-            step: title,
-            line: stage.placed.line,
-            key: stage.key.clone(),
-            cached: cached && stage.key.is_some(),
-            snapshot,
-            seconds: started.elapsed().as_secs_f64(),
-        });
+        match client.create_build(&asked).await {
+            Err(error) if error.is_not_found() && !is_last => {}
+            other => return Ok(other?),
+        }
     }
-    let config = finished(config, settings, &options);
-    let text = serde_json::to_string(&config).map_err(|error| Problem::failed(error.to_string(), ""))?;
-    let key = keys.finish(&text).to_string();
-    let (image, snapshot) = match from {
-        From::Image(image) => (Some(image), None),
-        From::Snapshot { id, .. } => (None, Some(id)),
-    };
-    let build = (!options.no_cache).then_some(key);
-    let asked = wire::ComposeImage { image, snapshot, config, tag: options.tag.clone(), build };
-    let progress = Progress::new("creating the image");
-    let image = pull::follow(client.compose_image(&asked).await?, &progress).await?;
-    drop(progress);
-    Ok(Built { image, steps, seconds: began.elapsed().as_secs_f64() })
+    Err(Problem::failed("the context was removed before the build was requested", "try again"))
 }
 
-/// Returns the base image and the steps.
-async fn plan(client: &Client, options: &mut BuildOptions) -> Result<(wire::Image, Plan), Problem> {
-    if let Some(from) = options.from.clone() {
-        let base = find(client, &from).await?;
+/// Returns the request, and whether a step copies files.
+fn asked(options: &mut BuildOptions) -> Result<(wire::CreateBuild, bool), Problem> {
+    let mut asked = wire::CreateBuild {
+        tag: options.tag.clone(),
+        start_command: options.cmd.clone(),
+        ready_command: options.ready_cmd.clone(),
+        force: options.no_cache,
+        step_timeout_secs: Some(options.step_timeout),
+        resources: Some(wire::ResourcesRequest {
+            cpu_millis: options.cpus,
+            memory_bytes: options.memory,
+            disk_bytes: options.disk,
+            processes: None,
+        }),
+        egress: options.egress.clone(),
+        template: options.template.as_deref().map(template),
+        ..wire::CreateBuild::default()
+    };
+    if let Some(from) = options.from.take() {
+        asked.from = Some(from);
         let steps = std::mem::take(&mut options.steps.0);
-        return Ok((base, Plan { from, steps }));
+        let copies = steps.iter().any(|placed| matches!(placed.step, Step::Copy(_)));
+        asked.steps = steps.into_iter().map(step).collect();
+        return Ok((asked, copies));
     }
     let path = options.file.clone().unwrap_or_else(|| options.context.join("Dockerfile"));
     let text = match std::fs::read_to_string(&path) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound && options.context.is_dir() => {
             let message = format!("there is no {}", path.display());
             return Err(Problem::not_found(message, "give its path with --file, or use --from IMAGE with steps"));
         }
@@ -155,96 +126,141 @@ async fn plan(client: &Client, options: &mut BuildOptions) -> Result<(wire::Imag
     };
     let arguments: BTreeMap<_, _> = options.build_arg.iter().cloned().collect();
     let wrong = |error: BuildError| Problem::usage(format!("{}: {error}", path.display()), "");
-    // The settings of the base image are known only after its name is.
-    let first = from_dockerfile(&text, &arguments, &Kept::default()).map_err(wrong)?;
-    let base = find(client, &first.from).await?;
-    let plan = from_dockerfile(&text, &arguments, &brought(&base.config)).map_err(wrong)?;
-    Ok((base, plan))
+    let plan = from_dockerfile(&text, &arguments, &Kept::default()).map_err(wrong)?;
+    let copies = plan.steps.iter().any(|placed| matches!(placed.step, Step::Copy(_)));
+    (asked.dockerfile, asked.arguments) = (Some(text), arguments);
+    Ok((asked, copies))
 }
 
-async fn find(client: &Client, reference: &str) -> Result<wire::Image, Problem> {
-    let asked = wire::PullImage {
-        reference: reference.to_owned(),
-        architecture: None,
-        tag: None,
-        insecure: false,
-        pull: wire::Pull::Missing,
+/// Returns the template that `NAME` or `NAME:TAG` stands for.
+pub(super) fn template(text: &str) -> wire::BuildTemplate {
+    let (name, tag) = text.split_once(':').map_or((text, None), |(name, tag)| (name, Some(tag.to_owned())));
+    wire::BuildTemplate { name: name.to_owned(), tags: tag.into_iter().collect(), ..wire::BuildTemplate::default() }
+}
+
+fn step(placed: Placed) -> wire::BuildStepRequest {
+    let mut step = wire::BuildStepRequest::default();
+    match placed.step {
+        Step::Run(dorm_build::Command::Shell(line)) => step.run = Some(line),
+        Step::Run(dorm_build::Command::Argv(argv)) => step.argv = Some(argv),
+        Step::Copy(copy) => step.copy = Some(wire::BuildCopy { from: copy.from, to: copy.to }),
+        Step::Env(name, value) => step.env = Some([(name, value)].into()),
+        Step::Workdir(path) => step.workdir = Some(path),
+        Step::User(user) => step.user = Some(user),
+        // No option gives these.
+        Step::Entrypoint(argv) | Step::Cmd(argv) => step.argv = Some(argv),
+    }
+    step
+}
+
+/// Follows a build to its end, and prints its result. A signal ends this process, not the build.
+pub(super) async fn attach(client: &Client, id: &str, offset: u64, format: Format) -> Done {
+    let mut signals = Signals::new()?;
+    let build = tokio::select! {
+        build = follow(client, id, offset) => build?,
+        number = signals.next() => {
+            output::talk(&format!(
+                "the build continues: follow it with `dorm build attach {id}`, or end it with `dorm build cancel {id}`",
+            ));
+            return Ok(ended_by(number));
+        }
     };
-    pull::pull(client, &asked).await
+    ended(client, build, format).await
 }
 
-/// Returns the settings of an image.
-fn brought(config: &wire::ImageConfig) -> Kept {
-    let words = |words: &Vec<String>| Some(words.clone()).filter(|words| !words.is_empty());
-    let pair = |line: &String| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Kept {
-        env: config.env.iter().filter_map(pair).collect(),
-        workdir: config.directory.clone(),
-        user: config.user.clone(),
-        entrypoint: words(&config.entrypoint),
-        cmd: words(&config.command),
+/// Follows the log of a build, also across restarts of the daemon.
+async fn follow(client: &Client, id: &str, mut offset: u64) -> Result<wire::Build, Problem> {
+    let mut attempts = 0;
+    loop {
+        let before = offset;
+        match follow_once(client, id, &mut offset).await {
+            Ok(build) => return Ok(build),
+            Err(error) if error.is_refusal() => return Err(error.into()),
+            Err(error) => {
+                attempts = if offset > before { 0 } else { attempts + 1 };
+                if attempts > ATTEMPTS {
+                    return Err(error.into());
+                }
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
     }
 }
 
-/// Returns the configuration of the new image: that of the base image, as the steps changed it.
-fn finished(base: wire::ImageConfig, settings: Settings, options: &BuildOptions) -> wire::ImageConfig {
-    let Settings(Kept { env, workdir, user, entrypoint, cmd }) = settings;
-    wire::ImageConfig {
-        entrypoint: entrypoint.unwrap_or_default(),
-        command: cmd.unwrap_or_default(),
-        env: env.into_iter().map(|(name, value)| format!("{name}={value}")).collect(),
-        directory: workdir,
-        user,
-        ready: options.ready_cmd.clone().or(base.ready),
-        ..wire::ImageConfig { ports: base.ports, architecture: base.architecture, ..Default::default() }
+async fn follow_once(client: &Client, id: &str, offset: &mut u64) -> Result<wire::Build, ClientError> {
+    let mut stream = client.follow_build(id, *offset).await?;
+    while let Some(event) = stream.next().await? {
+        match event.kind.as_str() {
+            "line" => {
+                let line: wire::BuildLogLine = stream.parse(&event)?;
+                *offset = line.offset + 1;
+                output::talk(&output::harmless(&line.text));
+            }
+            "end" => return stream.parse(&event),
+            _ => {}
+        }
     }
+    Err(stream.ended())
 }
 
-/// Returns everything that is known before a step runs.
-fn stages(context: &Context, base: &wire::Image, plan: Plan) -> Result<(Vec<Stage>, Settings, Keys), Problem> {
-    let mut settings = Settings(brought(&base.config));
-    let mut keys = Keys::begin(&base.digest);
-    let mut stages = Vec::new();
-    for (at, placed) in plan.steps.into_iter().enumerate() {
-        let place = placed.line.map_or_else(|| format!("step {}", at + 1), |line| format!("line {line}"));
-        let files = match &placed.step {
-            Step::Copy(copy) => Some(context.collect(&copy.from).map_err(|problem| problem.during(&place))?),
-            _ => None,
-        };
-        let key = keys.next(&placed, &settings, files.as_ref().map(|files| &files.hash[..]));
-        let before = settings.clone();
-        settings.apply(&placed.step).map_err(|error| Problem::usage(format!("{place}: {error}"), ""))?;
-        stages.push(Stage { placed, before, files, key: key.map(|key| key.to_string()) });
+/// Prints the result of a build that has ended.
+async fn ended(client: &Client, build: wire::Build, format: Format) -> Done {
+    match build.state {
+        wire::BuildState::Succeeded => {}
+        wire::BuildState::Cancelled => {
+            return Err(Problem::failed(format!("build {} was cancelled", build.id), ""));
+        }
+        wire::BuildState::Failed | wire::BuildState::Queued | wire::BuildState::Running => return Err(failed(&build)),
     }
-    Ok((stages, settings, keys))
-}
-
-/// Returns the snapshots of steps that can be used, by key.
-async fn kept(client: &Client) -> Result<HashMap<String, From>, Problem> {
-    let snapshots = client.snapshots(None).await?.into_iter();
-    let usable = snapshots.filter(|snapshot| {
-        snapshot.status == wire::SnapshotStatus::Completed
-            && snapshot.kind == wire::SnapshotKind::Filesystem
-            && !snapshot.goes_when_free
+    let image = match &build.image {
+        Some(image) => Some(client.image(image).await?),
+        None => None,
+    };
+    let seconds = |began: Option<wire::Time>, ended: Option<wire::Time>| match (began, ended) {
+        (Some(began), Some(ended)) => (ended.0 - began.0).total(jiff::Unit::Second).unwrap_or_default(),
+        _ => 0.0,
+    };
+    let steps = build.steps.iter().map(|step| BuiltStep {
+        step: step.title.clone(),
+        line: step.line,
+        key: step.key.clone(),
+        cached: step.state == wire::BuildStepState::Cached,
+        snapshot: step.snapshot.clone(),
+        seconds: seconds(step.began_at, step.ended_at),
     });
-    Ok(usable.filter_map(|snapshot| Some((snapshot.labels.get(LABEL)?.clone(), snapshot.into()))).collect())
+    let built = Built { steps: steps.collect(), image, seconds: seconds(build.began_at, build.ended_at), build };
+    match format {
+        Format::Json => output::json(&built)?,
+        Format::Table => {
+            let cached = built.steps.iter().filter(|step| step.cached).count();
+            let kept = built.steps.iter().filter(|step| step.key.is_some()).count();
+            output::talk(&format!("built in {}; {cached} of {kept} steps were cached", shown::length(built.seconds)));
+            super::image::print(&built.image.into_iter().collect::<Vec<_>>(), format)?;
+        }
+    }
+    Ok(exit::OK)
 }
 
-/// Returns a step as one line.
-fn shown_step(step: &Step) -> String {
-    let text = match step {
-        Step::Run(dorm_build::Command::Shell(line)) => format!("RUN {line}"),
-        Step::Run(dorm_build::Command::Argv(argv)) => format!("RUN {argv:?}"),
-        Step::Copy(copy) => format!("COPY {} {}", copy.from.join(" "), copy.to),
-        Step::Env(name, value) => format!("ENV {name}={value}"),
-        Step::Workdir(path) => format!("WORKDIR {path}"),
-        Step::User(user) => format!("USER {user}"),
-        Step::Entrypoint(argv) => format!("ENTRYPOINT {argv:?}"),
-        Step::Cmd(argv) => format!("CMD {argv:?}"),
+/// Returns the problem with a build that has failed.
+fn failed(build: &wire::Build) -> Problem {
+    let Some(failure) = &build.failure else {
+        return Problem::failed(format!("build {} has not ended", build.id), "");
     };
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(100) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
+    let at = failure.step.and_then(|step| usize::try_from(step).ok());
+    let step = at.and_then(|at| Some((at, build.steps.get(at)?)));
+    let place = match step {
+        Some((_, wire::BuildStep { line: Some(line), title, .. })) => format!("line {line}: {title}: "),
+        Some((at, step)) => format!("step {}: {}: ", at + 1, step.title),
+        None => String::new(),
+    };
+    let message = format!("{place}{}", failure.reason);
+    match failure.code.as_str() {
+        "invalid_argument" => Problem::usage(message, ""),
+        "not_found" => Problem::not_found(message, ""),
+        _ if failure.exit_code.is_some() => {
+            let next = "see its output above; earlier steps are kept, so the next build continues here";
+            Problem::failed(message, next)
+        }
+        _ => Problem::failed(message, ""),
     }
 }

@@ -87,6 +87,10 @@ struct CreateOptions {
     /// The egress of each, as for `dorm sbx create`
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
+    /// Set a header in their HTTPS requests outside of them, with a secret of `dorm secret` that
+    /// they never get, such as 'api.example.com: Authorization: Bearer {API_KEY}'
+    #[arg(long, value_name = "HOST: HEADER: VALUE", value_parser = values::given_header)]
+    header: Vec<values::GivenHeader>,
     /// An environment variable for all processes in them
     #[arg(short, long, value_name = "KEY=VALUE", value_parser = values::pair)]
     env: Vec<(String, String)>,
@@ -133,7 +137,7 @@ pub(crate) async fn run(options: PoolOptions) -> Done {
     let client = options.connection.client()?;
     let format = options.connection.output;
     match options.verb {
-        PoolVerb::Create(options) => show(&client.create_pool(&create(*options)).await?, format)?,
+        PoolVerb::Create(options) => show(&client.create_pool(&create(*options)?).await?, format)?,
         PoolVerb::Ls => {
             let pools = client.pools().await?;
             match format {
@@ -157,7 +161,7 @@ pub(crate) async fn run(options: PoolOptions) -> Done {
     Ok(exit::OK)
 }
 
-fn create(options: CreateOptions) -> wire::CreatePool {
+fn create(options: CreateOptions) -> Result<wire::CreatePool, Problem> {
     let resources = wire::ResourcesRequest {
         cpu_millis: options.cpus,
         memory_bytes: options.memory,
@@ -169,19 +173,19 @@ fn create(options: CreateOptions) -> wire::CreatePool {
         Some(_) => None,
         None => Some(options.image.unwrap_or_else(|| super::sbx::IMAGE.to_owned())),
     };
-    wire::CreatePool {
+    Ok(wire::CreatePool {
         name: options.name,
         image,
         snapshot: options.snapshot,
         start: options.start,
         resources: is_limited.then_some(resources),
-        egress: options.egress,
+        egress: values::with_headers(options.egress, options.header).map_err(|error| Problem::usage(error, ""))?,
         env: options.env.into_iter().collect(),
         labels: options.label.into_iter().collect(),
         ready: options.size.ready,
         most: options.size.most,
         ..wire::CreatePool::default()
-    }
+    })
 }
 
 async fn claim(client: &Client, options: ClaimOptions, format: Format) -> Done {

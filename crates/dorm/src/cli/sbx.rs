@@ -1,6 +1,7 @@
 //! `dorm sbx`: everything about sandboxes, one verb per file.
 
 mod attach;
+mod attr;
 mod checkpoint;
 mod checkpoints;
 mod clone;
@@ -12,6 +13,7 @@ mod diff;
 mod egress;
 mod evict;
 mod exec;
+mod find;
 mod fork;
 mod hold;
 mod kill;
@@ -28,6 +30,7 @@ mod rewind;
 mod run;
 mod screen;
 mod secrets;
+mod service;
 mod shell;
 mod suspend;
 mod table;
@@ -38,6 +41,7 @@ mod transfer;
 mod tree;
 mod update;
 mod usage;
+mod watch;
 
 pub(super) use command::our_input;
 pub(super) use create::IMAGE;
@@ -88,6 +92,24 @@ enum SbxVerb {
     /// Also those are killed that have left its group and session, and also if the process itself
     /// has ended.
     Kill(kill::KillOptions),
+    /// Run commands in a sandbox that are started again when they end, and check their health
+    ///
+    /// The sandbox itself does so, also while no daemon runs, and across a suspend and a resume. A
+    /// boot from files ends all services.
+    Service(service::ServiceOptions),
+    /// Find files in a sandbox
+    ///
+    /// Symbolic links are not followed. Standard error says whether results are missing.
+    Find(find::FindOptions),
+    /// Find lines in files of a sandbox
+    ///
+    /// Each line is printed as PATH:NUMBER:LINE. Symbolic links are not followed, and binary files
+    /// are skipped. Standard error says whether results are missing.
+    Grep(find::GrepOptions),
+    /// Watch a directory in a sandbox
+    Watch(watch::WatchOptions),
+    /// Show or change the extended attributes of a file in a sandbox
+    Attr(attr::AttrOptions),
     /// Copy files into or out of a sandbox
     Cp(cp::CpOptions),
     /// Attach a volume to a sandbox: at once if it runs, otherwise from its next run on
@@ -181,6 +203,11 @@ pub(crate) async fn run(options: SbxOptions) -> Done {
         SbxVerb::Shell(options) => shell::run(&client, options).await,
         SbxVerb::Ps(options) => ps::run(&client, options, format).await,
         SbxVerb::Kill(options) => kill::run(&client, options, format).await,
+        SbxVerb::Service(options) => service::run(&client, options, format).await,
+        SbxVerb::Find(options) => find::find(&client, options, format).await,
+        SbxVerb::Grep(options) => find::grep(&client, options, format).await,
+        SbxVerb::Watch(options) => watch::run(&client, options, format).await,
+        SbxVerb::Attr(options) => attr::run(&client, options, format).await,
         SbxVerb::Cp(options) => cp::run(&client, options).await,
         SbxVerb::Hold(options) => hold::hold(&client, options, format).await,
         SbxVerb::Release(options) => hold::release(&client, options, format).await,

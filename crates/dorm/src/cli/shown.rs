@@ -90,6 +90,23 @@ pub(crate) fn state(sandbox: &wire::Sandbox) -> String {
     }
 }
 
+/// Returns a header rule as it is written.
+pub(crate) fn header(rule: &wire::HeaderRule) -> String {
+    let wire::HeaderRule { host, port, name, value } = rule;
+    match *port {
+        443 => format!("{host}: {name}: {value}"),
+        port => format!("{host}:{port}: {name}: {value}"),
+    }
+}
+
+/// Returns the header rules of a policy.
+pub(crate) fn headers(egress: &wire::Egress) -> Vec<String> {
+    match egress {
+        wire::Egress::Ordered(wire::EgressRules { headers, .. }) => headers.iter().map(header).collect(),
+        wire::Egress::Public | wire::Egress::None | wire::Egress::Closed | wire::Egress::Allow(_) => Vec::new(),
+    }
+}
+
 /// Formats where a sandbox may connect to.
 pub(crate) fn egress(egress: &wire::Egress) -> String {
     match egress {
@@ -97,7 +114,12 @@ pub(crate) fn egress(egress: &wire::Egress) -> String {
         wire::Egress::None => "none".to_owned(),
         wire::Egress::Closed => "closed".to_owned(),
         wire::Egress::Allow(networks) => networks.join(","),
-        wire::Egress::Ordered(wire::EgressRules { rules, default }) => {
+        wire::Egress::Ordered(wire::EgressRules { rules, default: wire::EgressDefault::Public, .. })
+            if rules.is_empty() =>
+        {
+            "public".to_owned()
+        }
+        wire::Egress::Ordered(wire::EgressRules { rules, default, .. }) => {
             let rules = rules.iter().map(|rule| match rule {
                 wire::EgressRule::Allow(to) => format!("allow:{to}"),
                 wire::EgressRule::Deny(to) => format!("deny:{to}"),

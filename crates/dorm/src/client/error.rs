@@ -68,6 +68,16 @@ pub(crate) enum ClientError {
 }
 
 impl ClientError {
+    /// Whether what was named does not exist.
+    pub(crate) fn is_not_found(&self) -> bool {
+        matches!(self, Self::Refused { status: 404, .. })
+    }
+
+    /// Whether another attempt of the same request would be refused, too.
+    pub(crate) fn is_refusal(&self) -> bool {
+        matches!(self, Self::Refused { status, .. } if *status < 500)
+    }
+
     /// Returns the refusal that an event in a stream reports, where only its body has a status.
     pub(crate) fn refused_in_stream(error: wire::Problem) -> Self {
         Self::Refused { status: error.status, error: Box::new(error) }

@@ -34,13 +34,23 @@ pub(crate) struct CommandEvents {
 }
 
 impl CommandEvents {
+    pub(super) fn new(sse: Sse) -> Self {
+        Self { sse }
+    }
+
     /// Returns the next event. The last one is [`CommandEvent::Exited`].
     pub(crate) async fn next(&mut self) -> Result<CommandEvent, ClientError> {
+        let next = self.next_if_any().await?;
+        next.ok_or_else(|| self.sse.ended())
+    }
+
+    /// Returns the next event of a stream that may end without a last one.
+    pub(crate) async fn next_if_any(&mut self) -> Result<Option<CommandEvent>, ClientError> {
         loop {
             let Some(event) = self.sse.next().await? else {
-                return Err(self.sse.ended());
+                return Ok(None);
             };
-            return Ok(match event.kind.as_str() {
+            return Ok(Some(match event.kind.as_str() {
                 "checkpoint" => CommandEvent::Checkpoint(self.sse.parse::<wire::CheckpointTaken>(&event)?.snapshot),
                 "started" => CommandEvent::Started(self.sse.parse::<wire::ProcessStarted>(&event)?.process),
                 "stdout" => CommandEvent::Stdout(bytes(self.sse.parse(&event)?)),
@@ -48,7 +58,7 @@ impl CommandEvents {
                 "lost" => CommandEvent::Lost(self.sse.parse(&event)?),
                 "exit" => CommandEvent::Exited(self.sse.parse(&event)?),
                 _ => continue,
-            });
+            }));
         }
     }
 }

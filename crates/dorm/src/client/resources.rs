@@ -255,10 +255,6 @@ impl Client {
         self.stream(self.request(Method::POST, "/images/pull").json(asked)).await
     }
 
-    pub(crate) async fn compose_image(&self, asked: &wire::ComposeImage) -> Result<Sse, ClientError> {
-        self.stream(self.request(Method::POST, "/images/compose").json(asked)).await
-    }
-
     pub(crate) async fn image(&self, reference: &str) -> Result<wire::Image, ClientError> {
         self.get(&format!("/images/{}", segment(reference))).await
     }
@@ -358,6 +354,22 @@ impl Client {
 
     pub(crate) async fn delete_project(&self, name: &str) -> Result<(), ClientError> {
         self.tell(self.request(Method::DELETE, &format!("/projects/{}", segment(name)))).await
+    }
+
+    pub(crate) async fn set_secret(
+        &self,
+        name: &str,
+        asked: &wire::SetSecret,
+    ) -> Result<wire::ProjectSecret, ClientError> {
+        self.read(self.request(Method::PUT, &format!("/secrets/{}", segment(name))).json(asked)).await
+    }
+
+    pub(crate) async fn secrets(&self) -> Result<Vec<wire::ProjectSecret>, ClientError> {
+        self.pages("/secrets", &[], |page: wire::SecretList| (page.secrets, page.next)).await
+    }
+
+    pub(crate) async fn delete_secret(&self, name: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/secrets/{}", segment(name)))).await
     }
 
     pub(crate) async fn create_key(&self, asked: &wire::CreateKey) -> Result<wire::CreatedKey, ClientError> {

@@ -8,8 +8,8 @@ use dorm_engine_gvisor::NotedRun;
 use dorm_lifecycle::{RunId, SandboxId, SavedStateId, SleepImage};
 use dorm_storage::{SavedState, Storage, StorageError};
 use dorm_store::{
-    OperationRecord, PoolRecord, ProjectRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus,
-    Store as _, UnreadableRow, VolumeRecord, WebhookRecord,
+    BuildRecord, OperationRecord, PoolRecord, ProjectRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord,
+    SnapshotStatus, Store as _, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::{FileCheck, SqlStore};
 
@@ -25,6 +25,8 @@ pub(super) struct Facts {
     pub(super) operations: Vec<OperationRecord>,
     pub(super) webhooks: Vec<WebhookRecord>,
     pub(super) pools: Vec<PoolRecord>,
+    pub(super) builds: Vec<BuildRecord>,
+    pub(super) templates: Vec<TemplateRecord>,
     pub(super) projects: Vec<ProjectRecord>,
     pub(super) volumes: Vec<VolumeRecord>,
     pub(super) discards: BTreeSet<SavedStateId>,
@@ -71,6 +73,8 @@ impl Facts {
             operations: store.open_operations().await?,
             webhooks: store.webhooks().await?,
             pools: store.pools().await?,
+            builds: store.builds().await?,
+            templates: store.templates().await?,
             projects: store.projects().await?,
             volumes: store.volumes().await?,
             discards: store.to_discard().await?.into_iter().collect(),

@@ -30,6 +30,8 @@ impl Facts {
             self.snapshots.extend(change.snapshots.clone());
             self.webhooks.extend(change.webhooks.clone());
             self.pools.extend(change.pools.clone());
+            self.builds.extend(change.builds.clone());
+            self.templates.extend(change.templates.clone());
             self.projects.extend(change.projects.clone());
             self.volumes.extend(change.volumes.clone());
         }
@@ -48,6 +50,8 @@ impl Facts {
                 RowKind::Webhook => self.webhooks.iter().any(|webhook| webhook.id.as_str() == id),
                 RowKind::Volume => self.volumes.iter().any(|volume| volume.id.as_str() == id),
                 RowKind::Pool => self.pools.iter().any(|pool| pool.id.as_str() == id),
+                RowKind::Build => self.builds.iter().any(|build| build.id.as_str() == id),
+                RowKind::Template => self.templates.iter().any(|template| template.id.as_str() == id),
                 RowKind::Project => self.projects.iter().any(|project| project.id.as_str() == id),
                 RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => true,
             }
@@ -66,10 +70,17 @@ impl Facts {
                 },
                 RowKind::Snapshot => self.missing_snapshot(&file.document, storage).await,
                 // One that was removed may have left its file.
-                RowKind::Webhook | RowKind::Pool | RowKind::Volume if !self.is_lost => continue,
-                RowKind::Webhook | RowKind::Pool | RowKind::Project | RowKind::Volume => {
-                    rewrite(file.kind, &file.document)
+                RowKind::Webhook | RowKind::Pool | RowKind::Build | RowKind::Template | RowKind::Volume
+                    if !self.is_lost =>
+                {
+                    continue;
                 }
+                RowKind::Webhook
+                | RowKind::Pool
+                | RowKind::Build
+                | RowKind::Template
+                | RowKind::Project
+                | RowKind::Volume => rewrite(file.kind, &file.document),
                 RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => continue,
             };
             // A file that something terminated or deleted left behind is not a finding.

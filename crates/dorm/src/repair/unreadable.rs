@@ -18,8 +18,12 @@ impl Facts {
         match row.kind {
             RowKind::Sandbox => self.rebuild_sandbox(row, storage).await,
             RowKind::Snapshot => self.rebuild_snapshot(row, storage).await,
-            RowKind::Webhook | RowKind::Pool | RowKind::Project | RowKind::Volume => match self.file(row.kind, &row.id)
-            {
+            RowKind::Webhook
+            | RowKind::Pool
+            | RowKind::Build
+            | RowKind::Template
+            | RowKind::Project
+            | RowKind::Volume => match self.file(row.kind, &row.id) {
                 Some(file) => rewrite(row.kind, &file.document),
                 None => Remedy::Nothing("it has no record file".to_owned()),
             },
@@ -234,6 +238,12 @@ pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
             codec::decode_webhook(document).map(|webhook| Change { webhooks: vec![webhook], ..Change::default() })
         }
         RowKind::Pool => codec::decode_pool(document).map(|pool| Change { pools: vec![pool], ..Change::default() }),
+        RowKind::Build => {
+            codec::decode_build(document).map(|build| Change { builds: vec![build], ..Change::default() })
+        }
+        RowKind::Template => {
+            codec::decode_template(document).map(|one| Change { templates: vec![one], ..Change::default() })
+        }
         RowKind::Project => {
             codec::decode_project(document).map(|project| Change { projects: vec![project], ..Change::default() })
         }

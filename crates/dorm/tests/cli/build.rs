@@ -75,7 +75,7 @@ async fn what_cannot_be_built_is_refused_before_anything_is_run() {
         world.dorm(&["image", "build", "project", "--tag", "app"])
     };
     build("FROM base\nRUN true\nEXPOSE 80\n").await.failed(2, "line 3: EXPOSE");
-    build("FROM base\nRUN true\nCOPY nothing /x\n").await.failed(3, "line 3: there is no 'nothing'");
+    build("FROM base\nRUN true\nCOPY nothing /x\n").await.failed(2, "line 3: COPY nothing /x: there is no 'nothing'");
     build("FROM base\nRUN true\nCOPY ../secret /x\n").await.failed(2, "leads out of the context");
     build("FROM no-such-image\nRUN true\n").await.failed(3, "no-such-image");
     world.dorm(&["image", "build", "project", "-f", "nowhere"]).await.failed(3, "nowhere");

@@ -2,11 +2,11 @@
 
 use std::process::{Command, Output};
 
-use dorm_testing::{Daemon, project};
+use dorm_testing::{Daemon, project, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::place::Place;
+use crate::place::{PATIENCE, Place};
 
 /// Runs `dorm image build` for a daemon.
 fn build(daemon: &Daemon, arguments: &[&str]) -> Output {
@@ -121,5 +121,139 @@ async fn an_image_is_named_when_its_program_has_slept_and_woken() {
     let trial =
         events["sandboxes"].as_array().unwrap().iter().find(|sandbox| !sandbox["labels"]["dorm.trial"].is_null());
     assert_eq!(trial.unwrap()["generation"], json!(2), "it was evicted and resumed");
+    place.end(&[]).await;
+}
+
+/// Returns the lines of a build's log.
+async fn log(daemon: &Daemon, id: &str) -> Vec<String> {
+    let mut lines = Vec::new();
+    loop {
+        let page = daemon.get(&format!("/builds/{id}/logs?offset={}", lines.len())).await.unwrap();
+        let new = page["lines"].as_array().unwrap();
+        if new.is_empty() {
+            return lines;
+        }
+        for line in new {
+            assert_eq!(line["offset"], json!(lines.len()), "{line}");
+            lines.push(line["text"].as_str().unwrap().to_owned());
+        }
+    }
+}
+
+async fn wait_for_line(daemon: &Daemon, id: &str, text: &str, times: usize) {
+    until(PATIENCE, text, || async { Ok(log(daemon, id).await.iter().filter(|line| *line == text).count() >= times) })
+        .await
+        .unwrap();
+}
+
+/// Returns the end of a build.
+async fn end(daemon: &Daemon, id: &str) -> Value {
+    daemon.get(&format!("/builds/{id}?wait_secs=120")).await.unwrap()
+}
+
+async fn running(daemon: &Daemon) -> Vec<String> {
+    let running = daemon.get("/sandboxes?state=running").await.unwrap();
+    let ids = running["sandboxes"].as_array().unwrap().iter();
+    ids.map(|sandbox| sandbox["id"].as_str().unwrap().to_owned()).collect()
+}
+
+const WAITS: &str = "echo two; until test -e /go; do sleep 0.1; done; cat /kept; echo through";
+
+#[tokio::test]
+async fn a_build_whose_client_dies_and_whose_daemon_is_killed_is_finished_with_its_whole_log() {
+    let mut place = Place::with_images(&["base"]);
+    let daemon = place.daemon();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_dorm"));
+    command.args(["image", "build", "-o", "json", "--data"]).arg(daemon.data());
+    command.args(["--from", "base", "--tag", "made", "--run", "echo one; echo kept > /kept", "--run", WAITS]);
+    let mut client = command.stderr(std::process::Stdio::null()).stdout(std::process::Stdio::null()).spawn().unwrap();
+    let mut id = String::new();
+    until(PATIENCE, "the build is there", || async {
+        let builds = daemon.get("/builds").await?;
+        Ok(builds["builds"].as_array().is_some_and(|builds| !builds.is_empty()))
+    })
+    .await
+    .unwrap();
+    id.push_str(daemon.get("/builds").await.unwrap()["builds"][0]["id"].as_str().unwrap());
+    wait_for_line(daemon, &id, "two", 1).await;
+    client.kill().unwrap();
+    client.wait().unwrap();
+    let first = running(daemon).await;
+    assert_eq!(first.len(), 1);
+    place.daemon_mut().kill().unwrap();
+    place.daemon_mut().start_again().unwrap();
+    let daemon = place.daemon();
+    // The step that was interrupted runs again, in a sandbox of its own; the one before it does not.
+    wait_for_line(daemon, &id, "two", 2).await;
+    let second = running(daemon).await;
+    assert!(second.len() == 1 && second != first, "{second:?}");
+    daemon.exec(&second[0], &["touch", "/go"]).await.unwrap();
+    let build = end(daemon, &id).await;
+    assert_eq!(build["state"], json!("succeeded"), "{build}");
+    let lines = log(daemon, &id).await;
+    for (text, times) in [("one", 1), ("two", 2), ("kept", 1), ("through", 1)] {
+        assert_eq!(lines.iter().filter(|line| *line == text).count(), times, "{text}: {lines:?}");
+    }
+    assert!(lines.iter().any(|line| line.contains("the daemon was restarted")), "{lines:?}");
+    assert!(lines.last().unwrap().starts_with("succeeded: image "), "{lines:?}");
+    assert_eq!(running(daemon).await, [""; 0]);
+    let made = daemon.create(json!({ "image": "made" })).await.unwrap();
+    assert_eq!(daemon.exec(&made, &["cat", "/kept"]).await.unwrap(), (0, "kept\n".to_owned()));
+    place.end(&[]).await;
+}
+
+#[tokio::test]
+async fn a_cancelled_build_leaves_nothing_and_a_daemon_that_a_step_starts_ends_with_it() {
+    let place = Place::with_images(&["base"]);
+    let daemon = place.daemon();
+    let steps = json!([{ "run": "(setsid sleep 1000 >/dev/null 2>&1 &); echo one" }, { "run": WAITS }]);
+    let asked = json!({ "from": "base", "steps": steps, "tag": "made" });
+    let build = daemon.post("/builds", asked).await.unwrap();
+    let id = build["id"].as_str().unwrap();
+    wait_for_line(daemon, id, "two", 1).await;
+    daemon.post(&format!("/builds/{id}/cancel"), json!(null)).await.unwrap();
+    let build = end(daemon, id).await;
+    assert_eq!((&build["state"], &build["steps"][0]["state"]), (&json!("cancelled"), &json!("done")), "{build}");
+    assert_eq!(running(daemon).await, [""; 0]);
+    let images = daemon.get("/images").await.unwrap()["images"].as_array().unwrap().len();
+    assert_eq!(images, 1);
+    place.end(&[]).await;
+}
+
+#[tokio::test]
+async fn sandboxes_of_a_template_have_its_program_running_and_its_snapshot_goes_with_its_tag() {
+    let place = Place::with_images(&["base"]);
+    let daemon = place.daemon();
+    let ready = "python3 -c 'import urllib.request as r; r.urlopen(\"http://127.0.0.1:8000\")'";
+    let asked = json!({
+        "from": "base",
+        "steps": [{ "run": "echo content > /srv/file" }, { "workdir": "/srv" }],
+        "start_command": "echo starting; exec python3 -m http.server 8000",
+        "ready_command": ready,
+        "template": { "name": "web", "env": { "A": "1" } },
+    });
+    let build = daemon.post("/builds", asked).await.unwrap();
+    let id = build["id"].as_str().unwrap();
+    let build = end(daemon, id).await;
+    assert_eq!(build["state"], json!("succeeded"), "{build} {:?}", log(daemon, id).await);
+    assert!(log(daemon, id).await.iter().any(|line| line == "starting"));
+    let snapshot = build["snapshot"].as_str().unwrap();
+    for name in ["one", "two"] {
+        let id = daemon.create(json!({ "template": "web", "name": name, "env": { "B": "2" } })).await.unwrap();
+        assert_eq!(daemon.visit(&id, 8000, "/file").await.unwrap(), "content\n");
+        let said = daemon.exec(&id, &["sh", "-c", "echo $A$B"]).await.unwrap();
+        assert_eq!(said, (0, "12\n".to_owned()));
+    }
+    let refused = daemon.request(Method::DELETE, &format!("/snapshots/{snapshot}")).send().await.unwrap();
+    let refused = refused.text().await.unwrap();
+    assert!(refused.contains("template web:latest"), "{refused}");
+    assert!(daemon.create(json!({ "template": "web:v2" })).await.unwrap_err().to_string().contains("web:v2"));
+    daemon.request(Method::DELETE, "/templates/web").send().await.unwrap().error_for_status().unwrap();
+    until(PATIENCE, "the snapshot is deleted", || async {
+        let found = daemon.request(Method::GET, &format!("/snapshots/{snapshot}")).send().await?;
+        Ok(found.status() == 404)
+    })
+    .await
+    .unwrap();
     place.end(&[]).await;
 }

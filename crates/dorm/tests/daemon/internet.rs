@@ -38,6 +38,11 @@ fn ip(line: &str) -> bool {
 }
 
 impl Internet {
+    /// The name of its network namespace.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Makes one with a server. Several tests may do so at once: the name of the namespace is the
     /// lock on its addresses.
     pub(crate) fn new() -> Self {

@@ -12,6 +12,7 @@ mod docs;
 mod endurance;
 mod forks;
 mod guest_ids;
+mod headers;
 mod hostile;
 mod https;
 mod identity;

@@ -1,7 +1,7 @@
 //! The rows of requests with an idempotency key, to the domain's types and back.
 
 use dorm_lifecycle::{
-    ApiKeyId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, VolumeId, WebhookId,
+    ApiKeyId, BuildId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, VolumeId, WebhookId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -28,6 +28,7 @@ enum MadeRow {
     Hold(Text<HoldId>),
     Volume(Text<VolumeId>),
     Pool(Text<PoolId>),
+    Build(Text<BuildId>),
     Webhook(Text<WebhookId>),
     ApiKey(Text<ApiKeyId>),
 }
@@ -62,6 +63,7 @@ impl From<&Made> for MadeRow {
             Made::Hold(id) => Self::Hold(Text(id.clone())),
             Made::Volume(id) => Self::Volume(Text(id.clone())),
             Made::Pool(id) => Self::Pool(Text(id.clone())),
+            Made::Build(id) => Self::Build(Text(id.clone())),
             Made::Webhook(id) => Self::Webhook(Text(id.clone())),
             Made::ApiKey(id) => Self::ApiKey(Text(id.clone())),
         }
@@ -77,6 +79,7 @@ impl From<MadeRow> for Made {
             MadeRow::Hold(id) => Self::Hold(id.0),
             MadeRow::Volume(id) => Self::Volume(id.0),
             MadeRow::Pool(id) => Self::Pool(id.0),
+            MadeRow::Build(id) => Self::Build(id.0),
             MadeRow::Webhook(id) => Self::Webhook(id.0),
             MadeRow::ApiKey(id) => Self::ApiKey(id.0),
         }

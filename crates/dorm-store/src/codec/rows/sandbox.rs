@@ -115,6 +115,18 @@ pub(super) enum EgressRow {
 pub(super) struct EgressRulesRow {
     pub(super) rules: Vec<EgressRuleRow>,
     pub(super) default: EgressDefaultRow,
+    // Pools and sandboxes of v0.1.0 have no rules at all.
+    pub(super) headers: Vec<HeaderRuleRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(super) struct HeaderRuleRow {
+    pub(super) host: String,
+    pub(super) port: u16,
+    pub(super) name: String,
+    pub(super) value: String,
+    pub(super) project: Text<ProjectId>,
 }
 
 #[derive(Serialize, Deserialize)]

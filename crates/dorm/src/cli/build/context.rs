@@ -2,20 +2,29 @@
 //! of it, and nothing outside of it is ever read, wherever links lead.
 
 use std::fs::{self, File};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use globset::{GlobBuilder, GlobMatcher};
+use bytes::Bytes;
+use dorm_build::context::{Context as Listing, Entry, FileEntry, glob};
+use futures_util::Stream;
+use globset::GlobMatcher;
+use tokio::sync::mpsc;
 
 use crate::cli::problem::Problem;
 
 const IGNORE: &str = ".dockerignore";
+/// How many pieces of the archive wait to be sent.
+const PIECES: usize = 4;
+const PIECE_BYTES: usize = 256 << 10;
 
-/// The context directory.
+/// The files of a context directory, and the hash that names them.
+#[derive(Debug)]
 pub(super) struct Context {
     root: PathBuf,
-    ignored: Vec<(GlobMatcher, Ignored)>,
+    pub(super) listing: Listing,
+    pub(super) hash: String,
 }
 
 /// The effect of a line of `.dockerignore` on the paths it matches.
@@ -25,36 +34,11 @@ enum Ignored {
     No,
 }
 
-/// One entry to copy.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Found {
-    /// Its path below the source that was given; empty for a file that was given itself.
-    pub(super) below: PathBuf,
-    /// Its name, for a file that was given itself.
-    pub(super) name: String,
-    /// Its kind.
-    pub(super) kind: Kind,
-}
-
-/// The kind of an entry.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) enum Kind {
-    Directory,
-    File { path: PathBuf, mode: u32, bytes: u64 },
-    Link(String),
-}
-
-/// All entries that one step copies, and their hash.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Files {
-    pub(super) found: Vec<Found>,
-    pub(super) hash: String,
-    /// Whether the step names exactly one file.
-    pub(super) is_one_file: bool,
-}
+/// The lines of `.dockerignore`.
+struct Ignoring(Vec<(GlobMatcher, Ignored)>);
 
 impl Context {
-    /// Opens an existing directory.
+    /// Reads an existing directory.
     pub(super) fn open(path: &Path) -> Result<Self, Problem> {
         let host = |error| Problem::host(format!("read the context {}", path.display()), &error);
         let root = fs::canonicalize(path).map_err(host)?;
@@ -66,105 +50,109 @@ impl Context {
             Err(error) if error.kind() == ErrorKind::NotFound => String::new(),
             other => other.map_err(|error| Problem::host(format!("read {IGNORE}"), &error))?,
         };
-        Ok(Self { root, ignored: ignored(&text)? })
-    }
-
-    /// Returns the entries that the source paths of one step name.
-    pub(super) fn collect(&self, sources: &[String]) -> Result<Files, Problem> {
-        let mut found = Vec::new();
-        let mut named = 0;
-        for source in sources {
-            let source = inside(source)?;
-            let paths = if has_pattern(&source) { self.matching(&source)? } else { vec![PathBuf::from(&source)] };
-            for path in paths {
-                named += 1;
-                self.add(&path, &mut found)?;
-            }
-        }
-        let is_one_file =
-            named == 1 && found.len() == 1 && found.iter().all(|found| found.below.as_os_str().is_empty());
-        Ok(Files { hash: hash(&found)?, found, is_one_file })
-    }
-
-    fn add(&self, relative: &Path, found: &mut Vec<Found>) -> Result<(), Problem> {
-        let missing = || {
-            let message = format!("there is no '{}' in the context {}", relative.display(), self.root.display());
-            Problem::not_found(message, format!("give a path in it that {IGNORE} does not exclude"))
-        };
-        if self.is_ignored(relative) {
-            return Err(missing());
-        }
-        let whole = match fs::canonicalize(self.root.join(relative)) {
-            Err(error) if error.kind() == ErrorKind::NotFound => return Err(missing()),
-            other => other.map_err(|error| Problem::host(format!("read {}", relative.display()), &error))?,
-        };
-        if !whole.starts_with(&self.root) {
-            let message = format!("'{}' is a link out of the context {}", relative.display(), self.root.display());
-            return Err(Problem::usage(message, "copy it into the context"));
-        }
-        let name = relative.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
-        if !whole.is_dir() {
-            found.push(Found { below: PathBuf::new(), name, kind: kind(&whole)? });
-            return Ok(());
-        }
+        let ignoring = Ignoring::read(&text)?;
+        let mut listing = Listing::default();
         let mut left = vec![PathBuf::new()];
         while let Some(below) = left.pop() {
-            let host = |error| Problem::host(format!("list {}", relative.join(&below).display()), &error);
-            let mut names = Vec::new();
-            for entry in fs::read_dir(whole.join(&below)).map_err(host)? {
-                names.push(entry.map_err(host)?.file_name());
-            }
-            names.sort_unstable();
-            for entry in names {
-                let (below, path) = (below.join(&entry), whole.join(&below).join(&entry));
-                let kind = kind(&path)?;
-                let is_ignored = self.is_ignored(path.strip_prefix(&self.root).unwrap_or(&below));
-                let is_directory = kind == Kind::Directory;
-                if is_directory && (!is_ignored || self.ignored.iter().any(|(_, what)| *what == Ignored::No)) {
-                    left.push(below.clone());
-                }
-                if !is_ignored {
-                    found.push(Found { below, name: String::new(), kind });
-                }
+            let host = |error| Problem::host(format!("list {}", root.join(&below).display()), &error);
+            for entry in fs::read_dir(root.join(&below)).map_err(host)? {
+                let below = below.join(entry.map_err(host)?.file_name());
+                let entry = ignoring.entry(&root, &below, &mut left)?;
+                let (Some(entry), Some(text)) = (entry, below.to_str()) else { continue };
+                listing.insert(text, entry).map_err(|error| Problem::usage(error.to_string(), ""))?;
             }
         }
-        found.sort_by(|a, b| a.below.cmp(&b.below));
-        Ok(())
+        listing.complete().map_err(|error| Problem::usage(error.to_string(), ""))?;
+        let hash = listing.select(&[".".to_owned()]).map_err(|error| Problem::usage(error.to_string(), ""))?.hash;
+        Ok(Self { root, listing, hash })
     }
 
-    /// Returns the paths that a pattern matches, in order.
-    fn matching(&self, pattern: &str) -> Result<Vec<PathBuf>, Problem> {
-        let matcher =
-            glob(pattern).map_err(|what| Problem::usage(format!("'{pattern}': {what}"), "give the paths instead"))?;
-        let (mut left, mut matching) = (vec![PathBuf::new()], Vec::new());
-        let depth = Path::new(pattern).components().count();
-        while let Some(below) = left.pop() {
-            let host = |error| Problem::host(format!("list {}", below.display()), &error);
-            for entry in fs::read_dir(self.root.join(&below)).map_err(host)? {
-                let entry = entry.map_err(host)?;
-                let path = below.join(entry.file_name());
-                if matcher.is_match(&path) && !self.is_ignored(&path) {
-                    matching.push(path);
-                } else if path.components().count() < depth && entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                    left.push(path);
+    /// Returns the context as a tar archive, which is written as it is read.
+    pub(super) fn archive(&self) -> impl Stream<Item = std::io::Result<Bytes>> + Send + use<> {
+        let (pieces, read) = mpsc::channel(PIECES);
+        let (root, listing) = (self.root.clone(), self.listing.clone());
+        tokio::task::spawn_blocking(move || {
+            let to = std::io::BufWriter::with_capacity(PIECE_BYTES, Pieces(pieces.clone()));
+            if let Err(error) = write(&root, &listing, to) {
+                // If the reader is gone, it does not want the reason.
+                let _ = pieces.blocking_send(Err(error));
+            }
+        });
+        futures_util::stream::unfold(read, |mut read| async move { Some((read.recv().await?, read)) })
+    }
+}
+
+/// The pieces of an archive, for their reader.
+struct Pieces(mpsc::Sender<std::io::Result<Bytes>>);
+
+impl Write for Pieces {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        let sent = self.0.blocking_send(Ok(Bytes::copy_from_slice(bytes)));
+        sent.map(|()| bytes.len()).map_err(|_| ErrorKind::BrokenPipe.into())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
+fn write(root: &Path, listing: &Listing, to: impl Write) -> std::io::Result<()> {
+    let mut archive = tar::Builder::new(to);
+    for (path, entry) in listing.entries() {
+        let mut header = tar::Header::new_gnu();
+        header.set_mtime(0);
+        header.set_mode(0o755);
+        header.set_size(0);
+        match entry {
+            Entry::Directory => {
+                header.set_entry_type(tar::EntryType::Directory);
+                archive.append_data(&mut header, path, std::io::empty())?;
+            }
+            Entry::Link(target) => {
+                header.set_entry_type(tar::EntryType::Symlink);
+                archive.append_link(&mut header, path, target)?;
+            }
+            Entry::File(file) => {
+                header.set_entry_type(tar::EntryType::Regular);
+                header.set_mode(file.mode);
+                header.set_size(file.bytes);
+                let content = File::open(root.join(path))?;
+                if content.metadata()?.len() != file.bytes {
+                    return Err(std::io::Error::other(format!("{path} has changed meanwhile")));
                 }
+                archive.append_data(&mut header, path, std::io::Read::take(content, file.bytes))?;
             }
         }
-        matching.sort_unstable();
-        match matching.is_empty() {
-            true => Err(Problem::not_found(
-                format!("nothing in the context {} matches '{pattern}'", self.root.display()),
-                "give existing paths",
-            )),
-            false => Ok(matching),
+    }
+    archive.into_inner()?.flush()
+}
+
+impl Ignoring {
+    fn read(text: &str) -> Result<Self, Problem> {
+        let mut all = Vec::new();
+        for (number, line) in text.lines().enumerate() {
+            let line = line.trim();
+            if line.is_empty() || line.starts_with('#') {
+                continue;
+            }
+            let (what, pattern) = match line.strip_prefix('!') {
+                Some(pattern) => (Ignored::No, pattern.trim()),
+                None => (Ignored::Yes, line),
+            };
+            let pattern = pattern.trim_start_matches("./").trim_matches('/');
+            let matcher = glob(pattern).map_err(|error| {
+                Problem::usage(format!("{IGNORE}, line {}: {error}", number + 1), "write a path, with * for any name")
+            })?;
+            all.push((matcher, what));
         }
+        Ok(Self(all))
     }
 
     /// Returns whether `.dockerignore` excludes a path or a directory above it, and does not
     /// include it again.
-    fn is_ignored(&self, path: &Path) -> bool {
+    fn excludes(&self, path: &Path) -> bool {
         let mut is_ignored = false;
-        for (matcher, what) in &self.ignored {
+        for (matcher, what) in &self.0 {
             let named = path.ancestors().filter(|path| !path.as_os_str().is_empty()).any(|path| matcher.is_match(path));
             if named {
                 is_ignored = *what == Ignored::Yes;
@@ -172,98 +160,39 @@ impl Context {
         }
         is_ignored
     }
-}
 
-fn ignored(text: &str) -> Result<Vec<(GlobMatcher, Ignored)>, Problem> {
-    let mut all = Vec::new();
-    for (number, line) in text.lines().enumerate() {
-        let line = line.trim();
-        if line.is_empty() || line.starts_with('#') {
-            continue;
+    /// Returns the entry of a path, unless it is excluded, and adds directories to be listed.
+    fn entry(&self, root: &Path, below: &Path, left: &mut Vec<PathBuf>) -> Result<Option<Entry>, Problem> {
+        let path = root.join(below);
+        let host = |error| Problem::host(format!("read {}", path.display()), &error);
+        let is_ignored = self.excludes(below);
+        let facts = fs::symlink_metadata(&path).map_err(host)?;
+        if facts.is_dir() && (!is_ignored || self.0.iter().any(|(_, what)| *what == Ignored::No)) {
+            left.push(below.to_owned());
         }
-        let (what, pattern) = match line.strip_prefix('!') {
-            Some(pattern) => (Ignored::No, pattern.trim()),
-            None => (Ignored::Yes, line),
-        };
-        let pattern = pattern.trim_start_matches("./").trim_matches('/');
-        let matcher = glob(pattern).map_err(|error| {
-            Problem::usage(format!("{IGNORE}, line {}: {error}", number + 1), "write a path, with * for any name")
-        })?;
-        all.push((matcher, what));
-    }
-    Ok(all)
-}
-
-fn glob(pattern: &str) -> Result<GlobMatcher, String> {
-    let glob = GlobBuilder::new(pattern).literal_separator(true).backslash_escape(true).build();
-    glob.map(|glob| glob.compile_matcher()).map_err(|error| error.kind().to_string())
-}
-
-fn has_pattern(path: &str) -> bool {
-    path.contains(['*', '?', '['])
-}
-
-/// Returns a source path of a step as a path relative to the context.
-fn inside(path: &str) -> Result<String, Problem> {
-    let mut parts: Vec<&str> = Vec::new();
-    for part in path.split('/') {
-        match part {
-            "" | "." => {}
-            ".." if parts.pop().is_none() => {
-                let message = format!("'{path}' leads out of the context");
-                return Err(Problem::usage(message, "copy only paths in it, or give another context"));
-            }
-            ".." => {}
-            part => parts.push(part),
+        if is_ignored {
+            return Ok(None);
+        }
+        let unfit = |what: &str| Problem::usage(format!("{} {what}", path.display()), "add it to .dockerignore");
+        if below.to_str().is_none() {
+            return Err(unfit("has a name that is not UTF-8"));
+        }
+        if facts.is_dir() {
+            Ok(Some(Entry::Directory))
+        } else if facts.is_symlink() {
+            let target = fs::read_link(&path).map_err(host)?;
+            let target = target.to_str().ok_or_else(|| unfit("is a link that is not UTF-8"))?;
+            Ok(Some(Entry::Link(target.to_owned())))
+        } else if facts.is_file() {
+            let mode = facts.permissions().mode() & 0o7777;
+            let mut content = blake3::Hasher::new();
+            content.update_reader(File::open(&path).map_err(host)?).map_err(host)?;
+            let hash = *content.finalize().as_bytes();
+            Ok(Some(Entry::File(FileEntry { mode, bytes: facts.size(), hash, offset: 0 })))
+        } else {
+            Err(unfit("is not a file, directory or link"))
         }
     }
-    Ok(parts.join("/"))
-}
-
-fn kind(path: &Path) -> Result<Kind, Problem> {
-    let host = |error| Problem::host(format!("read {}", path.display()), &error);
-    let unfit = |what: &str| Problem::usage(format!("{} {what}", path.display()), "add it to .dockerignore");
-    let facts = fs::symlink_metadata(path).map_err(host)?;
-    let has_name = path.file_name().is_none_or(|name| name.to_str().is_some());
-    if !has_name {
-        return Err(unfit("has a name that is not UTF-8"));
-    }
-    if facts.is_dir() {
-        Ok(Kind::Directory)
-    } else if facts.is_symlink() {
-        let target = fs::read_link(path).map_err(host)?;
-        target.to_str().map(|target| Kind::Link(target.to_owned())).ok_or_else(|| unfit("is a link that is not UTF-8"))
-    } else if facts.is_file() {
-        let mode = facts.permissions().mode() & 0o7777;
-        Ok(Kind::File { path: path.to_owned(), mode, bytes: facts.size() })
-    } else {
-        Err(unfit("is not a file, directory or link"))
-    }
-}
-
-/// Returns a hash of names, modes and contents.
-fn hash(found: &[Found]) -> Result<String, Problem> {
-    let mut hasher = blake3::Hasher::new();
-    for Found { below, name, kind } in found {
-        let mut field = |text: &[u8]| {
-            hasher.update(&(text.len() as u64).to_le_bytes()).update(text);
-        };
-        field(below.as_os_str().as_encoded_bytes());
-        field(name.as_bytes());
-        match kind {
-            Kind::Directory => field(b"directory"),
-            Kind::Link(target) => [b"link", target.as_bytes()].into_iter().for_each(field),
-            Kind::File { path, mode, .. } => {
-                field(b"file");
-                field(&mode.to_le_bytes());
-                let host = |error| Problem::host(format!("read {}", path.display()), &error);
-                let mut content = blake3::Hasher::new();
-                content.update_reader(File::open(path).map_err(host)?).map_err(host)?;
-                field(content.finalize().as_bytes());
-            }
-        }
-    }
-    Ok(hasher.finalize().to_hex().to_string())
 }
 
 #[cfg(test)]

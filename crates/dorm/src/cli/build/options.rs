@@ -35,6 +35,13 @@ pub(crate) struct BuildOptions {
     /// A line for /bin/sh that exits with 0 as soon as the started image is ready
     #[arg(long, value_name = "LINE")]
     pub(super) ready_cmd: Option<String>,
+    /// Make the result a template; with --cmd or --ready-cmd, sandboxes of it have the program
+    /// running
+    #[arg(long, value_name = "NAME[:TAG]")]
+    pub(super) template: Option<String>,
+    /// Print the ID of the build and do not wait for its end
+    #[arg(long)]
+    pub(super) detach: bool,
     /// Run every step, even those whose files are cached
     #[arg(long)]
     pub(super) no_cache: bool,

@@ -42,12 +42,20 @@ pub(super) struct CommandOptions {
     /// Pass standard input to the command
     #[arg(short, long)]
     interactive: bool,
+    /// How long the command may run, in seconds.
+    #[arg(skip)]
+    limit: Option<f64>,
     /// The command and its arguments
     #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
     command: Vec<OsString>,
 }
 
 impl CommandOptions {
+    /// Limits the time of the command, in seconds.
+    pub(super) fn within(self, limit: Option<f64>) -> Self {
+        Self { limit, ..self }
+    }
+
     /// Returns whether the result and the output can be printed as one document.
     pub(super) fn fits_a_document(&self) -> bool {
         !self.tty && !self.interactive
@@ -60,6 +68,7 @@ impl CommandOptions {
             env: env.into_iter().collect(),
             cwd: self.workdir.map(wire::Text::Plain),
             user: self.user,
+            timeout_secs: self.limit,
             ..wire::ExecRequest::default()
         }
     }
@@ -72,6 +81,7 @@ impl CommandOptions {
             env: exec.env,
             cwd: exec.cwd,
             user: exec.user,
+            timeout_secs: exec.timeout_secs,
             stdin: if interactive { wire::Stdin::Pipe } else { wire::Stdin::Empty },
             terminal,
             ..wire::StartProcess::default()
@@ -180,6 +190,9 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
                     printed = printer.end() => printed?,
                     number = signals.next() => return Ok(ended_by(number)),
                 }
+                if status.timed_out {
+                    output::talk("the command was killed at its time limit");
+                }
                 return match lost {
                     0 => Ok(code(status)),
                     lost => Err(lost_output(lost, status)),
@@ -199,21 +212,21 @@ pub(super) fn lost_output(bytes: u64, status: wire::ExitStatus) -> Problem {
     Problem::failed(message, "write large output to a file in the sandbox and copy the file with `dorm sbx cp`")
 }
 
-enum Piece {
+pub(super) enum Piece {
     Stdout(Vec<u8>),
     Stderr(Vec<u8>),
 }
 
 /// Writes output to standard output and standard error, on a thread that can wait for a slow
 /// reader.
-struct Printer {
+pub(super) struct Printer {
     pieces: Option<mpsc::Sender<Piece>>,
     closed: CancellationToken,
     writer: JoinHandle<Result<(), Problem>>,
 }
 
 impl Printer {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
         let (pieces, mut taken) = mpsc::channel(PIECES);
         let closed = CancellationToken::new();
         let on_end = closed.clone().drop_guard();
@@ -244,13 +257,23 @@ impl Printer {
         }
     }
 
+    /// Passes on a piece, unless output can no longer be written.
+    pub(super) async fn put(&mut self, piece: Piece) -> Result<(), Problem> {
+        let mut piece = Some(piece);
+        tokio::select! {
+            biased;
+            () = self.print(&mut piece) => Ok(()),
+            () = self.closed() => Err(self.end().await.err().unwrap_or_else(Problem::closed_output)),
+        }
+    }
+
     /// Waits until output can no longer be written.
     async fn closed(&self) {
         self.closed.cancelled().await;
     }
 
     /// Waits until all output is written.
-    async fn end(&mut self) -> Result<(), Problem> {
+    pub(super) async fn end(&mut self) -> Result<(), Problem> {
         self.pieces = None;
         (&mut self.writer)
             .await

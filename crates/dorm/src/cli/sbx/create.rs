@@ -119,6 +119,9 @@ pub(super) struct NewSandbox {
     /// snapshot boots
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<String>,
+    /// Start from this template instead; other options override its settings
+    #[arg(long, value_name = "NAME[:TAG]", conflicts_with_all = ["image", "snapshot"])]
+    template: Option<String>,
     /// CPU limit, such as 0.5 [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
     cpus: Option<u32>,
@@ -161,6 +164,10 @@ pub(super) struct NewSandbox {
     /// in their order, such as deny:203.0.113.0/24,allow:*.example.com,default:public
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
+    /// Set a header in its HTTPS requests outside of it, with a secret of `dorm secret` that it
+    /// never gets, such as 'api.example.com: Authorization: Bearer {API_KEY}'
+    #[arg(long, value_name = "HOST: HEADER: VALUE", value_parser = values::given_header)]
+    header: Vec<values::GivenHeader>,
 }
 
 impl NewSandbox {
@@ -173,15 +180,17 @@ impl NewSandbox {
             disk_bytes: self.disk,
             processes: self.processes,
         };
-        let image = if self.snapshot.is_some() { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
+        let has_other = self.snapshot.is_some() || self.template.is_some();
+        let image = if has_other { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
         Ok(wire::CreateSandbox {
             image,
-            pull: (self.snapshot.is_none() && self.pull != pull::When::Missing).then(|| self.pull.into()),
+            pull: (!has_other && self.pull != pull::When::Missing).then(|| self.pull.into()),
             start: self.start,
             snapshot: self.snapshot,
+            template: self.template,
             name,
             resources: asked.then_some(resources),
-            egress: self.egress,
+            egress: values::with_headers(self.egress, self.header).map_err(|error| Problem::usage(error, ""))?,
             env: self.env.into_iter().collect::<BTreeMap<_, _>>(),
             secrets: secrets::given(self.secret)?,
             timeout_secs: self.timeout,

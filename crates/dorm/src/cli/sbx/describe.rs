@@ -50,6 +50,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("disk", shown::size(sandbox.resources.disk_bytes)),
         ("processes", sandbox.resources.processes.to_string()),
         ("egress", shown::egress(&sandbox.egress)),
+        ("headers", list(&shown::headers(&sandbox.egress))),
         ("env", list(&sandbox.env)),
         ("secrets", list(&sandbox.secrets)),
         ("labels", list(&labels)),

@@ -4,7 +4,7 @@ use dorm_api_types as wire;
 
 use super::table;
 use crate::cli::output::Format;
-use crate::cli::problem::Done;
+use crate::cli::problem::{Done, Problem};
 use crate::client::Client;
 use crate::values;
 
@@ -17,9 +17,15 @@ pub(crate) struct EgressOptions {
     /// in their order, such as deny:10.0.0.0/8,allow:*.example.com,default:public
     #[arg(value_name = "WHERE", value_parser = values::egress)]
     egress: wire::Egress,
+    /// Set a header in its HTTPS requests outside of it, with a secret of `dorm secret` that it
+    /// never gets, such as 'api.example.com: Authorization: Bearer {API_KEY}'
+    #[arg(long, value_name = "HOST: HEADER: VALUE", value_parser = values::given_header)]
+    header: Vec<values::GivenHeader>,
 }
 
 /// Replaces the egress policy of a sandbox and prints the sandbox.
 pub(super) async fn egress(client: &Client, options: EgressOptions, format: Format) -> Done {
-    table::one(&client.set_egress(&options.id, &wire::SetEgress { egress: options.egress }).await?, format)
+    let egress = values::with_headers(Some(options.egress.clone()), options.header);
+    let egress = egress.map_err(|error| Problem::usage(error, ""))?.unwrap_or(options.egress);
+    table::one(&client.set_egress(&options.id, &wire::SetEgress { egress }).await?, format)
 }

@@ -28,6 +28,9 @@ pub(crate) struct ExecOptions {
         conflicts_with_all = ["tty", "interactive"]
     )]
     checkpoint: Option<CheckpointType>,
+    /// How long the command may run, such as 5m; then it and its process group are killed
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    timeout: Option<f64>,
     /// Resume the sandbox first if it is suspended, whatever wakes it otherwise
     #[arg(long)]
     wake: bool,
@@ -37,7 +40,8 @@ pub(crate) struct ExecOptions {
 
 /// Runs the command and returns its exit code.
 pub(super) async fn run(client: &Client, options: ExecOptions, format: Format) -> Done {
-    let ExecOptions { id, env, checkpoint, wake, command } = options;
+    let ExecOptions { id, env, checkpoint, timeout, wake, command } = options;
+    let command = command.within(timeout);
     let waking = client.waking();
     let client = if wake { &waking } else { client };
     if format == Format::Json && command.fits_a_document() {
