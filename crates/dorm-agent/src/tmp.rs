@@ -20,7 +20,7 @@ const IN_MEMORY: i64 = 0x0102_1994;
 pub(crate) fn move_to_disk(path: &Path) -> io::Result<()> {
     let Ok(at) = fs::symlink_metadata(path) else { return Ok(()) };
     let above = fs::symlink_metadata(path.parent().unwrap_or(path))?;
-    let is_in_memory = i64::from(rustix::fs::statfs(path)?.f_type) == IN_MEMORY;
+    let is_in_memory = rustix::fs::statfs(path)?.f_type == IN_MEMORY;
     if !at.is_dir() || at.dev() == above.dev() || !is_in_memory || fs::read_dir(path)?.next().is_some() {
         return Ok(());
     }

@@ -134,7 +134,7 @@ pub struct Build {
     pub project: String,
     /// State.
     pub state: BuildState,
-    /// Whether it is to be cancelled.
+    /// Whether its cancellation was requested.
     pub cancelling: bool,
     /// Tag for the image.
     pub tag: Option<String>,
@@ -253,7 +253,7 @@ pub struct BuildLog {
     /// The lines, in order.
     pub lines: Vec<BuildLogLine>,
     /// Offset of the next line: send it as `offset`.
-    pub next: u64,
+    pub next_offset: u64,
     /// State of the build. Nothing is added to the log of one that has ended.
     pub state: BuildState,
 }
@@ -312,13 +312,13 @@ pub struct Template {
     pub project: String,
     /// Name.
     pub name: String,
-    /// What each tag stands for.
+    /// The versions that tags stand for.
     pub tags: BTreeMap<String, TemplateVersion>,
     /// When it was created.
     pub created_at: Time,
 }
 
-/// What a tag of a template stands for: an image or a snapshot.
+/// The image or snapshot that a tag stands for, with the settings of sandboxes.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct TemplateVersion {
     /// Digest of the image.

@@ -83,8 +83,8 @@ pub use service::{
     ServiceState, StartService, StopService,
 };
 pub use settings::{
-    CommandRequest, CreateSandbox, ExtendSandbox, Hold, HoldRequest, IfBusy, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, ResumeRequest, SetRetention, SetTimeouts, UpdateSandbox, Wake,
+    CommandRequest, CreateSandbox, ExtendSandbox, Hold, HoldRequest, IfBusy, Kept, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, ResizeRequest, ResumeRequest, SetRetention, SetTimeouts, SuspendRequest, UpdateSandbox, Wake,
 };
 pub use snapshot::{
     CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,

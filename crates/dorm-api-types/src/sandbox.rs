@@ -9,7 +9,7 @@ use crate::checkpoints::Checkpoints;
 use crate::egress::Egress;
 use crate::key::{PortAccess, PortRule};
 use crate::resources::Resources;
-use crate::settings::{Hold, OnSuspendFailure, OnTimeout, OnUnrestorable, Wake};
+use crate::settings::{Hold, Kept, OnSuspendFailure, OnTimeout, OnUnrestorable, Wake};
 use crate::text::Time;
 use crate::volume::AttachedVolume;
 
@@ -19,8 +19,10 @@ use crate::volume::AttachedVolume;
 pub enum Restored {
     /// Memory, processes and files.
     Memory,
-    /// Only files.
+    /// Only the files of a snapshot.
     Filesystem,
+    /// Only its own files, as of a suspend that kept nothing else.
+    Files,
     /// Nothing: it booted from its root image.
     None,
 }
@@ -90,8 +92,8 @@ pub struct Sandbox {
     pub generation: u64,
     /// State that the current or last run started with.
     pub restored: Restored,
-    /// Generation of the sleep image that the run started from. Null if it booted or started from a
-    /// snapshot.
+    /// Generation of the sleep image that the run started from. Null if it started from an image or
+    /// a snapshot.
     pub restored_generation: Option<u64>,
     /// Digest of the image.
     pub image: String,
@@ -130,6 +132,10 @@ pub struct Sandbox {
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.
     pub idle_timeout_secs: Option<f64>,
+    /// Seconds from the start of a run that a call has woken to its deadline, in place of
+    /// `timeout_secs`.
+    #[serde(default)]
+    pub timeout_after_wake_secs: Option<f64>,
     /// Longest time in seconds that a run may last.
     pub max_run_secs: Option<f64>,
     /// Holds that keep the sandbox awake.
@@ -153,6 +159,10 @@ pub struct Sandbox {
     pub waits_in_pool: bool,
     /// Labels: arbitrary strings by key.
     pub labels: BTreeMap<String, String>,
+    /// Annotations: notes of programs that use the sandbox on behalf of others, by the name of the
+    /// program, then by key.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, BTreeMap<String, String>>,
     /// The current deadline. Only set while the sandbox runs.
     pub expires_at: Option<Time>,
     /// When the sandbox was created.
@@ -161,6 +171,9 @@ pub struct Sandbox {
     pub last_active_at: Time,
     /// When the current run started. Only set while the sandbox runs.
     pub running_since: Option<Time>,
+    /// When the sandbox last began to run, by a start or a resume.
+    #[serde(default)]
+    pub last_started_at: Option<Time>,
     /// The newest sleep image: the sandbox resumes from it, or falls back to it if its run is lost.
     pub sleep_image: Option<SleepImage>,
     /// The operation in progress, if there is one.
@@ -206,6 +219,9 @@ pub struct SleepImage {
     pub bytes: u64,
     /// When the sandbox was paused for the save.
     pub taken_at: Time,
+    /// The part of the sandbox that it keeps.
+    #[serde(default)]
+    pub keeps: Kept,
 }
 
 /// The operation in progress. `GET /v1/operations/{id}` has more about it.

@@ -13,8 +13,8 @@ use crate::resources::ResourcesRequest;
 use crate::text::{Secret, Time};
 use crate::volume::AttachVolume;
 
-/// Creates a sandbox. Exactly one of `image`, `snapshot` and `template` is required; every other field has a
-/// default.
+/// Creates a sandbox. Exactly one of `image`, `snapshot` and `template` is required; every other
+/// field has a default.
 #[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
@@ -35,7 +35,8 @@ pub struct CreateSandbox {
     /// files and limits; a filesystem snapshot boots from its files.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
-    /// Template that the sandbox starts from: `NAME` or `NAME:TAG`. Other fields override its settings.
+    /// Template that the sandbox starts from: `NAME` or `NAME:TAG`. Other fields override its
+    /// settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub template: Option<String>,
     /// Name, unique among living sandboxes: 1 to 63 lower-case letters, digits and hyphens. A
@@ -92,6 +93,10 @@ pub struct CreateSandbox {
     /// Seconds from the last activity to the deadline. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub idle_timeout_secs: Option<f64>,
+    /// Seconds from the start of a run that a call has woken to its deadline, in place of
+    /// `timeout_secs`. Default: the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub timeout_after_wake_secs: Option<f64>,
     /// Longest time in seconds that a run may last, even if it is extended or held. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_run_secs: Option<f64>,
@@ -111,6 +116,10 @@ pub struct CreateSandbox {
     /// Labels: arbitrary strings by key.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// Annotations: notes of programs that use the sandbox on behalf of others, by the name of the
+    /// program, then by key. Sandboxes cannot be selected by them. At most 64 KiB in total.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 /// Calls that resume a suspended sandbox.
@@ -149,6 +158,34 @@ pub struct CommandRequest {
     /// Action while another operation is in progress. Default `wait`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub if_busy: Option<IfBusy>,
+}
+
+/// Suspends a sandbox.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct SuspendRequest {
+    /// The part of the sandbox that is kept. Default `memory`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep: Option<Kept>,
+    /// Whether the response comes when the command has ended. If false, it comes as soon as the
+    /// operation is recorded, with status 202, and `operation` of the sandbox names it. Default:
+    /// true.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub wait: Option<bool>,
+    /// Action while another operation is in progress. Default `wait`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub if_busy: Option<IfBusy>,
+}
+
+/// The part of a sandbox that a suspend keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Kept {
+    /// Memory, processes and files: the sandbox continues where it stopped.
+    #[default]
+    Memory,
+    /// Files: the sandbox boots from them. Older sleep images are deleted.
+    Files,
 }
 
 /// Resumes a sandbox.
@@ -200,6 +237,26 @@ pub struct UpdateSandbox {
     /// Labels to set, or with null to remove. Other labels stay.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, Option<String>>,
+    /// Annotations to set, or with null to remove, by the name of the program. Other annotations
+    /// stay.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub annotations: BTreeMap<String, BTreeMap<String, Option<String>>>,
+    /// New limits of CPU and memory, at once if the sandbox runs. They cannot be changed together
+    /// with other properties.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resources: Option<ResizeRequest>,
+}
+
+/// New limits of CPU and memory of a sandbox. A limit that is left out does not change.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct ResizeRequest {
+    /// CPU limit in thousandths of a CPU.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cpu_millis: Option<u32>,
+    /// Guest memory in bytes. It cannot be less than the sandbox uses.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub memory_bytes: Option<u64>,
 }
 
 /// Postpones the deadline of a sandbox.
@@ -218,6 +275,8 @@ pub enum OnTimeout {
     Terminate,
     /// It is suspended.
     Suspend,
+    /// It is suspended, and only its files are kept.
+    SuspendFiles,
 }
 
 /// Action on a sandbox that cannot be suspended at its deadline. Attempts are repeated with
@@ -289,6 +348,9 @@ pub struct SetTimeouts {
     pub timeout_secs: Option<f64>,
     /// Seconds from the last activity to the deadline.
     pub idle_timeout_secs: Option<f64>,
+    /// Seconds from the start of a run that a call has woken to its deadline, in place of
+    /// `timeout_secs`.
+    pub timeout_after_wake_secs: Option<f64>,
     /// Longest time in seconds that a run may last, from the start of the run.
     pub max_run_secs: Option<f64>,
 }

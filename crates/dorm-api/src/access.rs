@@ -90,7 +90,7 @@ async fn scoped(api: &Api, request: Request, need: Need, credentials: &Credentia
     let service = service(api, &parts.headers, credentials)?;
     parts.extensions.insert(credentials.caller);
     parts.extensions.insert(Scoped(service.clone()));
-    parts.extensions.insert(NamesSecrets(credentials.meet(Need::Change, false)));
+    parts.extensions.insert(NamesSecrets(meet(credentials, Need::Change, false)));
     let is_its_own = match &credentials.scope {
         KeyScope::Sandbox(own) => names(&mut parts, api, &service, own).await,
         KeyScope::Full | KeyScope::ReadOnly => false,

@@ -31,7 +31,9 @@ pub(crate) use file::{attribute, attributes, entry, parse_mode, stat};
 pub(crate) use image::transport;
 pub(crate) use key::{port_host, port_rule, port_rules};
 pub(crate) use process::{Command, command, data, process_spec, shell};
-pub(crate) use sandbox::{create, manner, resources, retention, secrets, state_name, timeouts, update, wait};
+pub(crate) use sandbox::{
+    after_wake, create, keep, manner, resize, resources, retention, secrets, state_name, timeouts, update, wait,
+};
 pub(crate) use service::service_spec;
 pub(crate) use volume::attach;
 pub(crate) use why::why;

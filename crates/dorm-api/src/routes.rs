@@ -158,8 +158,8 @@ routes! {
     post "/v1/images/{reference}/export" Administer images::export;
     get "/v1/images/{reference}/download" View images::download;
     delete "/v1/images/{reference}" Change images::delete;
-    put "/v1/build-contexts/{hash}" Change builds::upload;
-    get "/v1/build-contexts/{hash}" View builds::context;
+    put "/v1/contexts/{hash}" Change builds::upload;
+    get "/v1/contexts/{hash}" View builds::context;
     post "/v1/builds" Change builds::create;
     get "/v1/builds" View builds::list;
     get "/v1/builds/{build}" View builds::describe;

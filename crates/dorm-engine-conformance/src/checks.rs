@@ -97,6 +97,7 @@ checks! {
         too_much_memory_costs_one_process,
         a_run_short_of_memory_can_be_saved_and_is_held,
         usage_is_told_of_a_run,
+        limits_change_in_any_condition_of_a_run,
     }
     ports {
         a_port_is_reached_from_outside,

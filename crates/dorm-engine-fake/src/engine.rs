@@ -9,7 +9,7 @@ use dorm_engine::{
     BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RestoredMemory, RunSpec,
     Saved, Usage,
 };
-use dorm_lifecycle::{Digest, Egress, RunCondition, RunId, SandboxId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
@@ -304,6 +304,14 @@ impl Engine for FakeEngine {
         }
         egress.check().map_err(|error| call.failed(FakeError::Egress(error)))?;
         machine.set_egress(egress);
+        call.end(()).await
+    }
+
+    async fn set_limits(&self, run: &RunId, resources: &Resources) -> Result<(), EngineError> {
+        let call = self.begin(Operation::SetLimits, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        machine.set_limits(resources);
         call.end(()).await
     }
 

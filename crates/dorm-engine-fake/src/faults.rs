@@ -25,6 +25,8 @@ pub enum Operation {
     Relieve,
     Mount,
     SetEgress,
+    /// [`dorm_engine::Engine::set_limits`]
+    SetLimits,
     Inventory,
     Condition,
     Sweep,
@@ -33,7 +35,7 @@ pub enum Operation {
 
 impl Operation {
     /// All operations.
-    pub const ALL: [Self; 17] = [
+    pub const ALL: [Self; 18] = [
         Self::Start,
         Self::Restore,
         Self::Save,
@@ -47,6 +49,7 @@ impl Operation {
         Self::Relieve,
         Self::Mount,
         Self::SetEgress,
+        Self::SetLimits,
         Self::Inventory,
         Self::Condition,
         Self::Sweep,
@@ -69,6 +72,7 @@ impl Operation {
             Self::Relieve => "relieve",
             Self::Mount => "mount volumes in",
             Self::SetEgress => "change the egress of",
+            Self::SetLimits => "change the limits of",
             Self::Inventory => "list",
             Self::Condition => "look at",
             Self::Sweep => "sweep",

@@ -82,6 +82,11 @@ impl FakeHost {
         self.machine(run).map(|machine| machine.mounts()).unwrap_or_default()
     }
 
+    /// Returns the memory limit of a run that has a guest, in bytes.
+    pub fn memory_limit(&self, run: &RunId) -> Option<u64> {
+        self.machine(run)?.note(|guest| guest.memory().1)
+    }
+
     /// Returns the egress policy that is in effect for a run; `None` if there is no such run.
     pub fn egress(&self, run: &RunId) -> Option<Egress> {
         self.machine(run).map(|machine| machine.egress())

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::{Mount, Notice, RunSpec, Usage};
-use dorm_lifecycle::{Egress, RunCondition, RunId};
+use dorm_lifecycle::{Egress, Resources, RunCondition, RunId};
 use tokio::task::AbortHandle;
 use tokio::time::Instant;
 
@@ -117,6 +117,12 @@ impl Machine {
 
     pub(crate) fn set_egress(&self, egress: &Egress) {
         *self.egress.lock().unwrap_or_else(PoisonError::into_inner) = egress.clone();
+    }
+
+    /// Replaces the limits of CPU time and memory; a guest of this engine has no CPU to limit.
+    pub(crate) fn set_limits(&self, resources: &Resources) {
+        let limits = Resources { memory_bytes: resources.memory_bytes, ..self.spec.resources };
+        self.note(|guest| guest.limit(&limits));
     }
 
     /// Pauses the guest, and returns how long it has been paused; `None` if there is no guest.

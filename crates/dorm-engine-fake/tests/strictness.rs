@@ -13,7 +13,7 @@ use dorm_engine::{
 };
 use dorm_engine_conformance::{CHECKS, Programs, Subject, run_check};
 use dorm_engine_fake::{FakeEngine, FakeHost};
-use dorm_lifecycle::{Digest, Egress, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
 use tokio::sync::mpsc;
 
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -36,6 +36,7 @@ enum Flaw {
     UnknownRunsAreFine,
     RelieveKillsNobody,
     EgressIsNeverRefused,
+    LimitsStay,
 }
 
 const FLAWS: &[(Flaw, &str)] = &[
@@ -63,6 +64,7 @@ const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::SweepTakesAll, "a_sweep_removes_unknown_runs_only"),
     (Flaw::UnknownRunsAreFine, "unknown_runs_are_named_as_such"),
     (Flaw::EgressIsNeverRefused, "egress_changes_in_any_condition_of_a_run_that_has_a_network"),
+    (Flaw::LimitsStay, "limits_change_in_any_condition_of_a_run"),
     (Flaw::RelieveKillsNobody, "too_much_memory_costs_one_process"),
 ];
 
@@ -171,6 +173,13 @@ impl Engine for Flawed {
         match self.has(Flaw::EgressIsNeverRefused) {
             true => Ok(()),
             false => self.engine.set_egress(run, egress).await,
+        }
+    }
+
+    async fn set_limits(&self, run: &RunId, resources: &Resources) -> Result<(), EngineError> {
+        match self.has(Flaw::LimitsStay) {
+            true => Ok(()),
+            false => self.engine.set_limits(run, resources).await,
         }
     }
 

@@ -422,6 +422,11 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.set_egress(&run, &egress).await }).await
     }
 
+    async fn set_limits(&self, run: &RunId, resources: &Resources) -> Result<(), EngineError> {
+        let (run, resources) = (run.clone(), *resources);
+        self.to_its_end(|shared| async move { shared.set_limits(&run, &resources).await }).await
+    }
+
     async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {
         let run = run.clone();
         self.to_its_end(|shared| async move { shared.relieve_memory_pressure(&run, victim).await }).await

@@ -51,6 +51,7 @@ mod pause;
 mod probe;
 mod process;
 mod release;
+mod resize;
 mod root;
 mod run;
 mod said;

@@ -161,6 +161,8 @@ async fn take_room_back(run: &Run, container: &Container, limit: u64, how: Relie
         if !is_under_pressure && run.is_under_memory_pressure() {
             return;
         }
+        // It may have been changed meanwhile.
+        let limit = turn.note().map(|note| note.memory_bytes).filter(|noted| *noted > 0).unwrap_or(limit);
         let is_over = tokio::time::Instant::now() > end;
         let uses = container.group(Cgroup::usage).await.map(|usage| usage.memory_bytes);
         run.lower_kernel_room(*uses.as_ref().unwrap_or(&0));

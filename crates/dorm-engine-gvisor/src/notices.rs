@@ -68,24 +68,34 @@ async fn reason(container: &Container) -> String {
 /// Pauses the guest each time its memory exceeds the soft threshold, until its group is removed.
 async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, container: &Container) {
     let Some(run) = watched.upgrade() else { return };
-    // Its group may temporarily have a higher limit than its own.
-    let noted = run.turn().await.note().map(|note| note.memory_bytes).filter(|limit| *limit > 0);
+    let resized = run.resized.clone();
     drop(run);
-    let limit = noted.map_or_else(|| container.group.memory_limit(), Ok);
-    let armed = limit.and_then(|limit| Threshold::arm(&container.group, soft_threshold(limit)));
-    let mut threshold = match armed {
-        Ok(threshold) => threshold,
-        // The run ended before it could be watched.
-        Err(error) if error.is_gone() => return,
-        Err(error) => {
-            tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot watch the memory of a run");
-            return;
-        }
-    };
-    while threshold.reached().await.is_ok() {
-        let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
-        if let Err(error) = on_high(&shared, &run, container).await {
-            tracing::warn!(run = %run.id, error = %chain(&error), "cannot pause a run that is short of memory");
+    loop {
+        let Some(run) = watched.upgrade() else { return };
+        // Its group may temporarily have a higher limit than its own.
+        let noted = run.turn().await.note().map(|note| note.memory_bytes).filter(|limit| *limit > 0);
+        drop(run);
+        let limit = noted.map_or_else(|| container.group.memory_limit(), Ok);
+        let armed = limit.and_then(|limit| Threshold::arm(&container.group, soft_threshold(limit)));
+        let mut threshold = match armed {
+            Ok(threshold) => threshold,
+            // The run ended before it could be watched.
+            Err(error) if error.is_gone() => return,
+            Err(error) => {
+                tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot watch the memory of a run");
+                return;
+            }
+        };
+        loop {
+            tokio::select! {
+                biased;
+                () = resized.notified() => break,
+                reached = threshold.reached() => if reached.is_err() { return },
+            }
+            let (Some(shared), Some(run)) = (engine.upgrade(), watched.upgrade()) else { return };
+            if let Err(error) = on_high(&shared, &run, container).await {
+                tracing::warn!(run = %run.id, error = %chain(&error), "cannot pause a run that is short of memory");
+            }
         }
     }
 }

@@ -32,6 +32,8 @@ pub(crate) struct Run {
     /// freed.
     kernel_room: AtomicU64,
     memory_pressure: Mutex<Option<oneshot::Sender<Relieved>>>,
+    /// Notified when the noted memory limit has changed.
+    pub(crate) resized: Arc<tokio::sync::Notify>,
 }
 
 /// How much the usage may exceed the memory left over in the kernel before it counts as growth of
@@ -69,6 +71,7 @@ impl Run {
             under_memory_pressure: AtomicBool::new(false),
             kernel_room: AtomicU64::new(0),
             memory_pressure: Mutex::default(),
+            resized: Arc::default(),
         }
     }
 
@@ -241,6 +244,13 @@ impl Turn {
             Phase::Pausing => self.still_since = Some(Instant::now()),
             Phase::Beginning | Phase::Running | Phase::Resuming | Phase::Stopping => self.still_since = None,
         }
+    }
+
+    /// Records the memory limit, in bytes.
+    pub(crate) fn set_memory(&mut self, bytes: u64) -> Result<(), GvisorError> {
+        let Some((home, note)) = &mut self.kept else { return Ok(()) };
+        let before = std::mem::replace(&mut note.memory_bytes, bytes);
+        in_place(|| home.write(note)).inspect_err(|_| note.memory_bytes = before)
     }
 
     /// Records the writes that the disk has lost. If that fails, they are known as long as this

@@ -312,6 +312,13 @@ pub trait Engine: Send + Sync + 'static {
     /// policy is in effect, unless the future was dropped.
     async fn set_egress(&self, run: &RunId, egress: &Egress) -> Result<(), EngineError>;
 
+    /// Replaces the limits of CPU time and memory of the run at once, in any condition of the run;
+    /// the other limits of `resources` stay as they are. Fails with [`EngineError::Condition`] if
+    /// the engine cannot change them while the run exists. On any failure, the previous limits are
+    /// in effect, unless the future was dropped. The caller has made sure that the run uses less
+    /// memory.
+    async fn set_limits(&self, run: &RunId, resources: &Resources) -> Result<(), EngineError>;
+
     /// Responds to [`Notice::MemoryHigh`]: kills `victim`, a process id inside as known to the
     /// agent, and lets the run continue. Without a victim only the agent continues, so that it can
     /// be asked for one, until a victim is named, the run is saved, or 10 s have passed. A run

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Digest, Egress, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
 use dorm_steps::AnySteps;
 use tokio::sync::mpsc;
 
@@ -128,6 +128,11 @@ impl Engine for SteppedEngine {
 
     async fn mount(&self, run: &RunId, mounts: &[Mount]) -> Result<(), EngineError> {
         self.around(["engine: about to mount volumes", "engine: volumes mounted"], run, self.inner.mount(run, mounts))
+            .await
+    }
+
+    async fn set_limits(&self, run: &RunId, resources: &Resources) -> Result<(), EngineError> {
+        self.around(["engine: about to set limits", "engine: limits set"], run, self.inner.set_limits(run, resources))
             .await
     }
 

@@ -4,17 +4,19 @@
 //! ```text
 //! running   ─► running (attach)         ─► running, with the new volumes or the previous ones
 //! running   ─► running (egress)         ─► running, with the new egress or the previous one
+//! running   ─► running (resize)         ─► running, with the new limits or the previous ones
 //! running   ─► running (prepare rewind) ─► suspending (rewind), or running
-//! suspended ─► suspended (attach, egress, snapshot, prepare rewind) ─► suspended, or resuming (rewind)
+//! suspended ─► suspended (attach, egress, resize, snapshot, prepare rewind) ─► suspended, or resuming (rewind)
 //! ```
 //!
 //! A sandbox has one operation at a time, so every command that begins another waits for the one in
 //! the background, and so do the time limits of a running sandbox. Until the operation is done,
 //! nothing about the sandbox has changed: abandoning the operation means forgetting it. A change of
-//! the egress is not abandoned after a restart of the daemon, but repeated.
+//! the egress or of the limits is not abandoned after a restart of the daemon, but repeated.
 
 use crate::egress::Egress;
 use crate::ids::{OperationId, SnapshotId};
+use crate::resources::Resources;
 use crate::rewind::Rewind;
 use crate::time::Timestamp;
 use crate::volume::Attachment;
@@ -42,6 +44,11 @@ pub enum BackgroundWork {
     Egress {
         /// The policy after the operation; the sandbox's spec has the previous one.
         after: Egress,
+    },
+    /// Changes the limits of CPU and memory.
+    Resize {
+        /// The limits after the operation; the sandbox's spec has the previous ones.
+        after: Resources,
     },
     /// Copies the saved state that the sandbox is rewound to.
     PrepareRewind(Rewind),

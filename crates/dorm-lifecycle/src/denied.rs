@@ -2,7 +2,9 @@
 
 use thiserror::Error;
 
+use crate::ids::SnapshotId;
 use crate::ports::PortRules;
+use crate::spec_error::SpecError;
 use crate::state::Cause;
 
 /// A refusal. Nothing was changed.
@@ -20,6 +22,15 @@ pub enum Denied {
     /// The sandbox has a network device, which stays.
     #[error("the network device of a sandbox cannot be removed, and 'none' stands for a sandbox without one")]
     NetworkDeviceStays,
+    /// The state that a rewind would turn into a snapshot is one already.
+    #[error("the sandbox was suspended meanwhile, and its files are snapshot {0} already")]
+    IsSnapshot(SnapshotId),
+    /// The properties that it would have are invalid.
+    #[error(transparent)]
+    Invalid(#[from] SpecError),
+    /// The sandbox was suspended without its memory.
+    #[error("the sandbox was suspended with its files only: it has no memory to save")]
+    NoMemory,
     /// The sandbox does not wait in a pool.
     #[error("the sandbox does not wait in a pool: it was claimed, or is none of a pool")]
     NotInPool,
@@ -38,6 +49,9 @@ impl Denied {
             Self::Terminated(_) => "create a new sandbox, from one of its snapshots if there is one",
             Self::TooManyPortRules(_) => "remove a rule, or set the access of all ports",
             Self::TooManyHolds(_) => "release a hold, or wait until one expires",
+            Self::IsSnapshot(_) => "rewind it again",
+            Self::Invalid(_) => "correct the value",
+            Self::NoMemory => "take a filesystem snapshot of it, or resume it first",
             Self::NotInPool => "claim a sandbox of the pool by the name of the pool",
             Self::NoNetworkDevice => "create a sandbox with the egress 'closed', which can be opened later",
             Self::NetworkDeviceStays => "set the egress 'closed', which refuses every connection",

@@ -139,6 +139,10 @@ kinds! {
     Updated = "updated",
     /// It was claimed from its pool.
     Claimed = "claimed",
+    /// Its limits of CPU and memory were changed.
+    Resized = "resized",
+    /// Its limits of CPU and memory could not be changed.
+    ResizeFailed = "resize_failed",
 }
 
 #[cfg(test)]

@@ -49,6 +49,9 @@ pub enum Broken {
     /// A background operation adds or removes its network device.
     #[error("its egress is changed from or to none, but its network device cannot be added or removed")]
     Device,
+    /// An image of files only is not the layer that it is based on.
+    #[error("its files of generation {0} are not the layer that it is based on")]
+    Layer(u64),
     /// It is suspended although it is not suspendable.
     #[error("it is {0} although it is not suspendable")]
     Suspended(&'static str),
@@ -80,6 +83,10 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
     if let Some(image) = sandbox.older.iter().find(|image| image.generation > sandbox.generation) {
         return Err(Broken::Image { image: image.generation, generation: sandbox.generation });
     }
+    let mut files = sandbox.state.image().into_iter().chain(&sandbox.older).filter(|image| image.files.is_some());
+    if let Some(image) = files.find(|image| sandbox.spec.layer.as_ref() != Some(&image.saved_state)) {
+        return Err(Broken::Layer(image.generation));
+    }
     if !sandbox.state.has_run() && (sandbox.unreachable.is_some() || sandbox.suspend_failures.is_some()) {
         return Err(Broken::NoRun(sandbox.state.name().as_str()));
     }
@@ -97,6 +104,7 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
                 return Err(Broken::Device);
             }
         }
+        Some(BackgroundWork::Resize { after }) => after.check()?,
         Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => {}
     }
     match &sandbox.state {
@@ -107,7 +115,7 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
         }
         // A sandbox being rewound is saved even so, and if the rewind fails it has to wake from
         // that image.
-        State::Suspending { rewind: None, .. } if !sandbox.spec.suspendable => {
+        State::Suspending { rewind: None, files: None, .. } if !sandbox.spec.suspendable => {
             Err(Broken::Suspended(sandbox.state.name().as_str()))
         }
         State::Pending { .. }

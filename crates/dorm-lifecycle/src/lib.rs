@@ -12,6 +12,7 @@
 //! command or observation ──► step(sandbox, input, context) ──► Step { next, effect, events } or Denied
 //! ```
 
+mod annotations;
 mod background;
 mod checkpoints;
 mod denied;
@@ -40,6 +41,7 @@ mod why;
 #[cfg(test)]
 mod table;
 
+pub use annotations::{ANNOTATIONS_BYTES_MAX, Annotations};
 pub use background::{Background, BackgroundWork};
 pub use checkpoints::{Checkpoints, RetentionPolicy, RetentionPolicyError, RetentionRule, Taken};
 pub use denied::Denied;
@@ -59,10 +61,10 @@ pub use pool::{Claim, PoolMember};
 pub use ports::{PortAccess, PortHost, PortRule, PortRules, PortTerms};
 pub use reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 pub use recovery::{Recovery, RunCondition, prefer_run, preferred_run, recover};
-pub use resources::Resources;
+pub use resources::{Resize, Resources};
 pub use rewind::{Abandoned, Future, Rewind, RewindFrom, Rewinding, Rewound};
 pub use sandbox::{Deadline, DeadlineKind, Hold, Origin, Restored, Sandbox};
-pub use saved::{SleepImage, SnapshotKind};
+pub use saved::{Keep, SleepImage, SnapshotKind};
 pub use spec::{OnSuspendFailure, OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts, Variables, Wake};
 pub use spec_error::SpecError;
 pub use state::{Cause, FirstProgram, State, StateName};

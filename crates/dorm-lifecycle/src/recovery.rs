@@ -23,8 +23,9 @@ pub use living::{prefer_run, preferred_run};
 use crate::background::{Background, BackgroundWork};
 use crate::ids::RunId;
 use crate::sandbox::Sandbox;
+use crate::saved::Keep;
 use crate::state::State;
-use crate::step::{Effect, Observation, egress_effect, rewind_effect};
+use crate::step::{Effect, Observation, egress_effect, resize_effect, rewind_effect};
 
 /// The action that recovers one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -96,6 +97,9 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
                     Some(BackgroundWork::Egress { after }) => {
                         Recovery::AdoptRedo { run: own, effect: egress_effect(sandbox, after) }
                     }
+                    Some(BackgroundWork::Resize { after }) => {
+                        Recovery::AdoptRedo { run: own, effect: resize_effect(sandbox, *after) }
+                    }
                     Some(work) => Recovery::AdoptThen { run: own, report: given_up(work) },
                     None => Recovery::Adopt(own),
                 }
@@ -130,10 +134,10 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         State::Resuming { image, rewind: None, .. } => {
             let fresh = RunId { sandbox: sandbox.id.clone(), generation: sandbox.generation };
             let stop = match condition {
-                Some(RunCondition::Parked | RunCondition::Paused) => {
+                Some(RunCondition::Parked | RunCondition::Paused) if image.keeps() == Keep::Memory => {
                     found.iter().map(|(run, _)| run.clone()).filter(|run| *run != own).collect()
                 }
-                Some(RunCondition::Running | RunCondition::Silent | RunCondition::Broken) | None => runs(),
+                Some(_) | None => runs(),
             };
             Recovery::Redo { stop, effect: Effect::Wake { parked: own, fresh, image: image.clone() } }
         }
@@ -148,13 +152,15 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
 /// A parked run is a cache of the image only while its guest has stayed paused.
 fn recover_suspended(sandbox: &Sandbox, background: Option<&Background>, found: &[(RunId, RunCondition)]) -> Recovery {
     let own = sandbox.run_id();
+    let has_memory = sandbox.state.image().is_some_and(|image| image.keeps() == Keep::Memory);
     let is_cache = |run: &RunId, condition: &RunCondition| {
-        *run == own && matches!(condition, RunCondition::Paused | RunCondition::Parked)
+        has_memory && *run == own && matches!(condition, RunCondition::Paused | RunCondition::Parked)
     };
     let stop: Vec<_> =
         found.iter().filter(|(run, condition)| !is_cache(run, condition)).map(|(run, _)| run.clone()).collect();
     match background.map(|background| &background.work) {
         Some(BackgroundWork::Egress { after }) => Recovery::Redo { stop, effect: egress_effect(sandbox, after) },
+        Some(BackgroundWork::Resize { after }) => Recovery::Redo { stop, effect: resize_effect(sandbox, *after) },
         Some(work) => Recovery::Report { stop, report: given_up(work) },
         None if stop.is_empty() => Recovery::Nothing,
         None => Recovery::Stop(stop),
@@ -168,6 +174,7 @@ fn given_up(work: &BackgroundWork) -> Observation {
     match work {
         BackgroundWork::Attach { .. } => Observation::AttachFailed(reason),
         BackgroundWork::Egress { .. } => Observation::EgressFailed(reason),
+        BackgroundWork::Resize { .. } => Observation::ResizeFailed(reason),
         BackgroundWork::PrepareRewind(_) => Observation::RewindNotPrepared(reason),
         BackgroundWork::Snapshot(_) => Observation::SnapshotFailed(reason),
     }

@@ -15,6 +15,26 @@ pub struct Resources {
     pub processes: u32,
 }
 
+/// A change of limits; `None` leaves a limit as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub struct Resize {
+    /// [`Resources::cpu_millis`]
+    pub cpu_millis: Option<u32>,
+    /// [`Resources::memory_bytes`]
+    pub memory_bytes: Option<u64>,
+}
+
+impl Resize {
+    /// Returns the limits after the change.
+    pub fn apply(self, before: Resources) -> Resources {
+        Resources {
+            cpu_millis: self.cpu_millis.unwrap_or(before.cpu_millis),
+            memory_bytes: self.memory_bytes.unwrap_or(before.memory_bytes),
+            ..before
+        }
+    }
+}
+
 impl Default for Resources {
     fn default() -> Self {
         Self { cpu_millis: 1000, memory_bytes: 512 << 20, disk_bytes: 4 << 30, processes: 512 }

@@ -1,13 +1,16 @@
 //! A sandbox: everything that is known about it, and what follows from that.
 
+use std::time::Duration;
+
 use crate::background::BackgroundWork;
 use crate::checkpoints::Taken;
 use crate::ids::{HoldId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::pool::PoolMember;
 use crate::reach::{SuspendFailures, Unreachable};
+use crate::resources::Resources;
 use crate::rewind::Rewound;
-use crate::saved::SleepImage;
-use crate::spec::{OnTimeout, SandboxSpec};
+use crate::saved::{Keep, SleepImage};
+use crate::spec::{SandboxSpec, Timeouts};
 use crate::state::State;
 use crate::time::Timestamp;
 use crate::volume::Attachment;
@@ -60,6 +63,11 @@ pub enum Restored {
     Nothing,
     /// The files of a filesystem snapshot, from which it booted.
     Filesystem,
+    /// Its own files, as of the suspend of this generation, from which it booted.
+    Files {
+        /// The generation.
+        generation: u64,
+    },
     /// Memory, processes and files.
     Memory {
         /// The generation of this sandbox that they come from; `None` if they came from a snapshot.
@@ -133,6 +141,10 @@ pub struct Sandbox {
     pub last_active: Timestamp,
     /// When its time limits were last set: `total` counts from then.
     pub timeouts_set: Timestamp,
+    /// When its present or last run began or continued; `None` before the first.
+    pub started: Option<Timestamp>,
+    /// Whether a call has woken it for its present run, so that `after_wake` is its limit.
+    pub woken: bool,
     /// The holds on it.
     pub holds: Vec<Hold>,
     /// The part of its earlier state with which its present or last run started.
@@ -165,6 +177,8 @@ impl Sandbox {
             run: 1,
             last_active: created,
             timeouts_set: created,
+            started: None,
+            woken: false,
             holds: Vec::new(),
             restored: Restored::Nothing,
             rewound: None,
@@ -181,10 +195,12 @@ impl Sandbox {
         RunId { sandbox: self.id.clone(), generation: self.run }
     }
 
-    /// Returns every image it keeps: the one to wake from first, and the target of a rewind last.
+    /// Returns every image that belongs to it: the one to wake from first, and the target of a
+    /// rewind last. One of files only is among its [`Sandbox::layers`] instead.
     pub fn images(&self) -> impl Iterator<Item = &SleepImage> {
         let target = self.state.rewind().and_then(|rewind| rewind.target.as_ref());
-        self.state.image().into_iter().chain(&self.older).chain(target)
+        let all = self.state.image().into_iter().chain(&self.older).chain(target);
+        all.filter(|image| image.keeps() == Keep::Memory)
     }
 
     /// Returns the saved states of [`Sandbox::images`].
@@ -207,9 +223,18 @@ impl Sandbox {
         self.spec.layer.iter().chain(then)
     }
 
-    /// Returns the most memory that it may use now or after a rewind in progress, in bytes.
+    /// Returns the resource limits that a rewind or a resize in progress leads to.
+    pub fn next_resources(&self) -> Option<Resources> {
+        let resized = match self.state.background().map(|background| &background.work) {
+            Some(BackgroundWork::Resize { after }) => Some(*after),
+            _ => None,
+        };
+        self.state.rewind().map(|rewind| rewind.resources).or(resized)
+    }
+
+    /// Returns the most memory that it may use now or after an operation in progress, in bytes.
     pub fn memory_bytes(&self) -> u64 {
-        let then = self.state.rewind().map_or(0, |rewind| rewind.resources.memory_bytes);
+        let then = self.next_resources().map_or(0, |resources| resources.memory_bytes);
         self.spec.resources.memory_bytes.max(then)
     }
 
@@ -218,10 +243,21 @@ impl Sandbox {
         let own = &self.spec.attachments;
         let wanted = match self.state.background().map(|background| &background.work) {
             Some(BackgroundWork::Attach { after }) => after.as_slice(),
-            Some(BackgroundWork::Egress { .. } | BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_))
+            Some(
+                BackgroundWork::Egress { .. }
+                | BackgroundWork::PrepareRewind(_)
+                | BackgroundWork::Resize { .. }
+                | BackgroundWork::Snapshot(_),
+            )
             | None => &[],
         };
         own.iter().chain(wanted.iter().filter(|one| !own.contains(one)))
+    }
+
+    /// Returns the `total` limit of its present run.
+    pub fn total(&self) -> Option<Duration> {
+        let Timeouts { total, after_wake, .. } = self.spec.timeouts;
+        if self.woken { after_wake.or(total) } else { total }
     }
 
     /// Returns when its deadline passes; only a running sandbox has one.
@@ -233,7 +269,7 @@ impl Sandbox {
     pub fn deadline(&self) -> Option<Deadline> {
         let State::Running { since, background: None, .. } = &self.state else { return None };
         let limits = &self.spec.timeouts;
-        let total = limits.total.map(|limit| (since.max(&self.timeouts_set).after(limit), DeadlineKind::Total));
+        let total = self.total().map(|limit| (since.max(&self.timeouts_set).after(limit), DeadlineKind::Total));
         let idle = limits.idle.map(|limit| (since.max(&self.last_active).after(limit), DeadlineKind::Idle));
         let earlier = |a: Option<(Timestamp, DeadlineKind)>, b: Option<(Timestamp, DeadlineKind)>| match (a, b) {
             (Some(a), Some(b)) => Some(if b.0 < a.0 { b } else { a }),
@@ -250,7 +286,7 @@ impl Sandbox {
             (movable, None) => movable?,
         };
         // A failed suspend is retried later.
-        if let (OnTimeout::Suspend, Some(failed)) = (self.spec.on_timeout, &self.suspend_failures) {
+        if let (Some(_), Some(failed)) = (self.spec.on_timeout.keeps(), &self.suspend_failures) {
             deadline.at = deadline.at.max(failed.next);
         }
         Some(deadline)
@@ -272,6 +308,7 @@ impl Sandbox {
         for moment in [&mut next.created, &mut next.last_active, &mut next.timeouts_set] {
             replace(moment);
         }
+        next.started.iter_mut().for_each(replace);
         next.holds.iter_mut().for_each(|hold| replace(&mut hold.until));
         next.older.iter_mut().for_each(|image| replace(&mut image.taken));
         next.unreachable.iter_mut().for_each(|silent| replace(&mut silent.since));

@@ -1,6 +1,6 @@
 //! Saved states of a sandbox: kinds of snapshots, and sleep images.
 
-use crate::ids::SavedStateId;
+use crate::ids::{SavedStateId, SnapshotId};
 use crate::time::Timestamp;
 
 /// The content of a snapshot.
@@ -24,7 +24,28 @@ impl SnapshotKind {
     }
 }
 
-/// The private saved state that a suspended sandbox wakes from.
+/// The part of a sandbox that a suspend keeps.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum Keep {
+    /// Its memory, processes and files: it continues where it stopped. The default.
+    #[default]
+    Memory,
+    /// Its files: it boots from them.
+    Files,
+}
+
+impl Keep {
+    /// Returns the word for it in answers.
+    pub const fn as_str(self) -> &'static str {
+        match self {
+            Self::Memory => "memory",
+            Self::Files => "files",
+        }
+    }
+}
+
+/// The saved state that a suspended sandbox wakes from. One of memory belongs to the sandbox alone;
+/// one of files is the layer that the sandbox is based on from then on, which a snapshot holds.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct SleepImage {
     /// Its saved state on disk.
@@ -36,4 +57,16 @@ pub struct SleepImage {
     pub taken: Timestamp,
     /// Its size in bytes.
     pub bytes: u64,
+    /// The filesystem snapshot that holds it, if it keeps files only.
+    pub files: Option<SnapshotId>,
+}
+
+impl SleepImage {
+    /// Returns what it keeps.
+    pub const fn keeps(&self) -> Keep {
+        match self.files {
+            Some(_) => Keep::Files,
+            None => Keep::Memory,
+        }
+    }
 }

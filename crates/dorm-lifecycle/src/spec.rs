@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::time::Duration;
 
+use crate::annotations::Annotations;
 use crate::checkpoints::Checkpoints;
 use crate::egress::Egress;
 use crate::ids::{Digest, Name, SavedStateId};
 use crate::ports::{PortAccess, PortHost, PortRules, PortTerms};
 use crate::resources::Resources;
+use crate::saved::Keep;
 use crate::spec_error::SpecError;
 use crate::volume::{Attachment, check_attachments};
 
@@ -45,6 +47,19 @@ pub enum OnTimeout {
     Terminate,
     /// It is suspended. The default with a name.
     Suspend,
+    /// It is suspended, and only its files are kept.
+    SuspendFiles,
+}
+
+impl OnTimeout {
+    /// Returns what a suspend at the deadline keeps; `None` if it is terminated.
+    pub const fn keeps(self) -> Option<Keep> {
+        match self {
+            Self::Terminate => None,
+            Self::Suspend => Some(Keep::Memory),
+            Self::SuspendFiles => Some(Keep::Files),
+        }
+    }
 }
 
 /// Time limits of a sandbox.
@@ -56,6 +71,8 @@ pub struct Timeouts {
     /// From the last activity (exec, file call, open terminal, traffic) to the deadline; none by
     /// default.
     pub idle: Option<Duration>,
+    /// In place of `total` for a run that a call has woken; the same as `total` by default.
+    pub after_wake: Option<Duration>,
     /// The longest uninterrupted run, regardless of extensions and holds; none by default. A resume
     /// renews it.
     pub max_run: Option<Duration>,
@@ -171,6 +188,9 @@ pub struct SandboxSpec {
     pub attachments: Vec<Attachment>,
     /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
+    /// Notes of programs that use the sandbox on behalf of others, such as servers of other APIs:
+    /// by the name of the program, then by key. Nothing is selected by them.
+    pub annotations: Annotations,
 }
 
 impl SandboxSpec {
@@ -198,6 +218,7 @@ impl SandboxSpec {
             checkpoints: None,
             attachments: Vec::new(),
             labels: BTreeMap::new(),
+            annotations: Annotations::default(),
         }
     }
 
@@ -222,6 +243,7 @@ impl SandboxSpec {
             return Err(SpecError::SuspendWithoutName);
         }
         self.timeouts.check()?;
+        self.annotations.check()?;
         self.retention.check()?;
         self.checkpoints.as_ref().map_or(Ok(()), Checkpoints::check)?;
         check_attachments(&self.attachments)?;
@@ -242,7 +264,13 @@ impl Timeouts {
     ///
     /// [`SpecError::ZeroTimeout`] with the name of the limit.
     pub fn check(&self) -> Result<(), SpecError> {
-        for (what, limit) in [("timeout", self.total), ("idle_timeout", self.idle), ("max_run", self.max_run)] {
+        let limits = [
+            ("timeout", self.total),
+            ("idle_timeout", self.idle),
+            ("timeout_after_wake", self.after_wake),
+            ("max_run", self.max_run),
+        ];
+        for (what, limit) in limits {
             if limit == Some(Duration::ZERO) {
                 return Err(SpecError::ZeroTimeout(what));
             }

@@ -45,6 +45,9 @@ pub enum SpecError {
     /// A rule for a port that says nothing.
     #[error("the rule for port {0} is empty: a rule has an access or a host, and ports are 1 to 65535")]
     PortRule(u16),
+    /// The name of a program or the key of an annotation.
+    #[error("'{0}' is not a valid name or key of annotations: it must have 1 to 128 bytes and no control characters")]
+    Annotation(String),
     /// The egress policy is invalid.
     #[error(transparent)]
     Egress(#[from] EgressError),

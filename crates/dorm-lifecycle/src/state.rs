@@ -90,6 +90,8 @@ pub enum State {
         image: Option<SleepImage>,
         /// The rewind that follows as soon as it is saved.
         rewind: Option<Box<Rewind>>,
+        /// The filesystem snapshot that its files become, if nothing else of it is kept.
+        files: Option<SnapshotId>,
     },
     /// It is saved on disk and uses no CPU.
     Suspended {
@@ -243,7 +245,10 @@ impl State {
             Self::Resuming { rewind, .. } => rewind.as_deref().map(|rewinding| &rewinding.rewind),
             Self::Running { background, .. } | Self::Suspended { background, .. } => match &background.as_ref()?.work {
                 BackgroundWork::PrepareRewind(rewind) => Some(rewind),
-                BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Snapshot(_) => None,
+                BackgroundWork::Attach { .. }
+                | BackgroundWork::Egress { .. }
+                | BackgroundWork::Resize { .. }
+                | BackgroundWork::Snapshot(_) => None,
             },
             Self::Pending { .. } | Self::Snapshotting { .. } | Self::Terminating { .. } | Self::Terminated { .. } => {
                 None

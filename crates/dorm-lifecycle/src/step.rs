@@ -12,7 +12,7 @@ mod rewind;
 
 use std::time::Duration;
 
-pub(crate) use background::egress_effect;
+pub(crate) use background::{egress_effect, resize_effect};
 pub use limits::Limits;
 pub(crate) use rewind::effect as rewind_effect;
 
@@ -23,10 +23,10 @@ use crate::event::EventKind;
 use crate::ids::{HoldId, OperationId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::lease::has_leases;
 use crate::pool::Claim;
-use crate::resources::Resources;
+use crate::resources::{Resize, Resources};
 use crate::rewind::{Abandoned, Rewind};
 use crate::sandbox::{Hold, Origin, Restored, Sandbox};
-use crate::saved::SleepImage;
+use crate::saved::{Keep, SleepImage, SnapshotKind};
 use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
 use crate::spec_error::SpecError;
 use crate::state::{Cause, FirstProgram, State};
@@ -41,6 +41,8 @@ pub struct Context {
     pub now: Timestamp,
     /// The id of the operation, if one begins.
     pub operation: OperationId,
+    /// The id of the snapshot that holds the files of a suspend, if one begins that keeps no more.
+    pub files: SnapshotId,
     /// The time limits of operations.
     pub limits: Limits,
     /// The size in bytes of the memory snapshot that a new sandbox starts from; 0 if it boots.
@@ -51,15 +53,17 @@ pub struct Context {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub enum Command {
     /// Suspend it: save it and stop it.
-    Suspend,
+    Suspend(Keep),
     /// Make it run.
     Resume {
         /// Its `total` time limit from then on. If it runs already, its deadline is postponed as by
         /// [`Command::Extend`].
         total: Option<Duration>,
     },
+    /// Make it run for a call that needs it; the limit `after_wake` holds then.
+    Wake,
     /// Take a snapshot of it.
-    Snapshot(SnapshotId),
+    Snapshot(SnapshotId, SnapshotKind),
     /// Rewind it to a snapshot, in place.
     Rewind(Box<Rewind>),
     /// Change its time limits, counted from now.
@@ -76,6 +80,8 @@ pub enum Command {
     SetAttachments(Vec<Attachment>),
     /// Change its egress policy, at once if it is running.
     SetEgress(Egress),
+    /// Change its limits of CPU and memory, at once if it is running.
+    Resize(Resize),
     /// Make it run with these properties, as a sandbox that waits in a pool no longer.
     Claim(Box<Claim>),
     /// Terminate it if it waits in a pool.
@@ -115,6 +121,10 @@ pub enum Observation {
     EgressSet,
     /// Its egress policy could not be changed.
     EgressFailed(String),
+    /// Its run, if it has one, has the requested limits.
+    Resized,
+    /// Its limits could not be changed.
+    ResizeFailed(String),
     /// Its own copy of the saved state that it is rewound to is durable.
     RewindPrepared,
     /// That copy could not be made; nothing about the sandbox has changed.
@@ -169,6 +179,8 @@ pub enum Effect {
     Save {
         /// The run.
         run: RunId,
+        /// The part of it that is saved.
+        keep: Keep,
     },
     /// Save the guest into a snapshot and let it continue.
     Snapshot {
@@ -204,6 +216,16 @@ pub enum Effect {
         /// The requested policy.
         after: Egress,
     },
+    /// Replace the limits of CPU and memory of a live or parked run; on failure, restore the
+    /// previous ones. A parked run that cannot be changed is stopped.
+    Resize {
+        /// The run, which may be gone if the sandbox is suspended.
+        run: RunId,
+        /// The present limits.
+        before: Resources,
+        /// The requested limits.
+        after: Resources,
+    },
     /// Stop a parked run, which has other volumes mounted than requested.
     Evict {
         /// The run, which may be gone already.
@@ -216,7 +238,8 @@ pub enum Effect {
         /// The id of the copy.
         target: SavedStateId,
     },
-    /// Wake the guest: thaw `parked` if it still exists, otherwise restore `image` as `fresh`; if
+    /// Wake the guest: thaw `parked` if it still exists, otherwise restore `image` as `fresh`, or
+    /// boot it if it keeps files only; if
     /// that cannot be restored, restore an older image of the sandbox; if none can be restored, do
     /// what its spec permits.
     Wake {

@@ -7,9 +7,10 @@ use crate::background::{Background, BackgroundWork};
 use crate::checkpoints::{Checkpoints, RetentionPolicy};
 use crate::egress::Egress;
 use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, VolumeId};
+use crate::resources::{Resize, Resources};
 use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{Hold, Restored, Sandbox};
-use crate::saved::{SleepImage, SnapshotKind};
+use crate::saved::{Keep, SleepImage, SnapshotKind};
 use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts, Wake};
 use crate::state::{Cause, FirstProgram, State, StateName};
 use crate::step::{Command, Context, Effect, Input, Limits, Observation, Outcome, Step, step};
@@ -105,11 +106,13 @@ fn row(kind: &'static str, variant: &str, sandbox: &Sandbox, input: &Input, name
 fn effect_word(effect: &Effect) -> &'static str {
     match effect {
         Effect::Start { .. } => "start",
-        Effect::Save { .. } => "save",
+        Effect::Save { keep: Keep::Memory, .. } => "save",
+        Effect::Save { keep: Keep::Files, .. } => "save_files",
         Effect::Snapshot { .. } => "snapshot",
         Effect::SnapshotImage { .. } => "snapshot_image",
         Effect::Attach { .. } => "attach",
         Effect::Egress { .. } => "egress",
+        Effect::Resize { .. } => "resize",
         Effect::Evict { .. } => "evict",
         Effect::PrepareRewind { .. } => "prepare_rewind",
         Effect::Wake { .. } => "wake",
@@ -123,7 +126,13 @@ pub(crate) fn now() -> Timestamp {
 }
 
 pub(crate) fn context() -> Context {
-    Context { now: now(), operation: OperationId::from_random([9; 20]), limits: Limits::default(), bytes: 0 }
+    Context {
+        now: now(),
+        operation: OperationId::from_random([9; 20]),
+        files: files(),
+        limits: Limits::default(),
+        bytes: 0,
+    }
 }
 
 pub(crate) fn image() -> SleepImage {
@@ -132,7 +141,16 @@ pub(crate) fn image() -> SleepImage {
         generation: 1,
         taken: Timestamp::from_millis(500_000),
         bytes: 1,
+        files: None,
     }
+}
+
+fn larger() -> Resources {
+    Resources { cpu_millis: 2000, ..Resources::default() }
+}
+
+fn files() -> SnapshotId {
+    SnapshotId::from_random([10; 20])
 }
 
 pub(crate) fn snapshot() -> SnapshotId {
@@ -165,6 +183,7 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     let works = [
         ("to attach", BackgroundWork::Attach { after: Vec::from([attachment()]) }),
         ("for its egress", BackgroundWork::Egress { after: Egress::closed() }),
+        ("to resize", BackgroundWork::Resize { after: larger() }),
         ("to rewind", BackgroundWork::PrepareRewind(rewind())),
     ];
     let background = |work: &BackgroundWork| {
@@ -174,7 +193,8 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
         add(word, State::Running { since, image: None, background: background(work) });
     }
     let resuming = |rewind| State::Resuming { operation: operation.clone(), deadline, image: image(), rewind };
-    let suspending = |image, rewind| State::Suspending { operation: operation.clone(), deadline, since, image, rewind };
+    let suspending =
+        |image, rewind| State::Suspending { operation: operation.clone(), deadline, since, image, rewind, files: None };
     if named {
         add("with image", State::Running { since, image: Some(image()), background: None });
         let kept = Some(image());
@@ -185,6 +205,17 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
         add("", suspending(None, None));
         add("with image", suspending(Some(image()), None));
     }
+    add(
+        "with files only",
+        State::Suspending {
+            operation: operation.clone(),
+            deadline,
+            since,
+            image: None,
+            rewind: None,
+            files: Some(files()),
+        },
+    );
     add("to rewind", suspending(None, Some(Box::new(rewind()))));
     if named {
         add("", State::Suspended { image: image(), background: None });
@@ -196,6 +227,10 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     for (word, from) in [("to rewind", RewindFrom::Running), ("to rewind, slept", RewindFrom::Suspended)] {
         add(word, resuming(Some(Box::new(Rewinding { rewind: rewind(), from }))));
     }
+    let of_files = SleepImage { files: Some(files()), ..image() };
+    add("with files only", State::Running { since, image: Some(of_files.clone()), background: None });
+    add("with files only", State::Suspended { image: of_files.clone(), background: None });
+    add("with files only", State::Resuming { operation: operation.clone(), deadline, image: of_files, rewind: None });
     add("", State::Terminating { operation, deadline, cause: Cause::Requested, unleased: false });
     add("", State::Terminated { cause: Cause::Timeout, at: since });
     list
@@ -209,6 +244,7 @@ fn sandbox(named: bool, state: State) -> Sandbox {
     let mut spec = SandboxSpec::new(image, named.then_some(name));
     spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(60)), ..Timeouts::default() };
     spec.on_timeout = if named { OnTimeout::Suspend } else { OnTimeout::Terminate };
+    spec.layer = state.image().filter(|image| image.files.is_some()).map(|image| image.saved_state.clone());
     Sandbox {
         last_active: Timestamp::from_millis(60_000),
         ..Sandbox::new(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Timestamp::from_millis(50_000), state)
@@ -237,9 +273,12 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
     let command = |command, name| (Input::Command(command), name);
     let seen = |observation, name| (Input::Observation(observation), name);
     vec![
-        command(Command::Suspend, "suspend"),
+        command(Command::Suspend(Keep::Memory), "suspend"),
+        command(Command::Suspend(Keep::Files), "suspend_files"),
         command(Command::Resume { total: None }, "resume"),
-        command(Command::Snapshot(snapshot()), "snapshot"),
+        command(Command::Wake, "wake"),
+        command(Command::Snapshot(snapshot(), SnapshotKind::Memory), "snapshot"),
+        command(Command::Snapshot(snapshot(), SnapshotKind::Filesystem), "snapshot_files"),
         command(Command::Rewind(Box::new(rewind())), "rewind"),
         command(Command::SetTimeouts(timeouts), "set_timeouts"),
         command(Command::Extend(std::time::Duration::from_secs(90)), "extend"),
@@ -248,6 +287,7 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         command(Command::SetCheckpoints(Some(checkpoints)), "set_checkpoints"),
         command(Command::SetAttachments(Vec::from([attachment()])), "set_attachments"),
         command(Command::SetEgress(Egress::closed()), "set_egress"),
+        command(Command::Resize(Resize { cpu_millis: Some(2000), memory_bytes: None }), "resize"),
         command(Command::Claim(Box::default()), "claim"),
         command(Command::Discard, "discard"),
         command(Command::Hold(hold), "hold"),
@@ -265,9 +305,12 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(Observation::AttachFailed(why()), "attach_failed"),
         seen(Observation::EgressSet, "egress_set"),
         seen(Observation::EgressFailed(why()), "egress_failed"),
+        seen(Observation::Resized, "resized"),
+        seen(Observation::ResizeFailed(why()), "resize_failed"),
         seen(Observation::RewindPrepared, "rewind_prepared"),
         seen(Observation::RewindNotPrepared(why()), "rewind_not_prepared"),
         seen(woken(Restored::Memory { generation: Some(1) }), "woken"),
+        seen(woken(Restored::Files { generation: 1 }), "woken_files"),
         seen(woken(Restored::Nothing), "woken_fresh"),
         seen(Observation::WakeFailed(why()), "wake_failed"),
         seen(Observation::RunLost(why()), "run_lost"),

@@ -24,6 +24,9 @@ pub struct Update {
     pub port_rules: BTreeMap<u16, Option<PortRule>>,
     /// The labels to set, and with `None` to remove; all others stay.
     pub labels: BTreeMap<String, Option<String>>,
+    /// The annotations to set, and with `None` to remove, by the name of the program that they
+    /// belong to; all others stay.
+    pub annotations: BTreeMap<String, BTreeMap<String, Option<String>>>,
 }
 
 impl Update {
@@ -50,6 +53,9 @@ impl Update {
                 None => next.labels.remove(key),
             };
         }
+        for (program, changes) in &self.annotations {
+            next.annotations.change(program, changes);
+        }
         let changed = [
             ("name", next.name != spec.name),
             ("on_timeout", next.on_timeout != spec.on_timeout),
@@ -58,6 +64,7 @@ impl Update {
             ("port_host", next.port_host != spec.port_host),
             ("port_rules", next.port_rules != spec.port_rules),
             ("labels", next.labels != spec.labels),
+            ("annotations", next.annotations != spec.annotations),
         ];
         (next, changed.into_iter().filter_map(|(what, changed)| changed.then_some(what)).collect())
     }
@@ -109,6 +116,7 @@ mod tests {
             port_host: Some(None),
             port_rules: [(8080, None)].into(),
             labels: [("absent".to_owned(), None)].into(),
+            annotations: [("e2b".to_owned(), [("absent".to_owned(), None)].into())].into(),
         };
         assert_eq!(update.apply(&earlier), (earlier, Vec::new()));
     }

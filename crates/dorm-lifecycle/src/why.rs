@@ -8,8 +8,8 @@ use crate::event::{EventKind, Initiator};
 use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
 use crate::sandbox::{Restored, Sandbox};
-use crate::saved::SleepImage;
-use crate::spec::{OnSuspendFailure, OnTimeout, OnUnrestorable, Wake};
+use crate::saved::{Keep, SleepImage};
+use crate::spec::{OnSuspendFailure, OnUnrestorable, Wake};
 use crate::state::{Cause, FirstProgram, State};
 use crate::time::Timestamp;
 
@@ -169,6 +169,10 @@ fn in_background(sandbox: &Sandbox) -> Option<Reason> {
         BackgroundWork::PrepareRewind(rewind) => {
             (format!("it is rewound to snapshot {}", rewind.to), "it is unchanged")
         }
+        BackgroundWork::Resize { after } => (
+            format!("it may use {} thousandths of a CPU and {} bytes of memory", after.cpu_millis, after.memory_bytes),
+            "its limits are unchanged",
+        ),
         BackgroundWork::Snapshot(snapshot) => {
             (format!("snapshot {snapshot} of it is complete"), "the snapshot fails and the sandbox is unchanged")
         }
@@ -180,6 +184,7 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
     let with = match sandbox.restored {
         Restored::Nothing => "booted from its image".to_owned(),
         Restored::Filesystem => "booted from the files of a snapshot".to_owned(),
+        Restored::Files { generation } => format!("booted from its files of generation {generation}"),
         Restored::Memory { generation: Some(generation) } => {
             format!("with the memory and files of generation {generation}")
         }
@@ -199,7 +204,15 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
                 image.generation
             )
         }
-        State::Suspended { image, .. } => format!("it is suspended at generation {}, on disk only", image.generation),
+        State::Suspended { image, .. } => match image.keeps() {
+            Keep::Memory => format!("it is suspended at generation {}, on disk only", image.generation),
+            Keep::Files => {
+                format!(
+                    "it is suspended at generation {} with its files only: it boots when it wakes",
+                    image.generation
+                )
+            }
+        },
         State::Terminated { .. } => "it is terminated, which is final".to_owned(),
         State::Pending { .. } => "its first run is starting".to_owned(),
         State::Snapshotting { .. } => "it is paused while a snapshot of it is taken".to_owned(),
@@ -272,6 +285,8 @@ fn leads(kind: EventKind) -> bool {
         | EventKind::AttachFailed
         | EventKind::EgressSet
         | EventKind::EgressFailed
+        | EventKind::Resized
+        | EventKind::ResizeFailed
         | EventKind::Unreachable
         | EventKind::Reachable => false,
     }
@@ -306,6 +321,7 @@ fn refused(facts: &Facts) -> Option<Reason> {
             EventKind::SnapshotFailed => Some(&[EventKind::SnapshotTaken]),
             EventKind::AttachFailed => Some(&[EventKind::Attached, EventKind::Detached]),
             EventKind::EgressFailed => Some(&[EventKind::EgressSet]),
+            EventKind::ResizeFailed => Some(&[EventKind::Resized]),
             EventKind::StartFailed => Some(&[EventKind::Started]),
             _ => None,
         }
@@ -389,10 +405,11 @@ fn ends(sandbox: &Sandbox) -> Vec<Reason> {
     let Some(deadline) = sandbox.deadline() else {
         return vec![Reason::new("limit", "it runs until a command ends it")];
     };
-    let what = match (sandbox.spec.on_timeout, &sandbox.suspend_failures) {
-        (OnTimeout::Suspend, Some(failed)) if failed.next >= deadline.at => return suspends_again(sandbox, failed),
-        (OnTimeout::Suspend, _) => "suspended",
-        (OnTimeout::Terminate, _) => "terminated",
+    let what = match (sandbox.spec.on_timeout.keeps(), &sandbox.suspend_failures) {
+        (Some(_), Some(failed)) if failed.next >= deadline.at => return suspends_again(sandbox, failed),
+        (Some(Keep::Memory), _) => "suspended",
+        (Some(Keep::Files), _) => "suspended with its files only",
+        (None, _) => "terminated",
     };
     let held = if deadline.held.is_some() { ", which a hold postpones" } else { "" };
     let limit = deadline.kind.as_str();
@@ -442,7 +459,11 @@ fn wakes(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
 
 fn on_disk(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
     let image = |image: &SleepImage, why: &str| {
-        let says = format!("sleep image of generation {}, {} bytes: {why}", image.generation, image.bytes);
+        let what = match image.keeps() {
+            Keep::Memory => "sleep image",
+            Keep::Files => "files",
+        };
+        let says = format!("{what} of generation {}, {} bytes: {why}", image.generation, image.bytes);
         Reason::new("image", says).at(image.taken)
     };
     let newest = match &sandbox.state {

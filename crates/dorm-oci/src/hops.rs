@@ -1,7 +1,7 @@
-//! The destinations of requests. A registry named by the daemon's own project is contacted at any address. A URL
-//! that the registry names (a redirect, or a token service) is different: it is only followed to
-//! permitted addresses, so that no registry can make the daemon send requests to the host, its
-//! neighbours or its cloud. The same holds for all requests for another project.
+//! The destinations of requests. A registry named by the daemon's own project is contacted at any
+//! address. A URL that the registry names (a redirect, or a token service) is different: it is only
+//! followed to permitted addresses, so that no registry can make the daemon send requests to the
+//! host, its neighbours or its cloud. The same holds for all requests for another project.
 //!
 //! If the environment configures a proxy, the proxy resolves names, and decides about them.
 

@@ -86,12 +86,13 @@ impl Traces {
         Ok(wrong)
     }
 
-    /// Saved states in the storage: one for each sleep image and each snapshot.
+    /// Saved states in the storage: one for each sleep image and each snapshot. A sleep image of
+    /// files is the content of a snapshot.
     fn saved_states(&self, records: &Records, wrong: &mut Vec<String>) -> Result<()> {
         let mut wanted: BTreeMap<(String, u64), i64> = BTreeMap::new();
         for sandbox in &records.sandboxes {
             let older = sandbox["older_images"].as_array().into_iter().flatten();
-            for image in older.chain([&sandbox["sleep_image"]]) {
+            for image in older.chain([&sandbox["sleep_image"]]).filter(|image| image["keeps"] != "files") {
                 if let Some(generation) = image["generation"].as_u64() {
                     *wanted.entry((word(sandbox, "id"), generation)).or_default() += 1;
                 }

@@ -6,13 +6,16 @@
 
 mod builds;
 mod egress;
+mod files_only;
 mod images;
 mod judge;
 mod layers;
 mod lost;
 mod merge;
 mod perform;
+mod pools;
 mod prepare;
+mod resize;
 mod transfer;
 mod volumes;
 
@@ -49,6 +52,8 @@ operations! {
     CreateFromSnapshot "create from snapshot";
     Suspend "suspend";
     SuspendWoken "suspend, after a resume from disk";
+    SuspendFiles "suspend, files only";
+    ResumeFiles "resume from files";
     ResumeParked "resume parked";
     ResumeEvicted "resume evicted";
     Evict "evict";
@@ -77,6 +82,8 @@ operations! {
     SetTimeouts "set timeouts";
     SetEgress "set egress";
     SetEgressParked "set egress, parked";
+    Resize "resize";
+    UsePool "use pool";
     TimeoutSuspends "timeout suspends";
     TimeoutTerminates "timeout terminates";
     StartAfterSuspend "start after killed suspend";
@@ -121,7 +128,8 @@ impl Operation {
             | Self::Clone
             | Self::Fork
             | Self::SetTimeouts
-            | Self::SetEgress => true,
+            | Self::SetEgress
+            | Self::Resize => true,
             _ => false,
         }
     }

@@ -21,7 +21,7 @@ use std::time::Duration;
 
 use dorm_agent_client::Agent;
 use dorm_lifecycle::{
-    BackgroundWork, Command, Denied, Effect, EventKind, Initiator, Input, Observation, Outcome, RunId, Sandbox,
+    BackgroundWork, Command, Denied, Effect, EventKind, Initiator, Input, Keep, Observation, Outcome, RunId, Sandbox,
     SavedStateId, SnapshotKind, State, Step, step,
 };
 use dorm_store::{Made, OperationRecord, SandboxRecord, SnapshotRecord};
@@ -281,6 +281,7 @@ impl Actor {
             saved_state: self.saved_state.clone(),
             kind: match (&self.record.sandbox.state, &self.snapshot) {
                 (State::Snapshotting { .. } | State::Suspended { .. }, Some(snapshot)) => snapshot.kind,
+                (State::Suspending { files: Some(_), .. }, _) => SnapshotKind::Filesystem,
                 (_, _) => SnapshotKind::Memory,
             },
             unwanted: self.unwanted.clone(),
@@ -608,7 +609,11 @@ impl Actor {
             None if answers => self.answers().await,
             None => {}
         }
-        if let (Observation::Saved(_), None) = (&observation, &effect)
+        if let (Observation::Saved(image), None) = (&observation, &effect)
+            && image.keeps() == Keep::Files
+        {
+            effects::end(&self.task(), &self.record.sandbox.run_id()).await;
+        } else if let (Observation::Saved(_), None) = (&observation, &effect)
             && let Some(memory) = effects::park(&self.task(), &self.record.sandbox.run_id()).await
         {
             let evict = self.shared.parking.enter(&self.record.sandbox.id, self.shared.now(), memory);
@@ -622,7 +627,7 @@ impl Actor {
         self.settle_volumes();
         match background {
             Some(BackgroundWork::Attach { .. }) => self.volumes_changed(&observation).await,
-            Some(BackgroundWork::Egress { .. }) => self.egress_changed().await,
+            Some(BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. }) => self.parked_run_changed().await,
             Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => {}
         }
         // The sandbox may have been the last user of a snapshot or an image.
@@ -689,19 +694,21 @@ async fn over(memory_pressure: &mut Option<BoxFuture<'static, ()>>) {
 
 fn command_word(command: &Command) -> &'static str {
     match command {
-        Command::Suspend => "suspend",
+        Command::Suspend(_) => "suspend",
         Command::Resume { .. } => "resume",
+        Command::Wake => "wake",
         Command::Extend(_) => "extend the time of",
         Command::Update(_) => "change",
         Command::Claim(_) => "claim",
         Command::Discard => "discard",
-        Command::Snapshot(_) => "snapshot",
+        Command::Snapshot(..) => "snapshot",
         Command::Rewind(_) => "rewind",
         Command::SetTimeouts(_) => "set the timeouts of",
         Command::SetRetention(_) => "change the sleep image settings of",
         Command::SetCheckpoints(_) => "set the checkpoint policy of",
         Command::SetAttachments(_) => "change the volumes of",
         Command::SetEgress(_) => "change the egress of",
+        Command::Resize(_) => "resize",
         Command::Hold(_) => "hold",
         Command::Release(_) => "release",
         Command::Touch => "touch",

@@ -5,6 +5,7 @@
 //! Suspend and terminate never do, because they release resources. Before a request is refused for
 //! lack of memory, the memory of parked sandboxes is released.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{ProjectId, Sandbox, SandboxId};
@@ -15,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::{ProjectProblem, ServiceError};
 use crate::messages::Message;
-use crate::shared::{Share, Shared};
+use crate::shared::{Committed, Share, Shared};
 
 /// Admission for a run, held until the run is recorded or given up.
 pub(crate) struct Admitted<'a>(#[allow(dead_code, reason = "it is held")] MutexGuard<'a, ()>);
@@ -128,7 +129,10 @@ impl Shared {
                 "it may use {memory_bytes} bytes of memory, and running sandboxes may use {committed} of the {budget} \
                  in the budget"
             );
-            return Err(refused(what, reason));
+            let own = self.ledger.committed(Some(project), of).share.memory_bytes;
+            return Err(self.full(what, reason, || {
+                format!("it may use {memory_bytes} bytes of memory, and running sandboxes of project '{project}' {own}")
+            }));
         }
         if let Some(budget) = budgets.cpu_millis
             && cpu_millis.saturating_add(share.cpu_millis) > budget
@@ -138,11 +142,19 @@ impl Shared {
                  budget",
                 share.cpu_millis
             );
-            return Err(refused(what, reason));
+            let own = self.ledger.committed(Some(project), of).share.cpu_millis;
+            return Err(self.full(what, reason, || {
+                format!(
+                    "it may use {} thousandths of a CPU, and running sandboxes of project '{project}' {own}",
+                    share.cpu_millis
+                )
+            }));
         }
         self.admit_disk(what, share.disk_bytes, disk_bytes).await?;
         while let Some(reason) = self.short_of_memory() {
-            let Some(sandbox) = self.parking.oldest() else { return Err(refused(what, reason)) };
+            let Some(sandbox) = self.parking.oldest() else {
+                return Err(self.full(what, reason, || "its memory is nearly used up".to_owned()));
+            };
             self.give_back(&sandbox).await;
         }
         Ok(Admitted(turn))
@@ -182,7 +194,7 @@ impl Shared {
             "its disk has {bytes} bytes; running sandboxes have {committed} and volumes {volumes} of the {budget} \
              that the host's disk allows for (--disk-overcommit)"
         );
-        Err(refused(what, reason))
+        Err(self.full(what, reason, || format!("its disk has {bytes} bytes, and no such disk can be promised now")))
     }
 
     /// Returns the total size of the volumes, in bytes.
@@ -209,7 +221,8 @@ impl Shared {
         if living < budget {
             return Ok(());
         }
-        Err(refused(what, format!("there are {living} sandboxes, and at most {budget} may exist, running or not")))
+        let reason = format!("there are {living} sandboxes, and at most {budget} may exist, running or not");
+        Err(self.full(what, reason, || "no more sandboxes may exist".to_owned()))
     }
 
     /// Returns how much of its budgets a project uses.
@@ -223,6 +236,32 @@ impl Shared {
             memory_bytes: running.share.memory_bytes,
             disk_bytes: self.disk_of_project(project).await?,
         })
+    }
+
+    /// Returns how much of its budgets each project uses, in one pass over the records.
+    pub(crate) async fn project_uses(&self) -> Result<BTreeMap<ProjectId, ProjectUse>, ServiceError> {
+        let mut uses: BTreeMap<ProjectId, ProjectUse> = BTreeMap::new();
+        for (project, Committed { count, share }) in self.ledger.by_project() {
+            let used = uses.entry(project).or_default();
+            (used.running, used.cpu_millis, used.memory_bytes) = (count, share.cpu_millis, share.memory_bytes);
+        }
+        let images = |sandbox: &Sandbox| {
+            let bytes = sandbox.images().map(|image| image.bytes).fold(0, u64::saturating_add);
+            Some((sandbox.project.clone(), bytes))
+        };
+        for (project, bytes) in self.of_living(images).await? {
+            let used = uses.entry(project).or_default();
+            used.sandboxes += 1;
+            used.disk_bytes = used.disk_bytes.saturating_add(bytes);
+        }
+        let snapshots = self.store.snapshots(None).await?.into_iter();
+        let snapshots = snapshots.filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
+        let volumes = self.store.volumes().await?.into_iter().map(|volume| (volume.project, volume.size_bytes));
+        for (project, bytes) in snapshots.map(|snapshot| (snapshot.project, snapshot.bytes)).chain(volumes) {
+            let used = uses.entry(project).or_default();
+            used.disk_bytes = used.disk_bytes.saturating_add(bytes);
+        }
+        Ok(uses)
     }
 
     /// Returns the size of the sleep images, snapshots and volumes of a project, in bytes.
@@ -266,7 +305,7 @@ impl Shared {
             let reserve = budgets.disk_reserve_bytes;
             if free < reserve.saturating_add(bytes) {
                 let reason = format!("{free} bytes of the disk are free, and {reserve} must stay free");
-                return Err(refused(what, reason));
+                return Err(self.full(what, reason, || "its disk is nearly full".to_owned()));
             }
         }
         if let Some(budget) = budgets.disk_bytes {
@@ -278,7 +317,7 @@ impl Shared {
                     _ => format!(", and deleted ones on which sandboxes still run, {deleted}"),
                 };
                 let reason = format!("sleep images and snapshots occupy {used}{running} of at most {budget} bytes");
-                return Err(refused(what, reason));
+                return Err(self.full(what, reason, || "sleep images and snapshots may not occupy more".to_owned()));
             }
         }
         Ok(())
@@ -289,6 +328,16 @@ impl Shared {
     pub(crate) async fn saved_states_bytes(&self) -> Result<u64, ServiceError> {
         let bytes = self.living.totals(&*self.store).await?.image_bytes;
         Ok(bytes.saturating_add(self.store.snapshot_bytes().await?))
+    }
+
+    /// Returns the refusal of a host that is full. Where other projects share the host, a caller
+    /// learns nothing about them: the log has the totals.
+    fn full(&self, what: &'static str, totals: String, own: impl FnOnce() -> String) -> ServiceError {
+        if !self.projects.are_many() {
+            return refused(what, totals);
+        }
+        tracing::info!(operation = what, totals, "refused, because the host is full");
+        refused(what, format!("the host is full: {}", own()))
     }
 
     fn short_of_memory(&self) -> Option<String> {

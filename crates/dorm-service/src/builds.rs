@@ -7,8 +7,8 @@
 //! ```
 //!
 //! One task begins builds in the order in which they were requested, the projects in turn. A build
-//! is a task of its own. What it is about to make (a sandbox, a snapshot) is on record before it is
-//! made, so that the next daemon keeps what was finished, removes the rest, and continues. The
+//! is a task of its own. The sandbox and the snapshot that it makes are on record before they
+//! exist, so that the next daemon keeps what was finished, removes the rest, and continues. The
 //! result of a step is a filesystem snapshot under the key of the step (decision 0051).
 
 mod carry;
@@ -31,9 +31,6 @@ use self::diary::Diary;
 use crate::error::{ServiceError, chain};
 use crate::shared::{Service, Shared};
 
-pub(crate) use self::contexts::contexts_of;
-pub(crate) use self::plan::check;
-
 /// The longest sleep of the task that begins builds. Files and records that are not needed any more
 /// are removed as often.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
@@ -42,7 +39,7 @@ const AGAIN: Duration = Duration::from_secs(5);
 
 /// Why a build does not continue.
 pub(crate) enum Stop {
-    /// It is to be cancelled.
+    /// Its cancellation was requested.
     Cancelled,
     /// It has failed.
     Failed(BuildFailure),
@@ -164,7 +161,7 @@ struct Builder {
 impl Service {
     /// Carries out a build to its end.
     async fn build(&self, id: &BuildId, cancel: &CancellationToken) -> Result<(), ServiceError> {
-        let _turn = self.shared.builds.turn.lock().await;
+        let turn = self.shared.builds.turn.lock().await;
         let Some(mut record) = self.shared.build_record(id).await?.filter(|build| !build.state.has_ended()) else {
             return Ok(());
         };
@@ -177,11 +174,11 @@ impl Service {
             record.began = Some(self.shared.now());
             self.shared.write_build(record.clone()).await?;
         }
-        drop(_turn);
+        drop(turn);
         let diary = Diary::new(self.shared.clone(), id.clone());
         let mut builder = Builder { service: self.clone(), record, cancel: cancel.clone(), diary };
         if !is_new {
-            builder.diary.say(None, "the daemon was restarted: the build continues").await;
+            builder.diary.say(None, "interrupted: the build continues").await;
         }
         let end = match builder.carry_out().await {
             Err(Stop::Later(error)) => return Err(error),

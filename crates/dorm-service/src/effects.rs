@@ -90,6 +90,8 @@ pub(crate) struct Written {
     pub(crate) bytes: u64,
     /// Whether it shares its data with an existing saved state.
     pub(crate) shares_data: bool,
+    /// Whether the layers below were merged into it.
+    pub(crate) is_flat: bool,
 }
 
 impl Written {
@@ -134,11 +136,12 @@ impl Seen {
 pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
     Some(match effect {
         Effect::Start { run, origin, program } => start(&task, &run, &origin, program).await,
-        Effect::Save { run } => save::save(&task, &run).await,
+        Effect::Save { run, keep: _ } => save::save(&task, &run).await,
         Effect::Snapshot { run, .. } => save::snapshot(&task, &run).await,
         Effect::SnapshotImage { image, snapshot: _ } => background::snapshot_image(&task, &image).await,
         Effect::Attach { run, before, after } => background::attach(&task, &run, &before, &after).await,
         Effect::Egress { run, before, after } => background::egress(&task, &run, &before, &after).await,
+        Effect::Resize { run, before, after } => background::resize(&task, &run, before, after).await,
         Effect::Evict { run } => background::evict(&task, &run).await,
         Effect::PrepareRewind { to, target } => background::prepare_rewind(&task, &to, &target).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,

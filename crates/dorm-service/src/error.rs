@@ -37,6 +37,9 @@ const OPERATIONS: &str = "list the operations; ended ones are removed after a ti
 /// The next step if a call needs a sandbox that is suspended.
 const WAKE: &str = "resume it first, or let the call wake it (--wake, or X-Dormouse-Wake: any)";
 
+/// The next step if the disk of the host is nearly full.
+const MAKE_ROOM: &str = "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again";
+
 const FIXED: &str = "omit it, or create from a filesystem snapshot or from the image, where it can be set";
 
 /// The next step if no process listens on a port.
@@ -449,12 +452,15 @@ impl ServiceError {
                 denied:
                     Denied::NotSuspendable
                     | Denied::TooManyPortRules(_)
+                    | Denied::IsSnapshot(_)
+                    | Denied::NoMemory
                     | Denied::NotInPool
                     | Denied::NoNetworkDevice
                     | Denied::NetworkDeviceStays
                     | Denied::TooManyHolds(_),
                 ..
             } => Code::Conflict,
+            Self::Denied { denied: Denied::Invalid(_), .. } => Code::InvalidArgument,
             Self::TooManyKeys | Self::Busy { .. } | Self::KeyShown(_) | Self::RevisionChanged { .. } => Code::Conflict,
             Self::MadeIsGone { .. } => Code::Gone,
             Self::FailedEarlier(failure) => failure.code,
@@ -536,9 +542,7 @@ impl ServiceError {
             Self::OperationFailed { failure, state, .. } => after_failure(failure, *state),
             Self::HostPart(_) => "import or pull that image again",
             Self::NotAdmitted { .. } => "suspend or terminate sandboxes, or raise the daemon's budgets",
-            Self::PausedForDisk { .. } => {
-                "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again"
-            }
+            Self::PausedForDisk { .. } => MAKE_ROOM,
             Self::StillWaking(_) => "try again in a moment",
             Self::Unreachable { .. } => {
                 "the daemon retries until it answers; suspending the sandbox saves its memory and files"

@@ -1,14 +1,15 @@
 //! Keeps sandbox pools filled: makes members, suspends them, and ends those that are not needed.
 //!
-//! One task handles all pools. The members of a pool follow from the records of sandboxes alone,
-//! which name their pool from their first commit on, so a restarted daemon counts the members that
-//! its predecessor made, and those that it was still making.
+//! Each project has a turn of its own. The members of a pool follow from the records of sandboxes
+//! alone, which name their pool from their first commit on, so a restarted daemon counts the
+//! members that its predecessor made, and those that it was still making.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, PoolId, Sandbox, SandboxId, State};
+use dorm_lifecycle::{Initiator, Keep, PoolId, ProjectId, Sandbox, SandboxId, State};
 use dorm_store::{Change, PoolRecord, StoreError};
+use tokio::task::{JoinError, JoinSet};
 use tokio::time::Instant;
 
 use crate::backoff::Backoff;
@@ -81,23 +82,104 @@ impl Shared {
     }
 }
 
-/// Keeps all pools filled until the service stops.
+/// The trouble with the pools of one project.
+type Troubles = BTreeMap<PoolId, Trouble>;
+
+/// The result of a turn of a project.
+struct Turn {
+    project: ProjectId,
+    troubles: Troubles,
+    filled: Filled,
+    /// When a pool with trouble is tried again.
+    next: Option<Instant>,
+}
+
+/// The turns of projects.
+#[derive(Default)]
+struct Turns {
+    going: JoinSet<Turn>,
+    /// The projects whose turns are going.
+    busy: BTreeSet<ProjectId>,
+    /// The projects that need a turn.
+    due: BTreeSet<ProjectId>,
+    /// The troubles of projects whose turns are not going, and when they are tried again.
+    troubles: BTreeMap<ProjectId, (Troubles, Option<Instant>)>,
+}
+
+/// Keeps all pools filled until the service stops. Each project has a turn of its own: what takes
+/// long for one does not delay the others.
 pub(crate) async fn keep_filling(service: Service) {
     let shared = service.shared.clone();
-    let mut trouble: BTreeMap<PoolId, Trouble> = BTreeMap::new();
+    let mut turns = Turns::default();
+    let mut all = true;
+    // Made before the pools are read: what happens after that is told.
+    let mut news = std::pin::pin!(shared.pools.news.notified());
     loop {
-        let news = shared.pools.news.notified();
-        let mut next = Instant::now() + LOOK_AGAIN;
-        match fill_all(&service, &mut trouble, &mut next).await {
-            Ok(Filled::More) => continue,
-            Ok(Filled::Enough) => {}
-            Err(error) => tracing::warn!(error = %chain(&error), "cannot look after the sandbox pools; retrying"),
+        if let Err(error) = turns.begin(&service, all).await {
+            tracing::warn!(error = %chain(&error), "cannot look after the sandbox pools; retrying");
         }
-        tokio::select! {
+        let again = turns.troubles.values().filter_map(|(_, next)| *next).min();
+        let look = Instant::now() + LOOK_AGAIN;
+        all = tokio::select! {
             biased;
-            () = shared.stopping.cancelled() => return,
-            () = news => {}
-            () = tokio::time::sleep_until(next) => {}
+            () = shared.stopping.cancelled() => break,
+            () = news.as_mut() => {
+                news.set(shared.pools.news.notified());
+                true
+            }
+            Some(ended) = turns.going.join_next() => {
+                turns.over(ended);
+                false
+            }
+            () = tokio::time::sleep_until(again.map_or(look, |again| look.min(again))) => true,
+        };
+    }
+    // They end soon, because everything that they ask for is refused.
+    while turns.going.join_next().await.is_some() {}
+}
+
+impl Turns {
+    /// Begins the turn of each project with pools that needs one and has none, or of all of them.
+    async fn begin(&mut self, service: &Service, all: bool) -> Result<(), ServiceError> {
+        if !all && self.due.is_empty() {
+            return Ok(());
+        }
+        let shared = &service.shared;
+        let mut pools: BTreeMap<ProjectId, Vec<PoolRecord>> = BTreeMap::new();
+        for pool in shared.store.pools().await? {
+            pools.entry(pool.project.clone()).or_default().push(pool);
+        }
+        if all {
+            self.due.extend(pools.keys().cloned());
+        }
+        self.due.retain(|project| pools.contains_key(project));
+        self.troubles.retain(|project, _| pools.contains_key(project));
+        pools.retain(|project, _| self.due.contains(project) && !self.busy.contains(project));
+        if pools.is_empty() {
+            return Ok(());
+        }
+        let mut members = shared.pool_members().await?;
+        for (project, pools) in pools {
+            let pools = pools.into_iter().map(|pool| (members.remove(&pool.id).unwrap_or_default(), pool)).collect();
+            let (troubles, _) = self.troubles.remove(&project).unwrap_or_default();
+            self.due.remove(&project);
+            self.busy.insert(project.clone());
+            self.going.spawn(service.of_project(&project).turn(pools, troubles));
+        }
+        Ok(())
+    }
+
+    fn over(&mut self, ended: Result<Turn, JoinError>) {
+        match ended {
+            Ok(Turn { project, troubles, filled, next }) => {
+                self.busy.remove(&project);
+                if matches!(filled, Filled::More) {
+                    self.due.insert(project.clone());
+                }
+                self.troubles.insert(project, (troubles, next));
+            }
+            // Its project stays busy: its pools are not filled until the next start.
+            Err(error) => tracing::error!(%error, "the pools of a project are not filled any more"),
         }
     }
 }
@@ -108,53 +190,44 @@ enum Filled {
     Enough,
 }
 
-/// Does one piece of work for each pool.
-async fn fill_all(
-    service: &Service,
-    trouble: &mut BTreeMap<PoolId, Trouble>,
-    next: &mut Instant,
-) -> Result<Filled, ServiceError> {
-    let shared = &service.shared;
-    let pools = shared.store.pools().await?;
-    if pools.is_empty() {
-        return Ok(Filled::Enough);
-    }
-    let mut members = shared.pool_members().await?;
-    let mut filled = Filled::Enough;
-    for pool in pools {
-        if shared.stopping.is_cancelled() {
-            return Ok(Filled::Enough);
-        }
-        let now = Instant::now();
-        if let Some(waits) = trouble.get(&pool.id).filter(|waits| waits.until > now) {
-            *next = (*next).min(waits.until);
-            continue;
-        }
-        let own = service.of_project(&pool.project);
-        match own.fill(&pool, members.remove(&pool.id).unwrap_or_default()).await {
-            Ok(more) => {
-                trouble.remove(&pool.id);
-                shared.pools.set_problem(&pool.id, None);
-                if matches!(more, Filled::More) {
-                    filled = Filled::More;
+impl Service {
+    /// Does one piece of work for each of these pools of the project.
+    async fn turn(self, pools: Vec<(Members, PoolRecord)>, mut troubles: Troubles) -> Turn {
+        let (shared, project) = (self.shared.clone(), self.project().clone());
+        let (mut filled, mut next) = (Filled::Enough, None::<Instant>);
+        let mut again = |at: Instant| next = Some(next.map_or(at, |next| next.min(at)));
+        for (members, pool) in pools {
+            if shared.stopping.is_cancelled() {
+                break;
+            }
+            let now = Instant::now();
+            if let Some(waits) = troubles.get(&pool.id).filter(|waits| waits.until > now) {
+                again(waits.until);
+                continue;
+            }
+            match self.fill(&pool, members).await {
+                Ok(more) => {
+                    troubles.remove(&pool.id);
+                    shared.pools.set_problem(&pool.id, None);
+                    if matches!(more, Filled::More) {
+                        filled = Filled::More;
+                    }
+                }
+                Err(ServiceError::Stopping) => break,
+                Err(error) => {
+                    tracing::warn!(pool = %pool.name, error = %chain(&error), "cannot fill a sandbox pool; retrying");
+                    shared.pools.set_problem(&pool.id, Some(error.message()));
+                    let waits = troubles
+                        .entry(pool.id.clone())
+                        .or_insert_with(|| Trouble { backoff: Backoff::new(AGAIN), until: now });
+                    waits.until = now + waits.backoff.wait();
+                    again(waits.until);
                 }
             }
-            Err(ServiceError::Stopping) => return Ok(Filled::Enough),
-            Err(error) => {
-                tracing::warn!(pool = %pool.name, error = %chain(&error), "cannot fill a sandbox pool; retrying");
-                shared.pools.set_problem(&pool.id, Some(error.message()));
-                let waits = trouble
-                    .entry(pool.id.clone())
-                    .or_insert_with(|| Trouble { backoff: Backoff::new(AGAIN), until: now });
-                waits.until = now + waits.backoff.wait();
-                *next = (*next).min(waits.until);
-            }
         }
+        Turn { project, troubles, filled, next }
     }
-    Ok(filled)
-}
 
-impl Service {
     /// Does one piece of work for a pool.
     async fn fill(&self, pool: &PoolRecord, members: Members) -> Result<Filled, ServiceError> {
         let ready = match pool.removed {
@@ -173,7 +246,7 @@ impl Service {
             }
         }
         if let Some(member) = members.running.first() {
-            self.command(member, dorm_lifecycle::Command::Suspend, Initiator::Host).await?;
+            self.command(member, dorm_lifecycle::Command::Suspend(Keep::Memory), Initiator::Host).await?;
             return Ok(Filled::More);
         }
         if pool.removed && members.unclaimed() == 0 {
@@ -186,7 +259,7 @@ impl Service {
             return Ok(Filled::Enough);
         }
         let made = self.of_part().create_as(self.shared.ids().sandbox(), self.member_of(pool)).await?;
-        self.command(&made.sandbox.id, dorm_lifecycle::Command::Suspend, Initiator::Host).await?;
+        self.command(&made.sandbox.id, dorm_lifecycle::Command::Suspend(Keep::Memory), Initiator::Host).await?;
         self.shared.pools.news.notify_waiters();
         Ok(Filled::More)
     }

@@ -198,7 +198,8 @@ async fn close_operations(
             | OperationKind::Terminate
             | OperationKind::Attach
             | OperationKind::Detach
-            | OperationKind::Egress => Ok(()),
+            | OperationKind::Egress
+            | OperationKind::Resize => Ok(()),
             // The sandboxes that they concern are revived first.
             OperationKind::Fork | OperationKind::Promote => Ok(()),
         };

@@ -48,7 +48,7 @@ pub(crate) use api_keys::ApiKeys;
 pub(crate) use builds::Builds;
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use commit::blocking;
-pub(crate) use ledger::{Ledger, Share};
+pub(crate) use ledger::{Committed, Ledger, Share};
 pub(crate) use left_alone::LeftAlone;
 pub(crate) use paused_for_disk::PausedForDisk;
 pub(crate) use pools::Pools;
@@ -197,7 +197,8 @@ impl Shared {
 
     /// Returns the context for a decision now.
     pub(crate) fn context(&self) -> Context {
-        Context { now: self.now(), operation: self.ids().operation(), limits: self.settings.limits, bytes: 0 }
+        let (operation, files) = (self.ids().operation(), self.ids().snapshot());
+        Context { now: self.now(), operation, files, limits: self.settings.limits, bytes: 0 }
     }
 
     /// Returns the record of every sandbox that is not terminated.

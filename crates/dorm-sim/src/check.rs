@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use dorm_lifecycle::{RunCondition, RunId, SavedStateId, State, StateName};
+use dorm_lifecycle::{RunCondition, RunId, SavedStateId, SleepImage, State, StateName};
 use dorm_storage::Expected;
 use dorm_store::{EventFilter, Removal, SandboxFilter, SnapshotStatus, Store};
 
@@ -71,7 +71,8 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         let fits = matches!(
             (&sandbox.state, run),
             (State::Running { .. }, Some(RunCondition::Running))
-                | (State::Suspended { .. }, None | Some(RunCondition::Parked))
+                | (State::Suspended { .. }, None)
+                | (State::Suspended { image: SleepImage { files: None, .. }, .. }, Some(RunCondition::Parked))
                 | (State::Terminated { .. }, None)
         );
         if !fits {
@@ -82,6 +83,12 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         {
             let wanted = &sandbox.spec.egress;
             return Ok(Err(format!("run {} has the egress {egress:?}, not {wanted:?}", sandbox.run_id())));
+        }
+        if let Some(limit) = world.host.memory_limit(&sandbox.run_id())
+            && limit != sandbox.spec.resources.memory_bytes
+        {
+            let wanted = sandbox.spec.resources.memory_bytes;
+            return Ok(Err(format!("run {} has {limit} bytes of memory, not {wanted}", sandbox.run_id())));
         }
         for saved_state in sandbox.saved_states() {
             if let Err(what) = own(saved_state, format!("sandbox {}", sandbox.id)) {
@@ -111,6 +118,9 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
             }
         }
     }
+    if let Some(wrong) = world.model.wrong_pool() {
+        return Ok(Err(wrong));
+    }
     for child in world.model.promoted() {
         let record = world.model.record(&child);
         if record.is_some_and(|record| record.sandbox.state.name() != StateName::Terminated) {
@@ -118,7 +128,14 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         }
     }
     for snapshot in world.model.snapshot_records() {
-        if snapshot.removal == Removal::WhenFree {
+        let holds_files = world.model.records().iter().any(|record| {
+            let is_over = record.sandbox.state.name() == StateName::Terminated;
+            !is_over && record.sandbox.layers().any(|layer| *layer == snapshot.saved_state)
+        });
+        let holds_layer = world.model.snapshot_records().iter().any(|other| {
+            !matches!(other.status, SnapshotStatus::Failed(_)) && other.layer.as_ref() == Some(&snapshot.saved_state)
+        });
+        if snapshot.removal == Removal::WhenFree && !holds_files && !holds_layer {
             return Ok(Err(format!("snapshot {} is to go", snapshot.id)));
         }
         match &snapshot.status {

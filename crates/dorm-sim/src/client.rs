@@ -2,6 +2,7 @@
 
 mod actions;
 mod inside;
+mod pools;
 mod volumes;
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Egress, EgressDefault, EgressRules, FirstProgram, HTTPS_PORT, HeaderRule, OnUnrestorable, PortAccess, PortRule,
-    ProjectId, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
+    ProjectId, Resize, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
 };
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
@@ -35,6 +36,8 @@ pub(crate) enum Action {
     Clone(SandboxId, Option<u64>),
     Fork(SandboxId, Vec<Option<u64>>, OnPartialFailure),
     Suspend(SandboxId),
+    SuspendFiles(SandboxId),
+    Resize(SandboxId, Resize),
     Resume(SandboxId),
     Checkpoint(SandboxId, SnapshotKind),
     CheckpointFor(SandboxId, SnapshotKind, Duration),
@@ -64,6 +67,11 @@ pub(crate) enum Action {
     Kill(SandboxId),
     /// A volume with this number, and whether it allows many writers.
     MakeVolume(u64, bool),
+    /// A pool with this number, and how many wait in it.
+    MakePool(u64, u64),
+    ResizePool(u64, u64, Option<u64>),
+    RemovePool(u64),
+    Claim(u64),
     Attach(SandboxId, u64),
     Detach(SandboxId, u64),
 }
@@ -116,7 +124,8 @@ impl Client {
         match self.random.below(100) {
             0..12 if living.len() < 6 => self.choose_create(),
             12..20 if few => self.choose_create(),
-            0..18 => Action::Suspend(id),
+            0..14 => Action::Suspend(id),
+            14..18 => Action::SuspendFiles(id),
             18..32 => Action::Resume(id),
             32..36 => self.choose_checkpoint(id, SnapshotKind::Memory),
             36..40 => self.choose_checkpoint(id, SnapshotKind::Filesystem),
@@ -125,7 +134,8 @@ impl Client {
                 Some(snapshot) => Action::DeleteSnapshot(snapshot.clone()),
                 None => Action::Checkpoint(id, SnapshotKind::Memory),
             },
-            47..51 => Action::Evict(id),
+            47..50 => Action::Evict(id),
+            50 => Action::Resize(id, self.choose_resize()),
             51..53 => Action::SetTimeouts(id, self.choose_timeouts()),
             53 => Action::Extend(id, Duration::from_millis(1 + self.random.below(5000))),
             54 => Action::Hold(id, Duration::from_millis(1 + self.random.below(5000))),
@@ -147,7 +157,9 @@ impl Client {
             90 if self.world.guests == Guests::MemoryPressure => Action::Eat(id),
             90..93 => Action::Look(id),
             93 if self.world.guests == Guests::MemoryPressure && living.len() < 6 => self.choose_fork(id),
-            93..95 => Action::List,
+            93 => Action::List,
+            94 if living.len() < 6 || self.random.chance(30) => self.choose_pool(),
+            94 => Action::List,
             95..97 => Action::SetClock(self.world.choose_clock(&mut self.random)),
             97..100 if self.world.model.misfortune() == Misfortune::Any => Action::Kill(id),
             _ => Action::Count(id),
@@ -215,6 +227,16 @@ impl Client {
         }
     }
 
+    fn choose_resize(&mut self) -> Resize {
+        Resize {
+            cpu_millis: self
+                .random
+                .chance(50)
+                .then(|| 500 + 500 * u32::try_from(self.random.below(4)).unwrap_or_default()),
+            memory_bytes: self.random.chance(70).then(|| (512 << 20) * (1 + self.random.below(3))),
+        }
+    }
+
     fn choose_egress(&mut self) -> Egress {
         match self.random.below(4) {
             0 => Egress::Public,
@@ -234,7 +256,7 @@ impl Client {
             let length = Duration::from_millis(50 + self.random.below(20_000));
             self.random.chance(per_cent).then_some(length)
         };
-        Timeouts { total: limit(10), idle: limit(20), max_run: limit(5) }
+        Timeouts { total: limit(10), idle: limit(20), after_wake: limit(20), max_run: limit(5) }
     }
 
     fn choose_retention(&mut self) -> SleepRetention {

@@ -12,7 +12,7 @@ use dorm_engine::{
     BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RunSpec, Saved, Usage,
 };
 use dorm_engine_fake::{FakeEngine, FakeHost};
-use dorm_lifecycle::{Digest, Egress, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
 use dorm_steps::Steps as _;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::sync::mpsc;
@@ -141,6 +141,10 @@ impl Engine for WatchedEngine {
 
     async fn set_egress(&self, run: &RunId, egress: &Egress) -> Result<(), EngineError> {
         self.heard(self.inner.set_egress(run, egress).await).await
+    }
+
+    async fn set_limits(&self, run: &RunId, resources: &Resources) -> Result<(), EngineError> {
+        self.heard(self.inner.set_limits(run, resources).await).await
     }
 
     async fn relieve_memory_pressure(&self, run: &RunId, victim: Option<u32>) -> Result<(), EngineError> {

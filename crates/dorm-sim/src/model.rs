@@ -6,6 +6,7 @@
 
 mod commits;
 mod memory;
+mod pools;
 mod volumes;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -13,8 +14,10 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_engine_fake::FakeHost;
-use dorm_lifecycle::{Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, VolumeId, Writers};
-use dorm_store::{EventRecord, OnPartialFailure, OperationRecord, OperationResult, SandboxRecord, SnapshotRecord};
+use dorm_lifecycle::{PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, VolumeId, Writers};
+use dorm_store::{
+    EventRecord, OnPartialFailure, OperationRecord, OperationResult, PoolRecord, SandboxRecord, SnapshotRecord,
+};
 
 use crate::trace::Trace;
 
@@ -50,6 +53,9 @@ struct State {
     /// Children of forks that roll back on partial failure: the service itself may end them.
     rolled_back_together: BTreeSet<SandboxId>,
     discard: Vec<SavedStateId>,
+    pools: BTreeMap<PoolId, PoolRecord>,
+    /// The sandboxes that callers were told they have claimed.
+    claimed: BTreeSet<SandboxId>,
     /// The writers that each volume allows.
     volumes: BTreeMap<VolumeId, Writers>,
     events: Vec<EventRecord>,

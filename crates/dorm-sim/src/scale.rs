@@ -160,8 +160,13 @@ async fn round(Opened(service, _): &Opened, times: &mut Times) -> Result<()> {
 async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
     let now = SystemClock.now();
     let week_ago = now.shifted(-7 * 86_400_000);
-    let image =
-        SleepImage { saved_state: SavedStateId::from_random([3; 20]), generation: 1, taken: week_ago, bytes: 1 << 20 };
+    let image = SleepImage {
+        saved_state: SavedStateId::from_random([3; 20]),
+        generation: 1,
+        taken: week_ago,
+        bytes: 1 << 20,
+        files: None,
+    };
     let living = sandbox(1, week_ago, State::Suspended { image, background: None });
     let terminated = sandbox(2, week_ago, State::Terminated { cause: Cause::Requested, at: week_ago });
     let operation = OperationRecord {
@@ -211,6 +216,8 @@ fn sandbox(number: u8, at: Timestamp, state: State) -> Sandbox {
         run: 1,
         last_active: at,
         timeouts_set: at,
+        started: Some(at),
+        woken: false,
         holds: Vec::new(),
         restored: Restored::Nothing,
         rewound: None,

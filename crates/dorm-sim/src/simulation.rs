@@ -10,7 +10,7 @@ use dorm_steps::Steps as _;
 use tokio::task::JoinSet;
 
 use crate::check;
-use crate::client::Client;
+use crate::client::{Action, Client};
 use crate::model::Misfortune;
 use crate::random::Random;
 use crate::steps::{Coverage, Doubt, Ending, Life};
@@ -346,6 +346,13 @@ impl Simulation {
             world: Arc::clone(&self.world),
             random: self.random.fork(),
         };
+        for pool in self.world.model.pools() {
+            // A member that is resumed without a claim would be suspended again.
+            if let Some(number) = pool.strip_prefix("pool-").and_then(|number| number.parse().ok()) {
+                client.insist(&Action::RemovePool(number)).await;
+            }
+        }
+        check::is_sound(&self.world).await?;
         for id in self.world.model.living() {
             client.probe(&id).await;
         }

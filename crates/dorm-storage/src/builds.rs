@@ -93,7 +93,23 @@ impl Builds {
                 disk::remove_tree(&directory.join(name))?;
             }
         }
-        Ok(Self { directory, steps, next: AtomicU64::new(0) })
+        let builds = Self { directory, steps, next: AtomicU64::new(0) };
+        builds.finish_removals()?;
+        Ok(builds)
+    }
+
+    /// Removes contexts whose removal was interrupted.
+    fn finish_removals(&self) -> Result<(), StorageError> {
+        let top = self.directory.join(CONTEXTS);
+        for project in disk::names(&top)? {
+            for key in disk::names(&top.join(&project))? {
+                let place = top.join(&project).join(&key);
+                if key.parse::<Digest>().is_ok() && !place.join(INDEX).exists() {
+                    disk::remove_tree(&place)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn place(&self, project: &ProjectId, key: &Digest) -> PathBuf {
@@ -132,11 +148,18 @@ impl Builds {
         let place = self.place(project, key);
         let parent = self.directory.join(CONTEXTS).join(project.as_str());
         disk::make_directories(&parent)?;
-        match disk::rename_new(staging, &place) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
-            Err(error) => return Err(failed("rename the new context", &place)(error)),
-        }
+        let named = match disk::rename_new(staging, &place) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                if place.join(INDEX).exists() {
+                    return Ok(());
+                }
+                // Its removal was interrupted.
+                disk::remove_tree(&place)?;
+                disk::rename_new(staging, &place)
+            }
+            named => named,
+        };
+        named.map_err(failed("rename the new context", &place))?;
         disk::sync_directory(&parent, &self.steps)?;
         disk::sync_directory(&self.directory.join(CONTEXTS), &self.steps)?;
         self.steps.reach(Step::ContextNamed)

@@ -3,8 +3,8 @@
 use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
 use dorm_store::{
     ApiKeyRecord, BuildRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord,
-    SandboxFilter, SandboxRecord, SnapshotRecord, StoreError, TemplateRecord, UnreadableRow, VolumeRecord,
-    WebhookRecord,
+    SandboxFilter, SandboxOrder, SandboxRecord, SnapshotRecord, StoreError, TemplateRecord, UnreadableRow,
+    VolumeRecord, WebhookRecord,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
@@ -75,13 +75,20 @@ where
 }
 
 pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
-    let SandboxFilter { project, states, name, labels, origin, origin_source, after, limit } = filter;
+    let SandboxFilter { project, states, name, labels, origin, origin_source, order, after, after_moment, limit } =
+        filter;
+    let column = match order {
+        SandboxOrder::Id => None,
+        SandboxOrder::Created(_) => Some("created"),
+        SandboxOrder::Started(_) => Some("started"),
+    };
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, project, name, state, revision, document FROM sandboxes");
     let is_living = !states.is_empty() && !states.contains(&StateName::Terminated);
     let by_origin = origin.is_some() || origin_source.is_some();
     // Without statistics the planner assumes that all sandboxes of a project are fewer than its
     // living ones, or than those with one name.
     match (project, name) {
+        (Some(_) | None, None) if column.is_some() => {}
         (Some(_), Some(_)) if !is_living && !by_origin => drop(query.push(" INDEXED BY sandboxes_of_name")),
         (_, None) if is_living && !by_origin => drop(query.push(" INDEXED BY sandboxes_living")),
         (Some(_) | None, Some(_) | None) => {}
@@ -99,8 +106,16 @@ pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
     if let Some(name) = name {
         query.push(" AND name = ").push_bind(name.to_string());
     }
-    if let Some(after) = after {
-        query.push(" AND id > ").push_bind(after.to_string());
+    match (after, column) {
+        (Some(after), None) => drop(query.push(" AND id > ").push_bind(after.to_string())),
+        (Some(after), Some(column)) => {
+            let is_after = if order.is_descending() { "<" } else { ">" };
+            query
+                .push(format!(" AND ({column}, id) {is_after} (CAST("))
+                .push_bind(after_moment.as_millis().to_string());
+            query.push(" AS NUMERIC), ").push_bind(after.to_string()).push(")");
+        }
+        (None, _) => {}
     }
     if !states.is_empty() {
         query.push(" AND state IN (");
@@ -114,7 +129,12 @@ pub(crate) fn sandboxes_of(filter: &SandboxFilter) -> QueryBuilder<Sqlite> {
         query.push(" AND id IN (SELECT sandbox FROM labels WHERE key = ").push_bind(key.clone());
         query.push(" AND value = ").push_bind(value.clone()).push(")");
     }
-    query.push(" ORDER BY id LIMIT ").push_bind(at_most(*limit));
+    let direction = if order.is_descending() { "DESC" } else { "ASC" };
+    match column {
+        None => query.push(" ORDER BY id"),
+        Some(column) => query.push(format!(" ORDER BY {column} {direction}, id {direction}")),
+    };
+    query.push(" LIMIT ").push_bind(at_most(*limit));
     query
 }
 

@@ -148,8 +148,13 @@ fn at(millis: u64) -> Timestamp {
 fn state(number: usize) -> State {
     let operation = OperationId::from_random([9; 20]);
     let (deadline, since) = (at(9_000), at(1_000));
-    let image =
-        SleepImage { saved_state: SavedStateId::from_random([8; 20]), generation: 1, taken: at(1_500), bytes: 1 };
+    let image = SleepImage {
+        saved_state: SavedStateId::from_random([8; 20]),
+        generation: 1,
+        taken: at(1_500),
+        bytes: 1,
+        files: None,
+    };
     match StateName::ALL[number] {
         StateName::Pending => State::Pending { operation, deadline, program: FirstProgram::None },
         StateName::Running => State::Running { since, image: None, background: None },
@@ -157,7 +162,9 @@ fn state(number: usize) -> State {
             let snapshot = SnapshotId::from_random([7; 20]);
             State::Snapshotting { operation, deadline, snapshot, since, image: None }
         }
-        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
+        StateName::Suspending => {
+            State::Suspending { operation, deadline, since, image: Some(image), rewind: None, files: None }
+        }
         StateName::Suspended => State::Suspended { image, background: None },
         StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
         StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Timeout, unleased: false },

@@ -21,11 +21,11 @@ pub struct BuildRecord {
     pub base: Option<Digest>,
     /// Its steps in order; empty until it begins.
     pub steps: Vec<BuildStep>,
-    /// What the step in progress makes. A daemon that starts ends or keeps it.
+    /// The objects that the step in progress makes. A daemon that starts ends or keeps it.
     pub work: Option<BuildWork>,
     /// Its state.
     pub state: BuildState,
-    /// Whether it is to be cancelled.
+    /// Whether its cancellation was requested.
     pub cancel: bool,
     /// The image it has made.
     pub image: Option<Digest>,
@@ -79,7 +79,7 @@ pub struct BuildFailure {
     pub failure: FailureRecord,
 }
 
-/// What a build is made of, and how.
+/// The request for a build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildPlan {
     /// The steps.
@@ -192,7 +192,7 @@ pub enum BuildStepState {
     Failed,
 }
 
-/// What the step in progress makes, recorded before it is made.
+/// The objects that the step in progress makes, recorded before it is made.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildWork {
     /// The sandbox in which it runs.

@@ -90,14 +90,22 @@ pub fn encode_sandbox(sandbox: &Sandbox) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
-        // Version 2 adds egress rules, the operation that changes the egress, in place of
-        // `auto_resume` the calls that wake a sandbox, the pool, and rules for single ports.
+        // Version 2 adds egress rules, operations that change the egress and the resources, in
+        // place of `auto_resume` the calls that wake a sandbox, the pool, suspends that keep files
+        // only, the limit after a wake, the last start, annotations, and rules for single ports.
         1 => decode_earlier::<rows::SandboxRow>(text, 1, |sandbox| {
-            sandbox.insert("pool".to_owned(), Value::Null);
+            for (field, value) in [("pool", Value::Null), ("started", Value::Null), ("woken", Value::Bool(false))] {
+                sandbox.insert(field.to_owned(), value);
+            }
+            add_to_images(sandbox);
             let Some(spec) = sandbox.get_mut("spec").and_then(Value::as_object_mut) else { return };
             spec.remove("wake");
             spec.insert("port_host".to_owned(), Value::Null);
             spec.insert("port_rules".to_owned(), Value::Object(Map::new()));
+            spec.insert("annotations".to_owned(), Value::Object(Map::new()));
+            if let Some(timeouts) = spec.get_mut("timeouts").and_then(Value::as_object_mut) {
+                timeouts.insert("after_wake".to_owned(), Value::Null);
+            }
             if let Some(Value::Bool(resumes)) = spec.remove("auto_resume") {
                 spec.insert("wake".to_owned(), if resumes { "traffic" } else { "never" }.into());
             }
@@ -359,6 +367,23 @@ fn version(text: &str) -> Result<u64, CodecError> {
 
 fn decode<Row: DeserializeOwned>(text: &str, version: u64) -> Result<Row, CodecError> {
     serde_json::from_str(text).map_err(|source| CodecError::Shape { version, source })
+}
+
+/// Adds the field `files` to the sleep images of a sandbox, and to its state if that has the field.
+fn add_to_images(fields: &mut Map<String, Value>) {
+    if fields.contains_key("saved_state") && fields.contains_key("taken") {
+        fields.insert("files".to_owned(), Value::Null);
+    }
+    if let Some(suspending) = fields.get_mut("suspending").and_then(Value::as_object_mut) {
+        suspending.insert("files".to_owned(), Value::Null);
+    }
+    for value in fields.values_mut() {
+        match value {
+            Value::Object(inner) => add_to_images(inner),
+            Value::Array(all) => all.iter_mut().filter_map(Value::as_object_mut).for_each(add_to_images),
+            _ => {}
+        }
+    }
 }
 
 /// Decodes a text of an earlier version, whose fields `upgrade` turns into those of the newest one.

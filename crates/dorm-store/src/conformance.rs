@@ -96,6 +96,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         }
         listing {
             sandboxes_are_listed_in_the_order_of_their_ids,
+            sandboxes_are_listed_in_the_order_of_moments,
             each_filter_keeps_what_it_names,
             filters_hold_together,
             pages_cover_everything_once,

@@ -15,6 +15,7 @@ mod code;
 pub mod codec;
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
+mod failure;
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
 mod pool;
@@ -28,7 +29,7 @@ mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, Timestamp};
 use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
@@ -39,12 +40,13 @@ pub use build::{
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
+pub use failure::FailureRecord;
 pub use pool::{PoolRecord, PoolSource};
 pub use project::{ProjectBudgets, ProjectRecord, SecretRecord};
-pub use query::{OperationFilter, Prune, Pruned, SnapshotFilter};
+pub use query::{Direction, OperationFilter, Prune, Pruned, SandboxOrder, SnapshotFilter};
 pub use record::{
-    Change, EventRecord, FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationKind, OperationRecord,
-    OperationResult, PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, WebhookRecord,
+    Change, EventRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationKind, OperationRecord, OperationResult,
+    PromotePlan, Removal, SandboxRecord, SnapshotRecord, SnapshotStatus, WebhookRecord,
 };
 pub use request::{Made, RequestRecord};
 pub use stepped::SteppedStore;
@@ -67,8 +69,12 @@ pub struct SandboxFilter {
     pub origin: Option<SnapshotId>,
     /// Only those whose first run started from a snapshot of this sandbox.
     pub origin_source: Option<SandboxId>,
-    /// Only those after this one in the list, which is in the order of ids.
+    /// The order of the list.
+    pub order: SandboxOrder,
+    /// Only those after this one in the list.
     pub after: Option<SandboxId>,
+    /// The moment of `after` in the list; not for the order of ids.
+    pub after_moment: Timestamp,
     /// Largest number of sandboxes. 0 for all.
     pub limit: usize,
 }

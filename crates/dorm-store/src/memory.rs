@@ -198,8 +198,7 @@ impl Store for MemoryStore {
 
     async fn sandboxes(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, StoreError> {
         let content = self.content();
-        let found = content.sandboxes.values().filter(|record| filter.matches(record));
-        Ok(found.take(at_most(filter.limit)).cloned().collect())
+        Ok(filter.listed(content.sandboxes.values()))
     }
 
     async fn snapshot(&self, id: &SnapshotId) -> Result<Option<SnapshotRecord>, StoreError> {

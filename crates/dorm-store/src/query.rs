@@ -1,6 +1,8 @@
 //! Filters for lists of records, and the selection of old records to remove.
 
-use dorm_lifecycle::{Digest, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, StateName, Timestamp};
+use dorm_lifecycle::{
+    Digest, OperationId, ProjectId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, Timestamp,
+};
 
 use crate::{Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
 
@@ -51,7 +53,57 @@ impl OperationFilter {
     }
 }
 
+/// The order of a list of sandboxes. Those with the same moment are in the order of ids.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SandboxOrder {
+    /// The order of ids.
+    #[default]
+    Id,
+    /// The order in which they were created.
+    Created(Direction),
+    /// The order in which they last began to run, those that never ran first.
+    Started(Direction),
+}
+
+/// The direction of an order.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Direction {
+    /// The earliest first.
+    Ascending,
+    /// The latest first.
+    Descending,
+}
+
+impl SandboxOrder {
+    /// The moment of a sandbox in this order.
+    pub fn moment(self, sandbox: &Sandbox) -> Timestamp {
+        match self {
+            Self::Id => Timestamp::default(),
+            Self::Created(_) => sandbox.created,
+            Self::Started(_) => sandbox.started.unwrap_or_default(),
+        }
+    }
+
+    /// Whether the latest come first.
+    pub const fn is_descending(self) -> bool {
+        matches!(self, Self::Created(Direction::Descending) | Self::Started(Direction::Descending))
+    }
+}
+
 impl SandboxFilter {
+    /// The records among `all`, which are in the order of ids, that a list holds, in its order.
+    pub fn listed<'a>(&self, all: impl Iterator<Item = &'a SandboxRecord>) -> Vec<SandboxRecord> {
+        let mut found: Vec<&SandboxRecord> = all.filter(|record| self.matches(record)).collect();
+        if self.order != SandboxOrder::Id {
+            found.sort_by_key(|record| (self.order.moment(&record.sandbox), &record.sandbox.id));
+        }
+        if self.order.is_descending() {
+            found.reverse();
+        }
+        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
+        found.into_iter().take(limit).cloned().collect()
+    }
+
     /// Every sandbox that is not terminated.
     pub fn living() -> Self {
         let states = StateName::ALL.into_iter().filter(|state| *state != StateName::Terminated).collect();
@@ -60,7 +112,7 @@ impl SandboxFilter {
 
     /// Whether a sandbox matches the filter. The limit does not count here.
     pub fn matches(&self, record: &SandboxRecord) -> bool {
-        let Self { project, states, name, labels, origin, origin_source, after, limit: _ } = self;
+        let Self { project, states, name, labels, origin, origin_source, order, after, after_moment, limit: _ } = self;
         let sandbox = &record.sandbox;
         project.as_ref().is_none_or(|project| sandbox.project == *project)
             && (states.is_empty() || states.contains(&sandbox.state.name()))
@@ -68,7 +120,14 @@ impl SandboxFilter {
             && labels.iter().all(|(key, value)| sandbox.spec.labels.get(key) == Some(value))
             && origin.as_ref().is_none_or(|origin| sandbox.origin.snapshot() == Some(origin))
             && origin_source.as_ref().is_none_or(|source| sandbox.origin.source() == Some(source))
-            && after.as_ref().is_none_or(|after| sandbox.id > *after)
+            && after.as_ref().is_none_or(|after| {
+                let (own, last) = ((order.moment(sandbox), &sandbox.id), (*after_moment, after));
+                match order {
+                    SandboxOrder::Id => sandbox.id > *after,
+                    _ if order.is_descending() => own < last,
+                    _ => own > last,
+                }
+            })
     }
 }
 

@@ -8,7 +8,8 @@ use dorm_lifecycle::{
 };
 
 use crate::{
-    ApiKeyRecord, BuildRecord, ClockNote, Code, PoolRecord, ProjectRecord, RequestRecord, TemplateRecord, VolumeRecord,
+    ApiKeyRecord, BuildRecord, ClockNote, FailureRecord, PoolRecord, ProjectRecord, RequestRecord, TemplateRecord,
+    VolumeRecord,
 };
 
 /// A sandbox as it is stored.
@@ -52,11 +53,13 @@ pub enum OperationKind {
     Detach,
     /// Changes the egress policy of a sandbox.
     Egress,
+    /// Changes the limits of CPU and memory of a sandbox.
+    Resize,
 }
 
 impl OperationKind {
     /// Every kind.
-    pub const ALL: [Self; 14] = [
+    pub const ALL: [Self; 15] = [
         Self::Create,
         Self::Suspend,
         Self::Resume,
@@ -71,6 +74,7 @@ impl OperationKind {
         Self::Attach,
         Self::Detach,
         Self::Egress,
+        Self::Resize,
     ];
 
     /// Its word in records and responses.
@@ -90,6 +94,7 @@ impl OperationKind {
             Self::Attach => "attach",
             Self::Detach => "detach",
             Self::Egress => "egress",
+            Self::Resize => "resize",
         }
     }
 }
@@ -101,22 +106,6 @@ pub enum OperationResult {
     Done,
     /// It failed, and its partial work was undone.
     Failed(FailureRecord),
-}
-
-/// Why something failed.
-#[derive(Clone, PartialEq, Eq, Debug)]
-pub struct FailureRecord {
-    /// The kind of failure.
-    pub code: Code,
-    /// The reason, as a sentence.
-    pub reason: String,
-}
-
-impl FailureRecord {
-    /// A failure of the given kind.
-    pub fn new(code: Code, reason: impl Into<String>) -> Self {
-        Self { code, reason: reason.into() }
-    }
 }
 
 /// An operation, open or ended.

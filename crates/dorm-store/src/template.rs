@@ -13,13 +13,13 @@ pub struct TemplateRecord {
     pub project: ProjectId,
     /// Its name, unique per project.
     pub name: Name,
-    /// What each tag stands for.
+    /// The versions that tags stand for.
     pub tags: BTreeMap<String, TemplateVersion>,
     /// When it was created.
     pub created: Timestamp,
 }
 
-/// What a tag of a template stands for.
+/// The image or snapshot that a tag stands for, with the settings of sandboxes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TemplateVersion {
     /// The origin of its sandboxes.

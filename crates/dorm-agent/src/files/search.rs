@@ -145,7 +145,7 @@ impl Start {
 }
 
 fn is_stored(directory: &OwnedFd) -> bool {
-    fstatfs(directory).is_ok_and(|on| !MADE_UP.contains(&i64::from(on.f_type)))
+    fstatfs(directory).is_ok_and(|on| !MADE_UP.contains(&on.f_type))
 }
 
 impl Level {

@@ -170,8 +170,8 @@ fn take_news(pump: &Pump, patients: &mut Vec<Patient>) {
                         patient.dying = Some(Dying { status, drained: Vec::new() });
                     }
                     None => {
-                        lock(&process.outputs).finish(status);
                         process.announce(status);
+                        lock(&process.outputs).finish(status);
                     }
                 }
             }
@@ -204,6 +204,9 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
         }
         patient.sources.retain(|open| open.state == SourceState::Open);
         let status = dying.status;
+        // A slow reader does not delay calls that only wait for the end. A reader who has seen the
+        // end finds it in the status.
+        patient.process.announce(status);
         if !waiting {
             lock(&patient.process.outputs).finish(status);
             patient.dying = None;
@@ -211,8 +214,6 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
                 *lock(&patient.process.terminal) = None;
             }
         }
-        // A slow reader does not delay calls that only wait for the end.
-        patient.process.announce(status);
     }
 }
 

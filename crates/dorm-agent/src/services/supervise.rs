@@ -16,6 +16,8 @@ use crate::process::{self, Log, Process, unix_ms};
 
 /// How long a process that is unhealthy gets to end by itself.
 const UNHEALTHY_GRACE: Duration = Duration::from_secs(5);
+/// How long a stop waits for the thread of the service: longer than a probe takes.
+const STOPPED_WITHIN: Duration = Duration::from_secs(70);
 /// The longest wait without a look at the clock.
 const LONG: Duration = Duration::from_secs(3600);
 
@@ -100,6 +102,14 @@ impl Service {
         drop(lock(&self.starting));
         let run = Arc::clone(&lock(&self.inner).run);
         end(launcher, &run, grace)?;
+        // The thread records how the process has ended. It may be in the middle of a probe.
+        let deadline = Instant::now() + STOPPED_WITHIN;
+        let mut inner = lock(&self.inner);
+        while !inner.record.state.is_over() {
+            let Some(left) = deadline.checked_duration_since(Instant::now()) else { break };
+            inner = wait_for(&self.changed, inner, left);
+        }
+        drop(inner);
         self.over(ServiceState::Stopped);
         Ok(())
     }
@@ -257,6 +267,7 @@ impl Service {
         inner.record.over(state, unix_ms());
         let status = inner.record.last_exit.unwrap_or(ExitStatus::Signal(Signal::KILL.number()));
         drop(inner);
+        self.changed.notify_all();
         self.log.finish(status);
     }
 }

@@ -145,7 +145,7 @@ async fn what_cannot_be_searched_is_refused() {
 async fn a_search_that_nobody_waits_for_ends() {
     let sandbox = Sandbox::new().await;
     // It would take hours.
-    fs::File::create(sandbox.host_path("huge")).unwrap().set_len(1 << 50).unwrap();
+    fs::File::create(sandbox.host_path("huge")).unwrap().set_len(1 << 43).unwrap();
     let mut spec = search(&sandbox, "", Some("needle"));
     spec.lines.as_mut().unwrap().binary = BinaryFiles::Search;
     spec.limits = SearchLimits { bytes: u64::MAX, time_ms: u64::MAX, ..LIMITS };

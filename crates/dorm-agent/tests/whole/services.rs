@@ -172,7 +172,7 @@ async fn health_is_not_checked_while_the_host_has_the_agent_quiet() {
     // Much longer than the check takes to notice.
     tokio::time::sleep(Duration::from_millis(300)).await;
     is_well.store(true, Ordering::SeqCst);
-    within(sandbox.agent.ping()).await.unwrap();
+    within(sandbox.agent.unquiesce()).await.unwrap();
     let status = until(&sandbox, |status| status.health == Health::Healthy).await;
     assert_eq!(status.restarts, 0);
     within(sandbox.agent.stop_service(&name("it"), Duration::from_secs(60))).await.unwrap();

@@ -43,11 +43,15 @@ pub(crate) fn create(
         port_access: asked.port_access.map(Convert::convert),
         port_host: asked.port_host.as_deref().map(super::port_host).transpose()?,
         port_rules: super::port_rules(asked.port_rules)?,
-        timeouts: timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?,
+        timeouts: life::Timeouts {
+            after_wake: after_wake(asked.timeout_after_wake_secs)?,
+            ..timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?
+        },
         retention: retention(asked.keep_generations, asked.on_unrestorable, life::SleepRetention::default())?,
         checkpoints: asked.checkpoints.map(|asked| checkpoints(asked, None)).transpose()?,
         attachments: asked.volumes.into_iter().map(super::attach).collect::<Result<_, _>>()?,
         labels: asked.labels,
+        annotations: life::Annotations(asked.annotations),
         max_wait: wait(asked.max_wait_secs)?,
         ..defaults
     })
@@ -79,7 +83,31 @@ pub(crate) fn timeouts(
         total: total.map(|value| seconds("timeout_secs", value)).transpose()?,
         idle: idle.map(|value| seconds("idle_timeout_secs", value)).transpose()?,
         max_run: max_run.map(|value| seconds("max_run_secs", value)).transpose()?,
+        after_wake: None,
     })
+}
+
+/// The limit of a run that a call has woken.
+pub(crate) fn after_wake(asked: Option<f64>) -> Result<Option<Duration>, ApiError> {
+    asked.map(|value| seconds("timeout_after_wake_secs", value)).transpose()
+}
+
+/// The part of a sandbox that a suspend keeps.
+pub(crate) fn keep(asked: Option<wire::Kept>) -> life::Keep {
+    match asked.unwrap_or_default() {
+        wire::Kept::Memory => life::Keep::Memory,
+        wire::Kept::Files => life::Keep::Files,
+    }
+}
+
+/// The change of limits that a request asks for, if it asks for nothing else.
+pub(crate) fn resize(asked: &wire::UpdateSandbox) -> Result<Option<life::Resize>, ApiError> {
+    let Some(wire::ResizeRequest { cpu_millis, memory_bytes }) = asked.resources else { return Ok(None) };
+    if *asked != (wire::UpdateSandbox { resources: asked.resources, ..wire::UpdateSandbox::default() }) {
+        let message = "resources cannot be changed together with other properties";
+        return Err(ApiError::invalid(message, "send two requests"));
+    }
+    Ok(Some(life::Resize { cpu_millis, memory_bytes }))
 }
 
 /// How long a request waits for room.
@@ -101,7 +129,17 @@ pub(crate) fn manner(wait: Option<bool>, if_busy: Option<wire::IfBusy>) -> Manne
 
 /// A change of properties.
 pub(crate) fn update(asked: wire::UpdateSandbox) -> Result<life::Update, ApiError> {
-    let wire::UpdateSandbox { name, on_timeout, wake, port_access, port_host, port_rules, labels } = asked;
+    let wire::UpdateSandbox {
+        name,
+        on_timeout,
+        wake,
+        port_access,
+        port_host,
+        port_rules,
+        labels,
+        annotations,
+        resources: _,
+    } = asked;
     let name = name.map(|name| name.parse()).transpose();
     Ok(life::Update {
         name: name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?,
@@ -117,6 +155,7 @@ pub(crate) fn update(asked: wire::UpdateSandbox) -> Result<life::Update, ApiErro
             })
             .collect::<Result<_, ApiError>>()?,
         labels,
+        annotations,
     })
 }
 
@@ -174,6 +213,7 @@ impl Of<wire::OnTimeout> for life::OnTimeout {
         match on_timeout {
             wire::OnTimeout::Terminate => Self::Terminate,
             wire::OnTimeout::Suspend => Self::Suspend,
+            wire::OnTimeout::SuspendFiles => Self::SuspendFiles,
         }
     }
 }
@@ -183,6 +223,7 @@ impl Of<life::OnTimeout> for wire::OnTimeout {
         match on_timeout {
             life::OnTimeout::Terminate => Self::Terminate,
             life::OnTimeout::Suspend => Self::Suspend,
+            life::OnTimeout::SuspendFiles => Self::SuspendFiles,
         }
     }
 }
@@ -231,7 +272,11 @@ impl Of<life::Resources> for wire::Resources {
 
 impl Of<&life::SleepImage> for wire::SleepImage {
     fn of(image: &life::SleepImage) -> Self {
-        Self { generation: image.generation, bytes: image.bytes, taken_at: time(image.taken) }
+        let keeps = match image.keeps() {
+            life::Keep::Memory => wire::Kept::Memory,
+            life::Keep::Files => wire::Kept::Files,
+        };
+        Self { generation: image.generation, bytes: image.bytes, taken_at: time(image.taken), keeps }
     }
 }
 
@@ -299,6 +344,7 @@ impl Of<SandboxView> for wire::Sandbox {
             created,
             generation,
             last_active,
+            started,
             holds,
             restored,
             rewound,
@@ -309,10 +355,12 @@ impl Of<SandboxView> for wire::Sandbox {
             state,
             run: _,
             timeouts_set: _,
+            woken: _,
         } = sandbox;
         let (restored, restored_generation) = match restored {
             life::Restored::Nothing => (wire::Restored::None, None),
             life::Restored::Filesystem => (wire::Restored::Filesystem, None),
+            life::Restored::Files { generation } => (wire::Restored::Files, Some(generation)),
             life::Restored::Memory { generation } => (wire::Restored::Memory, generation),
         };
         Self {
@@ -354,6 +402,7 @@ impl Of<SandboxView> for wire::Sandbox {
             port_rules: spec.port_rules.0.into_iter().map(|(port, rule)| (port, rule.convert())).collect(),
             timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
+            timeout_after_wake_secs: spec.timeouts.after_wake.map(|limit| limit.as_secs_f64()),
             max_run_secs: spec.timeouts.max_run.map(|limit| limit.as_secs_f64()),
             holds: holds.into_iter().map(Convert::convert).collect(),
             keep_generations: spec.retention.generations,
@@ -367,10 +416,12 @@ impl Of<SandboxView> for wire::Sandbox {
             waits_in_pool: pool.as_ref().is_some_and(|member| !member.is_claimed) && cause.is_none(),
             pool: pool.map(|member| member.pool.to_string()),
             labels: spec.labels,
+            annotations: spec.annotations.0,
             expires_at: expires.map(time),
             created_at: time(created),
             last_active_at: time(last_active),
             running_since,
+            last_started_at: started.map(time),
             sleep_image: state.image().map(Convert::convert),
             operation,
             cause,

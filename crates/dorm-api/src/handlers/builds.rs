@@ -51,11 +51,11 @@ impl FromRequestParts<Api> for Hash {
 
 /// Upload a build context
 ///
-/// The body is a tar archive, plain or compressed with gzip or zstd. `hash` is chosen by the client:
-/// the same hash must always mean the same files, because a context that exists is not replaced. A
-/// context belongs to the project. It is removed when the builds that use it have ended, or after an
-/// hour without one.
-#[utoipa::path(put, path = "/v1/build-contexts/{hash}", operation_id = "uploadBuildContext", tag = "builds",
+/// The body is a tar archive, plain or compressed with gzip or zstd. `hash` is chosen by the
+/// client: the same hash must always mean the same files, because a context that exists is not
+/// replaced. A context belongs to the project. It is removed when the builds that use it have
+/// ended, or after an hour without one.
+#[utoipa::path(put, path = "/v1/contexts/{hash}", operation_id = "uploadBuildContext", tag = "builds",
     request_body(content = wire::Binary, content_type = "application/x-tar"),
     params(("hash" = String, Path, description = "64 lower-case hexadecimal digits, such as a SHA-256 hash.")),
     responses(
@@ -77,7 +77,7 @@ pub(crate) async fn upload(
 /// Get a build context
 ///
 /// Tells whether a context was uploaded before and still exists.
-#[utoipa::path(get, path = "/v1/build-contexts/{hash}", operation_id = "getBuildContext", tag = "builds",
+#[utoipa::path(get, path = "/v1/contexts/{hash}", operation_id = "getBuildContext", tag = "builds",
     params(("hash" = String, Path, description = "64 lower-case hexadecimal digits.")),
     responses(
         (status = 200, description = "The context.", body = wire::BuildContext),
@@ -186,14 +186,14 @@ pub(crate) struct LogQuery {
     /// Offset of the first line. Default 0.
     offset: Option<u64>,
     /// Largest number of lines to return, 1 to 1000. Default 1000.
-    limit: Option<usize>,
+    lines: Option<usize>,
     /// How many seconds to wait for a line, at most 600, unless the build has ended. Default 0.
     wait_secs: Option<f64>,
 }
 
 /// Read the log of a build
 ///
-/// The offset of a line is its position in the log, so a client continues with `next`. With
+/// The offset of a line is its position in the log, so a client continues with `next_offset`. With
 /// `Accept: text/event-stream`, the response is a stream of server-sent events: `line` with its
 /// offset as the ID of the event, as lines are written, and `end` with the build when it has ended.
 /// A log keeps its first 8 MiB of output; lines of the builder are always kept.
@@ -211,9 +211,9 @@ pub(crate) async fn logs(
     headers: HeaderMap,
     Query(query): Query<LogQuery>,
 ) -> Result<Response, ApiError> {
-    let limit = query.limit.unwrap_or(BUILD_LOG_LINES_MAX);
+    let limit = query.lines.unwrap_or(BUILD_LOG_LINES_MAX);
     if !(1..=BUILD_LOG_LINES_MAX).contains(&limit) {
-        let what = format!("limit is {limit}: it must be from 1 to {BUILD_LOG_LINES_MAX}");
+        let what = format!("lines is {limit}: it must be from 1 to {BUILD_LOG_LINES_MAX}");
         return Err(ApiError::invalid(what, "omit it for the largest number"));
     }
     let seen =
@@ -225,7 +225,7 @@ pub(crate) async fn logs(
     }
     let (page, build) = service.build_log(&id, from, limit, patience(query.wait_secs)?).await?;
     let lines = (from..).zip(page.lines).map(wire::BuildLogLine::of).collect();
-    let log = wire::BuildLog { lines, next: page.next, state: (&build.state).convert() };
+    let log = wire::BuildLog { lines, next_offset: page.next, state: (&build.state).convert() };
     Ok(axum::Json(log).into_response())
 }
 

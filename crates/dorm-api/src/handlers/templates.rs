@@ -28,9 +28,9 @@ impl FromRequestParts<Api> for Template {
 
 /// Create a template, or move its tags
 ///
-/// A template is a name with tags, each of which stands for an image or a snapshot with the settings
-/// of its sandboxes. All tags of the request are moved at once. A template whose program already
-/// runs is made by a build.
+/// A template is a name with tags, each of which stands for an image or a snapshot with the
+/// settings of its sandboxes. All tags of the request are moved at once. A template whose program
+/// already runs is made by a build.
 #[utoipa::path(post, path = "/v1/templates", operation_id = "createTemplate", tag = "templates",
     request_body = wire::CreateTemplate,
     responses(
@@ -95,8 +95,8 @@ pub(crate) async fn describe(
 
 /// Tag a template
 ///
-/// Makes further tags stand for what a tag stands for. A create of a sandbox gets what the tag stood
-/// for before or after, never a mixture.
+/// Makes further tags stand for what a tag stands for. A create of a sandbox gets what the tag
+/// stood for before or after, never a mixture.
 #[utoipa::path(post, path = "/v1/templates/{template}/tags", operation_id = "tagTemplate", tag = "templates",
     request_body = wire::TagTemplate,
     params(("template" = String, Path, description = "Name of the template.")),
@@ -114,7 +114,7 @@ pub(crate) async fn tag(
     Ok(axum::Json(service.tag_template(&from, asked.tags).await?.convert()))
 }
 
-/// What to delete.
+/// The part to delete.
 #[derive(Deserialize, IntoParams)]
 #[into_params(parameter_in = Query)]
 #[serde(deny_unknown_fields)]

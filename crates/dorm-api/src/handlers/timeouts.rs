@@ -1,6 +1,7 @@
 //! Sets the time limits of sandboxes.
 
 use dorm_api_types as wire;
+use dorm_lifecycle::Timeouts;
 
 use crate::convert::{self};
 use crate::error::ApiError;
@@ -23,5 +24,6 @@ pub(crate) async fn timeouts(
     Json(asked): Json<wire::SetTimeouts>,
 ) -> Result<Tagged, ApiError> {
     let timeouts = convert::timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?;
+    let timeouts = Timeouts { after_wake: convert::after_wake(asked.timeout_after_wake_secs)?, ..timeouts };
     Ok(service.set_timeouts(&id, timeouts).await?.into())
 }

@@ -1,4 +1,4 @@
-//! Changes properties of sandboxes that need no work on their runs.
+//! Changes properties of sandboxes, and their limits of CPU and memory.
 
 use dorm_api_types as wire;
 
@@ -10,7 +10,7 @@ use crate::tagged::Tagged;
 /// Change properties of a sandbox
 ///
 /// Changes all of the given properties or, on an error, none. Fields that are left out do not
-/// change.
+/// change. New limits of CPU and memory are in effect at once, or when a suspended sandbox wakes.
 #[utoipa::path(patch, path = "/v1/sandboxes/{id}", operation_id = "updateSandbox", tag = "sandboxes",
     request_body = wire::UpdateSandbox,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),
@@ -23,7 +23,10 @@ pub(crate) async fn update(
     Sandbox(id): Sandbox,
     Json(asked): Json<wire::UpdateSandbox>,
 ) -> Result<Tagged, ApiError> {
-    Ok(service.update(&id, convert::update(asked)?).await?.into())
+    Ok(match convert::resize(&asked)? {
+        Some(wanted) => service.resize(&id, wanted).await?.into(),
+        None => service.update(&id, convert::update(asked)?).await?.into(),
+    })
 }
 
 /// Postpone the deadline of a sandbox

@@ -192,6 +192,7 @@ fn sandbox() -> Value {
         "port_rules": {"8080": {"access": "private"}},
         "timeout_secs": null,
         "idle_timeout_secs": 600.0,
+        "timeout_after_wake_secs": null,
         "max_run_secs": null,
         "holds": [],
         "keep_generations": 1,
@@ -208,7 +209,8 @@ fn sandbox() -> Value {
         "created_at": "2026-11-22T09:30:00.125Z",
         "last_active_at": "2026-11-22T09:31:06.992Z",
         "running_since": null,
-        "sleep_image": { "generation": 3, "bytes": 96_468_992, "taken_at": "2026-11-22T09:41:07.028Z" },
+        "last_started_at": "2026-11-22T09:31:02.410Z",
+        "sleep_image": { "generation": 3, "bytes": 96_468_992, "taken_at": "2026-11-22T09:41:07.028Z", "keeps": "memory" },
         "operation": null,
         "cause": null,
         "terminated_at": null

@@ -109,3 +109,38 @@ async fn a_cursor_after_which_events_were_removed_is_refused() {
     let page = world.get("/v1/events?after=4").await;
     assert_eq!((&page["oldest"], &page["next"], &page["events"]), (&json!(5), &json!(4), &json!([])));
 }
+
+#[tokio::test]
+async fn sandboxes_are_listed_by_time_and_a_cursor_belongs_to_its_list() {
+    let world = World::new().await;
+    let mut made = Vec::new();
+    for _ in 0..3 {
+        made.push(world.ok("POST", "/v1/sandboxes", json!({"image": "base"})).await["id"].clone());
+    }
+    let page = world.ok("GET", "/v1/sandboxes?sort=created&order=asc&limit=2", json!(null)).await;
+    let next = page["next"].as_str().unwrap().to_owned();
+    made.push(world.ok("POST", "/v1/sandboxes", json!({"image": "base"})).await["id"].clone());
+    let rest = format!("/v1/sandboxes?sort=created&order=asc&limit=2&after={next}");
+    let rest = world.ok("GET", &rest, json!(null)).await;
+    let pages = [&page, &rest].map(|page| page["sandboxes"].as_array().unwrap().clone()).concat();
+    let mut listed: Vec<_> = pages.iter().map(|sandbox| sandbox["id"].clone()).collect();
+    let mut times: Vec<_> = pages.iter().map(|sandbox| sandbox["created_at"].as_str().unwrap().to_owned()).collect();
+    assert!(times.is_sorted(), "{times:?}");
+    times.dedup();
+    listed.sort_by_key(|id| id.to_string());
+    made.sort_by_key(|id| id.to_string());
+    assert_eq!(listed, made, "each once");
+    for wrong in [
+        format!("sort=created&order=desc&after={next}"),
+        format!("sort=started&after={next}"),
+        format!("sort=created&state=running&after={next}"),
+        format!("after={next}"),
+        format!("sort=created&after={}", made[0].as_str().unwrap()),
+        "sort=name".to_owned(),
+        "sort=created&order=up".to_owned(),
+        "order=desc".to_owned(),
+    ] {
+        let (status, answer) = world.call("GET", &format!("/v1/sandboxes?{wrong}"), json!(null)).await;
+        assert!(status == 422 || status == 400, "{wrong}: {status} {answer}");
+    }
+}

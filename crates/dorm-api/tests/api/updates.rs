@@ -208,3 +208,46 @@ async fn a_command_can_be_refused_instead_of_waiting_for_another() {
     let ((status, answer), ()) = futures_util::future::join(suspend, meanwhile).await;
     assert_eq!((status, &answer["state"]), (200, &json!("suspended")));
 }
+
+#[tokio::test]
+async fn limits_change_alone_and_annotations_are_kept_by_program() {
+    let world = World::new().await;
+    let made = world
+        .ok("POST", "/v1/sandboxes", json!({"image": "base", "name": "web", "annotations": {"e2b": {"a": "1"}}}))
+        .await;
+    let path = format!("/v1/sandboxes/{}", made["id"].as_str().unwrap());
+    let resized = world.ok("PATCH", &path, json!({"resources": {"memory_bytes": 1 << 30}})).await;
+    assert_eq!(
+        (&resized["resources"]["memory_bytes"], &resized["resources"]["cpu_millis"]),
+        (&json!(1 << 30), &json!(1000))
+    );
+    for asked in [
+        json!({"resources": {"cpu_millis": 2000}, "wake": "any"}),
+        json!({"resources": {"disk_bytes": 1 << 30}}),
+        json!({"resources": {"cpu_millis": 1}}),
+        json!({"annotations": {"": {"a": "1"}}}),
+        json!({"annotations": {"e2b": {"a": "x".repeat(70_000)}}}),
+    ] {
+        let (status, answer) = world.call("PATCH", &path, asked).await;
+        assert!(status == 422 || status == 400, "{status} {answer}");
+    }
+    let asked = json!({"annotations": {"e2b": {"a": null, "b": "2"}, "other": {"c": "3"}}});
+    let noted = world.ok("PATCH", &path, asked).await;
+    assert_eq!(noted["annotations"], json!({"e2b": {"b": "2"}, "other": {"c": "3"}}));
+    let clone = world.ok("POST", &format!("{path}/clone"), json!({})).await;
+    assert_eq!(clone["sandbox"]["annotations"], noted["annotations"]);
+}
+
+#[tokio::test]
+async fn a_suspend_tells_what_it_kept() {
+    let world = World::new().await;
+    world.ok("POST", "/v1/sandboxes", json!({"image": "base", "name": "web", "timeout_after_wake_secs": 60.0})).await;
+    let asleep = world.ok("POST", "/v1/sandboxes/web/suspend", json!({"keep": "files"})).await;
+    assert_eq!((&asleep["state"], &asleep["sleep_image"]["keeps"]), (&json!("suspended"), &json!("files")));
+    let awake = world.ok("POST", "/v1/sandboxes/web/resume", json!({})).await;
+    assert_eq!((&awake["restored"], &awake["restored_generation"]), (&json!("files"), &json!(1)));
+    assert_eq!(awake["timeout_after_wake_secs"], json!(60.0));
+    assert_eq!(awake["last_started_at"], awake["running_since"]);
+    let (status, _) = world.call("POST", "/v1/sandboxes/web/suspend", json!({"keep": "all"})).await;
+    assert!(status == 422 || status == 400);
+}

@@ -2,8 +2,8 @@
 
 use bytes::Bytes;
 use dorm_agent_client::{AgentError, ExitStatus, RemoveScope, WriteOptions};
-use dorm_engine::Notice;
-use dorm_lifecycle::{RunCondition, RunId};
+use dorm_engine::{EngineError, Notice};
+use dorm_lifecycle::{Resources, RunCondition, RunId, SandboxId};
 use tokio::sync::mpsc::Receiver;
 
 use crate::scenario::{Answering, Guest, Scenario, guest_path};
@@ -113,4 +113,32 @@ pub(super) async fn usage_is_told_of_a_run(scenario: &Scenario) {
     guest.ticks(&mut ticking, 20).await;
     let after = scenario.engine().usage(guest.run()).await.expect("usage");
     assert!(after.cpu_micros > before.cpu_micros, "{before:?} {after:?}");
+}
+
+pub(super) async fn limits_change_in_any_condition_of_a_run(scenario: &Scenario) {
+    let engine = scenario.engine();
+    let mut notices = engine.notices();
+    let guest = scenario.start().await;
+    let mut counter = scenario.counting(&guest, "kept").await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 1");
+    let before = scenario.spec().resources;
+    let larger = Resources { cpu_millis: before.cpu_millis * 2, memory_bytes: before.memory_bytes * 2, ..before };
+    engine.set_limits(guest.run(), &larger).await.expect("raise the limits of a running run");
+    engine.set_limits(guest.run(), &larger).await.expect("raise them again");
+    // It runs short of memory at the new limit, and not at the old one.
+    let allocating = guest.answering(&scenario.subject.programs().allocating, &[]).await;
+    memory_is_high(guest.run(), &mut notices).await;
+    let used = engine.usage(guest.run()).await.expect("its usage").memory_bytes;
+    assert!(used > before.memory_bytes, "it was short of memory at {used} bytes already");
+    engine.relieve_memory_pressure(guest.run(), Some(allocating.pid)).await.expect("relieve");
+    dies_for_its_memory(scenario, &guest, &mut notices, &allocating).await;
+    assert_eq!(guest.ask(&mut counter).await, "kept 2");
+    engine.pause(guest.run()).await.expect("pause");
+    engine.set_limits(guest.run(), &before).await.expect("lower the limits of a paused run");
+    engine.park(guest.run()).await.expect("park");
+    engine.set_limits(guest.run(), &larger).await.expect("raise the limits of a parked run");
+    engine.resume(guest.run()).await.expect("resume");
+    assert_eq!(guest.ask(&mut counter).await, "kept 3");
+    let nobody = RunId { sandbox: SandboxId::from_random([99; 20]), generation: 1 };
+    assert!(matches!(engine.set_limits(&nobody, &larger).await, Err(EngineError::NoRun(_))));
 }

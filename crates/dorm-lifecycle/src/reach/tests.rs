@@ -3,6 +3,7 @@
 use super::*;
 use crate::event::{EventKind, Initiator};
 use crate::sandbox::Sandbox;
+use crate::saved::Keep;
 use crate::spec::{OnSuspendFailure, Timeouts};
 use crate::state::{Cause, State, StateName};
 use crate::step::{Command, Context, Input, Observation, Outcome, Step, step};
@@ -109,7 +110,7 @@ fn an_idle_deadline_waits_as_well_and_a_caller_never_does() {
     sandbox.spec.timeouts = Timeouts { idle: Some(Duration::from_secs(60)), ..Timeouts::default() };
     let (sandbox, _) = failed(sandbox, 6);
     assert_eq!(sandbox.expires(), sandbox.suspend_failures.as_ref().map(|failed| failed.next));
-    let asked = command(&sandbox, Command::Suspend, now());
+    let asked = command(&sandbox, Command::Suspend(Keep::Memory), now());
     assert_eq!(kinds(&asked), [EventKind::Suspending]);
     let refused = seen(&asked.next, Observation::SaveFailed("no room".to_owned()), now());
     assert_eq!(kinds(&refused), [EventKind::SuspendFailed]);

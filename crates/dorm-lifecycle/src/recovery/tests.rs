@@ -98,7 +98,7 @@ fn an_interrupted_rewind_is_undone_until_the_present_is_saved_and_done_again_aft
         let plan = recover(&sandbox, &found(&sandbox, Some(RunCondition::Paused)));
         match &sandbox.state {
             State::Suspending { .. } => assert!(matches!(plan, Recovery::Continue { .. }), "{name}: {plan:?}"),
-            State::Resuming { .. } => match plan {
+            State::Resuming { rewind: Some(_), .. } => match plan {
                 Recovery::Redo { stop, effect: Effect::Rewind { parked, .. } } => {
                     assert_eq!((stop, parked), (vec![sandbox.run_id()], sandbox.run_id()), "never two runs of one");
                 }
@@ -114,7 +114,7 @@ fn an_interrupted_background_operation_is_given_up_and_its_sandbox_stays_where_i
     let mut seen = 0;
     for (name, sandbox) in sandboxes(true) {
         let Some(background) = sandbox.state.background() else { continue };
-        if matches!(background.work, BackgroundWork::Egress { .. }) {
+        if matches!(background.work, BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. }) {
             continue;
         }
         seen += 1;
@@ -164,4 +164,31 @@ fn an_interrupted_change_of_egress_is_completed() {
         }
     }
     assert_eq!(seen, 2);
+}
+
+#[test]
+fn a_run_whose_memory_was_not_kept_is_stopped_in_any_condition() {
+    let of_files = sandboxes(true).into_iter().filter(|(name, _)| name.ends_with("with files only"));
+    for (name, sandbox) in of_files {
+        for condition in [RunCondition::Running, RunCondition::Paused, RunCondition::Parked] {
+            let stopped = match recover(&sandbox, &found(&sandbox, Some(condition))) {
+                Recovery::Stop(stop) | Recovery::Redo { stop, .. } => stop == [sandbox.run_id()],
+                Recovery::Adopt(_) | Recovery::Continue { .. } => sandbox.state.has_run(),
+                _ => false,
+            };
+            assert!(stopped, "{name}, {condition:?}");
+        }
+    }
+}
+
+#[test]
+fn a_resize_is_repeated() {
+    for (name, sandbox) in sandboxes(true).into_iter().filter(|(name, _)| name.ends_with("to resize")) {
+        let condition = if sandbox.state.has_run() { RunCondition::Running } else { RunCondition::Parked };
+        match recover(&sandbox, &found(&sandbox, Some(condition))) {
+            Recovery::AdoptRedo { effect: Effect::Resize { .. }, .. } => assert!(sandbox.state.has_run(), "{name}"),
+            Recovery::Redo { effect: Effect::Resize { .. }, stop } => assert!(stop.is_empty(), "{name}"),
+            other => panic!("{name}: {other:?}"),
+        }
+    }
 }

@@ -7,6 +7,7 @@ use crate::background::{Background, BackgroundWork};
 use crate::egress::Egress;
 use crate::event::EventKind;
 use crate::ids::SnapshotId;
+use crate::resources::Resources;
 use crate::rewind::Rewind;
 use crate::sandbox::Sandbox;
 use crate::state::State;
@@ -88,6 +89,30 @@ pub(super) fn egress_not_set(sandbox: &Sandbox, reason: &str) -> Step {
     over(sandbox).event_because(EventKind::EgressFailed, reason)
 }
 
+/// Changes the limits of CPU and memory. A suspended sandbox may have a parked run, which gets them
+/// as well.
+pub(super) fn resize(sandbox: &Sandbox, after: Resources, context: &Context) -> Step {
+    let work = BackgroundWork::Resize { after };
+    begun(sandbox, work, context.limits.egress, context).effect(resize_effect(sandbox, after))
+}
+
+pub(crate) fn resize_effect(sandbox: &Sandbox, after: Resources) -> Effect {
+    Effect::Resize { run: sandbox.run_id(), before: sandbox.spec.resources, after }
+}
+
+pub(super) fn resized(sandbox: &Sandbox) -> Step {
+    let Some(BackgroundWork::Resize { after }) = work(sandbox) else { return late(sandbox) };
+    let detail = format!("to {} thousandths of a CPU and {} bytes of memory", after.cpu_millis, after.memory_bytes);
+    let mut step = over(sandbox).event_because(EventKind::Resized, detail);
+    step.next.spec.resources = *after;
+    step
+}
+
+pub(super) fn not_resized(sandbox: &Sandbox, reason: &str) -> Step {
+    let Some(BackgroundWork::Resize { .. }) = work(sandbox) else { return late(sandbox) };
+    over(sandbox).event_because(EventKind::ResizeFailed, reason)
+}
+
 /// Prepares a rewind to a memory snapshot. The sandbox is unchanged until its copy of the saved
 /// state is made.
 pub(super) fn prepare_rewind(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
@@ -136,6 +161,7 @@ pub(super) fn failed_with_run(background: &Background, reason: &str) -> (EventKi
     match &background.work {
         BackgroundWork::Attach { .. } => (EventKind::AttachFailed, Some(reason.to_owned())),
         BackgroundWork::Egress { .. } => (EventKind::EgressFailed, Some(reason.to_owned())),
+        BackgroundWork::Resize { .. } => (EventKind::ResizeFailed, Some(reason.to_owned())),
         BackgroundWork::PrepareRewind(_) => (EventKind::RewindFailed, Some(reason.to_owned())),
         BackgroundWork::Snapshot(snapshot) => (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))),
     }

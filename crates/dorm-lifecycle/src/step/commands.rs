@@ -11,8 +11,9 @@ use crate::ids::{HoldId, RunId, SnapshotId};
 use crate::pool::{Claim, PoolMember};
 use crate::ports::PortRules;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures};
+use crate::resources::Resize;
 use crate::sandbox::{Hold, Sandbox};
-use crate::saved::SleepImage;
+use crate::saved::{Keep, SleepImage, SnapshotKind};
 use crate::spec::{OnSuspendFailure, OnTimeout, SleepRetention, Timeouts};
 use crate::state::{Cause, State};
 use crate::time::Timestamp;
@@ -21,9 +22,10 @@ use crate::volume::Attachment;
 
 pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) -> Result<Step, Denied> {
     match command {
-        Command::Suspend => suspend(sandbox, context),
+        Command::Suspend(keep) => suspend(sandbox, *keep, context),
         Command::Resume { total } => resume(sandbox, *total, context),
-        Command::Snapshot(snapshot) => take_snapshot(sandbox, snapshot, context),
+        Command::Wake => wake(sandbox, context),
+        Command::Snapshot(snapshot, kind) => take_snapshot(sandbox, snapshot, *kind, context),
         Command::Rewind(wanted) => rewind::begin(sandbox, wanted, context),
         Command::SetTimeouts(timeouts) => set_timeouts(sandbox, *timeouts, context),
         Command::Extend(by) => extend(sandbox, *by, context),
@@ -32,6 +34,7 @@ pub(super) fn decide(sandbox: &Sandbox, command: &Command, context: &Context) ->
         Command::SetCheckpoints(checkpoints) => set_checkpoints(sandbox, checkpoints.as_ref()),
         Command::SetAttachments(attachments) => set_attachments(sandbox, attachments, context),
         Command::SetEgress(egress) => set_egress(sandbox, egress, context),
+        Command::Resize(wanted) => resize(sandbox, *wanted, context),
         Command::Claim(claim) => take(sandbox, claim, context),
         Command::Discard => discard(sandbox, context),
         Command::Hold(hold) => hold_awake(sandbox, hold, context),
@@ -46,12 +49,14 @@ pub(super) fn over(cause: &Cause) -> Denied {
     Denied::Terminated(cause.clone())
 }
 
-fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+/// A sandbox that is not suspendable may still be suspended with its files only: the next run
+/// boots, so no memory has to outlive a run.
+fn suspend(sandbox: &Sandbox, keep: Keep, context: &Context) -> Result<Step, Denied> {
     match &sandbox.state {
         State::Terminated { cause, .. } | State::Terminating { cause, .. } => Err(over(cause)),
-        _ if !sandbox.spec.suspendable => Err(Denied::NotSuspendable),
+        _ if !sandbox.spec.suspendable && keep == Keep::Memory => Err(Denied::NotSuspendable),
         State::Running { since, image, background: None } => {
-            let mut step = suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending);
+            let mut step = suspending(sandbox, *since, image.as_ref(), keep, context).event(EventKind::Suspending);
             // An explicit request reports its first failure, whatever failed before.
             step.next.suspend_failures = None;
             Ok(step)
@@ -65,15 +70,22 @@ fn suspend(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
     }
 }
 
-pub(super) fn suspending(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, context: &Context) -> Step {
+pub(super) fn suspending(
+    sandbox: &Sandbox,
+    since: Timestamp,
+    image: Option<&SleepImage>,
+    keep: Keep,
+    context: &Context,
+) -> Step {
     let state = State::Suspending {
         operation: context.operation.clone(),
         deadline: context.now.after(context.limits.suspend_of(sandbox)),
         since,
         image: image.cloned(),
         rewind: None,
+        files: (keep == Keep::Files).then(|| context.files.clone()),
     };
-    Step::to(sandbox, state).effect(Effect::Save { run: sandbox.run_id() })
+    Step::to(sandbox, state).effect(Effect::Save { run: sandbox.run_id(), keep })
 }
 
 fn resume(sandbox: &Sandbox, total: Option<Duration>, context: &Context) -> Result<Step, Denied> {
@@ -95,6 +107,13 @@ fn resume(sandbox: &Sandbox, total: Option<Duration>, context: &Context) -> Resu
     }
 }
 
+/// The limit of the woken run is recorded in the commit that begins the wake.
+fn wake(sandbox: &Sandbox, context: &Context) -> Result<Step, Denied> {
+    let mut step = resume(sandbox, None, context)?;
+    step.next.woken |= step.outcome == Outcome::Changed;
+    Ok(step)
+}
+
 pub(super) fn resuming(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     let generation = sandbox.generation + 1;
     let fresh = RunId { sandbox: sandbox.id.clone(), generation };
@@ -107,10 +126,16 @@ pub(super) fn resuming(sandbox: &Sandbox, image: &SleepImage, context: &Context)
     let effect = Effect::Wake { parked: sandbox.run_id(), fresh, image: image.clone() };
     let mut step = Step::to(sandbox, state).event(EventKind::Resuming).effect(effect);
     step.next.generation = generation;
+    step.next.woken = false;
     step
 }
 
-fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) -> Result<Step, Denied> {
+fn take_snapshot(
+    sandbox: &Sandbox,
+    snapshot: &SnapshotId,
+    kind: SnapshotKind,
+    context: &Context,
+) -> Result<Step, Denied> {
     match &sandbox.state {
         State::Running { since, image, background: None } => {
             let state = State::Snapshotting {
@@ -122,6 +147,9 @@ fn take_snapshot(sandbox: &Sandbox, snapshot: &SnapshotId, context: &Context) ->
             };
             let effect = Effect::Snapshot { run: sandbox.run_id(), snapshot: snapshot.clone() };
             Ok(Step::to(sandbox, state).event_because(EventKind::Snapshotting, snapshot.as_str()).effect(effect))
+        }
+        State::Suspended { image, .. } if image.keeps() == Keep::Files && kind == SnapshotKind::Memory => {
+            Err(Denied::NoMemory)
         }
         // A suspended sandbox is unchanged: its snapshot is taken from the sleep image, without any
         // run.
@@ -142,6 +170,7 @@ fn set_timeouts(sandbox: &Sandbox, timeouts: Timeouts, context: &Context) -> Res
     }
     let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::TimeoutsSet);
     step.next.spec.timeouts = timeouts;
+    step.next.woken = false;
     // The new limits count from now, as a caller who extends them expects.
     step.next.timeouts_set = context.now;
     step.next.suspend_failures = None;
@@ -169,17 +198,19 @@ fn extend(sandbox: &Sandbox, by: Duration, context: &Context) -> Result<Step, De
         return Err(over(cause));
     }
     // Without a limit, there is no deadline to postpone.
-    let Some(total) = sandbox.spec.timeouts.total else { return Ok(Step::stays(sandbox, Outcome::Already)) };
+    let Some(total) = sandbox.total() else { return Ok(Step::stays(sandbox, Outcome::Already)) };
     let wanted = context.now.after(by);
     let ends = counts_from(sandbox).map(|from| from.after(total));
     if ends.map_or(total >= by, |ends| ends >= wanted) {
         return Ok(Step::stays(sandbox, Outcome::Already));
     }
     let mut step = Step::to(sandbox, sandbox.state.clone()).event(EventKind::TimeoutsSet);
-    step.next.spec.timeouts.total = Some(total.max(by));
+    // A limit that a wake has set is left: the ordinary one, if it is longer, holds from now on.
+    let total = sandbox.spec.timeouts.total.map_or(by, |ordinary| ordinary.max(by));
+    step.next.spec.timeouts.total = Some(total);
+    step.next.woken = false;
     if ends.is_some() {
-        let ahead = total.saturating_sub(by);
-        step.next.timeouts_set = context.now.before(ahead);
+        step.next.timeouts_set = context.now.before(total.saturating_sub(by));
     }
     step.next.suspend_failures = None;
     Ok(step.active(context.now))
@@ -200,6 +231,7 @@ fn change(sandbox: &Sandbox, update: &Update) -> Result<Step, Denied> {
     if rules > PortRules::MAX {
         return Err(Denied::TooManyPortRules(rules));
     }
+    spec.annotations.check()?;
     let mut step = Step::to(sandbox, sandbox.state.clone()).event_because(EventKind::Updated, changed.join(", "));
     step.next.spec = spec;
     Ok(step)
@@ -298,6 +330,20 @@ fn set_egress(sandbox: &Sandbox, egress: &Egress, context: &Context) -> Result<S
     Ok(background::egress(sandbox, egress, context))
 }
 
+/// Waits for an operation in progress, which may start or save a run with the present limits.
+fn resize(sandbox: &Sandbox, wanted: Resize, context: &Context) -> Result<Step, Denied> {
+    let resources = wanted.apply(sandbox.spec.resources);
+    let is_free = is_free(sandbox)?;
+    resources.check()?;
+    if sandbox.spec.resources == resources && sandbox.state.background().is_none() {
+        return Ok(Step::stays(sandbox, Outcome::Already));
+    }
+    if !is_free {
+        return Ok(Step::stays(sandbox, Outcome::Wait));
+    }
+    Ok(background::resize(sandbox, resources, context))
+}
+
 /// The maximum number of holds on one sandbox.
 const HOLDS: usize = 64;
 
@@ -346,16 +392,16 @@ fn expire(sandbox: &Sandbox, context: &Context) -> Step {
         return Step::stays(sandbox, Outcome::Already);
     };
     let passed = format!("its {} has passed", deadline.kind.as_str());
-    let (step, passed) = match (sandbox.spec.on_timeout, &sandbox.suspend_failures) {
-        (OnTimeout::Terminate, _) => (terminating(sandbox, Cause::Timeout, context), passed),
-        (OnTimeout::Suspend, Some(failed)) if gives_up(sandbox, failed) => {
+    let (step, passed) = match (sandbox.spec.on_timeout.keeps(), &sandbox.suspend_failures) {
+        (None, _) => (terminating(sandbox, Cause::Timeout, context), passed),
+        (Some(_), Some(failed)) if gives_up(sandbox, failed) => {
             let reason = format!("{passed} and it could not be suspended: {}", failed.detail());
             (terminating(sandbox, Cause::Failed { reason: reason.clone() }, context), reason)
         }
         // The events of the first attempt also cover the attempts that follow it.
-        (OnTimeout::Suspend, Some(_)) => return suspending(sandbox, *since, image.as_ref(), context),
-        (OnTimeout::Suspend, None) => {
-            (suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending), passed)
+        (Some(keep), Some(_)) => return suspending(sandbox, *since, image.as_ref(), keep, context),
+        (Some(keep), None) => {
+            (suspending(sandbox, *since, image.as_ref(), keep, context).event(EventKind::Suspending), passed)
         }
     };
     step.first_event_because(EventKind::DeadlinePassed, passed)

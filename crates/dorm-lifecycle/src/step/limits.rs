@@ -116,7 +116,7 @@ mod tests {
     use crate::state::State;
     use crate::step::{Command, Context, Input, create, step};
     use crate::table::{context, image};
-    use crate::{OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId};
+    use crate::{Keep, OnTimeout, Origin, ProjectId, Sandbox, SandboxId, SandboxSpec, SnapshotId, SnapshotKind};
 
     const GIB: u64 = 1 << 30;
 
@@ -155,8 +155,11 @@ mod tests {
         large.spec.resources.memory_bytes = 64 * GIB;
         large.spec.resources.disk_bytes = 0;
         let expected = 300 + 64 * 1024 / 20;
-        assert_eq!(allowed(&large, Command::Suspend).as_secs(), expected);
-        assert_eq!(allowed(&large, Command::Snapshot(SnapshotId::from_random([4; 20]))).as_secs(), expected);
+        assert_eq!(allowed(&large, Command::Suspend(Keep::Memory)).as_secs(), expected);
+        assert_eq!(
+            allowed(&large, Command::Snapshot(SnapshotId::from_random([4; 20]), SnapshotKind::Memory)).as_secs(),
+            expected
+        );
     }
 
     #[test]
@@ -176,7 +179,10 @@ mod tests {
         let expected = 300 + 64 * 1024 / 20;
         assert_eq!(allowed(&running, Command::Rewind(Box::new(wanted))).as_secs(), expected);
         let asleep = sandbox(State::Suspended { image: large, background: None });
-        assert_eq!(allowed(&asleep, Command::Snapshot(SnapshotId::from_random([4; 20]))).as_secs(), expected);
+        assert_eq!(
+            allowed(&asleep, Command::Snapshot(SnapshotId::from_random([4; 20]), SnapshotKind::Memory)).as_secs(),
+            expected
+        );
     }
 
     #[test]

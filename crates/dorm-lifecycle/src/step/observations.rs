@@ -3,10 +3,11 @@
 
 use super::{Context, Observation, Outcome, Step, background, rewind};
 use crate::event::EventKind;
+use crate::ids::SnapshotId;
 use crate::reach::{SuspendFailures, Unreachable};
 use crate::rewind::Rewind;
 use crate::sandbox::{Restored, Sandbox};
-use crate::saved::SleepImage;
+use crate::saved::{Keep, SleepImage};
 use crate::state::{Cause, State};
 use crate::time::Timestamp;
 
@@ -22,6 +23,8 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::AttachFailed(reason) => background::not_attached(sandbox, reason),
         Observation::EgressSet => background::egress_set(sandbox),
         Observation::EgressFailed(reason) => background::egress_not_set(sandbox, reason),
+        Observation::Resized => background::resized(sandbox),
+        Observation::ResizeFailed(reason) => background::not_resized(sandbox, reason),
         Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
         Observation::RewindNotPrepared(reason) => background::rewind_not_prepared(sandbox, reason),
         Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),
@@ -40,9 +43,11 @@ fn late(sandbox: &Sandbox) -> Step {
 fn started(sandbox: &Sandbox, context: &Context) -> Step {
     match &sandbox.state {
         State::Pending { .. } => {
-            Step::to(sandbox, State::Running { since: context.now, image: None, background: None })
+            let mut step = Step::to(sandbox, State::Running { since: context.now, image: None, background: None })
                 .event(EventKind::Started)
-                .active(context.now)
+                .active(context.now);
+            step.next.started = Some(context.now);
+            step
         }
         State::Running { .. }
         | State::Snapshotting { .. }
@@ -74,7 +79,8 @@ fn start_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
 
 fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     match &sandbox.state {
-        State::Suspending { operation, image: before, rewind, .. } => {
+        State::Suspending { files: Some(files), .. } => saved_files(sandbox, image, files),
+        State::Suspending { operation, image: before, rewind, files: None, .. } => {
             let mut step = match rewind {
                 None => {
                     let step = Step::to(sandbox, State::Suspended { image: image.clone(), background: None });
@@ -98,6 +104,23 @@ fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
         | State::Terminating { .. }
         | State::Terminated { .. } => late(sandbox),
     }
+}
+
+/// The files are the layer that the sandbox is based on from now on. Older images are given up:
+/// they are based on the layer before.
+fn saved_files(sandbox: &Sandbox, image: &SleepImage, files: &SnapshotId) -> Step {
+    let image = SleepImage { files: Some(files.clone()), ..image.clone() };
+    let kept = "only its files are kept: it boots from them";
+    let detail = match &sandbox.unreachable {
+        None => kept.to_owned(),
+        Some(silent) => format!("{kept}; {}", unquiesced("saved", silent)),
+    };
+    let layer = image.saved_state.clone();
+    let mut step =
+        Step::to(sandbox, State::Suspended { image, background: None }).event_because(EventKind::Suspended, detail);
+    step.next.spec.layer = Some(layer);
+    step.next.older.clear();
+    step
 }
 
 /// An operation on a running guest that ended while the guest continues.
@@ -175,8 +198,13 @@ fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>,
             if let Some(because) = because {
                 step = step.event_because(EventKind::Degraded, because);
             }
-            step = step.event(EventKind::Resumed);
+            step = match restored {
+                Restored::Files { generation } => step
+                    .event_because(EventKind::Resumed, format!("it booted from its files of generation {generation}")),
+                Restored::Nothing | Restored::Filesystem | Restored::Memory { .. } => step.event(EventKind::Resumed),
+            };
             step.next.run = run;
+            step.next.started = Some(context.now);
             step.next.restored = restored;
             step.next.older = older;
             step
@@ -198,6 +226,7 @@ fn left(image: &SleepImage, older: &[SleepImage], restored: Restored) -> (Option
     let all: Vec<_> = std::iter::once(image).chain(older).cloned().collect();
     let used = match restored {
         Restored::Nothing | Restored::Filesystem => return (None, all),
+        Restored::Files { generation } => all.iter().position(|image| image.generation == generation).unwrap_or(0),
         Restored::Memory { generation } => {
             generation.and_then(|generation| all.iter().position(|image| image.generation == generation)).unwrap_or(0)
         }
@@ -262,8 +291,12 @@ fn lost(sandbox: &Sandbox, since: Timestamp, image: Option<&SleepImage>, reason:
     match image.or(sandbox.older.first()) {
         Some(image) => {
             let gone = context.now.since(image.taken).as_secs();
+            let back = match image.keeps() {
+                Keep::Memory => "its sleep image",
+                Keep::Files => "its files",
+            };
             let detail = format!(
-                "{reason}; it is back at its sleep image of generation {}, and the {gone} s since then are lost",
+                "{reason}; it is back at {back} of generation {}, and the {gone} s since then are lost",
                 image.generation
             );
             let mut step = Step::to(sandbox, State::Suspended { image: image.clone(), background: None })

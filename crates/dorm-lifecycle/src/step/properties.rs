@@ -8,7 +8,7 @@ use crate::invariants::check;
 use crate::lease::leases;
 use crate::rewind::{Rewind, Rewound};
 use crate::sandbox::{DeadlineKind, Hold, Origin, Restored, Sandbox};
-use crate::saved::SleepImage;
+use crate::saved::{Keep, SleepImage};
 use crate::spec::{SandboxSpec, SleepRetention, Timeouts};
 use crate::state::{Cause, State, StateName};
 use crate::table::{context, image, inputs, rewind};
@@ -149,7 +149,12 @@ fn a_hold_moves_a_deadline_and_never_shortens_it() {
 #[test]
 fn nothing_moves_the_end_of_the_longest_run() {
     let second = std::time::Duration::from_secs(1);
-    let sandbox = limited(Timeouts { total: Some(5 * second), idle: Some(2 * second), max_run: Some(10 * second) });
+    let sandbox = limited(Timeouts {
+        total: Some(5 * second),
+        idle: Some(2 * second),
+        max_run: Some(10 * second),
+        ..Timeouts::default()
+    });
     let held = given(&sandbox, Command::Hold(hold(1, 9_000_000)), 1_001_000);
     let extended = given(&held, Command::SetTimeouts(held.spec.timeouts), 1_009_000);
     let deadline = extended.deadline().expect("deadline");
@@ -162,7 +167,12 @@ fn nothing_moves_the_end_of_the_longest_run() {
 #[test]
 fn moments_that_are_replaced_move_every_limit_with_them() {
     let second = std::time::Duration::from_secs(1);
-    let sandbox = limited(Timeouts { total: Some(5 * second), idle: Some(2 * second), max_run: Some(10 * second) });
+    let sandbox = limited(Timeouts {
+        total: Some(5 * second),
+        idle: Some(2 * second),
+        max_run: Some(10 * second),
+        ..Timeouts::default()
+    });
     let held = given(&sandbox, Command::Hold(hold(1, 1_004_000)), 1_001_000);
     for millis in [3_600_000, -500_000] {
         let moved = held.with_moments(|moment| moment.shifted(millis));
@@ -175,7 +185,7 @@ fn moments_that_are_replaced_move_every_limit_with_them() {
 
 /// Suspends and resumes it; returns the running sandbox.
 fn slept(sandbox: &Sandbox, seed: u8, restored: Restored, because: Option<&str>) -> Sandbox {
-    let suspending = given(sandbox, Command::Suspend, 1_000_000);
+    let suspending = given(sandbox, Command::Suspend(Keep::Memory), 1_000_000);
     let saved_state = SavedStateId::from_random([seed; 20]);
     let saved = Observation::Saved(SleepImage { generation: sandbox.generation, saved_state, ..image() });
     let suspended = step(&suspending, &Input::Observation(saved), &at(1_000_000)).expect("saved").next;
@@ -259,7 +269,7 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
     assert!(matches!(&failed.effect, Some(super::Effect::Wake { image, .. }) if *image == present), "it wakes again");
     assert_eq!(failed.next.saved_states().collect::<Vec<_>>(), [&present.saved_state]);
     assert_ne!(failed.next.state.operation(), None);
-    let suspended = given(&given(&running, Command::Suspend, 1_000_000), Command::Touch, 1_000_000);
+    let suspended = given(&given(&running, Command::Suspend(Keep::Memory), 1_000_000), Command::Touch, 1_000_000);
     let suspended = seen(&suspended, Observation::Saved(present.clone())).next;
     let resuming = seen(&given(&suspended, asked(), 1_000_000), Observation::RewindPrepared).next;
     let failed = seen(&resuming, Observation::WakeFailed("damaged".into()));
@@ -274,7 +284,7 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
 fn the_end_of_a_sandbox_leaves_the_names_of_its_secrets_alone() {
     let mut running = seen(&fresh(true), Observation::Started).next;
     running.spec.secrets.0.insert("TOKEN".into(), "hunter2".into());
-    let asleep = given(&running, Command::Suspend, 1_000_000);
+    let asleep = given(&running, Command::Suspend(Keep::Memory), 1_000_000);
     assert_eq!(asleep.spec.secrets, running.spec.secrets, "it wakes with them");
     let ended = seen(&given(&running, Command::Terminate, 1_000_000), Observation::Stopped).next;
     assert!(matches!(ended.state, State::Terminated { .. }));
@@ -297,7 +307,7 @@ fn a_running_sandbox_has_what_it_had_and_leases_of_both_until_its_volumes_are_ch
     assert_eq!(attaching.spec, running.spec);
     assert_eq!(attaching.attachments().collect::<Vec<_>>(), [&volume(1), &volume(2)]);
     assert_eq!(leases(&attaching).len(), 2);
-    for command in [Command::Suspend, Command::Terminate, Command::SetAttachments(Vec::new())] {
+    for command in [Command::Suspend(Keep::Memory), Command::Terminate, Command::SetAttachments(Vec::new())] {
         let made = step(&attaching, &Input::Command(command), &at(1_000_000)).expect("asked");
         assert_eq!(made.outcome, Outcome::Wait);
     }

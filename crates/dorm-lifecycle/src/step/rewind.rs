@@ -8,12 +8,16 @@ use crate::event::EventKind;
 use crate::ids::{OperationId, RunId};
 use crate::rewind::{Abandoned, Rewind, RewindFrom, Rewinding, Rewound};
 use crate::sandbox::{Restored, Sandbox};
-use crate::saved::SleepImage;
+use crate::saved::{Keep, SleepImage};
 use crate::state::State;
 
 /// The saved state of a memory snapshot is copied for the sandbox first.
 pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Result<Step, Denied> {
     let mut step = match &sandbox.state {
+        // Two snapshots must not have one saved state.
+        State::Suspended { image: SleepImage { files: Some(files), .. }, .. } if wanted.future.is_some() => {
+            return Err(Denied::IsSnapshot(files.clone()));
+        }
         State::Running { background: None, .. } | State::Suspended { background: None, .. } => {
             let prepared = background::prepare_rewind(sandbox, wanted, context);
             match prepared.or_else(|| leave_present(sandbox, wanted, context)) {
@@ -40,7 +44,8 @@ pub(super) fn begin(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Re
 pub(super) fn leave_present(sandbox: &Sandbox, wanted: &Rewind, context: &Context) -> Option<Step> {
     match &sandbox.state {
         State::Running { since, image, background: _ } => {
-            let mut step = suspending(sandbox, *since, image.as_ref(), context).event(EventKind::Suspending);
+            let mut step =
+                suspending(sandbox, *since, image.as_ref(), Keep::Memory, context).event(EventKind::Suspending);
             if let State::Suspending { rewind, .. } = &mut step.next.state {
                 *rewind = Some(Box::new(wanted.clone()));
             }
@@ -112,15 +117,17 @@ pub(super) fn arrived(
 ) -> Step {
     // A sandbox that is not suspendable has no image to fall back to, as before.
     let image = rewind.target.clone().filter(|_| sandbox.spec.suspendable);
-    let kept = match &rewind.future {
-        Some(future) => format!("its previous state is now snapshot {}", future.snapshot),
-        None => "its previous state is not kept".to_owned(),
+    let kept = match (&rewind.future, &present.files) {
+        (Some(future), _) => format!("its previous state is now snapshot {}", future.snapshot),
+        (None, Some(files)) => format!("its previous files are those of snapshot {files}"),
+        (None, None) => "its previous state is not kept".to_owned(),
     };
     let detail = format!("from generation {} to snapshot {}; {kept}", present.generation, rewind.to);
     let mut step = Step::to(sandbox, State::Running { since: context.now, image, background: None })
         .active(context.now)
         .event_because(EventKind::Rewound, detail);
     step.next.run = run;
+    step.next.started = Some(context.now);
     step.next.restored = restored;
     step.next.rewound = Some(Rewound { to: rewind.to.clone(), generation: sandbox.generation });
     step.next.spec.resources = rewind.resources;

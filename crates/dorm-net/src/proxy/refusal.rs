@@ -36,7 +36,7 @@ pub(crate) enum Refusal {
 }
 
 const PLAIN_HTTP: &[u8] = b"HTTP/1.1 400 Bad Request\r\nConnection: close\r\nContent-Type: text/plain\r\n\
-Content-Length: 81\r\n\r\nThis port of a sandbox with header rules accepts only HTTPS: write https:// first\n";
+Content-Length: 82\r\n\r\nThis port of a sandbox with header rules accepts only HTTPS: write https:// first\n";
 
 impl Refusal {
     /// Tells the program, as far as its protocol is known. It closes the connection even so.

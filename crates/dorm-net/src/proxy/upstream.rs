@@ -15,6 +15,7 @@ use hyper::client::conn::http1::{self, SendRequest};
 use hyper::header::HeaderValue;
 use hyper_util::rt::TokioIo;
 use rustix::net::sockopt;
+use rustls::client::Resumption;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use tokio::net::TcpStream;
@@ -56,6 +57,8 @@ pub(super) fn client(also: &[Vec<u8>]) -> Result<Arc<ClientConfig>, NetworkError
     let config = config.map_err(|error| failed("set up TLS for header rules", error))?;
     let mut config = config.with_root_certificates(roots).with_no_client_auth();
     config.alpn_protocols = vec![PROTOCOL.to_vec()];
+    // A host must not recognize two projects by a session that they share.
+    config.resumption = Resumption::disabled();
     Ok(Arc::new(config))
 }
 

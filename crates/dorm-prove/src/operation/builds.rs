@@ -1,5 +1,5 @@
-//! A build of a template: whenever the daemon dies, the next one finishes it, and nothing else of it
-//! is left.
+//! A build of a template: whenever the daemon dies, the next one finishes it, and nothing else of
+//! it is left.
 
 use std::time::{Duration, Instant};
 

@@ -9,7 +9,9 @@ use serde_json::{Value, json};
 
 use super::lost::{Seen, after_cut, count_lost, is_lost};
 use super::perform::{CHILDREN, LIMITS};
-use super::{Heard, Operation, Scene, builds, egress, images, layers, merge, transfer, volumes};
+use super::{
+    Heard, Operation, Scene, builds, egress, files_only, images, layers, merge, pools, resize, transfer, volumes,
+};
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
 use crate::report::Kind;
@@ -58,6 +60,10 @@ pub(crate) async fn judge(
         | Operation::TerminateParked
         | Operation::TerminateEvicted
         | Operation::TimeoutTerminates => ended(world, operation, scene, is_done, &mut faults).await?,
+        Operation::SuspendFiles | Operation::ResumeFiles => {
+            files_only::judge(world, operation, scene, heard, &mut faults).await?;
+        }
+        Operation::UsePool => pools::judge(world, &scene, heard, &mut faults).await?,
         Operation::MergeLayers => merge::judge(world, scene, heard, &mut faults).await?,
         Operation::RewindRunning | Operation::RewindSuspended | Operation::Promote => {
             back::judge(world, scene, heard, &mut faults).await?;
@@ -77,6 +83,7 @@ pub(crate) async fn judge(
         | Operation::SetTimeouts
         | Operation::SetEgress
         | Operation::SetEgressParked
+        | Operation::Resize
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => slept(world, operation, scene, heard, &mut faults).await?,
     }
@@ -103,7 +110,8 @@ fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
             | Operation::Clone
             | Operation::Fork
             | Operation::SetTimeouts
-            | Operation::SetEgress,
+            | Operation::SetEgress
+            | Operation::Resize,
             _,
         ) => &["running"],
         _ => &["running", "suspended"],
@@ -144,6 +152,9 @@ async fn slept(
     world.daemon.act(&subject.id, "resume").await?;
     if matches!(operation, Operation::SetEgress | Operation::SetEgressParked) {
         egress::judge(&world.daemon, &subject.id, &view, heard.is_some(), faults).await?;
+    }
+    if operation == Operation::Resize {
+        resize::judge(&world.daemon, &subject.id, &view, heard.is_some(), faults).await?;
     }
     match subject.is_whole(&world.daemon).await {
         Ok(()) => world.sleeper = Some(subject),
@@ -265,7 +276,7 @@ async fn named(world: &World, name: &str, held: Option<&Probe>, faults: &mut Vec
     works(world, found, held, faults).await
 }
 
-async fn works(world: &World, found: Value, held: Option<&Probe>, faults: &mut Vec<Fault>) -> Result<()> {
+pub(super) async fn works(world: &World, found: Value, held: Option<&Probe>, faults: &mut Vec<Fault>) -> Result<()> {
     for sandbox in found["sandboxes"].as_array().into_iter().flatten() {
         let (id, state) = (word(sandbox, "id"), word(sandbox, "state"));
         if world.lost_power && is_lost(sandbox) {

@@ -77,6 +77,9 @@ pub(super) async fn after_cut(
 fn is_asleep(operation: Operation, heard: &Heard) -> bool {
     match operation {
         Operation::Suspend | Operation::SuspendWoken => heard.is_some(),
+        // Its files are kept, from before the power was cut if it was not answered.
+        Operation::ResumeFiles => true,
+        Operation::SuspendFiles => heard.is_some(),
         Operation::TimeoutSuspends => heard.as_ref().is_some_and(|answer| answer["seen"] == true),
         _ => false,
     }

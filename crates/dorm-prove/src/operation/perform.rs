@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, builds, egress, images, layers, transfer, volumes};
+use super::{Operation, Scene, builds, egress, files_only, images, layers, pools, resize, transfer, volumes};
 use crate::world::{WarmContainers, World};
 
 /// The limits that are set, in seconds.
@@ -36,7 +36,8 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
             daemon.post("/sandboxes", json!({ "snapshot": snapshot, "labels": labels })).await
         }
         Operation::Suspend | Operation::SuspendWoken => daemon.act(&id, "suspend").await,
-        Operation::ResumeParked | Operation::ResumeEvicted => daemon.act(&id, "resume").await,
+        Operation::SuspendFiles => files_only::suspend(daemon, &id).await,
+        Operation::ResumeParked | Operation::ResumeEvicted | Operation::ResumeFiles => daemon.act(&id, "resume").await,
         Operation::Evict => daemon.act(&id, "evict").await,
         Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.checkpoint(&id, "memory").await,
         Operation::FilesRunning | Operation::FilesSuspended | Operation::MergeLayers => {
@@ -66,6 +67,8 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
             daemon.act(&id, "terminate").await
         }
         Operation::SetEgress | Operation::SetEgressParked => egress::close(daemon, &id).await,
+        Operation::Resize => resize::enlarge(daemon, &id).await,
+        Operation::UsePool => pools::perform(world, scene).await,
         Operation::SetTimeouts => {
             let limits = json!({ "timeout_secs": LIMITS[0], "idle_timeout_secs": LIMITS[1] });
             daemon.post(&format!("/sandboxes/{id}/timeouts"), limits).await

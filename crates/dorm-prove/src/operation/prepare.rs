@@ -108,6 +108,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::AttachVolume
         | Operation::SleepWithVolume
         | Operation::StartAfterCreate
+        | Operation::UsePool
         | Operation::MakeWarmContainers
         | Operation::BuildTemplate
         | Operation::ImportImage
@@ -123,6 +124,11 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
             world.bring(&mut woken, Stage::Running).await.map_err(crate::world::said)?;
             return Ok(Some(woken));
         }
+        Operation::ResumeFiles => {
+            let probe = world.sleeper(Stage::Running).await?;
+            super::files_only::suspend(&world.daemon, &probe.id).await?;
+            return Ok(Some(probe));
+        }
         Operation::TimeoutTerminates => return ephemeral(world).await.map(Some),
         Operation::Suspend
         | Operation::CheckpointRunning
@@ -134,6 +140,8 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::Promote
         | Operation::SetTimeouts
         | Operation::SetEgress
+        | Operation::SuspendFiles
+        | Operation::Resize
         | Operation::TimeoutSuspends
         | Operation::StartAfterSuspend => Stage::Running,
         Operation::ResumeParked

@@ -61,6 +61,7 @@ pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Opti
         | Observation::SnapshotTaken
         | Observation::Attached
         | Observation::EgressSet
+        | Observation::Resized
         | Observation::RewindPrepared
         | Observation::Woken { .. }
         | Observation::Unreachable(_)
@@ -72,6 +73,7 @@ pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Opti
         | Observation::WakeFailed(reason)
         | Observation::AttachFailed(reason)
         | Observation::EgressFailed(reason)
+        | Observation::ResizeFailed(reason)
         | Observation::RewindNotPrepared(reason)
         | Observation::RunLost(reason) => Some(known.unwrap_or_else(|| Failure::new(Code::Failed, reason))),
     }

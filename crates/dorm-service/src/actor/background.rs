@@ -28,11 +28,14 @@ impl Actor {
         self.agent.as_ref().is_some_and(|agent| !agent.is_closed())
     }
 
-    /// Returns whether the operation in progress changes the volumes or the egress of a live run,
+    /// Returns whether the operation in progress changes a live run,
     /// and so has nothing to change when that run ends.
     pub(super) fn changes_run(&self) -> bool {
         let State::Running { background: Some(background), .. } = &self.record.sandbox.state else { return false };
-        matches!(background.work, BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. })
+        matches!(
+            background.work,
+            BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. }
+        )
     }
 
     /// Returns whether the operation in progress does not concern the sandbox's run, which is
@@ -41,7 +44,7 @@ impl Actor {
         let State::Suspended { background: Some(background), .. } = &self.record.sandbox.state else { return false };
         match background.work {
             BackgroundWork::Snapshot(_) | BackgroundWork::PrepareRewind(_) => true,
-            BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } => false,
+            BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. } => false,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    BackgroundWork, Effect, EventKind, Initiator, Input, Observation, Outcome, Sandbox, SavedStateId, SnapshotId,
+    BackgroundWork, Effect, EventKind, Initiator, Input, Keep, Observation, Outcome, Sandbox, SavedStateId, SnapshotId,
     SnapshotKind, State, Step,
 };
 use dorm_store::{
@@ -79,7 +79,8 @@ impl Actor {
         self.by = by;
         let saved_state = to_write(&self.shared, &made.next.state);
         let operation = operation(&made.next, by, self.shared.now(), saved_state.as_ref());
-        let snapshot = match (asked, &saved_state) {
+        let files = files_of_suspend(&made.next);
+        let snapshot = match (asked.or(files.as_ref()), &saved_state) {
             (Some(asked), Some(saved_state)) => Some(snapshot_record(&self.shared, &made.next, asked, saved_state)),
             _ => None,
         };
@@ -112,14 +113,21 @@ impl Actor {
             let took = change.operations.first().and_then(|ended| Some(ended.ended.as_ref()?.0.since(ended.began)));
             let measured = Measured { took, bytes: (written.bytes > 0).then_some(written.bytes) };
             let effect = made.effect.clone();
+            let of_suspend = match &self.record.sandbox.state {
+                State::Suspending { files: Some(_), .. } => change.snapshots.last().cloned(),
+                _ => None,
+            };
             let going = change.operations.last().filter(|last| last.ended.is_none()).cloned();
             let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
             match self.commit(made, change, self.by, measured).await {
                 Ok(()) => {
                     self.saved_state = going.as_ref().and_then(|going| going.saved_state.clone());
                     self.operation = going;
-                    if let Some(future) = future {
-                        self.shared.removals.note(&future);
+                    if of_suspend.is_some() {
+                        self.snapshot = None;
+                    }
+                    for snapshot in future.iter().chain(&of_suspend) {
+                        self.shared.removals.note(snapshot);
                     }
                     return Some(Recorded { observation, failure, effect });
                 }
@@ -184,6 +192,9 @@ impl Actor {
                 OperationResult::Done => SnapshotStatus::Completed,
                 OperationResult::Failed(failure) => SnapshotStatus::Failed(failure.clone()),
             };
+            if written.is_flat {
+                snapshot.layer = None;
+            }
             snapshot.bytes = written.bytes;
             snapshot.shares_data = written.shares_data;
             change.snapshots.push(snapshot.clone());
@@ -260,7 +271,7 @@ impl Actor {
     }
 
     pub(super) async fn take_snapshot(&mut self, mut asked: SnapshotSpec, reply: Reply<SnapshotRecord>) {
-        let command = dorm_lifecycle::Command::Snapshot(asked.id.clone());
+        let command = dorm_lifecycle::Command::Snapshot(asked.id.clone(), asked.kind);
         let made = match self.ask(Input::Command(command)) {
             Ok(made) => made,
             Err(denied) => {
@@ -327,7 +338,7 @@ fn to_write(shared: &Shared, state: &State) -> Option<SavedStateId> {
         State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().saved_state()),
         State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
             match &background.work {
-                BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } => None,
+                BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. } => None,
                 BackgroundWork::PrepareRewind(rewind) => {
                     rewind.target.as_ref().map(|target| target.saved_state.clone())
                 }
@@ -365,6 +376,7 @@ fn operation(
                 }
                 BackgroundWork::Attach { .. } => OperationKind::Attach,
                 BackgroundWork::Egress { .. } => OperationKind::Egress,
+                BackgroundWork::Resize { .. } => OperationKind::Resize,
                 BackgroundWork::PrepareRewind(_) => OperationKind::Rewind,
                 BackgroundWork::Snapshot(_) => OperationKind::Snapshot,
             };
@@ -413,7 +425,11 @@ fn snapshot_record(
         kind: asked.kind,
         saved_state: saved_state.clone(),
         image: sandbox.spec.image.clone(),
-        layer: sandbox.spec.layer.clone(),
+        layer: match (&sandbox.state, asked.kind) {
+            // It is a copy of the files with all layers below them.
+            (State::Suspended { image, .. }, SnapshotKind::Filesystem) if image.keeps() == Keep::Files => None,
+            (_, _) => sandbox.spec.layer.clone(),
+        },
         resources: sandbox.spec.resources,
         created: shared.now(),
         bytes: 0,
@@ -423,6 +439,14 @@ fn snapshot_record(
         made_by: asked.made_by,
         status: SnapshotStatus::InProgress,
     }
+}
+
+/// Returns the request for the snapshot that holds the files of a suspend that keeps nothing else.
+/// It is deleted when the sandbox, and all that was made from it, is based on other files.
+fn files_of_suspend(next: &Sandbox) -> Option<SnapshotSpec> {
+    let State::Suspending { files: Some(files), .. } = &next.state else { return None };
+    let labels = [("suspended".to_owned(), next.id.to_string())].into();
+    Some(SnapshotSpec { labels, ..SnapshotSpec::new(files.clone(), SnapshotKind::Filesystem, Removal::WhenFree) })
 }
 
 /// Updates the metrics for an operation that has ended.

@@ -51,6 +51,7 @@ impl Actor {
             generation: if own { to.generation } else { 0 },
             taken: to.created,
             bytes: to.bytes,
+            files: None,
         };
         let (target, layer, resources) = match to.kind {
             SnapshotKind::Memory => (Some(copy()), to.layer.clone(), to.resources),

@@ -55,6 +55,8 @@ impl Actor {
             | Observation::AttachFailed(_)
             | Observation::EgressSet
             | Observation::EgressFailed(_)
+            | Observation::Resized
+            | Observation::ResizeFailed(_)
             | Observation::RewindPrepared
             | Observation::RewindNotPrepared(_)
             | Observation::Woken { .. }

@@ -62,9 +62,13 @@ impl Builder {
         }
         for (at, stage) in stages.all.iter().enumerate() {
             let is_kept = begin.is_some_and(|begin| at <= begin);
-            let is_done = self.record.steps.get(at).is_some_and(|step| step.state == BuildStepState::Done);
-            let note = if is_kept && stage.key.is_some() && !is_done { " (cached)" } else { "" };
-            if !is_done {
+            let is_told = self
+                .record
+                .steps
+                .get(at)
+                .is_some_and(|step| is_kept && matches!(step.state, BuildStepState::Done | BuildStepState::Cached));
+            let note = if is_kept && stage.key.is_some() { " (cached)" } else { "" };
+            if !is_told {
                 let title = self.record.steps.get(at).map(|step| step.title.clone()).unwrap_or_default();
                 self.diary.say(Some(at), &format!("[{}/{}] {title}{note}", at + 1, stages.all.len())).await;
             }
@@ -106,7 +110,7 @@ impl Builder {
         let store = &self.service.shared.store;
         let mut known = HashMap::new();
         for (at, step) in self.record.steps.iter().enumerate() {
-            // What this build made itself counts, whether or not results of others do.
+            // Its own results count, whether or not results of others do.
             if let (BuildStepState::Done, Some(snapshot)) = (step.state, &step.snapshot)
                 && store.snapshot(snapshot).await?.is_some_and(|snapshot| is_usable(&snapshot))
             {
@@ -237,7 +241,7 @@ impl Builder {
         let started = self.unless(self.service.exec(sandbox, spec, CommandInput::Empty, Some(limit))).await?;
         let mut execution = started.map_err(|error| self.stop(error))?;
         loop {
-            // The agent ends the command at its time limit; this is for an agent that does not answer.
+            // The agent ends the command at its limit; this is for an agent that does not answer.
             let item = tokio::time::timeout(limit + GRACE / 2, execution.next());
             let item = match self.unless(item).await? {
                 Ok(item) => item,

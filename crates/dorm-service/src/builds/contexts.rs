@@ -4,10 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dorm_lifecycle::{Digest, ProjectId};
-use dorm_store::{BuildPlan, BuildRecord, Change, Recipe};
+use dorm_storage::ListedContext;
+use dorm_store::{BuildRecord, Change};
 
 use super::{Builder, Stop};
+use crate::build_plan::contexts_of;
 use crate::error::{ServiceError, chain};
+use crate::ops::collect::{CollectorItem, CollectorItemKind, Verdict};
 use crate::shared::Service;
 
 /// How long a context is kept that no build has used yet.
@@ -16,15 +19,6 @@ const UNUSED: Duration = Duration::from_secs(3600);
 const KEPT: Duration = Duration::from_secs(14 * 86_400);
 /// How many ended builds of a project are kept.
 const KEPT_MAX: usize = 500;
-
-/// Returns the contexts that a plan copies from.
-pub(crate) fn contexts_of(plan: &BuildPlan) -> BTreeSet<Digest> {
-    let mut contexts: BTreeSet<_> = plan.context.iter().cloned().collect();
-    if let Recipe::Steps { steps, .. } = &plan.recipe {
-        contexts.extend(steps.iter().filter_map(|step| step.context.clone()));
-    }
-    contexts
-}
 
 impl Builder {
     /// Removes the contexts of the build, unless another one needs them.
@@ -59,6 +53,31 @@ impl Service {
             }
         }
         Ok(())
+    }
+
+    /// Returns the contexts on the disk, with the builds that need them.
+    pub(crate) async fn context_items(&self) -> Result<Vec<CollectorItem>, ServiceError> {
+        let contexts = self.shared.storage.contexts().await?;
+        let mut builds = self.shared.store.builds().await?;
+        builds.retain(|build| !build.state.has_ended());
+        let item = |context: ListedContext| {
+            let needs = |build: &&BuildRecord| {
+                build.project == context.project && contexts_of(&build.plan).contains(&context.key)
+            };
+            let mut why: Vec<_> =
+                builds.iter().filter(needs).map(|build| format!("build {} needs it", build.id)).collect();
+            if why.is_empty() {
+                why.push("no build needs it yet: it is removed an hour after its upload".to_owned());
+            }
+            CollectorItem {
+                kind: CollectorItemKind::BuildContext,
+                id: format!("{}/{}", context.project, context.key),
+                bytes: context.bytes,
+                verdict: Verdict::Kept,
+                why,
+            }
+        };
+        Ok(contexts.into_iter().map(item).collect())
     }
 
     /// Removes contexts that were not used for a time, and what is left of builds that ended long

@@ -1,20 +1,17 @@
-//! What a build does: its base image, its steps, and the keys of their results.
+//! The base image of a build, its steps, and the keys of their results.
 
 use std::sync::Arc;
 
 use dorm_build::context::Selected;
-use dorm_build::{BuildError, Kept, Keys, Placed, Plan, Settings, Step, from_dockerfile};
-use dorm_lifecycle::Digest;
+use dorm_build::{BuildError, Kept, Keys, Placed, Settings, Step};
 use dorm_ports::{Logins, RemoteSpec, Transport};
 use dorm_storage::{Image, ImageConfig, StoredContext};
 use dorm_store::{BuildPlan, BuildStep, BuildStepState, Code, Recipe};
 
 use super::{Builder, Stop};
-use crate::error::{BuildProblem, ServiceError};
+use crate::build_plan::{context_of, kept, steps, title};
+use crate::error::BuildProblem;
 use crate::ops::pull::PullPolicy;
-
-/// The largest number of steps.
-const STEPS_MAX: usize = 1000;
 
 /// A step, the settings when it starts, and the key under which its files are kept.
 pub(super) struct Stage {
@@ -53,63 +50,6 @@ impl Stages {
         };
         let text = serde_json::to_string(&config).unwrap_or_default();
         (config, self.keys.clone().finish(&text).to_string())
-    }
-}
-
-/// Rejects a plan that cannot be carried out whatever its base image is.
-pub(crate) fn check(plan: &BuildPlan) -> Result<(), ServiceError> {
-    let parsed = steps(plan, &Kept::default()).map_err(|error| BuildProblem::Bad(error.to_string()))?;
-    let mut settings = Settings::default();
-    for placed in &parsed.steps {
-        settings.apply(&placed.step).map_err(|error| BuildProblem::Bad(error.to_string()))?;
-    }
-    if parsed.steps.len() > STEPS_MAX {
-        return Err(BuildProblem::Bad(format!("it has more than {STEPS_MAX} steps")).into());
-    }
-    let copies = parsed.steps.iter().enumerate().filter(|(_, placed)| matches!(placed.step, Step::Copy(_)));
-    for (at, _) in copies {
-        if context(plan, at).is_none() {
-            return Err(BuildProblem::Bad("a step copies files, and there is no context".to_owned()).into());
-        }
-    }
-    Ok(())
-}
-
-/// Returns the steps of a plan.
-fn steps(plan: &BuildPlan, base: &Kept) -> Result<Plan, BuildError> {
-    let mut steps = match &plan.recipe {
-        Recipe::Dockerfile { text, arguments } => from_dockerfile(text, arguments, base)?,
-        Recipe::Steps { from, steps } => {
-            let placed = |step: &Step| Placed { line: None, step: step.clone(), arguments: Default::default() };
-            Plan { from: from.clone(), steps: steps.iter().map(|planned| placed(&planned.step)).collect() }
-        }
-    };
-    if let Some(line) = &plan.start_command {
-        let step = Step::Entrypoint(vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()]);
-        steps.steps.push(Placed { line: None, step, arguments: Default::default() });
-    }
-    Ok(steps)
-}
-
-/// Returns the context of a step.
-fn context(plan: &BuildPlan, at: usize) -> Option<&Digest> {
-    let own = match &plan.recipe {
-        Recipe::Steps { steps, .. } => steps.get(at).and_then(|step| step.context.as_ref()),
-        Recipe::Dockerfile { .. } => None,
-    };
-    own.or(plan.context.as_ref())
-}
-
-/// Returns the settings of an image.
-fn kept(config: &ImageConfig) -> Kept {
-    let words = |words: &Vec<String>| Some(words.clone()).filter(|words| !words.is_empty());
-    let pair = |line: &String| line.split_once('=').map(|(name, value)| (name.to_owned(), value.to_owned()));
-    Kept {
-        env: config.env.iter().filter_map(pair).collect(),
-        workdir: config.directory.clone(),
-        user: config.user.clone(),
-        entrypoint: words(&config.entrypoint),
-        cmd: words(&config.command),
     }
 }
 
@@ -176,30 +116,11 @@ impl Builder {
     }
 
     async fn context_of(&self, at: usize) -> Result<Arc<StoredContext>, Stop> {
-        let Some(key) = context(&self.record.plan, at) else {
+        let Some(key) = context_of(&self.record.plan, at) else {
             return Err(Stop::failed(Code::InvalidArgument, "it copies files, and there is no context"));
         };
         let found = self.service.shared.storage.context(self.service.project(), key).await;
         let found = found.map_err(|error| self.stop(error.into()))?;
         found.map(Arc::new).ok_or_else(|| self.stop(BuildProblem::NoContext(key.clone()).into()))
-    }
-}
-
-/// Returns a step as one line.
-fn title(step: &Step) -> String {
-    let text = match step {
-        Step::Run(dorm_build::Command::Shell(line)) => format!("RUN {line}"),
-        Step::Run(dorm_build::Command::Argv(argv)) => format!("RUN {argv:?}"),
-        Step::Copy(copy) => format!("COPY {} {}", copy.from.join(" "), copy.to),
-        Step::Env(name, value) => format!("ENV {name}={value}"),
-        Step::Workdir(path) => format!("WORKDIR {path}"),
-        Step::User(user) => format!("USER {user}"),
-        Step::Entrypoint(argv) => format!("ENTRYPOINT {argv:?}"),
-        Step::Cmd(argv) => format!("CMD {argv:?}"),
-    };
-    let line: String = text.split_whitespace().collect::<Vec<_>>().join(" ");
-    match line.char_indices().nth(100) {
-        Some((end, _)) => format!("{}…", line.get(..end).unwrap_or_default()),
-        None => line,
     }
 }

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, Busy};
 use dorm_lifecycle::{
-    Attachment, BackgroundWork, Egress, Observation, RunId, Sandbox, SavedStateId, SleepImage, SnapshotId,
-    SnapshotKind, State,
+    Attachment, BackgroundWork, Egress, Keep, Observation, Resources, RunId, Sandbox, SavedStateId, SleepImage,
+    SnapshotId, SnapshotKind, State,
 };
 use dorm_store::Code;
 
@@ -156,19 +156,70 @@ async fn set_egress(task: &Task, run: &RunId, egress: &Egress) -> Result<(), Fai
     }
 }
 
+/// Gives a live or parked run the limits `after`. A parked run that cannot be changed is ended: the
+/// sandbox then wakes from its image, with the limits of its record.
+pub(super) async fn resize(task: &Task, run: &RunId, before: Resources, after: Resources) -> Seen {
+    let is_suspended = matches!(task.sandbox.state, State::Suspended { .. });
+    if is_suspended && !task.shared.parking.holds(&task.sandbox.id) {
+        return Seen::of(Observation::Resized);
+    }
+    let Err(failure) = set_limits(task, run, before, after).await else { return Seen::of(Observation::Resized) };
+    if is_suspended {
+        tracing::warn!(%run, reason = failure.reason(), "cannot change the limits of a parked run; ending the run");
+        return match tokio::time::timeout(UNDO, task.shared.engine.stop(run)).await {
+            Ok(Ok(())) => Seen::of(Observation::Resized),
+            Ok(Err(error)) => Seen::failed(Observation::ResizeFailed, error.into()),
+            Err(_) => Seen::failed(Observation::ResizeFailed, Failure::late("ending its parked run", UNDO)),
+        };
+    }
+    // An attempt that is late may still have taken effect.
+    let Err(also) = set_limits(task, run, after, before).await else {
+        return Seen::failed(Observation::ResizeFailed, failure);
+    };
+    tracing::error!(%run, reason = also.reason(), "cannot restore the previous limits of a run");
+    let failure = failure.told_as(|why| {
+        let also = also.reason();
+        format!("{why}; its run may have the previous limits or the new ones ({also}): resize it again")
+    });
+    Seen::failed(Observation::ResizeFailed, failure)
+}
+
+/// A limit below what is in use would have to kill a process, so it is refused.
+async fn set_limits(task: &Task, run: &RunId, before: Resources, after: Resources) -> Result<(), Failure> {
+    let limit = task.shared.settings.limits.egress / 2;
+    let changed = async {
+        if after.memory_bytes < before.memory_bytes {
+            let used = task.shared.engine.usage(run).await?.memory_bytes;
+            if used > after.memory_bytes {
+                let why = format!("it uses {used} bytes of memory, and cannot have fewer than that");
+                return Err(Failure::new(Code::Conflict, why));
+            }
+        }
+        Ok(task.shared.engine.set_limits(run, &after).await?)
+    };
+    match tokio::time::timeout(limit, changed).await {
+        Ok(changed) => changed,
+        Err(_) => Err(Failure::late("changing its limits", limit)),
+    }
+}
+
 /// Copies the saved state of a memory snapshot for the sandbox; the snapshot was verified to its
 /// last byte just before.
 pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &SavedStateId) -> Seen {
     let copied = task.sandbox.state.background().and_then(|background| match &background.work {
         BackgroundWork::PrepareRewind(rewind) => rewind.target.as_ref(),
-        BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Snapshot(_) => None,
+        BackgroundWork::Attach { .. }
+        | BackgroundWork::Egress { .. }
+        | BackgroundWork::Resize { .. }
+        | BackgroundWork::Snapshot(_) => None,
     });
     let limit = task.shared.settings.limits.copy_of(copied.into_iter());
     let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());
     let copied = async move {
         let snapshot = shared.store.snapshot(&to).await?.ok_or(ServiceError::NoSnapshot(to))?;
         let copied = shared.storage.copy(&snapshot.saved_state, &copy).await?;
-        Ok(Written { bytes: copied.saved_state.bytes(), shares_data: copied.shares_data })
+        let (bytes, shares_data) = (copied.saved_state.bytes(), copied.shares_data);
+        Ok(Written { bytes, shares_data, ..Written::default() })
     };
     match to_its_end(task, "preparing a rewind", limit, target, copied).await {
         Ok(_) => {
@@ -196,7 +247,11 @@ pub(super) async fn snapshot_image(task: &Task, image: &SleepImage) -> Seen {
                     own.shared.is_damaged(error).await;
                 }
                 let copied = copied?;
-                Ok(Written { bytes: copied.saved_state.bytes(), shares_data: copied.shares_data })
+                let (bytes, shares_data) = (copied.saved_state.bytes(), copied.shares_data);
+                Ok(Written { bytes, shares_data, ..Written::default() })
+            }
+            SnapshotKind::Filesystem if image.keeps() == Keep::Files => {
+                Ok(Written::of(own.shared.storage.flatten(&image.saved_state, &to).await?.bytes()))
             }
             SnapshotKind::Filesystem => Ok(Written::of(files_of_image(&own, &image).await?.bytes())),
         }

@@ -22,6 +22,9 @@ use crate::error::Failure;
 /// How long the agent may take to finish what is in progress before the guest is saved regardless.
 const QUIESCE: Duration = Duration::from_secs(10);
 
+/// Files on at least this many layers are merged with them when they are saved.
+const LAYERS: usize = 8;
+
 /// How long the agent may take to copy deleted files of volumes to its own disk.
 const EXCHANGE: Duration = Duration::from_secs(60);
 
@@ -70,17 +73,23 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
     let saved = within_limit((limit, OPERATION_LIMIT), "suspending", write_saved_state(task, run, &mut progress)).await;
     match saved {
         Ok(saved_state) => {
+            let is_flat = saved_state.facts.layer.is_none();
             let image = SleepImage {
                 bytes: saved_state.bytes(),
                 saved_state: saved_state.id,
                 generation: task.sandbox.generation,
                 taken,
+                files: match &task.sandbox.state {
+                    State::Suspending { files, .. } => files.clone(),
+                    _ => None,
+                },
             };
             for agent in [&task.agent, &progress.agent].into_iter().flatten() {
                 agent.close();
             }
             let quiesced = progress.quiesced();
-            Seen { written: super::Written::of(image.bytes), quiesced, ..Seen::of(Observation::Saved(image)) }
+            let written = super::Written { is_flat, ..super::Written::of(image.bytes) };
+            Seen { written, quiesced, ..Seen::of(Observation::Saved(image)) }
         }
         Err(failure) => undo(task, run, progress, Observation::SaveFailed, failure).await,
     }
@@ -237,7 +246,16 @@ async fn read_files(
         }
     };
     let reading = began.elapsed();
-    let saved_state = draft.commit_tree(facts, tree).await?;
+    let sleeps = matches!(task.sandbox.state, State::Suspending { .. });
+    let saved_state = match &facts.layer {
+        // A sandbox that is suspended with its files again and again must not stand on ever more
+        // layers.
+        Some(layer) if sleeps && task.shared.storage.depth(layer).await? >= LAYERS => {
+            let rootfs = task.shared.storage.image(&facts.image).await?.rootfs;
+            draft.commit_flat(facts, tree, rootfs).await?
+        }
+        Some(_) | None => draft.commit_tree(facts, tree).await?,
+    };
     let committing = began.elapsed() - reading;
     tracing::debug!(saved_state = %saved_state.id, tree = ?saved_state.tree, ?left_out, ?reading, ?committing, "files committed");
     Ok(saved_state)

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
-use dorm_lifecycle::{Observation, OnUnrestorable, Restored, RunId, SavedStateId, SleepImage};
+use dorm_lifecycle::{Keep, Observation, OnUnrestorable, Restored, RunId, SavedStateId, SleepImage};
 use dorm_storage::StorageError;
 use dorm_store::Code;
 
@@ -92,7 +92,7 @@ pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: O
 
 async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<Back, Failure> {
     let restored = Restored::Memory { generation: Some(image.generation) };
-    if task.shared.parking.holds(&task.sandbox.id) {
+    if image.keeps() == Keep::Memory && task.shared.parking.holds(&task.sandbox.id) {
         match thaw(task, parked).await {
             Ok(agent) => return Ok(Back { run: parked.clone(), agent, restored, because: None }),
             // Nothing is lost: the parked run is a cache of the image, from which the sandbox is
@@ -118,14 +118,16 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
     let mut unusable: Vec<Reason> = Vec::new();
     let mut first: Option<Failure> = None;
     for image in std::iter::once(newest).chain(&task.sandbox.older) {
+        if image.keeps() == Keep::Files {
+            // It is the topmost of the layers in the spec.
+            task.shared.engine.start(&spec).await?;
+            let restored = Restored::Files { generation: image.generation };
+            return Ok((restored, degraded(newest, image, &unusable)));
+        }
         match restore(task, &spec, &image.saved_state).await {
             Ok(()) => {
-                let because = (!unusable.is_empty()).then(|| {
-                    let gone = newest.taken.since(image.taken).as_secs();
-                    let why = unusable.join("; ");
-                    format!("it is back at generation {}, {gone} s older than its newest: {why}", image.generation)
-                });
-                return Ok((Restored::Memory { generation: Some(image.generation) }, because));
+                let restored = Restored::Memory { generation: Some(image.generation) };
+                return Ok((restored, degraded(newest, image, &unusable)));
             }
             Err(NotRestored::Unusable(failure)) => {
                 unusable
@@ -147,6 +149,14 @@ async fn from_best(task: &Task, run: &RunId, newest: &SleepImage) -> Result<(Res
             Ok((restored, Some(format!("it has booted afresh: {why}"))))
         }
     }
+}
+
+/// Returns why `image` is used in place of newer ones; `None` if it is the newest.
+fn degraded(newest: &SleepImage, image: &SleepImage, unusable: &[Reason]) -> Option<Reason> {
+    let gone = newest.taken.since(image.taken).as_secs();
+    let why = unusable.join("; ");
+    let because = format!("it is back at generation {}, {gone} s older than its newest: {why}", image.generation);
+    (!unusable.is_empty()).then_some(because)
 }
 
 async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Failure> {

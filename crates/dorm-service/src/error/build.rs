@@ -47,7 +47,7 @@ impl BuildProblem {
     pub(super) fn next_step(&self) -> &'static str {
         match self {
             Self::Missing(_) => "list the builds with `dorm build ls`",
-            Self::NoContext(_) => "upload it with PUT /v1/build-contexts/{hash}, then try again",
+            Self::NoContext(_) => "upload it with PUT /v1/contexts/{hash}, then try again",
             Self::Many(_) => "wait until some have ended, or cancel them",
             Self::ManyContexts(_) => {
                 "request the builds that use them; those without a build are removed after an hour"

@@ -13,7 +13,7 @@ fn sandbox(number: u8, state: State) -> Sandbox {
 fn suspended() -> State {
     let saved_state = dorm_lifecycle::SavedStateId::from_random([7; 20]);
     State::Suspended {
-        image: SleepImage { saved_state, generation: 1, taken: Timestamp::from_millis(1), bytes: 1 },
+        image: SleepImage { saved_state, generation: 1, taken: Timestamp::from_millis(1), bytes: 1, files: None },
         background: None,
     }
 }

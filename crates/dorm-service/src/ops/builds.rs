@@ -11,7 +11,7 @@ use futures_util::Stream;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::builds::{check, contexts_of};
+use crate::build_plan::{check, contexts_of};
 use crate::error::{BuildProblem, ServiceError};
 use crate::shared::{Service, Shared};
 
@@ -202,8 +202,8 @@ impl Service {
     }
 
     /// Cancels a build. One that waits is cancelled at once; one in progress ends soon, and its
-    /// record says so when nothing of it is left. One that has ended, or whose result is being named,
-    /// stays as it is.
+    /// record says so when nothing of it is left. One that has ended, or whose result is being
+    /// named, stays as it is.
     ///
     /// # Errors
     ///

@@ -105,7 +105,7 @@ impl Service {
         id: &SandboxId,
         asked: SnapshotSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
-        let (snapshot, removal) = (asked.id.clone(), asked.removal);
+        let (snapshot, kind, removal) = (asked.id.clone(), asked.kind, asked.removal);
         let taken = self.ask(id, |reply| Message::Snapshot { asked, reply }).await;
         match (&taken, removal) {
             (Ok(record), _) => {
@@ -118,7 +118,7 @@ impl Service {
         }
         match taken {
             Err(ServiceError::NoSandbox(_)) => {
-                let command = dorm_lifecycle::Command::Snapshot(snapshot);
+                let command = dorm_lifecycle::Command::Snapshot(snapshot, kind);
                 let view = self.command_to_the_dead(id, &command).await?;
                 Err(ServiceError::NotRunning { sandbox: id.clone(), state: view.sandbox.state.name() })
             }

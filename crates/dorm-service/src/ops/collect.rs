@@ -21,6 +21,8 @@ pub enum CollectorItemKind {
     Draft,
     /// A run on this host that no record of this data directory names.
     Run,
+    /// The context of a build.
+    BuildContext,
 }
 
 impl CollectorItemKind {
@@ -31,6 +33,7 @@ impl CollectorItemKind {
             Self::SavedState => "saved_state",
             Self::Draft => "draft",
             Self::Run => "run",
+            Self::BuildContext => "build_context",
         }
     }
 }
@@ -126,6 +129,7 @@ impl Service {
             });
         }
         items.extend(runs::items(&shared.left_alone));
+        items.extend(self.context_items().await?);
         items.sort();
         Ok(items)
     }

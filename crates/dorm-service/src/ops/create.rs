@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Initiator, Name, OnSuspendFailure, OnTimeout, Origin,
-    PoolMember, PortAccess, PortHost, PortRules, Resources, SandboxId, SandboxSpec, SavedStateId, SleepRetention,
-    SnapshotId, SnapshotKind, Timeouts, Variables, Wake, create_with,
+    Annotations, Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Initiator, Name, OnSuspendFailure,
+    OnTimeout, Origin, PoolMember, PortAccess, PortHost, PortRules, Resources, SandboxId, SandboxSpec, SavedStateId,
+    SleepRetention, SnapshotId, SnapshotKind, Timeouts, Variables, Wake, create_with,
 };
 use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -75,6 +75,8 @@ pub struct CreateSpec {
     pub attachments: Vec<AttachmentSpec>,
     /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
+    /// Notes of programs that use it on behalf of others.
+    pub annotations: Annotations,
     /// How long it waits for room, in turn with others. Default: it does not wait.
     pub max_wait: Duration,
     /// The pool that it is made for, by the keeper of pools. Default: none.
@@ -104,6 +106,7 @@ impl CreateSpec {
             checkpoints: None,
             attachments: Vec::new(),
             labels: BTreeMap::new(),
+            annotations: Annotations::default(),
             max_wait: Duration::ZERO,
             pool: None,
         }
@@ -130,6 +133,7 @@ impl CreateSpec {
             checkpoints: source.checkpoints.clone(),
             attachments: following(&source.attachments, FollowingVolumes::Same),
             labels: source.labels.clone(),
+            annotations: source.annotations.clone(),
             ..Self::new(CreateFrom::Snapshot(snapshot))
         }
     }
@@ -332,6 +336,7 @@ fn spec(asked: CreateSpec, image: Digest, layer: Option<SavedStateId>, resources
         retention: asked.retention,
         checkpoints: asked.checkpoints,
         labels: asked.labels,
+        annotations: asked.annotations,
         ..defaults
     }
 }

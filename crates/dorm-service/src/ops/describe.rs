@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use dorm_lifecycle::{Command, Input, Name, Outcome, SandboxId, StateName, step};
-use dorm_store::{SandboxFilter, SandboxRecord};
+use dorm_lifecycle::{Command, Input, Name, Outcome, SandboxId, StateName, Timestamp, step};
+use dorm_store::{SandboxFilter, SandboxOrder, SandboxRecord};
 
 use crate::error::ServiceError;
 use crate::shared::Service;
@@ -12,10 +12,23 @@ use crate::view::{Changed, Residence, SandboxView};
 
 /// Returns the records that match a filter, as a store would list them.
 fn listed(records: &BTreeMap<SandboxId, SandboxRecord>, filter: &SandboxFilter) -> Vec<SandboxRecord> {
+    if filter.order != SandboxOrder::Id {
+        return filter.listed(records.values());
+    }
     let from = filter.after.clone().map_or(Bound::Unbounded, Bound::Excluded);
     let found = records.range((from, Bound::Unbounded)).map(|(_, record)| record);
     let limit = if filter.limit == 0 { usize::MAX } else { filter.limit };
     found.filter(|record| filter.matches(record)).take(limit).cloned().collect()
+}
+
+/// A page of sandboxes.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct SandboxPage {
+    /// The sandboxes.
+    pub sandboxes: Vec<SandboxView>,
+    /// [`SandboxFilter::after_moment`] and [`SandboxFilter::after`] for the next page; `None` on
+    /// the last one.
+    pub next: Option<(Timestamp, SandboxId)>,
 }
 
 impl Service {
@@ -61,19 +74,38 @@ impl Service {
         Ok(self.shared.view(&record))
     }
 
-    /// Returns sandboxes in the order of their ids.
+    /// Returns the sandboxes that match a filter, in its order.
     ///
     /// # Errors
     ///
     /// Fails if the store fails.
     pub async fn list(&self, filter: &SandboxFilter) -> Result<Vec<SandboxView>, ServiceError> {
+        Ok(self.matching(filter).await?.iter().map(|record| self.shared.view(record)).collect())
+    }
+
+    /// Returns the sandboxes of this project that match a filter, and the cursor of the next page.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn page(&self, filter: &SandboxFilter) -> Result<SandboxPage, ServiceError> {
+        let project = Some(self.project().clone());
+        let wanted = SandboxFilter { project, limit: filter.limit.saturating_add(1), ..filter.clone() };
+        let mut records = self.matching(&wanted).await?;
+        let more = records.len() > filter.limit;
+        records.truncate(filter.limit);
+        let cursor = |last: &SandboxRecord| (filter.order.moment(&last.sandbox), last.sandbox.id.clone());
+        let next = records.last().filter(|_| more).map(cursor);
+        Ok(SandboxPage { sandboxes: records.iter().map(|record| self.shared.view(record)).collect(), next })
+    }
+
+    async fn matching(&self, filter: &SandboxFilter) -> Result<Vec<SandboxRecord>, ServiceError> {
         let shared = &self.shared;
         let is_living = !filter.states.is_empty() && !filter.states.contains(&StateName::Terminated);
-        let records = match is_living {
+        Ok(match is_living {
             true => shared.living.look(&*shared.store, |records| listed(records, filter)).await?,
             false => shared.store.sandboxes(filter).await?,
-        };
-        Ok(records.iter().map(|record| self.shared.view(record)).collect())
+        })
     }
 
     /// Returns what a sandbox uses on this host now; nothing for one that is on disk only.

@@ -1,6 +1,6 @@
 //! Compares the files of two snapshots or sandboxes.
 
-use dorm_lifecycle::{Digest, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State, Timestamp};
+use dorm_lifecycle::{Digest, Keep, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State, Timestamp};
 use dorm_storage::{Differing, Listed, Lister};
 use dorm_store::{Removal, SnapshotRecord};
 
@@ -73,6 +73,9 @@ impl Service {
         };
         let sandbox = self.record(id).await?.sandbox;
         if let State::Suspended { image, .. } = &sandbox.state {
+            if image.keeps() == Keep::Files {
+                return Ok(Files { stack: self.listings(Some(&image.saved_state)).await?, image: sandbox.spec.image });
+            }
             return self.files_of(&sandbox.spec, &image.saved_state).await;
         }
         let passing = self.shared.ids().snapshot();

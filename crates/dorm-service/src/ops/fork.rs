@@ -310,9 +310,10 @@ impl Service {
         volumes: FollowingVolumes,
     ) -> CreateSpec {
         let mut child = CreateSpec::like(source, snapshot.clone(), asked.name);
-        let Timeouts { total, idle, max_run } = asked.timeouts;
+        let Timeouts { total, idle, after_wake, max_run } = asked.timeouts;
         child.timeouts.total = total.or(child.timeouts.total);
         child.timeouts.idle = idle.or(child.timeouts.idle);
+        child.timeouts.after_wake = after_wake.or(child.timeouts.after_wake);
         child.timeouts.max_run = max_run.or(child.timeouts.max_run);
         child.on_timeout = asked.on_timeout.or(child.on_timeout);
         child.secrets = self.shared.following_secrets(source, &asked.secrets).unwrap_or_default();

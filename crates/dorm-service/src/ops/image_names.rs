@@ -21,11 +21,11 @@ impl Service {
 
     /// Returns a tag as it is stored.
     pub(crate) fn stored_tag(&self, tag: &str) -> Result<String, ServiceError> {
-        if self.is_of_daemon() {
-            return Ok(tag.to_owned());
-        }
         if tag.starts_with('@') {
             return Err(StorageError::Tag(tag.to_owned()).into());
+        }
+        if self.is_of_daemon() {
+            return Ok(tag.to_owned());
         }
         Ok(format!("@{}/{tag}", self.project()))
     }
@@ -61,8 +61,8 @@ impl Service {
         Ok(seen)
     }
 
-    /// Returns the image that this project calls `reference`: by its own tag, by one of the daemon's
-    /// own project, by digest or the beginning of one.
+    /// Returns the image that this project calls `reference`: by its own tag, by one of the
+    /// daemon's own project, by digest or the beginning of one.
     ///
     /// # Errors
     ///

@@ -99,11 +99,13 @@ impl Service {
             projects.push(self.local());
         }
         projects.sort_by(|one, other| one.id.cmp(&other.id));
-        let mut views = Vec::new();
-        for project in projects {
-            views.push(self.view_project(project).await?);
-        }
-        Ok(views)
+        let mut uses = self.shared.project_uses().await?;
+        let view = |project: ProjectRecord| {
+            let used = uses.remove(&project.id).unwrap_or_default();
+            let created = self.shared.clock.shown(project.created);
+            ProjectView { project: ProjectRecord { created, ..project }, used }
+        };
+        Ok(projects.into_iter().map(view).collect())
     }
 
     /// Returns a project.

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError};
 use dorm_engine::{BoxStream, EngineError};
-use dorm_lifecycle::{Initiator, SandboxId, StateName, Wake};
+use dorm_lifecycle::{Command, Initiator, SandboxId, StateName, Wake};
 
 use crate::activity::{InUse, Use};
 use crate::error::ServiceError;
@@ -68,7 +68,7 @@ impl Service {
         };
         let patience = self.shared.settings.wake;
         let asked = ResumeSpec { max_wait: patience, ..ResumeSpec::default() };
-        let awake = tokio::time::timeout(patience, self.resume_as(id, by, asked)).await;
+        let awake = tokio::time::timeout(patience, self.wake_with(id, by, asked, Command::Wake)).await;
         awake.map_err(|_| ServiceError::StillWaking(id.clone()))?.map(drop)
     }
 

@@ -181,9 +181,12 @@ impl Service {
         };
         let filter = SnapshotFilter { source: Some(sandbox.clone()), ..SnapshotFilter::default() };
         let ended = operation.ended.as_ref().map_or(operation.began, |(at, _)| *at);
-        let future = self.shared.store.find_snapshots(&filter).await?.into_iter().find(|snapshot| {
-            (operation.began..=ended).contains(&snapshot.created)
-                && snapshot.labels.get("rewound").is_some_and(|rewound| rewound == to.as_str())
+        let made = self.shared.store.find_snapshots(&filter).await?;
+        let future = made.into_iter().rfind(|snapshot| {
+            let is_in_time = (operation.began..=ended).contains(&snapshot.created);
+            // Files of a suspended sandbox are a snapshot from its suspend on.
+            let was_there = snapshot.created < operation.began && snapshot.labels.contains_key("suspended");
+            (is_in_time || was_there) && snapshot.labels.get("rewound").is_some_and(|rewound| rewound == to.as_str())
         });
         Ok((self.describe(sandbox).await?, future.map(|future| future.id)))
     }

@@ -3,8 +3,8 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Command, Denied, Future, Rewind, SandboxId, SnapshotId, SnapshotKind, State};
-use dorm_store::{Made, SnapshotRecord};
+use dorm_lifecycle::{Command, Denied, Future, Rewind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_store::{Change, Made, Removal, SandboxRecord, SnapshotRecord};
 
 use crate::admission::RoomRequest;
 use crate::error::ServiceError;
@@ -75,7 +75,7 @@ impl Service {
         keep: KeepFuture,
     ) -> Result<RewoundSandbox, ServiceError> {
         let (_using, snapshot) = self.use_snapshot(to).await?;
-        let sandbox = self.record(id).await?.sandbox;
+        let SandboxRecord { sandbox, revision } = self.record(id).await?;
         if let State::Terminating { cause, .. } | State::Terminated { cause, .. } = &sandbox.state {
             let denied = Denied::Terminated(cause.clone());
             return Err(ServiceError::Denied { operation: "rewind", sandbox: id.clone(), denied });
@@ -90,31 +90,35 @@ impl Service {
             SnapshotKind::Filesystem => self.shared.storage.layers(&snapshot.saved_state).await.map(drop),
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
-        // A running sandbox already has room, but perhaps not for everything that it may use
-        // afterwards.
-        let held = if matches!(sandbox.state, State::Suspended { .. }) {
-            Share::default()
-        } else {
-            Share::of_sandbox(&sandbox)
+        self.admit_rewind(&sandbox, &snapshot).await?;
+        let files = match &sandbox.state {
+            State::Suspended { image, .. } => image.files.clone(),
+            _ => None,
         };
-        let need = Share::of(&snapshot.resources).max(held);
-        if need != held {
-            let asked =
-                RoomRequest { what: "rewind a sandbox", project: self.project(), share: need, count: 1, of: Some(id) };
-            let admitted = self.shared.admit_run(asked).await?;
-            self.shared.ledger.reserve(id, self.project(), need);
-            drop(admitted);
+        if let Some(files) = &files {
+            self.keep_files(files, keep, &snapshot.id).await?;
         }
         let future = match keep {
             KeepFuture::Not => None,
+            KeepFuture::For(_) | KeepFuture::UntilDeleted if files.is_some() => None,
             KeepFuture::For(_) | KeepFuture::UntilDeleted => Some(Future {
                 snapshot: self.shared.ids().snapshot(),
                 keep: if let KeepFuture::For(time) = keep { Some(time) } else { None },
             }),
         };
-        let kept = future.as_ref().map(|future| future.snapshot.clone());
+        let kept = match keep {
+            KeepFuture::Not => None,
+            KeepFuture::For(_) | KeepFuture::UntilDeleted => {
+                files.or_else(|| future.as_ref().map(|future| future.snapshot.clone()))
+            }
+        };
+        // A future that was kept before must not be lost to a state that came in between.
+        let as_seen = match (keep, &kept, &future) {
+            (KeepFuture::For(_) | KeepFuture::UntilDeleted, Some(_), None) => self.if_revision(revision),
+            (_, _, _) => self.clone(),
+        };
         let asked = Box::new(RewindSpec { to: snapshot.clone(), future, request: self.request.clone() });
-        let answer = match self.ask(id, |reply| Message::Rewind { asked, reply }).await {
+        let answer = match as_seen.ask(id, |reply| Message::Rewind { asked, reply }).await {
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
             other => other,
         };
@@ -124,6 +128,50 @@ impl Service {
             self.shared.ledger.note(&record.sandbox);
         }
         Ok(RewoundSandbox { sandbox: answer?, to: to.clone(), future: kept })
+    }
+}
+
+impl Service {
+    /// Admits a rewind. A running sandbox already has room, but perhaps not for everything that it
+    /// may use afterwards.
+    async fn admit_rewind(&self, sandbox: &Sandbox, to: &SnapshotRecord) -> Result<(), ServiceError> {
+        let held = match &sandbox.state {
+            State::Suspended { .. } => Share::default(),
+            _ => Share::of_sandbox(sandbox),
+        };
+        let need = Share::of(&to.resources).max(held);
+        if need == held {
+            return Ok(());
+        }
+        let (project, of) = (self.project(), Some(&sandbox.id));
+        let asked = RoomRequest { what: "rewind a sandbox", project, share: need, count: 1, of };
+        let admitted = self.shared.admit_run(asked).await?;
+        self.shared.ledger.reserve(&sandbox.id, project, need);
+        drop(admitted);
+        Ok(())
+    }
+
+    /// Keeps the files of a suspended sandbox, which are a snapshot already, when the sandbox is
+    /// not based on them any more. If the rewind fails, they stay at least as long as the sandbox
+    /// needs them.
+    async fn keep_files(
+        &self,
+        files: &SnapshotId,
+        keep: KeepFuture,
+        rewound_to: &SnapshotId,
+    ) -> Result<(), ServiceError> {
+        let removal = match keep {
+            KeepFuture::Not => return Ok(()),
+            KeepFuture::For(time) => Removal::At(self.shared.now().after(time)),
+            KeepFuture::UntilDeleted => Removal::Asked,
+        };
+        let _turn = self.shared.deletions.lock().await;
+        let mut kept = SnapshotRecord { removal, ..self.complete(files).await? };
+        kept.labels.insert("rewound".to_owned(), rewound_to.to_string());
+        self.shared.commit(Change { snapshots: vec![kept.clone()], ..Change::default() }).await?;
+        self.shared.removals.due().remove(files);
+        self.shared.removals.note(&kept);
+        Ok(())
     }
 }
 

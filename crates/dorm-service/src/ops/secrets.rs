@@ -188,7 +188,7 @@ mod tests {
     #[test]
     fn values_that_no_header_can_have_are_refused_without_being_shown() {
         let long = "x".repeat(SECRET_BYTES_MAX + 1);
-        for value in ["", "two\nlines", "nul\0", "caf\u{e9}", " spaced", "spaced ", "tab\t", &long] {
+        for value in ["", "two\nlines", "nul\0", "caf\u{e9}", " spaced", "spaced ", "x\ty", &long] {
             let reason = defect(value).unwrap();
             assert!(value.is_empty() || !reason.contains(value.trim()), "{reason}");
         }

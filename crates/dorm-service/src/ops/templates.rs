@@ -244,8 +244,8 @@ impl Service {
         Ok(self.shared.shown_template(template))
     }
 
-    /// Returns a request for a sandbox in which a template is replaced by what it stands for. What
-    /// the request names itself overrides the template.
+    /// Returns a request for a sandbox in which a template is replaced by the version that its tag
+    /// stands for. Settings of the request override those of the template.
     pub(super) async fn of_template(&self, asked: CreateSpec) -> Result<CreateSpec, ServiceError> {
         let CreateFrom::Template(reference) = &asked.from else { return Ok(asked) };
         let template = self.own_template(reference.name.as_str()).await.map_err(|error| match error {

@@ -23,9 +23,9 @@ impl Share {
         }
     }
 
-    /// Returns the share of a recorded sandbox, including that of a rewind in progress.
+    /// Returns the share of a recorded sandbox, including that of a rewind or a resize in progress.
     pub(crate) fn of_sandbox(sandbox: &Sandbox) -> Self {
-        let then = sandbox.state.rewind().map_or_else(Self::default, |rewind| Self::of(&rewind.resources));
+        let then = sandbox.next_resources().as_ref().map_or_else(Self::default, Self::of);
         Self::of(&sandbox.spec.resources).max(then)
     }
 
@@ -119,6 +119,16 @@ impl Ledger {
             count: sum.count + 1,
             share: sum.share.plus(entry.share),
         })
+    }
+
+    /// Returns the sum over the running sandboxes of each project that has any.
+    pub(crate) fn by_project(&self) -> BTreeMap<ProjectId, Committed> {
+        let mut sums: BTreeMap<ProjectId, Committed> = BTreeMap::new();
+        for entry in self.lock().values() {
+            let sum = sums.entry(entry.project.clone()).or_default();
+            *sum = Committed { count: sum.count + 1, share: sum.share.plus(entry.share) };
+        }
+        sums
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SandboxId, Entry>> {

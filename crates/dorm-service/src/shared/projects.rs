@@ -42,6 +42,11 @@ impl Projects {
         *id == ProjectId::local() || self.known().get(id).is_some_and(|project| project.removed.is_none())
     }
 
+    /// Whether there are projects besides `local`.
+    pub(crate) fn are_many(&self) -> bool {
+        self.known().values().any(|project| project.removed.is_none() && project.id != ProjectId::local())
+    }
+
     pub(crate) fn budgets(&self, id: &ProjectId) -> ProjectBudgets {
         self.known().get(id).map(|project| project.budgets).unwrap_or_default()
     }

@@ -69,8 +69,8 @@ pub struct Settings {
     /// The roots that sandboxes with header rules trust besides their project's authority if their
     /// image has none, in PEM. Default: none.
     pub roots: Option<Arc<str>>,
-    /// How many builds are carried out at once. One project has at most all but one of them. Default
-    /// 4.
+    /// How many builds are carried out at once. One project has at most all but one of them.
+    /// Default 4.
     pub builds_at_once: usize,
     /// The interval between two samples of what running sandboxes use. Default: none are taken.
     pub usage_every: Option<Duration>,

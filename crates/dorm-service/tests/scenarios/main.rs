@@ -12,6 +12,7 @@ mod data_disk;
 mod egress;
 mod failures;
 mod faults;
+mod files_only;
 mod first_programs;
 mod forks;
 mod full_disk;

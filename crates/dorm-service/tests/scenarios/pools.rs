@@ -1,4 +1,4 @@
-//! Sandbox pools whose members cannot be suspended.
+//! Sandbox pools in trouble.
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Egress, FirstProgram, Name, StateName};
@@ -7,12 +7,8 @@ use dorm_store::SandboxFilter;
 
 use crate::world::{World, eventually, named, state};
 
-#[tokio::test(start_paused = true)]
-async fn a_pool_is_removed_though_its_member_cannot_be_suspended() {
-    let world = World::new().await;
-    let service = world.daemon().await;
-    world.host.faults().always(Operation::Save, Moment::Before, Fault::NoRoom);
-    let asked = PoolSpec {
+fn one_worker() -> PoolSpec {
+    PoolSpec {
         name: "workers".parse::<Name>().unwrap(),
         from: named("web").from,
         program: FirstProgram::default(),
@@ -23,8 +19,30 @@ async fn a_pool_is_removed_though_its_member_cannot_be_suspended() {
         labels: Default::default(),
         ready: 1,
         most: None,
-    };
-    service.create_pool(asked).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_project_whose_sandboxes_do_not_start_does_not_delay_another() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    world.host.faults().next(Operation::Start, Moment::Before, Fault::Hang);
+    service.create_pool(one_worker()).await.unwrap();
+    world.host.faults().wait_until_struck(Operation::Start, 1).await;
+    let team: dorm_lifecycle::ProjectId = "team".parse().unwrap();
+    service.create_project(team.clone(), dorm_store::ProjectBudgets::default()).await.unwrap();
+    let other = service.for_project(&team).unwrap();
+    other.create_pool(one_worker()).await.unwrap();
+    eventually("the other one is filled", || async { other.pool("workers").await.unwrap().waiting == 1 }).await;
+    assert_eq!(service.pool("workers").await.unwrap().waiting, 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_pool_is_removed_though_its_member_cannot_be_suspended() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    world.host.faults().always(Operation::Save, Moment::Before, Fault::NoRoom);
+    service.create_pool(one_worker()).await.unwrap();
     eventually("the trouble is told", || async { service.pool("workers").await.unwrap().problem.is_some() }).await;
     let member = service
         .list(&SandboxFilter::default())

@@ -178,3 +178,38 @@ async fn no_more_sandboxes_live_than_may_and_those_that_sleep_count() {
     create(&service, named("fourth")).await;
     world.is_sound().await;
 }
+
+#[tokio::test]
+async fn the_refusal_of_a_full_host_says_nothing_about_other_projects() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
+    let service = world.daemon().await;
+    create(&service, sized("first", 600)).await;
+    let alone = service.create(sized("second", 600)).await.unwrap_err().message();
+    assert!(alone.contains(&(1000 * MIB).to_string()), "{alone}");
+    let team: dorm_lifecycle::ProjectId = "team".parse().unwrap();
+    service.create_project(team.clone(), dorm_store::ProjectBudgets::default()).await.unwrap();
+    let refused = service.for_project(&team).unwrap().create(sized("second", 600)).await.unwrap_err();
+    let message = refused.message();
+    assert!(message.contains("the host is full") && message.contains("project 'team' 0"), "{message}");
+    assert!(!message.contains(&(1000 * MIB).to_string()), "{message}");
+    let used = service.projects().await.unwrap();
+    let used: Vec<_> =
+        used.iter().map(|view| (view.project.id.as_str(), view.used.running, view.used.memory_bytes)).collect();
+    assert_eq!(used, [("local", 1, 600 * MIB), ("team", 0, 0)]);
+}
+
+#[tokio::test]
+async fn a_larger_limit_needs_room_and_a_smaller_one_gives_it() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, sized("first", 600)).await;
+    let to = |mib: u64| dorm_lifecycle::Resize { memory_bytes: Some(mib * MIB), ..Default::default() };
+    assert_eq!(service.resize(&first, to(1001)).await.unwrap_err().code(), Code::NoRoom);
+    assert_eq!(service.describe(&first).await.unwrap().sandbox.spec.resources.memory_bytes, 600 * MIB);
+    service.resize(&first, to(1000)).await.unwrap();
+    assert_eq!(service.create(sized("second", 400)).await.unwrap_err().code(), Code::NoRoom);
+    service.resize(&first, to(600)).await.unwrap();
+    create(&service, sized("second", 400)).await;
+}

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{FirstProgram, Initiator, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
+use dorm_lifecycle::{FirstProgram, Initiator, Keep, Name, Sandbox, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{
     CheckpointSpec, CreateFrom, CreateSpec, ForkChildSpec, ForkSpec, KeepFuture, SandboxView, ServiceError,
 };
@@ -27,6 +27,16 @@ impl Client {
             Action::Suspend(id) => {
                 let answer = self.service.suspend(id).await;
                 self.viewed(action, answer, since, |sandbox| sandbox.state.name() == StateName::Suspended);
+            }
+            Action::SuspendFiles(id) => {
+                let answer = self.service.suspend_with(id, Keep::Files).await;
+                self.viewed(action, answer, since, |sandbox| sandbox.state.name() == StateName::Suspended);
+            }
+            Action::Resize(id, wanted) => {
+                let answer = self.service.resize(id, *wanted).await;
+                self.viewed(action, answer, since, |sandbox| {
+                    wanted.apply(sandbox.spec.resources) == sandbox.spec.resources
+                });
             }
             Action::Resume(id) => {
                 let answer = self.service.resume(id, Initiator::User).await;
@@ -122,6 +132,9 @@ impl Client {
             Action::List => self.list(action, since).await,
             Action::SetClock(by) => self.world.clock.set_by(*by),
             Action::MakeVolume(..) | Action::Attach(..) | Action::Detach(..) => self.use_volume(action, since).await,
+            Action::MakePool(..) | Action::ResizePool(..) | Action::RemovePool(_) | Action::Claim(_) => {
+                self.use_pool(action, since).await;
+            }
             Action::Kill(id) => {
                 if let Some(record) = self.world.model.record(id) {
                     self.world.host.kill(&record.sandbox.run_id(), "killed from outside");

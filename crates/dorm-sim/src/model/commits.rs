@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Cause, EventKind, FirstProgram, Initiator, Origin, Restored, RunCondition, Sandbox, SandboxId, SavedStateId,
-    SnapshotKind, State as Life, StateName,
+    SleepImage, SnapshotKind, State as Life, StateName,
 };
 use dorm_store::{
     Change, EventRecord, OnPartialFailure, OperationRecord, OperationResult, Removal, SandboxRecord, SnapshotRecord,
     SnapshotStatus,
 };
 
+use super::pools::waits;
 use super::{Known, KnownSnapshot, Memory, Misfortune, Model, State};
 
 impl Model {
@@ -44,6 +45,7 @@ impl Model {
                 self.is_time_to_go(&state, &known);
             }
         }
+        self.pools_committed(&mut state, change);
         self.volumes_committed(&mut state, change, events);
         for saved_state in &change.discard {
             self.trace.note(format_args!("commit: {saved_state} must be discarded"));
@@ -96,6 +98,7 @@ impl Model {
             self.trace
                 .wrong(format_args!("{}: generation {} after {}", before.id, sandbox.generation, before.generation));
         }
+        self.claim_stays(&before, sandbox);
         self.is_allowed(&known, &before, sandbox, events);
         if let (None, Some(rewind)) = (before.state.rewind(), sandbox.state.rewind()) {
             let memory = state.snapshots.get(&rewind.to).map(|known| known.memory.clone()).unwrap_or_default();
@@ -153,7 +156,10 @@ impl Model {
             {
                 match cause {
                     Cause::Requested
-                        if !known.terminate_asked && !known.is_rolled_back_with_fork && !known.is_promoted =>
+                        if !known.terminate_asked
+                            && !known.is_rolled_back_with_fork
+                            && !known.is_promoted
+                            && !waits(before) =>
                     {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
                     }
@@ -203,7 +209,15 @@ impl Model {
     fn remember(&self, root: Memory, known: &mut Known, before: &Sandbox, after: &Sandbox) {
         let id = &before.id;
         match (&before.state, &after.state) {
-            (_, Life::Snapshotting { .. }) => known.earliest = known.live.clone(),
+            (_, Life::Snapshotting { .. } | Life::Suspending { files: Some(_), .. }) => {
+                known.earliest = known.live.clone();
+            }
+            // The snapshot of its files holds all that the suspend kept.
+            (Life::Suspending { .. }, Life::Suspended { image, .. }) if image.files.is_some() => {
+                known.images.insert(image.saved_state.clone(), root.clone());
+                known.live = root;
+                known.epoch += 1;
+            }
             (Life::Suspending { .. }, Life::Suspended { image, .. } | Life::Resuming { image, .. })
                 if saved(before, after).is_some() =>
             {
@@ -246,14 +260,7 @@ impl Model {
                     Some(image) => known.images.get(&image.saved_state).cloned().unwrap_or_default(),
                     None => root,
                 };
-                let told = match after.restored {
-                    Restored::Memory { generation: Some(told) } => {
-                        image.as_ref().map(|image| image.generation) == Some(told)
-                    }
-                    Restored::Memory { generation: None } => false,
-                    Restored::Nothing => image.is_none() && after.spec.layer.is_none(),
-                    Restored::Filesystem => image.is_none() && after.spec.layer.is_some(),
-                };
+                let told = tells(after, image.as_ref());
                 if !told {
                     self.trace
                         .wrong(format_args!("{id} came back with {:?}, it says, and keeps {image:?}", after.restored));
@@ -354,10 +361,26 @@ fn note_promotions(state: &mut State, child: &SandboxId) {
     }
 }
 
+/// Whether a sandbox that came back with `image` says so.
+fn tells(after: &Sandbox, image: Option<&SleepImage>) -> bool {
+    match after.restored {
+        Restored::Memory { generation: Some(told) } => {
+            image.is_some_and(|image| image.generation == told && image.files.is_none())
+        }
+        Restored::Files { generation: told } => {
+            image.is_some_and(|image| image.generation == told && image.files.is_some())
+        }
+        Restored::Memory { generation: None } => false,
+        Restored::Nothing => image.is_none() && after.spec.layer.is_none(),
+        Restored::Filesystem => image.is_none() && after.spec.layer.is_some(),
+    }
+}
+
 /// The image that a suspend has just made.
 fn saved(before: &Sandbox, after: &Sandbox) -> Option<SavedStateId> {
     let newest = &after.state.image()?.saved_state;
-    before.saved_states().all(|kept| kept != newest).then(|| newest.clone())
+    let kept = before.state.image().into_iter().chain(&before.older).map(|image| &image.saved_state);
+    kept.chain(before.saved_states()).all(|kept| kept != newest).then(|| newest.clone())
 }
 
 /// Checks that no image is dropped before a newer one has replaced it, and then only the oldest.
@@ -365,7 +388,10 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
     if matches!(after.state.name(), StateName::Terminating | StateName::Terminated) {
         return Ok(());
     }
+    let is_of_files = after.state.image().is_some_and(|image| image.files.is_some());
     let most = match saved(before, after) {
+        // Its older images are based on other files.
+        Some(_) if is_of_files => 0,
         Some(_) => usize::try_from(after.spec.retention.generations).unwrap_or(usize::MAX).saturating_sub(1),
         None => usize::MAX,
     };

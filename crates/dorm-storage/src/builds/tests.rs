@@ -70,6 +70,14 @@ async fn a_context_has_the_files_of_its_archive_and_belongs_to_one_project() {
     storage.remove_context(&local, &key()).await.unwrap();
     assert!(storage.context(&local, &key()).await.unwrap().is_none());
     assert!(storage.contexts().await.unwrap().is_empty());
+    // A removal that was interrupted is completed by the next upload, or the next daemon.
+    for _ in 0..2 {
+        storage.import_context(&local, &key(), &archive).await.unwrap();
+        let place = home.path().join("data/builds/contexts/local").join("a".repeat(64));
+        std::fs::remove_file(place.join("index.json")).unwrap();
+    }
+    Storage::open(&home.path().join("data"), &home.path().join("images")).unwrap();
+    assert!(storage.contexts().await.unwrap().is_empty());
 }
 
 #[tokio::test]

@@ -28,6 +28,9 @@ pub(super) const READ_ONLY: u32 = 0o400;
 /// The directory of a memory image that is needed only until its files are read.
 const MEMORY: &str = "memory";
 
+/// The directory in which a tree is merged with the layers below it.
+const FLAT: &str = "flat";
+
 /// A file with its hash, and its mark if it can have one.
 type Hashed = (SavedStateFile, Option<Mark>);
 
@@ -201,6 +204,38 @@ impl SavedStateDraft {
     /// [`StorageError::DiskFull`] or [`StorageError::Io`] if the disk fails.
     pub async fn commit_tree(self, facts: SavedStateFacts, tree: TreeWriter) -> Result<SavedState, StorageError> {
         blocking(&self.saved_states.steps.clone(), move || self.commit_tree_now(&facts, &tree)).await
+    }
+
+    /// Like [`SavedStateDraft::commit_tree`], but the saved state is based on the image itself:
+    /// `tree` is merged with the layers below it, which do not change. It is read back from the
+    /// disk and compared before this returns.
+    ///
+    /// # Errors
+    /// As for [`SavedStateDraft::commit_tree`] and [`crate::Storage::flatten`].
+    pub async fn commit_flat(
+        self,
+        facts: SavedStateFacts,
+        tree: TreeWriter,
+        image: PathBuf,
+    ) -> Result<SavedState, StorageError> {
+        blocking(&self.saved_states.steps.clone(), move || {
+            let (saved_states, id, directory) = (self.saved_states.clone(), self.id.clone(), self.directory.clone());
+            let merged = saved_states.merged_with(&id, &directory, (&facts, &tree), &image)?;
+            let flat = directory.join(FLAT);
+            disk::make_directory(&flat).map_err(failed("make the directory", &flat))?;
+            let below = Below::default();
+            let writer = TreeWriter::create(&flat, below, saved_states.ids, saved_states.meter());
+            let writer = writer.map_err(failed("make a tree in", &flat))?;
+            merged.write(&writer).map_err(failed("merge layers into", &flat))?;
+            disk::remove_tree(&directory.join(ROOT))?;
+            for name in [LISTING, ROOT] {
+                fs::rename(flat.join(name), directory.join(name)).map_err(failed("rename", &flat.join(name)))?;
+            }
+            disk::remove_tree(&flat)?;
+            let facts = SavedStateFacts { layer: None, ..facts };
+            saved_states.read_back(&self.commit_tree_now(&facts, &writer)?, &merged)
+        })
+        .await
     }
 
     pub(super) fn commit_tree_now(

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashMap};
 use std::fs::File;
-use std::io;
+use std::io::{self, BufReader};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,8 @@ use rustix::fs::{CWD, Mode, OFlags, ResolveFlags};
 
 use super::content::next_data;
 use super::diff::above;
-use super::listing::Listed;
+use super::listing::{self, Listed};
+use super::tree::{LISTING, ROOT, TreeWriter};
 use super::{Below, SavedState, SavedStateFacts, SavedStates};
 use crate::error::{StorageError, failed};
 
@@ -171,6 +172,22 @@ impl Merged {
         self.entries.iter().map(move |(listed, (number, path))| (&listed.entry, root(*number), &path[..]))
     }
 
+    /// Writes all entries.
+    pub(super) fn write(&self, tree: &TreeWriter) -> io::Result<()> {
+        let mut tree = tree.clone();
+        for (listed, source) in &self.entries {
+            match &listed.entry.kind {
+                EntryKind::File { bytes } => {
+                    let file = open(&self.root(source), &source.1)?;
+                    let content = Copied { file, at: 0, end: 0, length: *bytes, buffer: Vec::new() };
+                    tree.take(&listed.entry, &mut { content })?;
+                }
+                _ => tree.take(&listed.entry, &mut NoContent)?,
+            }
+        }
+        Ok(())
+    }
+
     /// Returns the root of the tree that holds the content.
     pub(super) fn root(&self, source: &Source) -> PathBuf {
         self.roots.get(source.0).cloned().unwrap_or_default()
@@ -185,8 +202,7 @@ impl SavedStates {
         for layer in layers.iter().rev() {
             listings.push(self.listing(layer)?);
         }
-        let damaged =
-            |what: String| StorageError::Damaged { saved_state: top.clone(), file: super::tree::LISTING.into(), what };
+        let damaged = |what: String| StorageError::Damaged { saved_state: top.clone(), file: LISTING.into(), what };
         let entries = entries(over(merge(&listings).map_err(damaged)?, image));
         Ok(Merged { entries, roots: layers.iter().rev().map(SavedState::root).collect() })
     }
@@ -202,42 +218,57 @@ impl SavedStates {
         let layers = self.layers(top)?;
         let Some(topmost) = layers.first() else { return Err(StorageError::Missing(top.clone())) };
         let image = image(&topmost.facts.image)?;
-        let damaged = |what: &str| StorageError::Damaged {
-            saved_state: top.clone(),
-            file: super::tree::LISTING.into(),
-            what: what.to_owned(),
-        };
         let merged = self.merged(top, &image)?;
-        let wanted = &merged.entries;
-        let need = wanted.iter().map(|(listed, _)| bytes_of(&listed.entry)).sum();
+        let need = merged.entries.iter().map(|(listed, _)| bytes_of(&listed.entry)).sum();
         let draft = self.begin(to, need)?;
-        let mut tree = draft.tree(Below::default())?;
-        for (listed, source) in wanted {
-            let copied = match &listed.entry.kind {
-                EntryKind::File { bytes } => {
-                    let root = merged.root(source);
-                    let file = open(&root, &source.1).map_err(failed("open a file of a layer in", &root))?;
-                    let content = Copied { file, at: 0, end: 0, length: *bytes, buffer: Vec::new() };
-                    tree.take(&listed.entry, &mut { content })
-                }
-                _ => tree.take(&listed.entry, &mut NoContent),
-            };
-            copied.map_err(failed("merge layers into", draft.directory()))?;
-        }
+        let tree = draft.tree(Below::default())?;
+        merged.write(&tree).map_err(failed("merge layers into", draft.directory()))?;
         let facts = SavedStateFacts { layer: None, ..topmost.facts.clone() };
-        let flat = draft.commit_tree_now(&facts, &tree)?;
-        // It replaces the others only if it equals them when read back from the disk.
-        let found = self.listing(&flat)?;
-        let is_same = found.len() == wanted.len() && found.iter().eq(wanted.iter().map(|(listed, _)| listed));
+        self.read_back(&draft.commit_tree_now(&facts, &tree)?, &merged)
+    }
+
+    /// Merges a tree that was just written in the draft of `id` with the layers below it.
+    pub(super) fn merged_with(
+        &self,
+        id: &SavedStateId,
+        draft: &Path,
+        (facts, tree): (&SavedStateFacts, &TreeWriter),
+        image: &Path,
+    ) -> Result<Merged, StorageError> {
+        tree.finish().map_err(failed("complete the tree in", draft))?;
+        let layers = facts.layer.as_ref().map_or(Ok(Vec::new()), |layer| self.layers(layer))?;
+        let mut listings = Vec::new();
+        for layer in layers.iter().rev() {
+            listings.push(self.listing(layer)?);
+        }
+        let damaged = |what: String| StorageError::Damaged { saved_state: id.clone(), file: LISTING.into(), what };
+        let path = draft.join(LISTING);
+        let own = File::open(&path).map_err(failed("open", &path))?;
+        listings.push(listing::read(BufReader::new(own)).map_err(damaged)?);
+        let entries = entries(over(merge(&listings).map_err(damaged)?, image));
+        let roots = layers.iter().rev().map(SavedState::root).chain([draft.join(ROOT)]);
+        Ok(Merged { entries, roots: roots.collect() })
+    }
+
+    /// Compares a merged saved state with what was written, as read back from the disk: only then
+    /// may it replace anything. One that differs is removed.
+    pub(super) fn read_back(&self, flat: &SavedState, wanted: &Merged) -> Result<SavedState, StorageError> {
+        let found = self.listing(flat)?;
+        let is_same =
+            found.len() == wanted.entries.len() && found.iter().eq(wanted.entries.iter().map(|(listed, _)| listed));
         let checked = match is_same {
-            true => self.check_content(&flat),
-            false => Err(damaged("does not come to what was written when its layers were merged")),
+            true => self.check_content(flat),
+            false => Err(StorageError::Damaged {
+                saved_state: flat.id.clone(),
+                file: LISTING.into(),
+                what: "does not come to what was written when its layers were merged".to_owned(),
+            }),
         };
         if let Err(error) = checked {
-            self.remove(to)?;
+            self.remove(&flat.id)?;
             return Err(error);
         }
-        Ok(flat)
+        Ok(flat.clone())
     }
 }
 

@@ -16,3 +16,11 @@ CREATE TABLE pools (
     id       TEXT NOT NULL PRIMARY KEY,
     document TEXT NOT NULL
 ) STRICT;
+
+-- Sandboxes are listed by when they were created or last began to run, too.
+ALTER TABLE sandboxes ADD COLUMN created ANY GENERATED ALWAYS AS
+    (CASE WHEN json_valid(document) THEN json_extract(document, '$.created') END) VIRTUAL;
+ALTER TABLE sandboxes ADD COLUMN started ANY GENERATED ALWAYS AS
+    (CASE WHEN json_valid(document) THEN coalesce(json_extract(document, '$.started'), 0) END) VIRTUAL;
+CREATE INDEX sandboxes_by_creation ON sandboxes (project, created, id);
+CREATE INDEX sandboxes_by_start ON sandboxes (project, started, id);

@@ -12,12 +12,12 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, ApiKeyId, Attachment, Background, BackgroundWork, BuildId, Cause, Checkpoints, Egress, EgressDefault,
-    EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator, OnSuspendFailure,
-    OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, ProjectId, RequestId,
-    Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec,
-    SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures, Timeouts, Timestamp,
-    Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
+    Access, Annotations, ApiKeyId, Attachment, Background, BackgroundWork, BuildId, Cause, Checkpoints, Egress,
+    EgressDefault, EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator,
+    OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule,
+    ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
+    SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures,
+    Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
 };
 use serde_json::Value;
 
@@ -52,6 +52,7 @@ fn image() -> SleepImage {
         generation: 4,
         taken: at(1_790_000_003_000),
         bytes: 73_400_320,
+        files: None,
     }
 }
 
@@ -79,10 +80,20 @@ fn states() -> Vec<(&'static str, State)> {
             "snapshotting-with-image",
             State::Snapshotting { operation: operation.clone(), deadline, snapshot, since, image: Some(image()) },
         ),
-        ("suspending", State::Suspending { operation: operation.clone(), deadline, since, image: None, rewind: None }),
+        (
+            "suspending",
+            State::Suspending { operation: operation.clone(), deadline, since, image: None, rewind: None, files: None },
+        ),
         (
             "suspending-with-image",
-            State::Suspending { operation: operation.clone(), deadline, since, image: Some(image()), rewind: None },
+            State::Suspending {
+                operation: operation.clone(),
+                deadline,
+                since,
+                image: Some(image()),
+                rewind: None,
+                files: None,
+            },
         ),
         ("suspended", State::Suspended { image: image(), background: None }),
         ("resuming", State::Resuming { operation: operation.clone(), deadline, image: image(), rewind: None }),
@@ -97,8 +108,11 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
     let mut spec = SandboxSpec::new(digest, Some("web".parse().unwrap()));
     spec.resources = Resources { cpu_millis: 250, memory_bytes: 1 << 30, disk_bytes: 5 << 30, processes: 64 };
     spec.variables.0.insert("TOKEN".to_owned(), "a \"quoted\" value".to_owned());
-    spec.timeouts =
-        Timeouts { total: Some(Duration::from_secs(3600)), idle: Some(Duration::new(90, 500_000_000)), max_run: None };
+    spec.timeouts = Timeouts {
+        total: Some(Duration::from_secs(3600)),
+        idle: Some(Duration::new(90, 500_000_000)),
+        ..Timeouts::default()
+    };
     spec.labels.insert("team".to_owned(), "Bücher".to_owned());
     let base = Sandbox {
         id: SandboxId::from_random([1; 20]),
@@ -110,6 +124,8 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         run: 4,
         last_active: at(1_790_000_002_000),
         timeouts_set: at(1_790_000_000_000),
+        started: None,
+        woken: false,
         holds: Vec::new(),
         restored: Restored::Memory { generation: None },
         rewound: None,
@@ -209,6 +225,7 @@ fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
         since: at(1_790_000_000_500),
         image: None,
         rewind: Some(Box::new(rewind(Some(Duration::from_secs(604_800))))),
+        files: None,
     };
     let going = |rewind, from| State::Resuming {
         operation: operation.clone(),
@@ -240,11 +257,69 @@ fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
             "sandbox-resuming-to-rewind".to_owned(),
             Sandbox { state: going(rewind(None), RewindFrom::Running), ..base.clone() },
         ),
-        ("sandbox-resuming-to-rewind-slept".to_owned(), Sandbox { state: slept, ..base }),
+        ("sandbox-resuming-to-rewind-slept".to_owned(), Sandbox { state: slept, ..base.clone() }),
         ("sandbox-rewound".to_owned(), rewound),
         ("sandbox-with-checkpoints".to_owned(), checkpointed),
         ("sandbox-with-default-retention_policy".to_owned(), policy),
     ]
+}
+
+fn sandboxes_with_files() -> Vec<(String, Sandbox)> {
+    let base = sandboxes().remove(0).1;
+    let deadline = at(1_790_000_300_000);
+    vec![
+        (
+            "sandbox-suspending-with-files".to_owned(),
+            with_files(&base, |operation, files, _| State::Suspending {
+                operation,
+                deadline,
+                since: at(1_790_000_000_500),
+                image: None,
+                rewind: None,
+                files: Some(files),
+            }),
+        ),
+        (
+            "sandbox-suspended-with-files".to_owned(),
+            with_files(&base, |_, _, image| State::Suspended { image, background: None }),
+        ),
+        (
+            "sandbox-from-its-files".to_owned(),
+            with_files(&base, |_, _, image| State::Running {
+                since: at(1_790_000_000_500),
+                image: Some(image),
+                background: None,
+            }),
+        ),
+        ("sandbox-resizing".to_owned(), resizing(&base)),
+    ]
+}
+
+/// A sandbox of which a suspend keeps files only, or did.
+fn with_files(base: &Sandbox, state: impl FnOnce(OperationId, SnapshotId, SleepImage) -> State) -> Sandbox {
+    let files = SnapshotId::from_random([17; 20]);
+    let image = SleepImage { files: Some(files.clone()), ..image() };
+    let mut sandbox = base.clone();
+    sandbox.spec.layer = Some(image.saved_state.clone());
+    sandbox.spec.on_timeout = OnTimeout::SuspendFiles;
+    sandbox.spec.timeouts.after_wake = Some(Duration::from_secs(300));
+    sandbox.spec.annotations =
+        Annotations([("e2b".to_owned(), [("template".to_owned(), "base".to_owned())].into())].into());
+    sandbox.restored = Restored::Files { generation: 4 };
+    (sandbox.started, sandbox.woken) = (Some(at(1_790_000_000_500)), true);
+    sandbox.state = state(OperationId::from_random([2; 20]), files, image);
+    sandbox
+}
+
+fn resizing(base: &Sandbox) -> Sandbox {
+    let after = Resources { cpu_millis: 2000, ..base.spec.resources };
+    let background = Background {
+        operation: OperationId::from_random([2; 20]),
+        deadline: at(1_790_000_300_000),
+        work: BackgroundWork::Resize { after },
+    };
+    let (since, background) = (at(1_790_000_000_500), Some(Box::new(background)));
+    Sandbox { state: State::Running { since, image: None, background }, ..base.clone() }
 }
 
 fn operations() -> Vec<(String, OperationRecord)> {
@@ -675,6 +750,7 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         sandboxes(),
         settled_sandboxes(),
         rewound_sandboxes(),
+        sandboxes_with_files(),
         attached_sandboxes(),
         troubled_sandboxes(),
         starting_sandboxes(),

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule, EgressRules,
-    EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable,
-    OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, PortRules, ProjectId, Resources, Restored, Rewind,
-    RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention,
-    SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict,
-    VolumeId, Wake,
+    Access, Annotations, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule,
+    EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, PortRules, ProjectId, Resources,
+    Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage,
+    SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable,
+    Variables, Verdict, VolumeId, Wake,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -51,8 +51,9 @@ fn project() -> impl Strategy<Value = ProjectId> {
 }
 
 fn image() -> impl Strategy<Value = SleepImage> {
-    (saved_state_id(), any::<u64>(), time(), any::<u64>())
-        .prop_map(|(saved_state, generation, taken, bytes)| SleepImage { saved_state, generation, taken, bytes })
+    (saved_state_id(), any::<u64>(), time(), any::<u64>(), option::of(snapshot_id())).prop_map(
+        |(saved_state, generation, taken, bytes, files)| SleepImage { saved_state, generation, taken, bytes, files },
+    )
 }
 
 fn cause() -> impl Strategy<Value = Cause> {
@@ -89,19 +90,23 @@ fn state() -> impl Strategy<Value = State> {
                 image
             }
         ),
-        (busy(), time(), option::of(image())).prop_map(|((operation, deadline), since, image)| State::Suspending {
-            operation,
-            deadline,
-            since,
-            image,
-            rewind: None,
-        }),
+        (busy(), time(), option::of(image()), option::of(snapshot_id())).prop_map(
+            |((operation, deadline), since, image, files)| State::Suspending {
+                operation,
+                deadline,
+                since,
+                image,
+                rewind: None,
+                files,
+            }
+        ),
         (busy(), time(), rewind()).prop_map(|((operation, deadline), since, rewind)| State::Suspending {
             operation,
             deadline,
             since,
             image: None,
             rewind: Some(Box::new(rewind)),
+            files: None,
         }),
         (busy(), image(), rewind(), any::<bool>()).prop_map(|((operation, deadline), image, rewind, ran)| {
             let from = if ran { RewindFrom::Running } else { RewindFrom::Suspended };
@@ -143,6 +148,7 @@ fn background() -> impl Strategy<Value = Background> {
     let work = prop_oneof![
         vec(attachment(), 0..3).prop_map(|after| BackgroundWork::Attach { after }),
         egress().prop_map(|after| BackgroundWork::Egress { after }),
+        resources().prop_map(|after| BackgroundWork::Resize { after }),
         rewind().prop_map(BackgroundWork::PrepareRewind),
         snapshot_id().prop_map(BackgroundWork::Snapshot),
     ];
@@ -197,12 +203,18 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
             (option::of("[a-z][a-z0-9]{0,8}"), "[0-9a-f]{64}", option::of(saved_state_id())),
             (resources(), egress(), texts(), texts(), vec(attachment(), 0..3)),
         ),
-        (any::<[bool; 4]>(), [(); 3].map(|()| option::of(length())), any::<u32>(), texts(), option::of(checkpoints())),
+        (any::<[bool; 4]>(), [(); 4].map(|()| option::of(length())), any::<u32>(), texts(), option::of(checkpoints())),
     )
         .prop_map(
             |(
                 ((name, image, layer), (resources, egress, variables, secrets, attachments)),
-                ([suspend, suspendable, any_call, afresh], [total, idle, max_run], generations, labels, checkpoints),
+                (
+                    [suspend, suspendable, any_call, afresh],
+                    [total, idle, after_wake, max_run],
+                    generations,
+                    labels,
+                    checkpoints,
+                ),
             )| {
                 SandboxSpec {
                     name: name.map(|name| name.parse().unwrap()),
@@ -213,7 +225,11 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     variables: Variables(variables),
                     secrets: Variables(secrets),
                     on_suspend_failure: if afresh { OnSuspendFailure::Terminate } else { OnSuspendFailure::Keep },
-                    on_timeout: if suspend { OnTimeout::Suspend } else { OnTimeout::Terminate },
+                    on_timeout: match (suspend, afresh) {
+                        (true, true) => OnTimeout::SuspendFiles,
+                        (true, false) => OnTimeout::Suspend,
+                        (false, _) => OnTimeout::Terminate,
+                    },
                     suspendable,
                     wake: if any_call { Wake::Any } else { Wake::Never },
                     port_access: if suspend { PortAccess::Private } else { PortAccess::Public },
@@ -223,13 +239,14 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     } else {
                         BTreeMap::new()
                     }),
-                    timeouts: Timeouts { total, idle, max_run },
+                    timeouts: Timeouts { total, idle, after_wake, max_run },
                     retention: SleepRetention {
                         generations,
                         on_unrestorable: if afresh { OnUnrestorable::Fresh } else { OnUnrestorable::Fail },
                     },
                     checkpoints,
                     attachments,
+                    annotations: Annotations([("e2b".to_owned(), labels.clone())].into()),
                     labels,
                 }
             },
@@ -267,8 +284,14 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
                 run,
                 last_active: times[1],
                 timeouts_set: times[2],
+                started: (run % 2 == 0).then_some(times[1]),
+                woken: generation % 2 == 0,
                 holds,
-                restored: restored.map_or(Restored::Nothing, |generation| Restored::Memory { generation }),
+                restored: match restored {
+                    None if run % 2 == 0 => Restored::Files { generation },
+                    None => Restored::Nothing,
+                    Some(generation) => Restored::Memory { generation },
+                },
                 rewound,
                 older,
                 unreachable,
@@ -469,8 +492,16 @@ pub(super) fn is_strict<T>(name: &str, text: &str, read: impl Fn(&str) -> Result
 fn objects(value: &Value) -> Vec<String> {
     let (itself, parts): (_, Vec<_>) = match value {
         Value::Object(fields) => {
-            let fields = fields.iter().filter(|(key, _)| !["variables", "secrets", "labels"].contains(&key.as_str()));
-            (Some(String::new()), fields.map(|(key, value)| (key.clone(), value)).collect())
+            let free = ["variables", "secrets", "labels", "annotations", "arguments"];
+            let fields = fields.iter().filter(|(key, _)| !free.contains(&key.as_str()));
+            // The keys of tags are free, what they stand for is not.
+            let parts = fields.flat_map(|(key, value)| match value {
+                Value::Object(tags) if key == "tags" => {
+                    tags.iter().map(|(tag, value)| (format!("tags/{tag}"), value)).collect()
+                }
+                value => vec![(key.clone(), value)],
+            });
+            (Some(String::new()), parts.collect())
         }
         Value::Array(values) => (None, values.iter().enumerate().map(|(at, value)| (at.to_string(), value)).collect()),
         _ => (None, Vec::new()),

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use dorm_lifecycle::{SandboxId, StateName};
+use dorm_lifecycle::{SandboxId, StateName, Timestamp};
 
 use super::sample::{name, project, put, sandbox, sandbox_id};
-use crate::{SandboxFilter, SandboxRecord, Store, StoreError};
+use crate::{Direction, SandboxFilter, SandboxOrder, SandboxRecord, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
 
@@ -103,6 +103,45 @@ pub(super) async fn pages_cover_everything_once(store: Arc<dyn Store>) -> Checke
             pages.extend(page);
         }
         assert_eq!(pages, records, "in pages of {limit}");
+    }
+    Ok(())
+}
+
+/// Twelve sandboxes, two for each moment; the ones with an odd number never ran.
+async fn fill_in_time(store: &dyn Store) -> Result<Vec<SandboxRecord>, StoreError> {
+    let mut records = Vec::new();
+    for number in 0..12 {
+        let mut record = sandbox(number, None, StateName::Terminated);
+        record.sandbox.created = Timestamp::from_millis(1_000 * u64::from(number / 2));
+        record.sandbox.started =
+            (number % 2 == 0).then(|| Timestamp::from_millis(9_000_000_000_000_000_000 - u64::from(number)));
+        records.push(put(store, record).await?);
+    }
+    Ok(records)
+}
+
+pub(super) async fn sandboxes_are_listed_in_the_order_of_moments(store: Arc<dyn Store>) -> Checked {
+    let records = fill_in_time(&*store).await?;
+    for direction in [Direction::Ascending, Direction::Descending] {
+        for order in [SandboxOrder::Created(direction), SandboxOrder::Started(direction)] {
+            let mut wanted = records.clone();
+            wanted.sort_by_key(|record| (order.moment(&record.sandbox), record.sandbox.id.clone()));
+            if order.is_descending() {
+                wanted.reverse();
+            }
+            let wanted: Vec<_> = wanted.into_iter().map(|record| record.sandbox.id).collect();
+            let all = SandboxFilter { order, ..SandboxFilter::default() };
+            assert_eq!(ids(&*store, all.clone()).await?, wanted, "{order:?}");
+            // Pages fit together, also when a sandbox is added meanwhile.
+            let (mut page, mut found) = (SandboxFilter { limit: 5, ..all }, Vec::new());
+            loop {
+                let next = store.sandboxes(&page).await?;
+                found.extend(next.iter().map(|record| record.sandbox.id.clone()));
+                let Some(last) = next.last().filter(|_| next.len() == 5) else { break };
+                (page.after, page.after_moment) = (Some(last.sandbox.id.clone()), order.moment(&last.sandbox));
+            }
+            assert_eq!(found, wanted, "{order:?}");
+        }
     }
     Ok(())
 }

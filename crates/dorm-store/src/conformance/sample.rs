@@ -40,8 +40,13 @@ pub(super) fn state(state: StateName) -> State {
     let operation = OperationId::from_random([2; 20]);
     let deadline = at(9_000);
     let since = at(2_000);
-    let image =
-        SleepImage { saved_state: SavedStateId::from_random([3; 20]), generation: 1, taken: at(3_000), bytes: 4_096 };
+    let image = SleepImage {
+        saved_state: SavedStateId::from_random([3; 20]),
+        generation: 1,
+        taken: at(3_000),
+        bytes: 4_096,
+        files: None,
+    };
     match state {
         StateName::Pending => State::Pending { operation, deadline, program: FirstProgram::None },
         StateName::Running => State::Running { since, image: None, background: None },
@@ -49,7 +54,9 @@ pub(super) fn state(state: StateName) -> State {
             let snapshot = SnapshotId::from_random([4; 20]);
             State::Snapshotting { operation, deadline, snapshot, since, image: Some(image) }
         }
-        StateName::Suspending => State::Suspending { operation, deadline, since, image: Some(image), rewind: None },
+        StateName::Suspending => {
+            State::Suspending { operation, deadline, since, image: Some(image), rewind: None, files: None }
+        }
         StateName::Suspended => State::Suspended { image, background: None },
         StateName::Resuming => State::Resuming { operation, deadline, image, rewind: None },
         StateName::Terminating => State::Terminating { operation, deadline, cause: Cause::Requested, unleased: false },

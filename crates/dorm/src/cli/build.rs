@@ -25,8 +25,8 @@ use super::signals::{Signals, ended_by};
 use crate::client::{Client, ClientError};
 use crate::exit;
 
-/// How often a connection to the daemon is tried again while a build is followed, and how long after
-/// the last attempt.
+/// How often a connection to the daemon is tried again while a build is followed, and how long
+/// after the last attempt.
 const ATTEMPTS: usize = 60;
 const AGAIN: Duration = Duration::from_secs(1);
 

@@ -10,7 +10,7 @@ use super::{Client, ClientError, Sse, segment};
 impl Client {
     /// Returns whether the daemon has a context.
     pub(crate) async fn has_context(&self, hash: &str) -> Result<bool, ClientError> {
-        match self.get::<wire::BuildContext>(&format!("/build-contexts/{hash}")).await {
+        match self.get::<wire::BuildContext>(&format!("/contexts/{hash}")).await {
             Ok(_) => Ok(true),
             Err(error) if error.is_not_found() => Ok(false),
             Err(error) => Err(error),
@@ -21,7 +21,7 @@ impl Client {
     where
         S: Stream<Item = std::io::Result<Bytes>> + Send + 'static,
     {
-        let asked = self.request(Method::PUT, &format!("/build-contexts/{hash}"));
+        let asked = self.request(Method::PUT, &format!("/contexts/{hash}"));
         self.read(asked.body(Body::wrap_stream(archive))).await
     }
 

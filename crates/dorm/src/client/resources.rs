@@ -73,7 +73,15 @@ impl Client {
         self.get(&format!("/sandboxes/{}", segment(sandbox))).await
     }
 
-    /// Sends `suspend` or `terminate`.
+    pub(crate) async fn suspend(
+        &self,
+        sandbox: &str,
+        asked: wire::SuspendRequest,
+    ) -> Result<wire::Sandbox, ClientError> {
+        self.post(&format!("/sandboxes/{}/suspend", segment(sandbox)), &asked).await
+    }
+
+    /// Sends `terminate`.
     pub(crate) async fn command_as(
         &self,
         sandbox: &str,

@@ -15,6 +15,8 @@ fn sandbox(number: u8) -> Sandbox {
         run: 1,
         last_active: at,
         timeouts_set: at,
+        started: None,
+        woken: false,
         holds: Vec::new(),
         restored: Restored::Nothing,
         rewound: None,

@@ -171,5 +171,6 @@ pub(super) fn sleep_image(saved_state: &SavedState) -> SleepImage {
         generation: saved_state.facts.generation,
         taken: saved_state.facts.taken,
         bytes: saved_state.bytes(),
+        files: None,
     }
 }

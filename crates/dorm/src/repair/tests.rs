@@ -57,6 +57,8 @@ pub(crate) fn sandbox() -> Sandbox {
         run: 2,
         last_active: AT,
         timeouts_set: AT,
+        started: None,
+        woken: false,
         holds: Vec::new(),
         restored: Restored::Nothing,
         rewound: None,
@@ -65,7 +67,7 @@ pub(crate) fn sandbox() -> Sandbox {
         suspend_failures: None,
         pool: None,
         state: State::Suspended {
-            image: SleepImage { saved_state: image_id(), generation: 2, taken: AT, bytes: 5 },
+            image: SleepImage { saved_state: image_id(), generation: 2, taken: AT, bytes: 5, files: None },
             background: None,
         },
     }

@@ -155,6 +155,8 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
         run: facts.generation.max(1),
         last_active: facts.taken,
         timeouts_set: facts.taken,
+        started: None,
+        woken: false,
         holds: Vec::new(),
         restored: Restored::Nothing,
         rewound: None,

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_build::{Command, Copy, Step};
-use dorm_lifecycle::{BuildId, Egress, FirstProgram, ProjectId, Resources, SandboxId, SnapshotId, TemplateId};
+use dorm_lifecycle::{BuildId, Digest, Egress, FirstProgram, ProjectId, Resources, SandboxId, SnapshotId, TemplateId};
 
 use super::{at, egress_rules};
 use crate::{
@@ -11,10 +11,57 @@ use crate::{
     BuildWork, Code, FailureRecord, PlannedStep, Recipe, TemplateRecord, TemplateSource, TemplateVersion,
 };
 
-pub(super) fn builds() -> Vec<(String, BuildRecord)> {
+fn text(text: &str) -> String {
+    text.to_owned()
+}
+
+fn digest(digit: &str) -> Digest {
+    digit.repeat(64).parse().unwrap()
+}
+
+fn plan() -> BuildPlan {
+    BuildPlan {
+        recipe: Recipe::Dockerfile {
+            text: text("FROM base\nARG X\nRUN make\n"),
+            arguments: [(text("X"), text("1"))].into(),
+        },
+        context: Some(digest("1")),
+        tag: Some(text("app")),
+        start_command: Some(text("serve")),
+        ready_command: Some(text("ready")),
+        is_cached: true,
+        step_limit: Duration::from_secs(1800),
+        resources: BuildResources { cpu_millis: Some(500), memory_bytes: Some(1 << 30), disk_bytes: Some(8 << 30) },
+        egress: egress_rules(),
+        template: Some(BuildTemplate {
+            name: "app".parse().unwrap(),
+            tags: vec![text("latest"), text("v1")],
+            resources: Some(Resources::default()),
+            variables: [(text("LANG"), text("C"))].into(),
+        }),
+    }
+}
+
+/// Every kind of step.
+fn planned() -> Vec<PlannedStep> {
     let step = |step| PlannedStep { step, context: None, is_forced: false };
-    let digest = |digit: &str| digit.repeat(64).parse().unwrap();
-    let text = |text: &str| text.to_owned();
+    let all = [
+        Step::Run(Command::Shell(text("a b"))),
+        Step::Run(Command::Argv(vec![text("a"), text("b")])),
+        Step::Copy(Copy { from: vec![text("src")], to: text("/srv/") }),
+        Step::Env(text("A"), text("1")),
+        Step::Workdir(text("/srv")),
+        Step::User(text("app")),
+        Step::Entrypoint(vec![text("a")]),
+        Step::Cmd(vec![text("b")]),
+    ];
+    let mut steps = all.map(step).to_vec();
+    steps.push(PlannedStep { context: Some(digest("4")), is_forced: true, ..steps[2].clone() });
+    steps
+}
+
+/// A step in every state.
+fn done_and_others() -> Vec<BuildStep> {
     let done = BuildStep {
         title: text("RUN make"),
         line: Some(3),
@@ -35,31 +82,16 @@ pub(super) fn builds() -> Vec<(String, BuildRecord)> {
     };
     let steps = [BuildStepState::Running, BuildStepState::Cached, BuildStepState::Failed];
     let steps = steps.map(|state| BuildStep { state, ..done.clone() });
+    [vec![done, waiting], steps.into()].concat()
+}
+
+pub(super) fn builds() -> Vec<(String, BuildRecord)> {
     let running = BuildRecord {
         id: BuildId::from_random([21; 20]),
         project: ProjectId::local(),
-        plan: BuildPlan {
-            recipe: Recipe::Dockerfile {
-                text: text("FROM base\nARG X\nRUN make\n"),
-                arguments: [(text("X"), text("1"))].into(),
-            },
-            context: Some(digest("1")),
-            tag: Some(text("app")),
-            start_command: Some(text("serve")),
-            ready_command: Some(text("ready")),
-            is_cached: true,
-            step_limit: Duration::from_secs(1800),
-            resources: BuildResources { cpu_millis: Some(500), memory_bytes: Some(1 << 30), disk_bytes: Some(8 << 30) },
-            egress: egress_rules(),
-            template: Some(BuildTemplate {
-                name: "app".parse().unwrap(),
-                tags: vec![text("latest"), text("v1")],
-                resources: Some(Resources::default()),
-                variables: [(text("LANG"), text("C"))].into(),
-            }),
-        },
+        plan: plan(),
         base: Some(digest("2")),
-        steps: [vec![done, waiting], steps.into()].concat(),
+        steps: done_and_others(),
         work: Some(BuildWork { sandbox: SandboxId::from_random([1; 20]), snapshot: SnapshotId::from_random([5; 20]) }),
         state: BuildState::Running,
         cancel: true,
@@ -70,21 +102,9 @@ pub(super) fn builds() -> Vec<(String, BuildRecord)> {
         began: Some(at(1_790_000_000_500)),
         ended: Some(at(1_790_000_003_000)),
     };
-    let all = [
-        Step::Run(Command::Shell(text("a b"))),
-        Step::Run(Command::Argv(vec![text("a"), text("b")])),
-        Step::Copy(Copy { from: vec![text("src")], to: text("/srv/") }),
-        Step::Env(text("A"), text("1")),
-        Step::Workdir(text("/srv")),
-        Step::User(text("app")),
-        Step::Entrypoint(vec![text("a")]),
-        Step::Cmd(vec![text("b")]),
-    ];
-    let mut steps = all.map(step).to_vec();
-    steps.push(PlannedStep { context: Some(digest("4")), is_forced: true, ..steps[2].clone() });
     let queued = BuildRecord {
         plan: BuildPlan {
-            recipe: Recipe::Steps { from: text("base"), steps },
+            recipe: Recipe::Steps { from: text("base"), steps: planned() },
             context: None,
             tag: None,
             start_command: None,

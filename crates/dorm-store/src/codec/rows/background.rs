@@ -3,7 +3,7 @@
 use dorm_lifecycle::{Attachment, Background, BackgroundWork, OperationId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
-use super::sandbox::EgressRow;
+use super::sandbox::{EgressRow, ResourcesRow};
 use super::state::RewindRow;
 use super::volume::AttachmentRow;
 use crate::codec::word::{Millis, Text};
@@ -21,6 +21,7 @@ pub(super) struct BackgroundRow {
 enum WorkRow {
     Attach { after: Vec<AttachmentRow> },
     Egress { after: EgressRow },
+    Resize { after: ResourcesRow },
     PrepareRewind(RewindRow),
     Snapshot(Text<SnapshotId>),
 }
@@ -36,6 +37,7 @@ impl From<&Background> for BackgroundRow {
                     WorkRow::Attach { after: after.iter().map(AttachmentRow::from).collect() }
                 }
                 BackgroundWork::Egress { after } => WorkRow::Egress { after: after.into() },
+                BackgroundWork::Resize { after } => WorkRow::Resize { after: after.into() },
                 BackgroundWork::PrepareRewind(rewind) => WorkRow::PrepareRewind(rewind.into()),
                 BackgroundWork::Snapshot(snapshot) => WorkRow::Snapshot(Text(snapshot.clone())),
             },
@@ -54,6 +56,7 @@ impl From<BackgroundRow> for Background {
                     BackgroundWork::Attach { after: after.into_iter().map(Attachment::from).collect() }
                 }
                 WorkRow::Egress { after } => BackgroundWork::Egress { after: after.into() },
+                WorkRow::Resize { after } => BackgroundWork::Resize { after: after.into() },
                 WorkRow::PrepareRewind(rewind) => BackgroundWork::PrepareRewind(rewind.into()),
                 WorkRow::Snapshot(snapshot) => BackgroundWork::Snapshot(snapshot.0),
             },

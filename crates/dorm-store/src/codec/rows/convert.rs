@@ -5,7 +5,7 @@
 //! until it has a place in the text.
 
 use dorm_lifecycle::{
-    Attachment, Background, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
+    Annotations, Attachment, Background, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
     OnUnrestorable, Origin, PoolMember, PortRules, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
     Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable,
     Variables,
@@ -47,6 +47,8 @@ impl From<&Sandbox> for SandboxRow {
             run,
             last_active,
             timeouts_set,
+            started,
+            woken,
             holds,
             restored,
             rewound,
@@ -67,6 +69,8 @@ impl From<&Sandbox> for SandboxRow {
             run: *run,
             last_active: Millis(*last_active),
             timeouts_set: Millis(*timeouts_set),
+            started: started.map(Millis),
+            woken: *woken,
             holds: holds.iter().map(HoldRow::from).collect(),
             restored: restored.into(),
             rewound: rewound.as_ref().map(RewoundRow::from),
@@ -91,6 +95,8 @@ impl From<SandboxRow> for Sandbox {
             run: row.run,
             last_active: row.last_active.0,
             timeouts_set: row.timeouts_set.0,
+            started: row.started.map(|started| started.0),
+            woken: row.woken,
             holds: row.holds.into_iter().map(Hold::from).collect(),
             restored: row.restored.into(),
             rewound: row.rewound.map(Rewound::from),
@@ -146,11 +152,12 @@ impl From<&SandboxSpec> for SpecRow {
             port_access,
             port_host,
             port_rules,
-            timeouts: Timeouts { total, idle, max_run },
+            timeouts: Timeouts { total, idle, after_wake, max_run },
             retention,
             checkpoints,
             attachments,
             labels,
+            annotations,
         } = spec;
         Self {
             name: name.as_ref().map(text),
@@ -163,6 +170,7 @@ impl From<&SandboxSpec> for SpecRow {
             on_timeout: match on_timeout {
                 OnTimeout::Terminate => OnTimeoutRow::Terminate,
                 OnTimeout::Suspend => OnTimeoutRow::Suspend,
+                OnTimeout::SuspendFiles => OnTimeoutRow::SuspendFiles,
             },
             on_suspend_failure: match on_suspend_failure {
                 OnSuspendFailure::Keep => OnSuspendFailureRow::Keep,
@@ -173,7 +181,12 @@ impl From<&SandboxSpec> for SpecRow {
             port_access: (*port_access).into(),
             port_host: port_host.as_ref().map(text),
             port_rules: port_rules.0.iter().map(|(port, rule)| (*port, PortRuleRow::from(rule))).collect(),
-            timeouts: TimeoutsRow { total: total.map(Length), idle: idle.map(Length), max_run: max_run.map(Length) },
+            timeouts: TimeoutsRow {
+                total: total.map(Length),
+                idle: idle.map(Length),
+                after_wake: after_wake.map(Length),
+                max_run: max_run.map(Length),
+            },
             retention: SleepRetentionRow {
                 generations: retention.generations,
                 on_unrestorable: match retention.on_unrestorable {
@@ -184,6 +197,7 @@ impl From<&SandboxSpec> for SpecRow {
             checkpoints: checkpoints.as_ref().map(CheckpointsRow::from),
             attachments: attachments.iter().map(AttachmentRow::from).collect(),
             labels: labels.clone(),
+            annotations: annotations.0.clone(),
         }
     }
 }
@@ -201,6 +215,7 @@ impl From<SpecRow> for SandboxSpec {
             on_timeout: match row.on_timeout {
                 OnTimeoutRow::Terminate => OnTimeout::Terminate,
                 OnTimeoutRow::Suspend => OnTimeout::Suspend,
+                OnTimeoutRow::SuspendFiles => OnTimeout::SuspendFiles,
             },
             on_suspend_failure: match row.on_suspend_failure {
                 OnSuspendFailureRow::Keep => OnSuspendFailure::Keep,
@@ -214,6 +229,7 @@ impl From<SpecRow> for SandboxSpec {
             timeouts: Timeouts {
                 total: row.timeouts.total.map(|length| length.0),
                 idle: row.timeouts.idle.map(|length| length.0),
+                after_wake: row.timeouts.after_wake.map(|length| length.0),
                 max_run: row.timeouts.max_run.map(|length| length.0),
             },
             retention: SleepRetention {
@@ -226,6 +242,7 @@ impl From<SpecRow> for SandboxSpec {
             checkpoints: row.checkpoints.map(Checkpoints::from),
             attachments: row.attachments.into_iter().map(Attachment::from).collect(),
             labels: row.labels,
+            annotations: Annotations(row.annotations),
         }
     }
 }
@@ -280,6 +297,7 @@ impl From<&Restored> for RestoredRow {
         match restored {
             Restored::Nothing => Self::Nothing,
             Restored::Filesystem => Self::Filesystem,
+            Restored::Files { generation } => Self::Files { generation: *generation },
             Restored::Memory { generation } => Self::Memory { generation: *generation },
         }
     }
@@ -290,6 +308,7 @@ impl From<RestoredRow> for Restored {
         match row {
             RestoredRow::Nothing => Self::Nothing,
             RestoredRow::Filesystem => Self::Filesystem,
+            RestoredRow::Files { generation } => Self::Files { generation },
             RestoredRow::Memory { generation } => Self::Memory { generation },
         }
     }
@@ -332,19 +351,6 @@ impl From<OriginRow> for Origin {
                 Self::Snapshot { snapshot: snapshot.0, saved_state: saved_state.0, source: source.0 }
             }
         }
-    }
-}
-
-impl From<&SleepImage> for SleepImageRow {
-    fn from(image: &SleepImage) -> Self {
-        let SleepImage { saved_state, generation, taken, bytes } = image;
-        Self { saved_state: text(saved_state), generation: *generation, taken: Millis(*taken), bytes: *bytes }
-    }
-}
-
-impl From<SleepImageRow> for SleepImage {
-    fn from(row: SleepImageRow) -> Self {
-        Self { saved_state: row.saved_state.0, generation: row.generation, taken: row.taken.0, bytes: row.bytes }
     }
 }
 
@@ -392,12 +398,13 @@ impl From<&State> for StateRow {
                 since: Millis(*since),
                 image: image_row(image),
             },
-            State::Suspending { operation, deadline, since, image, rewind } => Self::Suspending {
+            State::Suspending { operation, deadline, since, image, rewind, files } => Self::Suspending {
                 operation: text(operation),
                 deadline: Millis(*deadline),
                 since: Millis(*since),
                 image: image_row(image),
                 rewind: rewind.as_deref().map(|rewind| Box::new(rewind.into())),
+                files: files.as_ref().map(text),
             },
             State::Suspended { image, background } => {
                 Self::Suspended { image: image.into(), background: background_row(background) }
@@ -442,12 +449,13 @@ impl From<StateRow> for State {
                 since: since.0,
                 image: image_of(image),
             },
-            StateRow::Suspending { operation, deadline, since, image, rewind } => Self::Suspending {
+            StateRow::Suspending { operation, deadline, since, image, rewind, files } => Self::Suspending {
                 operation: operation.0,
                 deadline: deadline.0,
                 since: since.0,
                 image: image_of(image),
                 rewind: rewind.map(|rewind| Box::new((*rewind).into())),
+                files: files.map(|files| files.0),
             },
             StateRow::Suspended { image, background } => {
                 Self::Suspended { image: image.into(), background: background_of(background) }

@@ -26,6 +26,9 @@ pub(in crate::codec) struct SandboxRow {
     pub(super) run: u64,
     pub(super) last_active: Millis,
     pub(super) timeouts_set: Millis,
+    #[serde(deserialize_with = "present")]
+    pub(super) started: Option<Millis>,
+    pub(super) woken: bool,
     pub(super) holds: Vec<HoldRow>,
     pub(super) restored: RestoredRow,
     #[serde(deserialize_with = "present")]
@@ -90,6 +93,7 @@ pub(super) struct SpecRow {
     pub(super) checkpoints: Option<CheckpointsRow>,
     pub(super) attachments: Vec<AttachmentRow>,
     pub(super) labels: BTreeMap<String, String>,
+    pub(super) annotations: BTreeMap<String, BTreeMap<String, String>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -148,6 +152,7 @@ pub(super) enum EgressDefaultRow {
 pub(super) enum OnTimeoutRow {
     Terminate,
     Suspend,
+    SuspendFiles,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -164,6 +169,8 @@ pub(super) struct TimeoutsRow {
     pub(super) total: Option<Length>,
     #[serde(deserialize_with = "present")]
     pub(super) idle: Option<Length>,
+    #[serde(deserialize_with = "present")]
+    pub(super) after_wake: Option<Length>,
     #[serde(deserialize_with = "present")]
     pub(super) max_run: Option<Length>,
 }
@@ -203,6 +210,9 @@ pub(super) struct HoldRow {
 pub(super) enum RestoredRow {
     Nothing,
     Filesystem,
+    Files {
+        generation: u64,
+    },
     Memory {
         #[serde(deserialize_with = "present")]
         generation: Option<u64>,

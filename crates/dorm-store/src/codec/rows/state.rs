@@ -1,6 +1,6 @@
 //! The rows of a sandbox's state.
 
-use dorm_lifecycle::{OperationId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{OperationId, SavedStateId, SleepImage, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use super::background::BackgroundRow;
@@ -38,6 +38,8 @@ pub(super) enum StateRow {
         image: Option<SleepImageRow>,
         #[serde(deserialize_with = "present")]
         rewind: Option<Box<RewindRow>>,
+        #[serde(deserialize_with = "present")]
+        files: Option<Text<SnapshotId>>,
     },
     Suspended {
         image: SleepImageRow,
@@ -77,6 +79,8 @@ pub(super) struct SleepImageRow {
     pub(super) generation: u64,
     pub(super) taken: Millis,
     pub(super) bytes: u64,
+    #[serde(deserialize_with = "present")]
+    pub(super) files: Option<Text<SnapshotId>>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -120,4 +124,29 @@ pub(super) struct RewindingRow {
 pub(super) enum RewindFromRow {
     Running,
     Suspended,
+}
+
+impl From<&SleepImage> for SleepImageRow {
+    fn from(image: &SleepImage) -> Self {
+        let SleepImage { saved_state, generation, taken, bytes, files } = image;
+        Self {
+            saved_state: Text(saved_state.clone()),
+            generation: *generation,
+            taken: Millis(*taken),
+            bytes: *bytes,
+            files: files.clone().map(Text),
+        }
+    }
+}
+
+impl From<SleepImageRow> for SleepImage {
+    fn from(row: SleepImageRow) -> Self {
+        Self {
+            saved_state: row.saved_state.0,
+            generation: row.generation,
+            taken: row.taken.0,
+            bytes: row.bytes,
+            files: row.files.map(|files| files.0),
+        }
+    }
 }

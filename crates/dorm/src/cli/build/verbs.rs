@@ -79,7 +79,7 @@ pub(crate) async fn run(options: BuildVerbs) -> Done {
             if log.lines.is_empty() {
                 break;
             }
-            offset = log.next;
+            offset = log.next_offset;
         },
         BuildVerb::Attach { build, offset } => return attach(&client, &build, offset, format).await,
         BuildVerb::Cancel { builds } => {

@@ -27,8 +27,8 @@ pub(crate) struct CreateOptions {
     name: Option<String>,
     #[command(flatten)]
     sandbox: NewSandbox,
-    /// Suspend or terminate the sandbox when a time limit expires. By default, suspend a named
-    /// sandbox and terminate an unnamed one
+    /// Suspend the sandbox, suspend it with its files only, or terminate it when a time limit
+    /// expires. By default, suspend a named sandbox and terminate an unnamed one
     #[arg(long, value_enum, value_name = "ACTION")]
     on_timeout: Option<OnTimeout>,
     /// If it cannot be suspended at its deadline: keep it running and retry, in the end every 10
@@ -83,6 +83,7 @@ impl From<OnUnrestorable> for wire::OnUnrestorable {
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
 pub(super) enum OnTimeout {
     Suspend,
+    SuspendFiles,
     Terminate,
 }
 
@@ -90,6 +91,7 @@ impl From<OnTimeout> for wire::OnTimeout {
     fn from(what: OnTimeout) -> Self {
         match what {
             OnTimeout::Suspend => Self::Suspend,
+            OnTimeout::SuspendFiles => Self::SuspendFiles,
             OnTimeout::Terminate => Self::Terminate,
         }
     }
@@ -140,6 +142,9 @@ pub(super) struct NewSandbox {
     /// How long it may be idle
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     idle_timeout: Option<f64>,
+    /// How long it may run after a call has woken it [default: as --timeout]
+    #[arg(long, value_name = "TIME", value_parser = values::duration)]
+    timeout_after_wake: Option<f64>,
     /// How long it may run without a break, even if a hold keeps it awake
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     max_run: Option<f64>,
@@ -195,6 +200,7 @@ impl NewSandbox {
             secrets: secrets::given(self.secret)?,
             timeout_secs: self.timeout,
             idle_timeout_secs: self.idle_timeout,
+            timeout_after_wake_secs: self.timeout_after_wake,
             max_run_secs: self.max_run,
             volumes: self.volume,
             labels: self.label.into_iter().collect(),

@@ -32,7 +32,8 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
     let image = sandbox.sleep_image.map_or_else(shown::none, |image| {
         let taken = shown::moment(image.taken_at);
-        format!("generation {}, {}, taken at {taken}", image.generation, shown::size(image.bytes))
+        let files = if image.keeps == wire::Kept::Files { ", files only" } else { "" };
+        format!("generation {}, {}, taken at {taken}{files}", image.generation, shown::size(image.bytes))
     });
     let labels: Vec<_> = sandbox.labels.iter().map(|(key, value)| format!("{key}={value}")).collect();
     let mut fields = vec![
@@ -56,6 +57,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("labels", list(&labels)),
         ("timeout", limit(sandbox.timeout_secs)),
         ("idle timeout", limit(sandbox.idle_timeout_secs)),
+        ("timeout after wake", limit(sandbox.timeout_after_wake_secs)),
         ("max run", limit(sandbox.max_run_secs)),
         ("on timeout", shown::word(&sandbox.on_timeout)),
         ("on suspend failure", shown::word(&sandbox.on_suspend_failure)),
@@ -67,9 +69,14 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("checkpoints", checkpoints::line(sandbox.checkpoints.as_ref())),
         ("created", shown::moment(sandbox.created_at)),
         ("last active", shown::moment(sandbox.last_active_at)),
+        ("last started", moment(sandbox.last_started_at)),
         ("running since", moment(sandbox.running_since)),
         ("expires", moment(sandbox.expires_at)),
     ];
+    for (program, entries) in &sandbox.annotations {
+        let entries: Vec<_> = entries.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        fields.push(("annotations", format!("{program}: {}", list(&entries))));
+    }
     if sandbox.paused_for_disk {
         fields.push(("paused", "until the host's disk has free space".to_owned()));
     }
@@ -112,6 +119,8 @@ fn began_with(sandbox: &wire::Sandbox) -> String {
     match (sandbox.restored, sandbox.restored_generation) {
         (wire::Restored::None, _) => "image only".to_owned(),
         (wire::Restored::Filesystem, _) => "files".to_owned(),
+        (wire::Restored::Files, Some(generation)) => format!("files of generation {generation}"),
+        (wire::Restored::Files, None) => "files".to_owned(),
         (wire::Restored::Memory, Some(generation)) => format!("memory and files of generation {generation}"),
         (wire::Restored::Memory, None) => "memory and files of a snapshot".to_owned(),
     }

@@ -13,11 +13,21 @@ use crate::client::Client;
 pub(crate) struct SuspendOptions {
     /// The sandbox's id or name
     id: String,
+    /// The part of it to keep: its memory, so that it continues where it stopped, or its files
+    /// only, from which it boots
+    #[arg(long, value_enum, value_name = "PART", default_value = "memory")]
+    keep: Keep,
     /// Release its memory at once; it is then resumed from disk
     #[arg(long, conflicts_with = "no_wait")]
     evict: bool,
     #[command(flatten)]
     waiting: NoWait,
+}
+
+#[derive(Clone, Copy, Debug, clap::ValueEnum)]
+enum Keep {
+    Memory,
+    Files,
 }
 
 /// Whether a command is waited for.
@@ -35,11 +45,15 @@ impl NoWait {
     }
 }
 
-/// Suspends a sandbox. On success its memory, processes and files are on disk and verified.
+/// Suspends a sandbox. On success what is kept of it is on disk and verified.
 pub(super) async fn run(client: &Client, options: SuspendOptions, format: Format) -> Done {
     let progress = Progress::new(&format!("suspending {}", options.id));
-    let asked = wire::CommandRequest { wait: options.waiting.wait(), if_busy: None };
-    let mut sandbox = client.command_as(&options.id, "suspend", asked).await?;
+    let keep = match options.keep {
+        Keep::Memory => None,
+        Keep::Files => Some(wire::Kept::Files),
+    };
+    let asked = wire::SuspendRequest { keep, wait: options.waiting.wait(), if_busy: None };
+    let mut sandbox = client.suspend(&options.id, asked).await?;
     if options.evict {
         sandbox = client.command(&options.id, "evict").await?;
     }

@@ -10,10 +10,13 @@ use crate::cli::problem::Done;
 use crate::client::Client;
 use crate::values::{self, Wake};
 
+/// The properties that cannot be changed together with limits.
+const OTHERS: [&str; 9] = ["name", "label", "unlabel", "wake", "ports", "one", "host", "no_port", "on_timeout"];
+
 /// Options of `dorm sbx update`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("properties").required(true).multiple(true)
-    .args(["name", "label", "unlabel", "wake", "ports", "one", "host", "no_port", "on_timeout"])))]
+    .args(["name", "label", "unlabel", "wake", "ports", "one", "host", "no_port", "on_timeout", "cpus", "memory"])))]
 pub(crate) struct UpdateOptions {
     /// The sandbox's id or name
     id: String,
@@ -34,9 +37,15 @@ pub(crate) struct UpdateOptions {
     /// A port that follows the settings for all ports again
     #[arg(long = "no-port", value_name = "PORT", value_parser = port_options::number)]
     no_port: Vec<u16>,
-    /// Suspend or terminate it when a time limit expires
+    /// Suspend it, suspend it with its files only, or terminate it when a time limit expires
     #[arg(long, value_enum, value_name = "ACTION")]
     on_timeout: Option<OnTimeout>,
+    /// CPU limit, such as 0.5, at once if it runs
+    #[arg(long, value_name = "COUNT", value_parser = values::cpus, conflicts_with_all = OTHERS)]
+    cpus: Option<u32>,
+    /// Memory limit, at once if it runs; not less than it uses
+    #[arg(long, value_name = "SIZE", value_parser = values::size, conflicts_with_all = OTHERS)]
+    memory: Option<u64>,
 }
 
 /// Options of `dorm sbx extend`.
@@ -62,6 +71,9 @@ pub(super) async fn update(client: &Client, options: UpdateOptions, format: Form
         port_host: options.ports.host(),
         port_rules: removed_rules.chain(options.ports.rules()).collect(),
         labels: removed.chain(labels).collect(),
+        annotations: std::collections::BTreeMap::new(),
+        resources: (options.cpus.is_some() || options.memory.is_some())
+            .then_some(wire::ResizeRequest { cpu_millis: options.cpus, memory_bytes: options.memory }),
     };
     table::one(&client.update(&options.id, &asked).await?, format)
 }
