@@ -286,7 +286,9 @@ impl Client {
             Code::NotFound => !matches!(error, ServiceError::Storage(_)),
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
             // Another volume has the same mount point.
-            Code::InvalidArgument => matches!(action, Action::Attach(..)),
+            Code::InvalidArgument => {
+                matches!(action, Action::Attach(..) | Action::MakePool(..) | Action::ResizePool(..))
+            }
             Code::NoRoom | Code::TimedOut | Code::Unreadable | Code::StoreFailed | Code::Internal => false,
             Code::Failed | Code::Damaged => match action {
                 Action::Create { snapshot: Some(_), .. } | Action::Clone(..) | Action::Restart(_) => {

@@ -75,7 +75,8 @@ pub fn blocks(root: &Path, page: &Path) -> Result<Vec<Block>> {
     Ok(blocks)
 }
 
-/// Returns the commands of a block in `sh`: those of a line that are joined by `&&` are several.
+/// Returns the commands of a block in `sh`: those of a line that are joined by `&&` or `|` are
+/// several.
 ///
 /// # Errors
 /// When a shell could not split a line into words.
@@ -84,7 +85,7 @@ pub fn commands(block: &Block) -> Result<Vec<Command>> {
     for (number, line) in block.text.lines().enumerate() {
         let place = format!("{}:{}", block.page, block.line + number);
         let words = shlex::split(line).with_context(|| format!("{place}: quotes are not closed: {line}"))?;
-        for words in words.split(|word| word == "&&" || word == "&") {
+        for words in words.split(|word| ["&&", "&", "|"].contains(&word.as_str())) {
             let words: Vec<_> = words.to_vec();
             if !words.is_empty() {
                 commands.push(Command { place: place.clone(), words });
@@ -179,6 +180,9 @@ snapshots, end = json.JSONDecoder().raw_decode(text)
 sources = {one["source"] for one in snapshots}
 sandboxes = json.loads(text[end:])
 print(next(one["id"] for one in sandboxes if one["state"] == sys.argv[1] and one["id"] in sources))' "$1"; }
+newest_build() { dorm build ls -o json | python3 -c '
+import json, sys
+print(max(json.load(sys.stdin), key=lambda one: one["created_at"])["id"])'; }
 first_key() { dorm key ls -o json | python3 -c '
 import json, sys
 print(json.load(sys.stdin)[0]["id"])'; }
@@ -224,6 +228,7 @@ impl Reading {
             line if line.contains("restart") => "\"$(source_that_is terminated)\"",
             line if line.contains("--sandbox") => "\"$(source_that_is running)\"",
             line if line.contains("key rm") => "\"$(first_key)\"",
+            line if line.contains("dorm build") => "\"$(newest_build)\"",
             _ => "\"$(newest_snapshot)\"",
         };
         let words = line.split(' ').map(|word| if matches!(word, "ID" | "SNAPSHOT") { id } else { word });

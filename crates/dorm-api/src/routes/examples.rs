@@ -209,7 +209,7 @@ fn sandbox() -> Value {
         "created_at": "2026-11-22T09:30:00.125Z",
         "last_active_at": "2026-11-22T09:31:06.992Z",
         "running_since": null,
-        "last_started_at": "2026-11-22T09:31:02.410Z",
+        "last_started_at": "2026-11-22T09:31:02.412Z",
         "sleep_image": { "generation": 3, "bytes": 96_468_992, "taken_at": "2026-11-22T09:41:07.028Z", "keeps": "memory" },
         "operation": null,
         "cause": null,

@@ -124,7 +124,9 @@ async fn sandboxes_are_listed_by_time_and_a_cursor_belongs_to_its_list() {
     let rest = world.ok("GET", &rest, json!(null)).await;
     let pages = [&page, &rest].map(|page| page["sandboxes"].as_array().unwrap().clone()).concat();
     let mut listed: Vec<_> = pages.iter().map(|sandbox| sandbox["id"].clone()).collect();
-    let mut times: Vec<_> = pages.iter().map(|sandbox| sandbox["created_at"].as_str().unwrap().to_owned()).collect();
+    let time =
+        |sandbox: &serde_json::Value| sandbox["created_at"].as_str().unwrap().parse::<jiff::Timestamp>().unwrap();
+    let mut times: Vec<_> = pages.iter().map(time).collect();
     assert!(times.is_sorted(), "{times:?}");
     times.dedup();
     listed.sort_by_key(|id| id.to_string());

@@ -81,7 +81,7 @@ async fn a_service_with_impossible_settings_is_refused() {
         (json!({"restart_delay_secs": 0}), "restart_delay_secs is 0"),
         (json!({"restart_window_secs": 1e9}), "restart_window_secs"),
         (json!({"health": {"port": 1, "timeout_secs": 61}}), "health.timeout_secs is 61"),
-        (json!({"health": {"port": 70000}}), "port"),
+        (json!({"health": {"port": 70000}}), "70000"),
         (json!({"health": {"path": "/"}}), "port"),
     ] {
         let mut asked = json!({"name": "web", "argv": ["sleep", "1"]});

@@ -34,22 +34,22 @@ pub(super) async fn too_much_memory_costs_one_process(scenario: &Scenario) {
     // A second round shows that the threshold is armed again.
     for round in 0..2 {
         let allocating = guest.answering(&scenario.subject.programs().allocating, &[]).await;
-        dies_for_its_memory(scenario, &guest, &mut notices, &allocating).await;
+        dies_for_its_memory(scenario, &guest, &mut notices, (&allocating, 0)).await;
         assert_eq!(guest.ask(&mut counter).await, format!("kept {}", round + 2));
     }
 }
 
-/// Relieves the memory pressure of `guest` at each notice until `allocating` is dead.
+/// Relieves the memory pressure of `guest` at each notice until `allocating` is dead. It was
+/// relieved `relieved` times before.
 async fn dies_for_its_memory(
     scenario: &Scenario,
     guest: &Guest,
     notices: &mut Receiver<Notice>,
-    allocating: &Answering,
+    (allocating, mut relieved): (&Answering, usize),
 ) {
     // The memory of the dead process may take a moment to become free, so there may be more than
     // one notice.
     let mut ended = std::pin::pin!(guest.agent.wait(allocating.process));
-    let mut relieved = 0;
     let status = loop {
         tokio::select! {
             biased;
@@ -90,7 +90,7 @@ pub(super) async fn a_run_short_of_memory_can_be_saved_and_is_held(scenario: &Sc
     scenario.engine().resume(guest.run()).await.expect("resume");
     // The guest may be paused again before its agent has answered.
     let (answered, ()) =
-        tokio::join!(guest.agent.unquiesce(), dies_for_its_memory(scenario, &guest, &mut notices, &allocating));
+        tokio::join!(guest.agent.unquiesce(), dies_for_its_memory(scenario, &guest, &mut notices, (&allocating, 0)));
     answered.expect("an agent that answers again");
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
     scenario.stop(guest).await;
@@ -131,7 +131,7 @@ pub(super) async fn limits_change_in_any_condition_of_a_run(scenario: &Scenario)
     let used = engine.usage(guest.run()).await.expect("its usage").memory_bytes;
     assert!(used > before.memory_bytes, "it was short of memory at {used} bytes already");
     engine.relieve_memory_pressure(guest.run(), Some(allocating.pid)).await.expect("relieve");
-    dies_for_its_memory(scenario, &guest, &mut notices, &allocating).await;
+    dies_for_its_memory(scenario, &guest, &mut notices, (&allocating, 1)).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
     engine.pause(guest.run()).await.expect("pause");
     engine.set_limits(guest.run(), &before).await.expect("lower the limits of a paused run");

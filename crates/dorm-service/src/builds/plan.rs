@@ -84,7 +84,10 @@ impl Builder {
             let files = match &placed.step {
                 Step::Copy(copy) => {
                     let context = self.context_of(at).await.map_err(|stop| stop.at(at))?;
-                    let selected = context.context.select(&copy.from).map_err(|error| wrong(error).at(at))?;
+                    let line = placed.line.map(|line| format!("line {line}: ")).unwrap_or_default();
+                    let named = |error| format!("{line}{}: {error}", title(&placed.step));
+                    let refused = |error| Stop::failed(Code::InvalidArgument, named(error)).at(at);
+                    let selected = context.context.select(&copy.from).map_err(refused)?;
                     Some((context, selected))
                 }
                 _ => None,

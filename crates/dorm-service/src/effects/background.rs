@@ -160,7 +160,8 @@ async fn set_egress(task: &Task, run: &RunId, egress: &Egress) -> Result<(), Fai
 /// sandbox then wakes from its image, with the limits of its record.
 pub(super) async fn resize(task: &Task, run: &RunId, before: Resources, after: Resources) -> Seen {
     let is_suspended = matches!(task.sandbox.state, State::Suspended { .. });
-    if is_suspended && !task.shared.parking.holds(&task.sandbox.id) {
+    // Whether it has a parked run is known to the engine alone while a daemon starts.
+    if is_suspended && matches!(task.shared.engine.condition(run).await, Ok(None)) {
         return Seen::of(Observation::Resized);
     }
     let Err(failure) = set_limits(task, run, before, after).await else { return Seen::of(Observation::Resized) };

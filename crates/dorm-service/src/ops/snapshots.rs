@@ -203,8 +203,11 @@ impl Service {
             if is_starting && sandbox.origin.snapshot() == Some(&snapshot.id) {
                 return Some(format!("sandbox {}, which is starting from it", sandbox.id));
             }
+            // That it stands on the files is seen a moment after the snapshot is complete.
+            let is_becoming =
+                matches!(&sandbox.state, State::Suspending { files: Some(files), .. } if *files == snapshot.id);
             let stands_on_it = sandbox.layers().any(|layer| *layer == snapshot.saved_state);
-            stands_on_it.then(|| format!("sandbox {}", sandbox.id))
+            (stands_on_it || is_becoming).then(|| format!("sandbox {}", sandbox.id))
         };
         holders.extend(self.shared.of_living(needs).await?);
         let above = SnapshotFilter { layer: Some(snapshot.saved_state.clone()), ..SnapshotFilter::default() };

@@ -142,12 +142,21 @@ async fn a_build_is_cancelled_while_it_waits_and_while_it_runs() {
     let world = World::new().await;
     let service = world.daemon().await;
     let begin = async |tag: &str| service.create_build(plan(tag, vec![run("sleep 1000")])).await.unwrap();
-    let (first, second) = (begin("a").await, begin("b").await);
-    let (third, fourth) = (begin("c").await, begin("d").await);
-    step_runs(&service).await;
-    let cancelled = service.cancel_build(&fourth.id).await.unwrap();
+    let builds = [begin("a").await, begin("b").await, begin("c").await, begin("d").await];
+    let waiting = async || {
+        let mut waiting = Vec::new();
+        for build in &builds {
+            if service.describe_build(&build.id).await.unwrap().state == BuildState::Queued {
+                waiting.push(build.id.clone());
+            }
+        }
+        waiting
+    };
+    eventually("all but one of them run", async || waiting().await.len() == 1).await;
+    let waiting = waiting().await.remove(0);
+    let cancelled = service.cancel_build(&waiting).await.unwrap();
     assert_eq!(cancelled.state, BuildState::Cancelled, "the last place is for another project");
-    for build in [&first, &second, &third] {
+    for build in builds.iter().filter(|build| build.id != waiting) {
         service.cancel_build(&build.id).await.unwrap();
         assert_eq!(end(&service, build).await.state, BuildState::Cancelled);
         assert_eq!(service.cancel_build(&build.id).await.unwrap().state, BuildState::Cancelled);
@@ -197,6 +206,9 @@ fn upload(content: &'static [u8]) -> Vec<u8> {
     let mut header = [0_u8; 512];
     header[..4].copy_from_slice(b"file");
     header[100..107].copy_from_slice(b"0000644");
+    header[108..115].copy_from_slice(b"0000000");
+    header[116..123].copy_from_slice(b"0000000");
+    header[136..147].copy_from_slice(b"00000000000");
     header[124..135].copy_from_slice(format!("{:011o}", content.len()).as_bytes());
     header[156] = b'0';
     header[257..263].copy_from_slice(b"ustar\0");
@@ -262,7 +274,7 @@ async fn projects_build_for_themselves_and_see_nothing_of_each_other() {
     for reference in ["made", &digest, &digest[..12], "@one/made"] {
         let error = two.image(reference).await.unwrap_err();
         assert_eq!(error.code(), Code::NotFound, "{reference}: {error}");
-        assert!(!error.message().contains("one"), "{error}");
+        assert!(!error.message().replace(reference, "").contains("one"), "{error}");
     }
     let seen = |images: Vec<dorm_storage::Image>| images.into_iter().flat_map(|image| image.tags).collect::<Vec<_>>();
     assert_eq!(seen(two.images().await.unwrap()), ["base"]);

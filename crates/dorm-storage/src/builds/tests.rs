@@ -20,6 +20,9 @@ fn header(kind: tar::EntryType, bytes: u64, mode: u32) -> tar::Header {
     header.set_entry_type(kind);
     header.set_size(bytes);
     header.set_mode(mode);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
     header
 }
 

@@ -619,11 +619,13 @@ fn attached_sandboxes() -> Vec<(String, Sandbox)> {
     let mut list = in_background(&sandbox);
     let mut private = sandbox.clone();
     private.spec.port_access = PortAccess::Private;
-    private.spec.port_host = Some("localhost:{port}".parse().unwrap());
-    private.spec.port_rules.0.insert(8080, PortRule { access: Some(PortAccess::Public), host: None });
+    let mut ruled = private.clone();
+    ruled.spec.port_host = Some("localhost:{port}".parse().unwrap());
+    ruled.spec.port_rules.0.insert(8080, PortRule { access: Some(PortAccess::Public), host: None });
     let told = PortRule { access: None, host: Some("app.internal".parse().unwrap()) };
-    private.spec.port_rules.0.insert(3000, told);
+    ruled.spec.port_rules.0.insert(3000, told);
     list.push(("sandbox-with-private-ports".to_owned(), private));
+    list.push(("sandbox-with-rules-for-ports".to_owned(), ruled));
     list.push(("sandbox-with-volumes".to_owned(), sandbox));
     list
 }

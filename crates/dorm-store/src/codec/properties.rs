@@ -494,10 +494,10 @@ fn objects(value: &Value) -> Vec<String> {
         Value::Object(fields) => {
             let free = ["variables", "secrets", "labels", "annotations", "arguments"];
             let fields = fields.iter().filter(|(key, _)| !free.contains(&key.as_str()));
-            // The keys of tags are free, what they stand for is not.
+            // The keys of tags and of rules for ports are free, what they stand for is not.
             let parts = fields.flat_map(|(key, value)| match value {
-                Value::Object(tags) if key == "tags" => {
-                    tags.iter().map(|(tag, value)| (format!("tags/{tag}"), value)).collect()
+                Value::Object(values) if ["tags", "port_rules"].contains(&key.as_str()) => {
+                    values.iter().map(|(of, value)| (format!("{key}/{of}"), value)).collect()
                 }
                 value => vec![(key.clone(), value)],
             });

@@ -124,7 +124,11 @@ async fn the_page_on_images_is_as_written() {
             "dorm image export base app.tar",
             "echo 'FROM base' > Dockerfile",
         ],
-        instead: &[("'git clone …'", "'mkdir -p /srv/src'"), ("--copy src:/srv/src ", "")],
+        instead: &[
+            ("'git clone …'", "'mkdir -p /srv/src'"),
+            ("--copy src:/srv/src ", ""),
+            ("'./serve' --ready-cmd 'curl -sf localhost:8000'", "'sleep 9999' --ready-cmd 'true'"),
+        ],
         not_run: &[
             ("dorm sbx create --image docker.io", REGISTRY),
             ("dorm image pull", REGISTRY),

@@ -101,6 +101,8 @@ fn write(root: &Path, listing: &Listing, to: impl Write) -> std::io::Result<()> 
     for (path, entry) in listing.entries() {
         let mut header = tar::Header::new_gnu();
         header.set_mtime(0);
+        header.set_uid(0);
+        header.set_gid(0);
         header.set_mode(0o755);
         header.set_size(0);
         match entry {
