@@ -64,6 +64,7 @@ fn trusting(certificate: &str) -> TlsConnector {
 /// The whole response to a request.
 async fn ask(mut stream: impl AsyncRead + AsyncWrite + Unpin) -> String {
     stream.write_all(b"GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n").await.unwrap();
+    stream.flush().await.unwrap();
     let mut answer = Vec::new();
     let _ = stream.read_to_end(&mut answer).await;
     String::from_utf8(answer).unwrap()

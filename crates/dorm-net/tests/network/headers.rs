@@ -282,6 +282,8 @@ fn bodies_are_passed_on_as_they_come_in_both_directions() {
                 if is_chunked {
                     writing.write_all(b"0\r\n\r\n").await.unwrap();
                 }
+                // The TLS session keeps the bytes that did not fit into the socket.
+                writing.flush().await.unwrap();
                 writing
             };
             let receiving = async {

@@ -68,15 +68,6 @@ fn states(build: &BuildRecord) -> Vec<BuildStepState> {
     build.steps.iter().map(|step| step.state).collect()
 }
 
-/// Waits until a step runs.
-async fn step_runs(service: &Service) {
-    eventually("a step runs", || async {
-        let all = service.list(&SandboxFilter::living()).await.unwrap();
-        all.iter().any(|view| view.sandbox.state.name() == StateName::Running)
-    })
-    .await;
-}
-
 #[tokio::test]
 async fn an_image_is_built_from_steps_and_their_results_are_used_again() {
     let world = World::new().await;
