@@ -193,7 +193,7 @@ impl Service {
 
 impl Shared {
     pub(crate) async fn build_record(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
-        Ok(self.store.builds().await?.into_iter().find(|build| build.id == *id))
+        self.store.build(id).await
     }
 
     pub(crate) async fn write_build(&self, build: BuildRecord) -> Result<(), StoreError> {

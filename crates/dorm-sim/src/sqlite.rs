@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
     ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
     PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
@@ -123,6 +123,11 @@ impl Store for WaitingStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.ask(|store| async move { store.pools().await })
+    }
+
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| async move { store.build(&id).await })
     }
 
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::Steps as _;
 use dorm_store::{
     ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
@@ -165,6 +165,11 @@ impl Store for WatchedStore {
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.pause().await;
         self.inner.pools().await
+    }
+
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+        self.pause().await;
+        self.inner.build(id).await
     }
 
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {

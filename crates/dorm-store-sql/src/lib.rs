@@ -26,7 +26,7 @@ mod write;
 use std::path::Path;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_store::{
     ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
     PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
@@ -171,6 +171,10 @@ impl Store for SqlStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         read::pools(&self.readers).await
+    }
+
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+        read::build(&self.readers, id).await
     }
 
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {

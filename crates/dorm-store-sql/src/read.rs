@@ -1,6 +1,8 @@
 //! Look-ups and lists, each one statement and therefore one consistent view.
 
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
+use dorm_lifecycle::{
+    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName,
+};
 use dorm_store::{
     ApiKeyRecord, BuildRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord,
     SandboxFilter, SandboxOrder, SandboxRecord, SnapshotRecord, StoreError, TemplateRecord, UnreadableRow,
@@ -206,6 +208,15 @@ pub(crate) async fn pools(pool: &SqlitePool) -> Result<Vec<PoolRecord>, StoreErr
     let rows: Vec<DocumentRow> =
         sqlx::query_as(POOLS).fetch_all(pool).await.map_err(|error| failed("read sandbox pools", error))?;
     Ok(readable(rows, pool_of))
+}
+
+pub(crate) async fn build(pool: &SqlitePool, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+    let row: Option<DocumentRow> = sqlx::query_as("SELECT id, document FROM builds WHERE id = ?")
+        .bind(id.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| failed("read a build", error))?;
+    row.map(build_of).transpose().map_err(|row| row.error())
 }
 
 pub(crate) async fn builds(pool: &SqlitePool) -> Result<Vec<BuildRecord>, StoreError> {

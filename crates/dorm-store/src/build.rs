@@ -145,6 +145,19 @@ pub struct BuildResources {
     pub disk_bytes: Option<u64>,
 }
 
+impl BuildResources {
+    /// Returns the limits of the sandbox of a step.
+    pub fn or_default(self) -> Resources {
+        let default = Resources::default();
+        Resources {
+            cpu_millis: self.cpu_millis.unwrap_or(default.cpu_millis),
+            memory_bytes: self.memory_bytes.unwrap_or(default.memory_bytes),
+            disk_bytes: self.disk_bytes.unwrap_or(default.disk_bytes),
+            ..default
+        }
+    }
+}
+
 /// The template that the result of a build becomes.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildTemplate {

@@ -29,7 +29,9 @@ mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, Timestamp};
+use dorm_lifecycle::{
+    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, Timestamp,
+};
 use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
@@ -259,6 +261,9 @@ pub trait Store: Send + Sync + 'static {
 
     /// All sandbox pools, in the order of their ids.
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError>;
+
+    /// One build.
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError>;
 
     /// All builds, in the order of their ids.
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError>;

@@ -259,6 +259,12 @@ impl Store for MemoryStore {
         Ok(self.readable()?.pools.values().cloned().collect())
     }
 
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Build, id.as_str())?;
+        Ok(content.builds.get(id).cloned())
+    }
+
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {
         Ok(self.readable()?.builds.values().cloned().collect())
     }

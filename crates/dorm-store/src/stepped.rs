@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
@@ -156,6 +156,11 @@ impl Store for SteppedStore {
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.living().await;
         self.inner.pools().await
+    }
+
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+        self.living().await;
+        self.inner.build(id).await
     }
 
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {

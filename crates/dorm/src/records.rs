@@ -19,7 +19,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName};
+use dorm_lifecycle::{
+    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName,
+};
 use dorm_store::{
     ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
     PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled,
@@ -332,6 +334,10 @@ impl Store for FiledStore {
 
     async fn pools(&self) -> Result<Vec<PoolRecord>, StoreError> {
         self.inner.pools().await
+    }
+
+    async fn build(&self, id: &BuildId) -> Result<Option<BuildRecord>, StoreError> {
+        self.inner.build(id).await
     }
 
     async fn builds(&self) -> Result<Vec<BuildRecord>, StoreError> {

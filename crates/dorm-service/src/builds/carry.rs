@@ -186,10 +186,8 @@ impl Builder {
             From::Image(image) => (CreateFrom::Image(image.to_string()), 0),
             From::Snapshot(id, disk) => (CreateFrom::Snapshot(id.clone()), *disk),
         };
-        let mut resources = dorm_lifecycle::Resources::default();
-        resources.cpu_millis = plan.resources.cpu_millis.unwrap_or(resources.cpu_millis);
-        resources.memory_bytes = plan.resources.memory_bytes.unwrap_or(resources.memory_bytes);
-        resources.disk_bytes = plan.resources.disk_bytes.unwrap_or(resources.disk_bytes).max(least);
+        let mut resources = plan.resources.or_default();
+        resources.disk_bytes = resources.disk_bytes.max(least);
         CreateSpec {
             resources: Some(resources),
             egress: plan.egress.clone(),

@@ -142,11 +142,7 @@ impl Service {
             return Err(bad("the time limit of a step is from 1 second to 24 hours"));
         }
         plan.egress.check().map_err(dorm_lifecycle::SpecError::from)?;
-        let mut resources = dorm_lifecycle::Resources::default();
-        resources.cpu_millis = plan.resources.cpu_millis.unwrap_or(resources.cpu_millis);
-        resources.memory_bytes = plan.resources.memory_bytes.unwrap_or(resources.memory_bytes);
-        resources.disk_bytes = plan.resources.disk_bytes.unwrap_or(resources.disk_bytes);
-        resources.check()?;
+        plan.resources.or_default().check()?;
         if let Some(tag) = &plan.tag {
             dorm_storage::check_tag(&self.stored_tag(tag)?)?;
         }

@@ -126,11 +126,8 @@ impl Service {
             let available = Vec::new();
             return Err(StorageError::NoImage { reference: reference.to_owned(), available }.into());
         }
-        let mut held_by = Vec::new();
         if self.own_images_in_use().await?.contains(&seen.digest) {
-            held_by.push("a sandbox, snapshot, pool, template or build of this project".to_owned());
-        }
-        if !held_by.is_empty() {
+            let held_by = vec!["a sandbox, snapshot, pool, template or build of this project".to_owned()];
             return Err(StorageError::InUse { image: seen.digest, held_by }.into());
         }
         self.shared.storage.untag_image(&seen.digest, &own).await?;

@@ -69,6 +69,8 @@ pub(super) async fn builds_and_templates_are_rewritten_and_removed(store: Arc<dy
     let templates = vec![template(2), template(1)];
     store.commit(Change { builds, templates, ..Change::default() }).await?;
     assert_eq!(store.builds().await?, [build(1), build(2)]);
+    assert_eq!(store.build(&build(2).id).await?, Some(build(2)));
+    assert_eq!(store.build(&build(77).id).await?, None);
     assert_eq!(store.templates().await?, [template(1), template(2)]);
     let ended = BuildRecord { state: BuildState::Cancelled, ended: Some(at(2_000)), ..build(1) };
     let image: Option<Digest> = "5".repeat(64).parse().ok();
@@ -84,6 +86,8 @@ pub(super) async fn builds_and_templates_are_rewritten_and_removed(store: Arc<dy
         ..Change::default()
     };
     store.commit(change).await?;
+    assert_eq!(store.build(&ended.id).await?.as_ref(), Some(&ended));
+    assert_eq!(store.build(&build(2).id).await?, None);
     assert_eq!(store.builds().await?, [ended]);
     assert_eq!(store.templates().await?, [moved]);
     Ok(())
