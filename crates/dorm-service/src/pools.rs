@@ -4,7 +4,7 @@
 //! alone, which name their pool from their first commit on, so a restarted daemon counts the
 //! members that its predecessor made, and those that it was still making.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::time::Duration;
 
 use dorm_lifecycle::{Initiator, Keep, PoolId, ProjectId, Sandbox, SandboxId, State};
@@ -98,8 +98,8 @@ struct Turn {
 #[derive(Default)]
 struct Turns {
     going: JoinSet<Turn>,
-    /// The projects whose turns are going.
-    busy: BTreeSet<ProjectId>,
+    /// The projects whose turns are going, by the task of the turn.
+    busy: HashMap<tokio::task::Id, ProjectId>,
     /// The projects that need a turn.
     due: BTreeSet<ProjectId>,
     /// The troubles of projects whose turns are not going, and when they are tried again.
@@ -127,7 +127,7 @@ pub(crate) async fn keep_filling(service: Service) {
                 news.set(shared.pools.news.notified());
                 true
             }
-            Some(ended) = turns.going.join_next() => {
+            Some(ended) = turns.going.join_next_with_id() => {
                 turns.over(ended);
                 false
             }
@@ -154,7 +154,8 @@ impl Turns {
         }
         self.due.retain(|project| pools.contains_key(project));
         self.troubles.retain(|project, _| pools.contains_key(project));
-        pools.retain(|project, _| self.due.contains(project) && !self.busy.contains(project));
+        let busy: BTreeSet<&ProjectId> = self.busy.values().collect();
+        pools.retain(|project, _| self.due.contains(project) && !busy.contains(project));
         if pools.is_empty() {
             return Ok(());
         }
@@ -163,23 +164,26 @@ impl Turns {
             let pools = pools.into_iter().map(|pool| (members.remove(&pool.id).unwrap_or_default(), pool)).collect();
             let (troubles, _) = self.troubles.remove(&project).unwrap_or_default();
             self.due.remove(&project);
-            self.busy.insert(project.clone());
-            self.going.spawn(service.of_project(&project).turn(pools, troubles));
+            let turn = self.going.spawn(service.of_project(&project).turn(pools, troubles));
+            self.busy.insert(turn.id(), project);
         }
         Ok(())
     }
 
-    fn over(&mut self, ended: Result<Turn, JoinError>) {
+    fn over(&mut self, ended: Result<(tokio::task::Id, Turn), JoinError>) {
         match ended {
-            Ok(Turn { project, troubles, filled, next }) => {
-                self.busy.remove(&project);
+            Ok((id, Turn { project, troubles, filled, next })) => {
+                self.busy.remove(&id);
                 if matches!(filled, Filled::More) {
                     self.due.insert(project.clone());
                 }
                 self.troubles.insert(project, (troubles, next));
             }
-            // Its project stays busy: its pools are not filled until the next start.
-            Err(error) => tracing::error!(%error, "the pools of a project are not filled any more"),
+            // The project has its next turn when all look again.
+            Err(error) => {
+                let project = self.busy.remove(&error.id()).map(|project| project.to_string());
+                tracing::error!(%error, project, "filling the pools of a project failed; retrying");
+            }
         }
     }
 }

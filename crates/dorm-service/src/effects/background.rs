@@ -160,9 +160,12 @@ async fn set_egress(task: &Task, run: &RunId, egress: &Egress) -> Result<(), Fai
 /// sandbox then wakes from its image, with the limits of its record.
 pub(super) async fn resize(task: &Task, run: &RunId, before: Resources, after: Resources) -> Seen {
     let is_suspended = matches!(task.sandbox.state, State::Suspended { .. });
-    // Whether it has a parked run is known to the engine alone while a daemon starts.
-    if is_suspended && matches!(task.shared.engine.condition(run).await, Ok(None)) {
-        return Seen::of(Observation::Resized);
+    if is_suspended {
+        // Whether it has a parked run is known to the engine alone while a daemon starts.
+        let condition = tokio::time::timeout(UNDO, task.shared.engine.condition(run)).await;
+        if matches!(condition, Ok(Ok(None))) {
+            return Seen::of(Observation::Resized);
+        }
     }
     let Err(failure) = set_limits(task, run, before, after).await else { return Seen::of(Observation::Resized) };
     if is_suspended {
