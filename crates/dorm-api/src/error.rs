@@ -22,7 +22,7 @@ pub(crate) use codes::{ErrorCode, Meaning};
 pub(crate) const PROBLEM_JSON: &str = "application/problem+json";
 
 /// The whole response to a connection for which there is no room.
-pub const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
+pub(crate) const FULL: &[u8] = b"HTTP/1.1 503 Service Unavailable\r\nConnection: close\r\nRetry-After: 1\r\n\
     Content-Type: application/problem+json\r\nContent-Length: 208\r\n\r\n\
     {\"type\":\"/errors/unavailable\",\"title\":\"Unavailable\",\"status\":503,\
     \"detail\":\"too many connections to this daemon are open\",\"code\":\"unavailable\",\

@@ -19,6 +19,7 @@ mod convert;
 mod error;
 mod extract;
 mod handlers;
+mod listen;
 mod metrics;
 mod page;
 mod routes;
@@ -26,6 +27,6 @@ mod state;
 mod tagged;
 mod webhooks;
 
-pub use error::{FULL, error_reference};
-pub use routes::router;
+pub use error::error_reference;
+pub use listen::open;
 pub use webhooks::run as send_webhooks;

@@ -275,7 +275,7 @@ async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
 }
 
 /// The routes of the native API, behind the gateway to ports and the check of the key.
-pub fn router(access: Access, life: Life) -> Router {
+pub(crate) fn router(access: Access, life: Life) -> Router {
     let api = Api { access, life, metrics: crate::metrics::handle() };
     let gate = Gate { api: api.clone(), needs: NEEDS };
     table()

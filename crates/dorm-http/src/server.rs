@@ -61,6 +61,11 @@ impl Server {
         Self { life, listeners: Vec::new() }
     }
 
+    /// The life of the server.
+    pub fn life(&self) -> &Life {
+        &self.life
+    }
+
     /// Serves a door to the network. `connections` counts those of every door together.
     pub fn at_network(&mut self, listener: TcpListener, connections: Arc<Connections>, door: NetworkDoor) {
         self.listeners.push(tokio::spawn(at_network(listener, connections, door, self.life.clone())));

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dorm_http::{Access, Connections, Life, NetworkDoor, Server};
+use dorm_http::{Access, Connections, Life, Server};
 use tokio::net::{TcpListener, UnixListener};
 use tokio_util::sync::CancellationToken;
 
@@ -13,12 +13,8 @@ pub(crate) fn open(
     connections: Arc<Connections>,
     stop: &CancellationToken,
 ) -> Server {
-    let life = Life::until(stop.clone());
-    life.tasks.spawn(dorm_api::send_webhooks(access.daemon.clone(), stop.clone()));
-    let tls = access.tls.clone();
-    let native = dorm_api::router(access, life.clone());
-    let mut server = Server::new(life);
-    server.at_network(network, connections, NetworkDoor { router: native.clone(), full: dorm_api::FULL, tls });
-    server.at_owners(owner, native);
+    let mut server = Server::new(Life::until(stop.clone()));
+    server.life().tasks.spawn(dorm_api::send_webhooks(access.daemon.clone(), stop.clone()));
+    dorm_api::open(&mut server, access, (network, owner), connections);
     server
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_engine_fake::FakeHost;
-use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Life, NetworkDoor, Server};
+use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Life, Server};
 use dorm_ports::SystemClock;
 use dorm_service::{Parts, Service, Settings};
 use dorm_storage::Storage;
@@ -75,16 +75,9 @@ impl World {
         let stop = CancellationToken::new();
         let owner = UnixListener::bind(directory.path().join("api.sock")).unwrap();
         let access = Access::new(service.clone(), Keys::new([KEY.to_owned()]), Domains::default());
-        let life = Life::until(stop.clone());
-        life.tasks.spawn(dorm_api::send_webhooks(service.clone(), stop.clone()));
-        let native = dorm_api::router(access, life.clone());
-        let mut server = Server::new(life);
-        server.at_network(
-            listener,
-            Connections::new(limits),
-            NetworkDoor { router: native.clone(), full: dorm_api::FULL, tls: None },
-        );
-        server.at_owners(owner, native);
+        let mut server = Server::new(Life::until(stop.clone()));
+        server.life().tasks.spawn(dorm_api::send_webhooks(service.clone(), stop.clone()));
+        dorm_api::open(&mut server, access, (listener, owner), Connections::new(limits));
         let server = tokio::spawn(server.run(grace));
         let headers = HeaderMap::from_iter([("x-api-key".parse().unwrap(), HeaderValue::from_static(KEY))]);
         let client = Client::builder().default_headers(headers).no_proxy().build().unwrap();

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_engine_fake::FakeHost;
-use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Life, NetworkDoor, Server};
+use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Life, Server};
 use dorm_ports::SystemClock;
 use dorm_service::{Parts, Service, Settings};
 use dorm_storage::Storage;
@@ -66,17 +66,11 @@ impl World {
         let address = listener.local_addr().unwrap();
         let stop = CancellationToken::new();
         let owner = UnixListener::bind(data.join("api.sock")).unwrap();
-        let life = Life::until(stop.clone());
-        life.tasks.spawn(dorm_api::send_webhooks(service.clone(), stop.clone()));
+        let mut server = Server::new(Life::until(stop.clone()));
+        server.life().tasks.spawn(dorm_api::send_webhooks(service.clone(), stop.clone()));
         let access = Access::new(service, Keys::new([KEY.to_owned()]), Domains::default());
-        let native = dorm_api::router(access, life.clone());
-        let mut server = Server::new(life);
-        server.at_network(
-            listener,
-            Connections::new(ConnectionLimits::default()),
-            NetworkDoor { router: native.clone(), full: dorm_api::FULL, tls: None },
-        );
-        server.at_owners(owner, native);
+        let connections = Connections::new(ConnectionLimits::default());
+        dorm_api::open(&mut server, access, (listener, owner), connections);
         tokio::spawn(server.run(Duration::from_secs(5)));
         std::fs::write(data.join("address"), format!("http://{address}\n")).unwrap();
         let mut options = std::fs::OpenOptions::new();
