@@ -246,7 +246,7 @@ pub enum ServiceChange {
     },
     /// The process could not be started again.
     NotStarted {
-        /// Why.
+        /// The reason.
         reason: String,
     },
     /// The process has ended.

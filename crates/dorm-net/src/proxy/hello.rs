@@ -1,5 +1,6 @@
 //! The first message of a TLS connection: the name of the host in it decides what becomes of the
-//! connection. The bytes that are read are kept, because whoever serves the connection needs them.
+//! connection. The bytes that are read are kept, because the code that serves the connection needs
+//! them.
 
 use std::io;
 use std::pin::Pin;
