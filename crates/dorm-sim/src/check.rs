@@ -118,7 +118,7 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
             }
         }
     }
-    if let Some(wrong) = world.model.wrong_pool() {
+    if let Some(wrong) = world.model.wrong_pool().or_else(|| world.model.open_build()) {
         return Ok(Err(wrong));
     }
     for child in world.model.promoted() {
@@ -135,7 +135,8 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
         let holds_layer = world.model.snapshot_records().iter().any(|other| {
             !matches!(other.status, SnapshotStatus::Failed(_)) && other.layer.as_ref() == Some(&snapshot.saved_state)
         });
-        if snapshot.removal == Removal::WhenFree && !holds_files && !holds_layer {
+        let is_held = holds_files || holds_layer || world.model.holder(&snapshot.id).is_some();
+        if snapshot.removal == Removal::WhenFree && !is_held {
             return Ok(Err(format!("snapshot {} is to go", snapshot.id)));
         }
         match &snapshot.status {
@@ -187,6 +188,9 @@ async fn records_agree(world: &World) -> Result<()> {
     }
     if store.events(&EventFilter::default()).await.context("read the events")? != model.events() {
         trace.wrong("the store does not hold the events that were committed");
+    }
+    if store.builds().await.context("read the builds")? != model.build_records() {
+        trace.wrong("the store does not hold the builds that were committed");
     }
     if !store.open_operations().await.context("read the operations")?.is_empty() {
         trace.wrong("the store holds an open operation");

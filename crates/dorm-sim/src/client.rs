@@ -1,6 +1,7 @@
 //! A caller: sends random requests, sometimes gives up early, and checks every answer.
 
 mod actions;
+mod builds;
 mod inside;
 mod pools;
 mod volumes;
@@ -9,13 +10,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Egress, EgressDefault, EgressRules, FirstProgram, HTTPS_PORT, HeaderRule, OnUnrestorable, PortAccess, PortRule,
-    ProjectId, Resize, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
+    BuildId, Egress, EgressDefault, EgressRules, FirstProgram, HTTPS_PORT, HeaderRule, OnUnrestorable, PortAccess,
+    PortRule, ProjectId, Resize, SandboxId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Update, Wake,
 };
 use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
 
 use actions::named;
+pub(crate) use builds::Making;
 
 use crate::model::Misfortune;
 use crate::random::Random;
@@ -74,6 +76,10 @@ pub(crate) enum Action {
     Claim(u64),
     Attach(SandboxId, u64),
     Detach(SandboxId, u64),
+    Build(Making),
+    CancelBuild(BuildId),
+    AwaitBuild(BuildId),
+    CreateFromTemplate(u64),
 }
 
 /// One caller.
@@ -121,6 +127,9 @@ impl Client {
         let Some(id) = self.random.pick(&living).cloned() else { return self.choose_create() };
         let snapshots = self.world.model.snapshots();
         let name = self.random.chance(70).then(|| self.random.below(6));
+        if self.world.is_building && self.random.chance(20) {
+            return self.choose_build();
+        }
         match self.random.below(100) {
             0..12 if living.len() < 6 => self.choose_create(),
             12..20 if few => self.choose_create(),

@@ -120,18 +120,7 @@ impl Simulator {
     pub fn new() -> Result<Self> {
         let place = tempfile::Builder::new().prefix("dorm-sim-").tempdir_in(home()).context("make a directory")?;
         let helper = Builder::new_multi_thread().worker_threads(1).enable_all().build().context("start a runtime")?;
-        let source = place.path().join("source/etc");
-        std::fs::create_dir_all(&source).context("make an image")?;
-        std::fs::write(source.join("hello"), "hello").context("make an image")?;
-        let storage = dorm_storage::Storage::open(&place.path().join("first"), &place.path().join("images"))?;
-        let base = helper.block_on(storage.import(&place.path().join("source"), Some("base"), |_| {}))?;
-        let config = dorm_storage::ImageConfig {
-            command: ["sleep", "1000000000"].map(str::to_owned).to_vec(),
-            ready: Some("sleep 0.005".to_owned()),
-            ..dorm_storage::ImageConfig::default()
-        };
-        let app = helper.block_on(storage.compose_image(&base.digest, None, config, None, |_| {}))?;
-        helper.block_on(storage.tag(&app.digest, "app"))?;
+        helper.block_on(make_images(place.path().to_owned()))?;
         Ok(Self { place, helper, simulations: AtomicU64::new(0), guests: Guests::default() })
     }
 
@@ -163,16 +152,38 @@ impl Simulator {
         let trace = Trace::new(self.place.path().display().to_string(), echo);
         let mut random = Random::new(seed);
         let plan = Plan::new(&mut random);
-        let images = self.place.path().join("images");
+        let is_building = random.chance(20);
+        let home = if is_building { data } else { self.place.path() };
+        if is_building {
+            self.helper.spawn(make_images(data.to_owned())).await.context("make images")??;
+        }
+        let images = home.join("images");
         let store = (store, self.helper.handle());
         let mut world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
-        world.guests = self.guests;
+        (world.guests, world.is_building) = (self.guests, is_building);
         let simulation = Simulation { world: Arc::new(world), random, plan, figures: Figures::default() };
         let figures = simulation.execute().await?;
         let (hash, lines, wrong) = trace.end();
         let failure = wrong.map(|(what, tail)| Failure { what, tail });
         Ok(Outcome { seed, guests: self.guests, hash, lines, figures, failure })
     }
+}
+
+/// Makes the images in a directory: one without a program, one with.
+async fn make_images(place: PathBuf) -> Result<()> {
+    let source = place.join("source/etc");
+    std::fs::create_dir_all(&source).context("make an image")?;
+    std::fs::write(source.join("hello"), "hello").context("make an image")?;
+    let storage = dorm_storage::Storage::open(&place.join("first"), &place.join("images"))?;
+    let base = storage.import(&place.join("source"), Some("base"), |_| {}).await?;
+    let config = dorm_storage::ImageConfig {
+        command: ["sleep", "1000000000"].map(str::to_owned).to_vec(),
+        ready: Some("sleep 0.005".to_owned()),
+        ..dorm_storage::ImageConfig::default()
+    };
+    let app = storage.compose_image(&base.digest, None, config, None, |_| {}).await?;
+    storage.tag(&app.digest, "app").await?;
+    Ok(())
 }
 
 /// Aborts a simulation run whose time stands still because a task is always busy: it would never

@@ -4,6 +4,7 @@
 //! after the previous ones, and whether an answer to a caller was true at some moment between
 //! request and answer. It knows no rule of the service, only its promises.
 
+mod builds;
 mod commits;
 mod memory;
 mod pools;
@@ -14,12 +15,17 @@ use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_engine_fake::FakeHost;
-use dorm_lifecycle::{PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, VolumeId, Writers};
+use dorm_lifecycle::{
+    BuildId, PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, TemplateId, VolumeId, Writers,
+};
 use dorm_store::{
     EventRecord, OnPartialFailure, OperationRecord, OperationResult, PoolRecord, SandboxRecord, SnapshotRecord,
+    TemplateRecord,
 };
 
 use crate::trace::Trace;
+
+use builds::KnownBuild;
 
 pub(crate) use memory::{Bounds, Counter, Memory};
 
@@ -54,6 +60,10 @@ struct State {
     rolled_back_together: BTreeSet<SandboxId>,
     discard: Vec<SavedStateId>,
     pools: BTreeMap<PoolId, PoolRecord>,
+    builds: BTreeMap<BuildId, KnownBuild>,
+    templates: BTreeMap<TemplateId, TemplateRecord>,
+    /// The sandboxes of steps of builds: the service itself ends them.
+    of_builds: BTreeSet<SandboxId>,
     /// The sandboxes that callers were told they have claimed.
     claimed: BTreeSet<SandboxId>,
     /// The writers that each volume allows.
@@ -81,6 +91,7 @@ struct Known {
     epoch: u64,
     terminate_asked: bool,
     is_rolled_back_with_fork: bool,
+    is_of_build: bool,
     /// A promotion of it is done or in progress: the service itself ends it.
     is_promoted: bool,
     busy: bool,
@@ -147,10 +158,13 @@ impl Model {
         self.lock().now
     }
 
-    /// The sandboxes that are not terminated.
+    /// The sandboxes that are not terminated, but for those of builds.
     pub(crate) fn living(&self) -> Vec<SandboxId> {
         let state = self.lock();
-        let living = state.sandboxes.iter().filter(|(_, known)| known.state() != StateName::Terminated);
+        let living = state
+            .sandboxes
+            .iter()
+            .filter(|(id, known)| known.state() != StateName::Terminated && !state.of_builds.contains(*id));
         living.map(|(id, _)| id.clone()).collect()
     }
 

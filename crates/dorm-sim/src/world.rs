@@ -58,6 +58,8 @@ pub(crate) struct World {
     pub(crate) trace: Trace,
     pub(crate) disk: Arc<Mutex<Disk>>,
     pub(crate) guests: Guests,
+    /// Whether callers request builds. Such a world has images of its own.
+    pub(crate) is_building: bool,
     data: PathBuf,
     images: PathBuf,
     records: Records,
@@ -140,6 +142,7 @@ impl World {
             trace,
             disk: Arc::new(Mutex::new(disk)),
             guests: Guests::default(),
+            is_building: false,
             data: data.to_owned(),
             images: images.to_owned(),
             records,

@@ -135,6 +135,9 @@ impl Client {
             Action::MakePool(..) | Action::ResizePool(..) | Action::RemovePool(_) | Action::Claim(_) => {
                 self.use_pool(action, since).await;
             }
+            Action::Build(_) | Action::CancelBuild(_) | Action::AwaitBuild(_) | Action::CreateFromTemplate(_) => {
+                self.use_build(action, since).await;
+            }
             Action::Kill(id) => {
                 if let Some(record) = self.world.model.record(id) {
                     self.world.host.kill(&record.sandbox.run_id(), "killed from outside");

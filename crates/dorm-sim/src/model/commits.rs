@@ -23,6 +23,7 @@ impl Model {
         for event in events {
             self.event(&mut state, event);
         }
+        self.builds_committed(&mut state, change);
         for record in &change.snapshots {
             self.snapshot_committed(&mut state, record);
         }
@@ -90,6 +91,7 @@ impl Model {
             };
             let mut known = Known::new(next, now, live);
             known.is_rolled_back_with_fork = state.rolled_back_together.contains(&sandbox.id);
+            known.is_of_build = state.of_builds.contains(&sandbox.id);
             state.sandboxes.insert(sandbox.id.clone(), known);
             return;
         };
@@ -159,6 +161,7 @@ impl Model {
                         if !known.terminate_asked
                             && !known.is_rolled_back_with_fork
                             && !known.is_promoted
+                            && !known.is_of_build
                             && !waits(before) =>
                     {
                         self.trace.wrong(format_args!("{id} is terminated and nobody asked for it"));
@@ -343,6 +346,7 @@ impl Known {
             epoch: 0,
             terminate_asked: false,
             is_rolled_back_with_fork: false,
+            is_of_build: false,
             is_promoted: false,
             busy: false,
         }
