@@ -90,6 +90,13 @@ pub struct BuildCopy {
     pub from: Vec<String>,
     /// Destination. With a trailing slash, or with several sources, it is a directory.
     pub to: String,
+    /// Owner of what is created: `USER` or `USER:GROUP`, as names that the image lists or as
+    /// numbers. Default root.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub owner: Option<String>,
+    /// Permission bits of the files in octal, such as `0644`. Default those in the context.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mode: Option<String>,
 }
 
 /// The template that the result of a build becomes. With a start or ready command, the program is

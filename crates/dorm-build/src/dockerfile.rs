@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use parse_dockerfile::{Command as Words, Flag, Instruction, Source};
 
 use crate::BuildError;
-use crate::plan::{Command, Copy, Kept, Placed, Plan, Settings, Step};
+use crate::plan::{Command, Copy, Kept, Placed, Plan, Settings, Step, octal_mode};
 use crate::words::{Values, expand, split};
 
 /// Returns the plan of a Dockerfile. `arguments` are the values of its `ARG`s. `base` contains the
@@ -153,7 +153,7 @@ impl Reader<'_> {
                 vec![Step::Run(command(&run.arguments)?)]
             }
             Instruction::Copy(copy) => {
-                no_options("COPY", &copy.options)?;
+                let (owner, mode) = copy_options(&copy.options, &values)?;
                 let from = copy.src.iter().map(|source| match source {
                     Source::Path(path) => expand(&path.value, &values),
                     _ => Err(
@@ -162,7 +162,7 @@ impl Reader<'_> {
                     ),
                 });
                 let (from, to) = (from.collect::<Result<_, _>>()?, expand(&copy.dest.value, &values)?);
-                vec![Step::Copy(Copy { from, to })]
+                vec![Step::Copy(Copy { from, to, owner, mode })]
             }
             Instruction::Entrypoint(entrypoint) => vec![Step::Entrypoint(command(&entrypoint.arguments)?.argv())],
             Instruction::Cmd(cmd) => vec![Step::Cmd(command(&cmd.arguments)?.argv())],
@@ -197,13 +197,30 @@ fn no_options(instruction: &str, options: &[Flag<'_>]) -> Result<(), String> {
         None => Ok(()),
         Some(option) => {
             let instead = match (instruction, &*option.name.value) {
-                ("COPY", "chown" | "chmod") => "COPY first, then RUN chown or chmod",
                 ("COPY", "from") => "build the other stage as a separate image and use it as the base image",
                 _ => "remove it",
             };
             Err(format!("{instruction} --{} is not supported: {instead}", option.name.value))
         }
     }
+}
+
+/// Returns the owner and the permission bits that the options of a COPY name.
+fn copy_options(options: &[Flag<'_>], values: &Values) -> Result<(Option<String>, Option<u32>), String> {
+    let (mut owner, mut mode) = (None, None);
+    for option in options {
+        let name = &*option.name.value;
+        let value = || match &option.value {
+            Some(value) => expand(&value.value, values),
+            None => Err(format!("COPY --{name} needs a value: write --{name}=VALUE")),
+        };
+        match name {
+            "chown" => owner = Some(value()?),
+            "chmod" => mode = Some(octal_mode(&value()?).map_err(|error| format!("COPY --chmod: {error}"))?),
+            _ => no_options("COPY", std::slice::from_ref(option))?,
+        }
+    }
+    Ok((owner, mode))
 }
 
 fn command(words: &Words<'_>) -> Result<Command, String> {

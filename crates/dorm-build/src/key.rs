@@ -62,6 +62,8 @@ impl Keys {
                 hash.all(&copy.from);
                 hash.text(&before.below(&copy.to));
                 hash.text(if copy.to.ends_with('/') { "into" } else { "as" });
+                hash.text(copy.owner.as_deref().unwrap_or_default());
+                hash.text(&copy.mode.map(|mode| format!("{mode:o}")).unwrap_or_default());
                 hash.text(content.unwrap_or_default());
             }
             Step::Env(..) | Step::Workdir(_) | Step::User(_) | Step::Entrypoint(_) | Step::Cmd(_) => {}

@@ -19,7 +19,7 @@ mod words;
 
 pub use dockerfile::from_dockerfile;
 pub use key::{Key, Keys};
-pub use plan::{Command, Copy, Kept, Placed, Plan, Settings, Step};
+pub use plan::{Command, Copy, Kept, Placed, Plan, Settings, Step, octal_mode};
 
 /// Why a build definition is invalid.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]

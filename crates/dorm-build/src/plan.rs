@@ -31,6 +31,34 @@ pub struct Copy {
     /// The destination: an absolute path, or one below the working directory. With a trailing
     /// slash, or with several sources, it is a directory.
     pub to: String,
+    /// The owner of what is created: a name or ID, optionally followed by a colon and a group. Root
+    /// without.
+    pub owner: Option<String>,
+    /// The permission bits of the files. Without, those in the context.
+    pub mode: Option<u32>,
+}
+
+impl Copy {
+    /// Returns the copy of these paths, with the owner root and the permissions in the context.
+    pub fn new(from: Vec<String>, to: String) -> Self {
+        Self { from, to, owner: None, mode: None }
+    }
+}
+
+/// Reads the permission bits of files, in octal.
+///
+/// # Errors
+/// When the text is not an octal number up to 7777.
+pub fn octal_mode(text: &str) -> Result<u32, BuildError> {
+    let mode = u32::from_str_radix(text, 8).ok().filter(|mode| *mode <= 0o7777 && !text.starts_with('+'));
+    mode.ok_or_else(|| BuildError::Step { what: format!("invalid mode '{text}': write it in octal, such as 0644") })
+}
+
+fn check_user(user: &str) -> Result<(), BuildError> {
+    match user.is_empty() || user.contains(char::is_whitespace) {
+        true => Err(BuildError::Step { what: format!("invalid user '{user}': write NAME, ID or ID:GROUP") }),
+        false => Ok(()),
+    }
 }
 
 /// One step of a build.
@@ -100,7 +128,8 @@ impl Settings {
         let refused = |what: String| Err(BuildError::Step { what });
         let kept = &mut self.0;
         match step {
-            Step::Run(_) | Step::Copy(_) => {}
+            Step::Run(_) => {}
+            Step::Copy(copy) => copy.owner.as_deref().map_or(Ok(()), check_user)?,
             Step::Env(name, value) => {
                 if name.is_empty() || name.contains(['=', '\0']) || value.contains('\0') {
                     return refused(format!("invalid variable name '{name}': write NAME=VALUE"));
@@ -114,9 +143,7 @@ impl Settings {
                 self.0.workdir = Some(self.below(path));
             }
             Step::User(user) => {
-                if user.is_empty() || user.contains(char::is_whitespace) {
-                    return refused(format!("invalid user '{user}': write NAME, ID or ID:GROUP"));
-                }
+                check_user(user)?;
                 kept.user = Some(user.clone());
             }
             Step::Entrypoint(argv) => {

@@ -74,7 +74,12 @@ pub(crate) fn title(step: &Step) -> String {
     let text = match step {
         Step::Run(dorm_build::Command::Shell(line)) => format!("RUN {line}"),
         Step::Run(dorm_build::Command::Argv(argv)) => format!("RUN {argv:?}"),
-        Step::Copy(copy) => format!("COPY {} {}", copy.from.join(" "), copy.to),
+        Step::Copy(copy) => {
+            let owner = copy.owner.iter().map(|owner| format!("--chown={owner} "));
+            let mode = copy.mode.iter().map(|mode| format!("--chmod={mode:04o} "));
+            let options: String = owner.chain(mode).collect();
+            format!("COPY {options}{} {}", copy.from.join(" "), copy.to)
+        }
         Step::Env(name, value) => format!("ENV {name}={value}"),
         Step::Workdir(path) => format!("WORKDIR {path}"),
         Step::User(user) => format!("USER {user}"),

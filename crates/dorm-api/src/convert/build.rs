@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_api_types as wire;
-use dorm_build::{Command, Copy, Step};
+use dorm_build::{Command, Copy, Step, octal_mode};
 use dorm_lifecycle as life;
 use dorm_lifecycle::IdError;
 use dorm_service::DEFAULT_TAG;
@@ -89,7 +89,11 @@ fn steps(asked: wire::BuildStepRequest) -> Result<Vec<PlannedStep>, ApiError> {
     let mut found = Vec::new();
     found.extend(run.map(|line| vec![Step::Run(Command::Shell(line))]));
     found.extend(argv.map(|argv| vec![Step::Run(Command::Argv(argv))]));
-    found.extend(copy.map(|copy| vec![Step::Copy(Copy { from: copy.from, to: copy.to })]));
+    if let Some(wire::BuildCopy { from, to, owner, mode }) = copy {
+        let mode = mode.as_deref().map(octal_mode).transpose();
+        let mode = mode.map_err(|error| ApiError::invalid(error.to_string(), ""))?;
+        found.push(vec![Step::Copy(Copy { from, to, owner, mode })]);
+    }
     found.extend(env.map(|env| env.into_iter().map(|(name, value)| Step::Env(name, value)).collect()));
     found.extend(workdir.map(|path| vec![Step::Workdir(path)]));
     found.extend(user.map(|user| vec![Step::User(user)]));

@@ -37,7 +37,7 @@ CMD serve --port 80
         (5, Step::Env("PATH".into(), "/opt/bin:/usr/bin".into())),
         (7, shell("apt-get update     && echo \"$GREETING done\"")),
         (11, Step::Workdir("/srv".into())),
-        (12, Step::Copy(Copy { from: argv(&["requirements.txt", "src/"]), to: "app/".into() })),
+        (12, Step::Copy(Copy::new(argv(&["requirements.txt", "src/"]), "app/".into()))),
         (13, Step::User("app:app".into())),
         (14, Step::Run(Command::Argv(argv(&["python3", "-c", "print(1)"])))),
         (15, Step::Entrypoint(argv(&["python3"]))),
@@ -57,6 +57,10 @@ fn everything_else_is_refused_with_its_line() {
         ("RUN true\n", 1, "FROM"),
         ("FROM a\nFROM b\n", 2, "one FROM"),
         ("FROM a AS b\nCOPY --from=b /x /y\n", 2, "--from"),
+        ("FROM a\nCOPY --chmod=u+x /x /y\n", 2, "octal"),
+        ("FROM a\nCOPY --chmod=10000 /x /y\n", 2, "octal"),
+        ("FROM a\nCOPY --chown=\"a b\" /x /y\n", 2, "invalid user"),
+        ("FROM a\nCOPY --link /x /y\n", 2, "--link"),
         ("FROM a\n\nADD https://example.com/x /x\n", 3, "ADD"),
         ("FROM a\nEXPOSE 80\n", 2, "EXPOSE"),
         ("FROM a\nHEALTHCHECK NONE\n", 2, "HEALTHCHECK"),
@@ -82,6 +86,17 @@ fn everything_else_is_refused_with_its_line() {
             other => panic!("{text:?} came to {other:?}"),
         }
     }
+}
+
+#[test]
+fn a_copy_may_name_an_owner_and_a_mode() {
+    let text = "FROM a\nARG WHO=app\nCOPY --chown=$WHO:app --chmod=0640 x /y\nCOPY --chown=1000 x /y\n";
+    let plan = plan(text).unwrap();
+    let copy = |owner: &str, mode| {
+        Step::Copy(Copy { owner: Some(owner.into()), mode, ..Copy::new(vec!["x".into()], "/y".into()) })
+    };
+    assert_eq!(plan.steps[0].step, copy("app:app", Some(0o640)));
+    assert_eq!(plan.steps[1].step, copy("1000", None));
 }
 
 #[test]

@@ -277,14 +277,19 @@ impl Builder {
         let directory = settings.workdir.as_deref().unwrap_or("/");
         spec.directory = Some(guest_path(directory).map_err(|error| self.stop(error))?);
         if let Some(user) = &settings.user {
-            let numbered = self.unless(self.numbered(sandbox, user)).await?;
-            let user = numbered.map_err(|error| self.stop(error))?.ok_or_else(|| {
-                let what = format!("/etc/passwd and /etc/group do not list '{user}': create it in an earlier step");
-                Stop::failed(Code::InvalidArgument, what)
-            })?;
-            spec.user = Some(user.parse::<User>().map_err(|_| bad("the user"))?);
+            spec.user = Some(self.user_in(sandbox, user).await?);
         }
         Ok(spec)
+    }
+
+    /// Returns the user whom a step names. A name and group are looked up in the sandbox's files.
+    pub(super) async fn user_in(&self, sandbox: &SandboxId, user: &str) -> Result<User, Stop> {
+        let numbered = self.unless(self.numbered(sandbox, user)).await?;
+        let user = numbered.map_err(|error| self.stop(error))?.ok_or_else(|| {
+            let what = format!("/etc/passwd and /etc/group do not list '{user}': create it in an earlier step");
+            Stop::failed(Code::InvalidArgument, what)
+        })?;
+        user.parse().map_err(|_| bad("the user"))
     }
 
     /// Returns `USER:GROUP` as the numbers that the sandbox's files list for them, and anything

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use dorm_agent_client::{
-    Agent, AgentError, ExitStatus, FileKind, GuestString, Output, Parents, ProcessSpec, WriteOptions,
+    Agent, AgentError, ExitStatus, FileKind, GuestString, Output, Parents, ProcessSpec, User, WriteOptions,
 };
 use dorm_build::Copy;
 use dorm_build::context::{Entry, FileEntry, Found};
@@ -49,7 +49,12 @@ impl Builder {
         for found in &selected.found {
             wanted.insert(inside(target, found, into), &found.entry);
         }
-        let placed = self.unless(put_all(&self.service, sandbox, context, (target, into), &wanted)).await?;
+        let owner = match &copy.owner {
+            Some(owner) => Some(self.user_in(sandbox, owner).await?),
+            None => None,
+        };
+        let kept = Kept { owner, mode: copy.mode };
+        let placed = self.unless(put_all(&self.service, sandbox, context, (target, into), &wanted, &kept)).await?;
         placed.map_err(|error| self.stop(error))?;
         let links = wanted.iter().filter_map(|(path, entry)| match entry {
             Entry::Link(to) => Some((path.clone(), to.clone())),
@@ -61,10 +66,23 @@ impl Builder {
             if !made.map_err(|error| self.stop(error))? {
                 return Err(Stop::failed(Code::Failed, format!("cannot create the link {path}")));
             }
+            if let Some(owner) = &copy.owner {
+                let words = ["chown", "-h", "--", owner, &path];
+                let given = self.unless(succeeds(&self.service, sandbox, &words)).await?;
+                if !given.map_err(|error| self.stop(error))? {
+                    return Err(Stop::failed(Code::Failed, format!("cannot set the owner of the link {path}")));
+                }
+            }
         }
         self.diary.say(Some(at), &format!("  {} entries", wanted.len())).await;
         Ok(())
     }
+}
+
+/// What a copy sets in place of what the context has.
+struct Kept {
+    owner: Option<User>,
+    mode: Option<u32>,
 }
 
 async fn is_directory(service: &Service, sandbox: &SandboxId, path: &str) -> Result<bool, ServiceError> {
@@ -82,6 +100,7 @@ async fn put_all(
     context: &Arc<StoredContext>,
     (target, into): (&str, bool),
     wanted: &BTreeMap<String, &Entry>,
+    kept: &Kept,
 ) -> Result<(), ServiceError> {
     let parent = |path: &str| path.rsplit_once('/').map_or("/", |(parent, _)| parent).to_owned();
     let mut directories: Vec<String> = wanted
@@ -94,19 +113,28 @@ async fn put_all(
     directories.dedup();
     let (agent, _in_use) = service.agent(sandbox, Use::Files).await?;
     for directory in &directories {
-        agent.make_directory(&guest_path(directory)?, Parents::Create, None).await?;
+        agent.make_directory(&guest_path(directory)?, Parents::Create, kept.owner.clone()).await?;
     }
     let files = wanted.iter().filter_map(|(path, entry)| match entry {
         Entry::File(file) => Some((path.clone(), file.clone())),
         Entry::Directory | Entry::Link(_) => None,
     });
-    let sent: Vec<_> = files.map(|(path, file)| put(agent.clone(), context.clone(), path, file)).collect();
+    let sent = files.map(|(path, file)| {
+        let mode = Some(kept.mode.unwrap_or(file.mode));
+        let options = WriteOptions { mode, owner: kept.owner.clone(), ..WriteOptions::default() };
+        put(agent.clone(), context.clone(), (path, file), options)
+    });
+    let sent: Vec<_> = sent.collect();
     stream::iter(sent).buffer_unordered(AT_ONCE).try_collect::<Vec<()>>().await?;
     Ok(())
 }
 
-async fn put(agent: Agent, context: Arc<StoredContext>, path: String, file: FileEntry) -> Result<(), ServiceError> {
-    let options = WriteOptions { mode: Some(file.mode), ..WriteOptions::default() };
+async fn put(
+    agent: Agent,
+    context: Arc<StoredContext>,
+    (path, file): (String, FileEntry),
+    options: WriteOptions,
+) -> Result<(), ServiceError> {
     agent.write_file(&guest_path(&path)?, options, content(context, file)).await?;
     Ok(())
 }
@@ -133,10 +161,14 @@ fn content(context: Arc<StoredContext>, file: FileEntry) -> impl Stream<Item = s
 
 /// Creates a symbolic link; returns whether that succeeded.
 async fn link(service: &Service, sandbox: &SandboxId, path: &str, to: &str) -> Result<bool, ServiceError> {
-    let words = ["ln", "-sfn", "--", to, path].map(|word| GuestString::new(word.as_bytes().to_vec()));
-    let words: Result<Vec<_>, _> = words.into_iter().collect();
-    let invalid = |_| ServiceError::ImageSetting { what: "link", value: path.to_owned() };
-    let mut spec = ProcessSpec::new(words.map_err(invalid)?);
+    succeeds(service, sandbox, &["ln", "-sfn", "--", to, path]).await
+}
+
+/// Runs a program as root; returns whether it exited with 0.
+async fn succeeds(service: &Service, sandbox: &SandboxId, words: &[&str]) -> Result<bool, ServiceError> {
+    let argv: Result<Vec<_>, _> = words.iter().map(|word| GuestString::new(word.as_bytes().to_vec())).collect();
+    let invalid = |_| ServiceError::ImageSetting { what: "command", value: words.join(" ") };
+    let mut spec = ProcessSpec::new(argv.map_err(invalid)?);
     spec.user = "0".parse().ok();
     spec.directory = Some(guest_path("/")?);
     let mut execution = service.exec(sandbox, spec, CommandInput::Empty, None).await?;

@@ -218,7 +218,7 @@ async fn a_context_is_of_one_project_and_goes_with_its_build() {
     let world = World::new().await;
     let service = world.daemon().await;
     let key = "a".repeat(64).parse().unwrap();
-    let copy = Step::Copy(Copy { from: vec!["file".to_owned()], to: "/srv/".to_owned() });
+    let copy = Step::Copy(Copy::new(vec!["file".to_owned()], "/srv/".to_owned()));
     let with = |tag: &str| BuildPlan {
         context: Some("a".repeat(64).parse().unwrap()),
         ..plan(tag, vec![copy.clone(), run("cat /srv/file")])

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_api_types as wire;
-use dorm_build::{BuildError, Kept, Placed, Step, from_dockerfile};
+use dorm_build::{BuildError, Copy, Kept, Placed, Step, from_dockerfile};
 use serde::Serialize;
 
 use self::context::Context;
@@ -143,7 +143,10 @@ fn step(placed: Placed) -> wire::BuildStepRequest {
     match placed.step {
         Step::Run(dorm_build::Command::Shell(line)) => step.run = Some(line),
         Step::Run(dorm_build::Command::Argv(argv)) => step.argv = Some(argv),
-        Step::Copy(copy) => step.copy = Some(wire::BuildCopy { from: copy.from, to: copy.to }),
+        Step::Copy(Copy { from, to, owner, mode }) => {
+            let mode = mode.map(|mode| format!("{mode:04o}"));
+            step.copy = Some(wire::BuildCopy { from, to, owner, mode });
+        }
         Step::Env(name, value) => step.env = Some([(name, value)].into()),
         Step::Workdir(path) => step.workdir = Some(path),
         Step::User(user) => step.user = Some(user),

@@ -82,6 +82,46 @@ async fn what_a_step_removes_is_gone_and_what_it_owns_stays_its_own() {
 }
 
 #[tokio::test]
+async fn a_copy_has_the_owner_and_the_mode_that_it_names() {
+    let place = Place::with_images(&["base"]);
+    let daemon = place.daemon();
+    let context = tempfile::tempdir().unwrap();
+    let tree = context.path().join("tree/deep");
+    std::fs::create_dir_all(&tree).unwrap();
+    std::fs::write(tree.join("file"), "x").unwrap();
+    std::os::unix::fs::symlink("file", tree.join("link")).unwrap();
+    let dockerfile = |copy: &str| std::fs::write(context.path().join("Dockerfile"), format!("FROM base\n{copy}\n"));
+    let path = context.path().to_str().unwrap();
+    dockerfile(
+        "COPY --chown=user:daemon --chmod=0640 tree /named/\nCOPY --chown=12:34 tree /numbered/\nUSER user\n\
+                COPY tree /plain/",
+    )
+    .unwrap();
+    built(daemon, &[path, "--tag", "made"]);
+    let id = daemon.create(json!({ "image": "made" })).await.unwrap();
+    let look = "cd /; for d in named numbered plain; do stat -c '%n %u:%G %a' $d/deep $d/deep/file $d/deep/link; done; \
+                id -u user";
+    let (_, seen) = daemon.exec(&id, &["sh", "-c", look]).await.unwrap();
+    let lines: Vec<_> = seen.lines().collect();
+    let user = lines[9];
+    let group = daemon.exec(&id, &["sh", "-c", "getent group 34 | cut -d: -f1"]).await.unwrap().1;
+    let mut wanted = Vec::new();
+    for (place, owner, mode) in [
+        ("named", format!("{user}:daemon"), "640"),
+        ("numbered", format!("12:{}", group.trim()), "644"),
+        ("plain", "0:root".to_owned(), "644"),
+    ] {
+        wanted.push(format!("{place}/deep {owner} 755"));
+        wanted.push(format!("{place}/deep/file {owner} {mode}"));
+        wanted.push(format!("{place}/deep/link {owner} 777"));
+    }
+    assert_eq!(lines[..9], wanted);
+    dockerfile("COPY --chown=no-such-user tree /x/").unwrap();
+    refused(daemon, &[path, "--tag", "other"], "no-such-user");
+    place.end(&[]).await;
+}
+
+#[tokio::test]
 async fn a_step_that_fails_hangs_or_fills_its_disk_ends_the_build_and_leaves_nothing() {
     let place = Place::with_images(&["base"]);
     let daemon = place.daemon();

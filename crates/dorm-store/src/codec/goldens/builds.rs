@@ -48,7 +48,12 @@ fn planned() -> Vec<PlannedStep> {
     let all = [
         Step::Run(Command::Shell(text("a b"))),
         Step::Run(Command::Argv(vec![text("a"), text("b")])),
-        Step::Copy(Copy { from: vec![text("src")], to: text("/srv/") }),
+        Step::Copy(Copy::new(vec![text("src")], text("/srv/"))),
+        Step::Copy(Copy {
+            owner: Some(text("app:app")),
+            mode: Some(0o640),
+            ..Copy::new(vec![text("etc")], text("/etc/app"))
+        }),
         Step::Env(text("A"), text("1")),
         Step::Workdir(text("/srv")),
         Step::User(text("app")),

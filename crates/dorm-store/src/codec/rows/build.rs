@@ -107,8 +107,18 @@ struct PlannedRow {
 enum InstructionRow {
     RunLine(String),
     Run(Vec<String>),
-    Copy { from: Vec<String>, to: String },
-    Env { name: String, value: String },
+    Copy {
+        from: Vec<String>,
+        to: String,
+        #[serde(deserialize_with = "present")]
+        owner: Option<String>,
+        #[serde(deserialize_with = "present")]
+        mode: Option<u32>,
+    },
+    Env {
+        name: String,
+        value: String,
+    },
     Workdir(String),
     User(String),
     Entrypoint(Vec<String>),
@@ -330,7 +340,10 @@ impl From<&PlannedStep> for PlannedRow {
         let step = match step {
             Step::Run(Command::Shell(line)) => InstructionRow::RunLine(line.clone()),
             Step::Run(Command::Argv(argv)) => InstructionRow::Run(argv.clone()),
-            Step::Copy(Copy { from, to }) => InstructionRow::Copy { from: from.clone(), to: to.clone() },
+            Step::Copy(copy) => {
+                let Copy { from, to, owner, mode } = copy.clone();
+                InstructionRow::Copy { from, to, owner, mode }
+            }
             Step::Env(name, value) => InstructionRow::Env { name: name.clone(), value: value.clone() },
             Step::Workdir(path) => InstructionRow::Workdir(path.clone()),
             Step::User(user) => InstructionRow::User(user.clone()),
@@ -346,7 +359,7 @@ impl From<PlannedRow> for PlannedStep {
         let step = match row.step {
             InstructionRow::RunLine(line) => Step::Run(Command::Shell(line)),
             InstructionRow::Run(argv) => Step::Run(Command::Argv(argv)),
-            InstructionRow::Copy { from, to } => Step::Copy(Copy { from, to }),
+            InstructionRow::Copy { from, to, owner, mode } => Step::Copy(Copy { from, to, owner, mode }),
             InstructionRow::Env { name, value } => Step::Env(name, value),
             InstructionRow::Workdir(path) => Step::Workdir(path),
             InstructionRow::User(user) => Step::User(user),

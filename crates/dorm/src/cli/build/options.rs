@@ -87,7 +87,7 @@ const STEPS: [(&str, &str, &str, Read); 5] = [
 fn copy(text: &str) -> Result<Step, String> {
     match text.split_once(':') {
         Some((from, to)) if !from.is_empty() && !to.is_empty() => {
-            Ok(Step::Copy(Copy { from: vec![from.to_owned()], to: to.to_owned() }))
+            Ok(Step::Copy(Copy::new(vec![from.to_owned()], to.to_owned())))
         }
         _ => Err(format!("'{text}' is not PATH:DESTINATION")),
     }
@@ -150,7 +150,7 @@ mod tests {
             run("one"),
             Step::Env("X".into(), "1".into()),
             run("two"),
-            Step::Copy(Copy { from: vec!["src".into()], to: "/srv/".into() }),
+            Step::Copy(Copy::new(vec!["src".into()], "/srv/".into())),
             Step::User("app".into()),
             Step::Workdir("/srv".into()),
             run("three"),
