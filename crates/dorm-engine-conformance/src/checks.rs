@@ -3,6 +3,7 @@
 mod ended;
 mod files;
 mod found;
+mod inside;
 mod limits;
 mod ports;
 mod restore;
@@ -70,6 +71,10 @@ checks! {
         layers_lie_on_each_other,
         a_run_on_layers_is_saved_and_restored_like_any_other,
         files_are_not_read_out_of_what_is_no_image,
+    }
+    inside {
+        searches_find_the_same_after_a_restore,
+        a_service_starts_again_and_goes_on_after_a_restore,
     }
     stop {
         stopping_twice_is_idempotent_and_leaves_nothing,

@@ -60,6 +60,22 @@ impl Members {
     }
 }
 
+/// Whether the keeper of pools, or a caller who waits for a member, has something to do about a
+/// sandbox.
+pub(crate) fn concerns_pool(sandbox: &Sandbox) -> bool {
+    let Some(member) = &sandbox.pool else { return false };
+    match &sandbox.state {
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => !member.is_claimed,
+        State::Terminating { .. } | State::Terminated { .. } => true,
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. } => false,
+    }
+}
+
 /// The trouble with a pool.
 struct Trouble {
     backoff: Backoff,
@@ -264,7 +280,6 @@ impl Service {
         }
         let made = self.of_part().create_as(self.shared.ids().sandbox(), self.member_of(pool)).await?;
         self.command(&made.sandbox.id, dorm_lifecycle::Command::Suspend(Keep::Memory), Initiator::Host).await?;
-        self.shared.pools.news.notify_waiters();
         Ok(Filled::More)
     }
 }

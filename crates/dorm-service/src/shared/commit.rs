@@ -9,12 +9,14 @@ use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRec
 
 use super::Shared;
 use crate::error::chain;
+use crate::pools::concerns_pool;
 
 impl Shared {
     /// Commits a change, notifies followers of events, and deletes the saved states that the change
     /// discards.
     pub(crate) async fn commit(self: &Arc<Self>, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let discard = change.discard.clone();
+        let concerns_pool = change.sandboxes.iter().any(|record| concerns_pool(&record.sandbox));
         if frees(&change) {
             self.make_room_to_free().await;
         }
@@ -25,6 +27,9 @@ impl Shared {
                 *newest = (*newest).max(last.number);
                 newer
             });
+        }
+        if concerns_pool {
+            self.pools.news.notify_waiters();
         }
         if !discard.is_empty() {
             let shared = self.clone();

@@ -1,5 +1,7 @@
 //! Sandbox pools in trouble.
 
+use std::time::Duration;
+
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Egress, FirstProgram, Name, StateName};
 use dorm_service::PoolSpec;
@@ -35,6 +37,23 @@ async fn a_project_whose_sandboxes_do_not_start_does_not_delay_another() {
     other.create_pool(one_worker()).await.unwrap();
     eventually("the other one is filled", || async { other.pool("workers").await.unwrap().waiting == 1 }).await;
     assert_eq!(service.pool("workers").await.unwrap().waiting, 0);
+}
+
+#[tokio::test]
+async fn the_next_daemon_goes_on_with_a_member_as_soon_as_it_has_started() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    world.host.faults().next(Operation::Start, Moment::After, Fault::Hang);
+    service.create_pool(one_worker()).await.unwrap();
+    world.host.faults().wait_until_struck(Operation::Start, 1).await;
+    // The daemon dies: none of its tasks continues.
+    world.host.open();
+    drop(service);
+    let service = world.daemon().await;
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    eventually("the pool is filled", || async { service.pool("workers").await.unwrap().waiting == 1 }).await;
+    assert!(began.elapsed() < Duration::from_secs(20), "it waited for the next look");
 }
 
 #[tokio::test(start_paused = true)]
