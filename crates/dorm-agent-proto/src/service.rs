@@ -1,6 +1,7 @@
 //! Types for services: processes that the agent starts again, and whose health it checks. The
 //! decision whether and when to start again is here, without a clock.
 
+mod check;
 mod record;
 
 pub use record::ServiceRecord;

@@ -1,8 +1,8 @@
 //! Searches and services inside a run.
 
 use dorm_agent_client::{
-    BinaryFiles, Case, LinePattern, ProcessSpec, Restart, RestartRules, SearchLimits, SearchSpec, ServiceChange,
-    ServiceEvent, ServiceName, ServiceSpec, ServiceState, Syntax,
+    AgentError, BinaryFiles, Case, LinePattern, ProcessSpec, Restart, RestartRules, SearchLimits, SearchSpec,
+    ServiceChange, ServiceEvent, ServiceName, ServiceSpec, ServiceState, Syntax,
 };
 
 use crate::scenario::{Guest, Scenario, guest_path, wait_for};
@@ -72,11 +72,14 @@ pub(super) async fn a_service_starts_again_and_goes_on_after_a_restore(scenario:
         restart: Restart::Always,
         delay_ms: 10,
         delay_max_ms: 20,
-        most: 1_000_000,
+        most: 10_000,
         ..RestartRules::default()
     };
     let process = ProcessSpec::new(argv.to_vec());
     let spec = ServiceSpec { name: name.clone(), process, restart, health: None };
+    let uncounted = ServiceSpec { restart: RestartRules { most: 10_001, ..restart }, ..spec.clone() };
+    let refused = guest.agent.start_service(uncounted).await;
+    assert!(matches!(refused, Err(AgentError::Invalid(_))), "{refused:?}");
     guest.agent.start_service(spec).await.expect("a service that starts");
     let before = started(&guest, &name, 3).await;
     assert!(before.iter().any(|event| matches!(event.event, ServiceChange::Restarting { .. })), "{before:?}");

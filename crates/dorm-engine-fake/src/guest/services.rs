@@ -43,6 +43,7 @@ pub(super) fn add_to_log(services: &mut Services, process: u64, out: &[u8], err:
 
 impl Guest {
     pub(crate) fn start_service(&mut self, spec: ServiceSpec) -> Result<ProcessStarted, Failure> {
+        spec.check()?;
         match self.services.get(&spec.name) {
             Some(there) if !there.record.state.is_over() => return Err(Failure::ServiceActive { name: spec.name }),
             None if self.services.len() >= SERVICES_MAX => {
