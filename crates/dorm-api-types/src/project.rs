@@ -17,7 +17,8 @@ pub struct ProjectBudgets {
     pub cpu_millis: Option<u64>,
     /// Largest sum of the memory limits of running sandboxes.
     pub memory_bytes: Option<u64>,
-    /// Largest total size of sleep images, snapshots and volumes.
+    /// Largest total size of sleep images, snapshots, volumes, images with a tag of the project, and
+    /// build contexts.
     pub disk_bytes: Option<u64>,
 }
 
@@ -44,7 +45,8 @@ pub struct ProjectUse {
     pub cpu_millis: u64,
     /// Sum of their memory limits.
     pub memory_bytes: u64,
-    /// Total size of sleep images, snapshots and volumes.
+    /// Total size of sleep images, snapshots, volumes, images with a tag of the project, and build
+    /// contexts.
     pub disk_bytes: u64,
 }
 

@@ -5,7 +5,7 @@
 //! Suspend and terminate never do, because they release resources. Before a request is refused for
 //! lack of memory, the memory of parked sandboxes is released.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use dorm_lifecycle::{ProjectId, Sandbox, SandboxId};
@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::error::{ProjectProblem, ServiceError};
 use crate::messages::Message;
+use crate::ops::image_names::project_of_tag;
 use crate::shared::{Committed, Share, Shared};
 
 /// Admission for a run, held until the run is recorded or given up.
@@ -32,7 +33,8 @@ pub struct ProjectUse {
     pub cpu_millis: u64,
     /// The sum of their memory limits, in bytes.
     pub memory_bytes: u64,
-    /// The size of sleep images, snapshots and volumes, in bytes.
+    /// The size of sleep images, snapshots, volumes, images with a tag of the project, and build
+    /// contexts, in bytes.
     pub disk_bytes: u64,
 }
 
@@ -261,10 +263,28 @@ impl Shared {
             let used = uses.entry(project).or_default();
             used.disk_bytes = used.disk_bytes.saturating_add(bytes);
         }
+        for (project, bytes) in self.image_bytes().await? {
+            let used = uses.entry(project).or_default();
+            used.disk_bytes = used.disk_bytes.saturating_add(bytes);
+        }
         Ok(uses)
     }
 
-    /// Returns the size of the sleep images, snapshots and volumes of a project, in bytes.
+    /// Returns the size of each image for each project that has a tag of it, and of each build
+    /// context.
+    async fn image_bytes(&self) -> Result<Vec<(ProjectId, u64)>, ServiceError> {
+        let mut sizes = Vec::new();
+        for image in self.storage.images().await? {
+            let projects: BTreeSet<ProjectId> = image.tags.iter().filter_map(|tag| project_of_tag(tag)).collect();
+            sizes.extend(projects.into_iter().map(|project| (project, image.bytes)));
+        }
+        let contexts = self.storage.contexts().await?.into_iter();
+        sizes.extend(contexts.map(|context| (context.project, context.bytes)));
+        Ok(sizes)
+    }
+
+    /// Returns the size of the sleep images, snapshots, volumes, images and build contexts of a
+    /// project, in bytes.
     async fn disk_of_project(&self, project: &ProjectId) -> Result<u64, ServiceError> {
         let images = |sandbox: &Sandbox| {
             let own = sandbox.project == *project;
@@ -276,7 +296,9 @@ impl Shared {
         let snapshots = snapshots.filter(|snapshot| snapshot.status == SnapshotStatus::Completed);
         let volumes = self.store.volumes().await?.into_iter().filter(|volume| volume.project == *project);
         let sizes = images.into_iter().chain(snapshots.map(|snapshot| snapshot.bytes));
-        Ok(sizes.chain(volumes.map(|volume| volume.size_bytes)).fold(0, u64::saturating_add))
+        let sizes = sizes.chain(volumes.map(|volume| volume.size_bytes));
+        let of_images = self.image_bytes().await?.into_iter().filter(|(owner, _)| owner == project);
+        Ok(sizes.chain(of_images.map(|(_, bytes)| bytes)).fold(0, u64::saturating_add))
     }
 
     /// Checks whether a project may occupy `bytes` more of the disk.

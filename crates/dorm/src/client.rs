@@ -15,9 +15,12 @@ mod remote;
 mod resources;
 mod sse;
 mod terminal;
+mod tls;
 mod transfer;
 mod volumes;
 
+use std::path::Path;
+use std::sync::Arc;
 use std::time::Duration;
 
 use reqwest::{Method, RequestBuilder, Response};
@@ -60,16 +63,26 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Returns a client for the daemon at `server`, such as `http://127.0.0.1:7070`. Does not
+    /// Returns a client for the daemon at `server`, such as `http://127.0.0.1:7070`. With HTTPS, its
+    /// certificate is verified by the authorities of this host and those in the file `ca`. Does not
     /// connect yet.
-    pub(crate) fn new(server: &str, key: String) -> Result<Self, ClientError> {
+    pub(crate) fn new(server: &str, key: String, ca: Option<&Path>) -> Result<Self, ClientError> {
         let server = server.trim().trim_end_matches('/');
-        let authority = server.strip_prefix("http://").unwrap_or_default();
+        let (is_tls, authority) = match server.split_once("://") {
+            Some(("http", authority)) => (false, authority),
+            Some(("https", authority)) => (true, authority),
+            _ => (false, ""),
+        };
         if authority.is_empty() || authority.contains(['/', '?', '#', '@', ' ']) {
             return Err(ClientError::Address(server.to_owned()));
         }
-        let http = http().build().map_err(|source| ClientError::Start { source })?;
-        let door = Door::Network { authority: authority.to_owned(), key };
+        let tls = is_tls.then(|| tls::config(ca)).transpose()?;
+        let http = match &tls {
+            Some(config) => http().tls_backend_preconfigured(config.clone()),
+            None => http(),
+        };
+        let http = http.build().map_err(|source| ClientError::Start { source })?;
+        let door = Door::Network { authority: authority.to_owned(), key, tls: tls.map(Arc::new) };
         Ok(Self { http, door, server: server.to_owned(), headers: Vec::new() })
     }
 
@@ -86,8 +99,17 @@ impl Client {
     pub(crate) fn listens(&self) -> Option<&str> {
         match &self.door {
             Door::Network { authority, .. } => Some(authority),
-            Door::Owner { listens, .. } => listens.as_deref()?.strip_prefix("http://"),
+            Door::Owner { listens, .. } => listens.as_deref()?.split_once("://").map(|(_, authority)| authority),
         }
+    }
+
+    /// Returns the scheme of those addresses.
+    pub(crate) fn scheme(&self) -> &'static str {
+        let is_tls = match &self.door {
+            Door::Network { tls, .. } => tls.is_some(),
+            Door::Owner { listens, .. } => listens.as_deref().is_some_and(|at| at.starts_with("https://")),
+        };
+        if is_tls { "https" } else { "http" }
     }
 
     /// Returns whether the daemon accepts paths of this host from this client.
@@ -96,7 +118,7 @@ impl Client {
     }
 
     fn request(&self, method: Method, path: &str) -> RequestBuilder {
-        let request = self.http.request(method, format!("http://{}/v1{path}", self.door.authority()));
+        let request = self.http.request(method, format!("{}://{}/v1{path}", self.door.scheme(), self.door.authority()));
         let wanted = self.headers.iter().filter(|(name, _)| *name != WAKE || is_inside(path));
         let request = wanted.fold(request, |request, (name, value)| request.header(*name, value));
         match self.door.key() {
@@ -202,10 +224,11 @@ mod tests {
 
     #[test]
     fn an_address_that_cannot_be_one_is_refused() {
-        for text in ["", "127.0.0.1:7070", "https://host", "http://", "http://host/path", "http://user@host"] {
-            assert!(matches!(Client::new(text, String::new()), Err(ClientError::Address(_))), "{text}");
+        for text in ["", "127.0.0.1:7070", "ftp://host", "https://", "http://", "http://host/path", "http://user@host"]
+        {
+            assert!(matches!(Client::new(text, String::new(), None), Err(ClientError::Address(_))), "{text}");
         }
-        let client = Client::new("http://127.0.0.1:7070/", String::new()).unwrap();
+        let client = Client::new("http://127.0.0.1:7070/", String::new(), None).unwrap();
         assert_eq!(client.door.authority(), "127.0.0.1:7070");
     }
 }

@@ -4,7 +4,6 @@ mod closed;
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read as _, Seek as _, Write as _};
-use std::net::SocketAddr;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -199,9 +198,9 @@ impl Data {
     }
 
     /// Records where the daemon listens, for the command line.
-    pub(crate) fn note_address(&self, address: SocketAddr) -> Result<(), DataError> {
+    pub(crate) fn note_address(&self, address: &str) -> Result<(), DataError> {
         let (draft, path) = (self.path.join("address.new"), self.path.join("address"));
-        std::fs::write(&draft, format!("http://{address}\n")).map_err(io("write", &draft))?;
+        std::fs::write(&draft, format!("{address}\n")).map_err(io("write", &draft))?;
         std::fs::rename(&draft, &path).map_err(io("write", &path))
     }
 }

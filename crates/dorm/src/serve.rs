@@ -271,10 +271,12 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     // Parts of the daemon have created directories in it.
     data.sync()?;
     let address = listener.local_addr().context("get the listening address")?;
-    data.note_address(address)?;
+    let scheme = if options.listen.ip().is_loopback() { "http" } else { "https" };
+    let address = format!("{scheme}://{address}");
+    data.note_address(&address)?;
     let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((socket.listen()?, socket)));
     let (owner, socket) = owner.with_context(|| format!("cannot listen on api.sock in {}", data.path().display()))?;
-    println!("dorm is ready on http://{address} (data in {})", data.path().display());
+    println!("dorm is ready on {address} (data in {})", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     prepare_images(&service);
     let stop = CancellationToken::new();

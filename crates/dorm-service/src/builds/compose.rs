@@ -31,6 +31,8 @@ impl Builder {
         self.diary.say(None, "creating the image").await;
         let shared = self.service.shared.clone();
         shared.admit_write("make an image", 0).await.map_err(|error| self.stop(error))?;
+        let admitted = shared.admit_to_disk_of("make an image", self.service.project(), 0).await;
+        admitted.map_err(|error| self.stop(error))?;
         let image = match from {
             From::Image(image) => shared.storage.compose_image(&image, None, config, key, |_| ()).await,
             From::Snapshot(id, _) => {

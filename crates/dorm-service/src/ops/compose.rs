@@ -58,6 +58,7 @@ impl Service {
     async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {
         check(&asked.config)?;
         self.shared.admit_write("make an image", 0).await?;
+        self.shared.admit_to_disk_of("make an image", self.project(), 0).await?;
         let storage = &self.shared.storage;
         if let Some(image) = self.tried(asked.build.as_deref()).await? {
             return self.named(image, asked.tag.as_deref()).await;

@@ -88,6 +88,7 @@ impl Service {
                 Some(image) => image,
                 None => {
                     service.shared.admit_write("pull an image", 0).await?;
+                    service.shared.admit_to_disk_of("pull an image", service.project(), 0).await?;
                     let digest = registry.pull(&asked, &name, progress).await?;
                     let image = service.shared.storage.image(&digest).await?;
                     service.shared.is_sound(&Stored::Image(image.digest.clone())).await;

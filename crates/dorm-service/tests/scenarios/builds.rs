@@ -246,6 +246,33 @@ async fn a_context_is_of_one_project_and_goes_with_its_build() {
 }
 
 #[tokio::test]
+async fn images_and_contexts_count_as_disk_of_their_project() {
+    let world = World::new().await;
+    let local = world.daemon().await;
+    let id: ProjectId = "one".parse().unwrap();
+    local.create_project(id.clone(), ProjectBudgets::default()).await.unwrap();
+    let one = local.for_project(&id).unwrap();
+    let used = async || local.describe_project(&id).await.unwrap().used.disk_bytes;
+    assert_eq!(used().await, 0, "images of the daemon are not theirs");
+    let key = "a".repeat(64).parse().unwrap();
+    let pieces = stream::iter([Ok(Bytes::from(upload(b"content")))]);
+    one.upload_context(&key, pieces, None).await.unwrap();
+    let with_context = used().await;
+    assert!(with_context >= 7, "{with_context}");
+    let built = end(&one, &one.create_build(plan("made", vec![])).await.unwrap()).await;
+    assert_eq!(built.state, BuildState::Succeeded, "{:?}", log(&one, &built).await);
+    assert_eq!(used().await, with_context + one.image("made").await.unwrap().bytes);
+    let budgets = ProjectBudgets { disk_bytes: Some(used().await), ..ProjectBudgets::default() };
+    local.set_project_budgets(&id, budgets).await.unwrap();
+    let build = end(&one, &one.create_build(plan("more", vec![run("touch /more")])).await.unwrap()).await;
+    let (_, _, reason) = failure(&build);
+    assert!(reason.contains("has a budget of"), "{reason}");
+    let pieces = stream::iter([Ok(Bytes::from(upload(b"content")))]);
+    let refused = one.upload_context(&"b".repeat(64).parse().unwrap(), pieces, None).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom, "{refused}");
+}
+
+#[tokio::test]
 async fn projects_build_for_themselves_and_see_nothing_of_each_other() {
     let world = World::new().await;
     let local = world.daemon().await;

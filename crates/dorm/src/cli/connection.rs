@@ -24,6 +24,10 @@ pub(crate) struct Connection {
     /// at the address on which it listens
     #[arg(long, global = true, env = "DORM_SERVER", value_name = "URL", help_heading = "Daemon")]
     server: Option<String>,
+    /// Certificate authorities in PEM that may have signed the daemon's certificate, besides those of
+    /// this host
+    #[arg(long, global = true, env = "DORM_CA", value_name = "FILE", help_heading = "Daemon")]
+    ca: Option<PathBuf>,
     /// The daemon's data directory, for its address and key
     #[arg(long, global = true, env = "DORM_DATA", value_name = "DIRECTORY", default_value = crate::data::DEFAULT,
         help_heading = "Daemon")]
@@ -63,7 +67,7 @@ impl Connection {
                 )
             })?,
         };
-        Ok(Client::new(&server, self.key(&server)?)?)
+        Ok(Client::new(&server, self.key(&server)?, self.ca.as_deref())?)
     }
 
     /// Returns the key for a server: one that was given, or that of this host's daemon.
@@ -89,7 +93,8 @@ impl Connection {
 }
 
 fn is_here(server: &str) -> bool {
-    let authority = server.trim().trim_start_matches("http://").trim_end_matches('/');
+    let server = server.trim().trim_end_matches('/');
+    let authority = server.split_once("://").map_or(server, |(_, authority)| authority);
     let host = authority.rsplit_once(':').map_or(authority, |(host, _)| host);
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host == "localhost" || host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
@@ -101,7 +106,7 @@ mod tests {
 
     #[test]
     fn only_loopback_is_here() {
-        for server in ["http://127.0.0.1:7070", "http://localhost:1/", "http://[::1]:80", "http://127.9.9.9"] {
+        for server in ["http://127.0.0.1:7070", "http://localhost:1/", "http://[::1]:80", "https://127.9.9.9"] {
             assert!(is_here(server), "{server}");
         }
         for server in ["http://10.0.0.1:7070", "http://example.org", "http://localhost.example.org:7070", ""] {

@@ -35,7 +35,7 @@ pub(crate) async fn run(options: EnvOptions) -> Done {
     let server = client.listens().ok_or_else(|| {
         Problem::no_daemon("the address of the daemon is not known".to_owned(), "give it with --server")
     })?;
-    let server = format!("http://{server}");
+    let server = format!("{}://{server}", client.scheme());
     let key = match (new_key, connection.project()) {
         (Some(name), _) => {
             let asked = wire::CreateKey {

@@ -94,7 +94,9 @@ impl From<ClientError> for Problem {
                 };
                 Self { message, next_step: error.next_step, code }
             }
-            ClientError::Address(_) => Self::usage(message, "give an address such as http://127.0.0.1:7070"),
+            ClientError::Address(_) => {
+                Self::usage(message, "give an address such as http://127.0.0.1:7070 or https://dorm.example.org")
+            }
             ClientError::Unreachable { .. } => Self::no_daemon(
                 message,
                 "start `dorm serve`, or give its address with --server or its data directory with --data",
@@ -105,7 +107,11 @@ impl From<ClientError> for Problem {
             ),
             ClientError::Foreign { .. } => Self::no_daemon(message, "give the daemon's address with --server"),
             ClientError::Unreadable { .. } => Self::failed(message, "use the same version of dorm as the daemon"),
-            ClientError::Start { .. } => Self::failed(message, ""),
+            ClientError::Authority { .. } => Self::usage(
+                message,
+                "give a file in PEM with --ca, such as the output of `dorm ca` on the daemon's host",
+            ),
+            ClientError::Start { .. } | ClientError::Tls { .. } => Self::failed(message, ""),
         }
     }
 }

@@ -68,7 +68,7 @@ struct Budgets {
     /// Sum of the memory limits of running sandboxes
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     memory: Option<u64>,
-    /// Size of sleep images, snapshots and volumes
+    /// Size of sleep images, snapshots, volumes, images and build contexts
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     disk: Option<u64>,
 }

@@ -1,9 +1,13 @@
 //! The two ways to reach a daemon: its address with a key, and its owner's socket.
 
 use std::io;
+use std::sync::Arc;
 
+use rustls::ClientConfig;
+use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
+use tokio_rustls::TlsConnector;
 
 use super::{Client, ClientError};
 use crate::owner_socket::OwnerSocket;
@@ -20,6 +24,8 @@ pub(super) enum Door {
         authority: String,
         /// The API key.
         key: String,
+        /// How the daemon is verified, if the connection is encrypted.
+        tls: Option<Arc<ClientConfig>>,
     },
     /// Over the socket in the data directory.
     Owner {
@@ -44,6 +50,14 @@ impl Door {
         }
     }
 
+    /// Returns the scheme of URLs of requests.
+    pub(super) fn scheme(&self) -> &'static str {
+        match self {
+            Self::Network { tls: Some(_), .. } => "https",
+            Self::Network { tls: None, .. } | Self::Owner { .. } => "http",
+        }
+    }
+
     pub(super) fn key(&self) -> Option<&str> {
         match self {
             Self::Network { key, .. } => Some(key),
@@ -53,14 +67,27 @@ impl Door {
 
     async fn connect(&self) -> io::Result<Box<dyn Connection>> {
         match self {
-            Self::Network { authority, .. } => {
-                let stream = TcpStream::connect(authority).await?;
+            Self::Network { authority, tls, .. } => {
+                let port = if tls.is_some() { 443 } else { 80 };
+                let (host, port) = host_and_port(authority, port);
+                let stream = TcpStream::connect((host, port)).await?;
                 stream.set_nodelay(true)?;
-                Ok(Box::new(stream))
+                let Some(config) = tls else { return Ok(Box::new(stream)) };
+                let name = ServerName::try_from(host.to_owned()).map_err(io::Error::other)?;
+                Ok(Box::new(TlsConnector::from(config.clone()).connect(name, stream).await?))
             }
             Self::Owner { socket, .. } => Ok(Box::new(UnixStream::connect(socket.path()).await?)),
         }
     }
+}
+
+/// Returns the host, without the brackets of an IPv6 address, and the port.
+fn host_and_port(authority: &str, default: u16) -> (&str, u16) {
+    let (host, port) = match authority.rsplit_once(':') {
+        Some((host, port)) if !port.ends_with(']') => (host, port.parse().unwrap_or(default)),
+        _ => (authority, default),
+    };
+    (host.trim_start_matches('[').trim_end_matches(']'), port)
 }
 
 impl Client {
@@ -70,6 +97,23 @@ impl Client {
         match tokio::time::timeout(super::CONNECT_WITHIN, self.door.connect()).await {
             Ok(connected) => connected.map_err(|error| unreachable(Box::new(error))),
             Err(late) => Err(unreachable(Box::new(late))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::host_and_port;
+
+    #[test]
+    fn a_host_may_have_a_port() {
+        for (authority, host, port) in [
+            ("localhost:7070", "localhost", 7070),
+            ("example.org", "example.org", 443),
+            ("[::1]:80", "::1", 80),
+            ("[::1]", "::1", 443),
+        ] {
+            assert_eq!(host_and_port(authority, 443), (host, port));
         }
     }
 }

@@ -1,5 +1,7 @@
 //! The errors of requests to the daemon.
 
+use std::path::PathBuf;
+
 use dorm_api_types as wire;
 use thiserror::Error;
 
@@ -15,6 +17,22 @@ pub(crate) enum ClientError {
         /// The cause.
         #[source]
         source: reqwest::Error,
+    },
+    /// The file with a certificate authority cannot be used.
+    #[error("cannot use the certificate authority in {}", path.display())]
+    Authority {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: Box<dyn std::error::Error + Send + Sync>,
+    },
+    /// TLS cannot be set up.
+    #[error("cannot set up TLS")]
+    Tls {
+        /// The cause.
+        #[source]
+        source: rustls::Error,
     },
     /// Nothing listens at the address.
     #[error("no daemon answers at {server}")]

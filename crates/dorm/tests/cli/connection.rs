@@ -70,7 +70,7 @@ async fn the_key_of_this_host_is_not_shown_to_others() {
 #[tokio::test]
 async fn an_address_that_is_none_is_refused() {
     let world = World::new().await;
-    for server in ["https://127.0.0.1:7070", "http://127.0.0.1:7070/v1", "127.0.0.1:7070"] {
+    for server in ["ftp://127.0.0.1:7070", "http://127.0.0.1:7070/v1", "127.0.0.1:7070"] {
         world.dorm(&["sbx", "ls", "--server", server]).await.failed(2, server);
     }
 }

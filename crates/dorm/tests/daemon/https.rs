@@ -66,6 +66,18 @@ http.server.ThreadingHTTPServer(('127.0.0.1', 8000), Answer).serve_forever()
     assert_eq!(get(daemon, &authority, "localhost", "/v1/health"), Ok("{\"status\":\"ok\"}".to_owned()));
     let refused = get(daemon, &authority, "evil.test", "/").unwrap_err();
     assert!(refused.contains("SSLError") || refused.contains("ssl."), "{refused}");
+    let port = daemon.address().rsplit(':').next().unwrap().to_owned();
+    let dorm = |server: &str, more: &[&str]| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_dorm"));
+        command.args(["sbx", "exec", "web", "--server", server, "--data"]).arg(daemon.data()).args(more);
+        command.args(["--", "echo", "inside"]).output().unwrap()
+    };
+    let server = format!("https://localhost:{port}");
+    let said = dorm(&server, &["--ca", authority.to_str().unwrap()]);
+    assert_eq!(String::from_utf8_lossy(&said.stdout), "inside\n", "{}", String::from_utf8_lossy(&said.stderr));
+    let distrusted = dorm(&server, &[]);
+    let told_why = String::from_utf8_lossy(&distrusted.stderr).into_owned();
+    assert!(told_why.contains(&format!("no daemon answers at {server}")), "{told_why}");
     daemon.act(&id, "suspend").await.unwrap();
     let daemon = place.daemon_mut();
     daemon.kill().unwrap();

@@ -58,7 +58,7 @@ pub(super) async fn run(client: &Client, options: PortOptions, format: Format) -
     let url = match &listener {
         None => {
             let daemon_port = client.listens().and_then(|at| at.rsplit_once(':')).map_or("80", |(_, port)| port);
-            format!("http://{label}.localhost:{daemon_port}{path}")
+            format!("{}://{label}.localhost:{daemon_port}{path}", client.scheme())
         }
         Some(listener) => {
             let address = listener.local_addr().map_err(|error| Problem::host("get the local address", &error))?;
