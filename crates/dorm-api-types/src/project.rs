@@ -17,8 +17,8 @@ pub struct ProjectBudgets {
     pub cpu_millis: Option<u64>,
     /// Largest sum of the memory limits of running sandboxes.
     pub memory_bytes: Option<u64>,
-    /// Largest total size of sleep images, snapshots, volumes, images with a tag of the project, and
-    /// build contexts.
+    /// Largest total size of sleep images, snapshots, volumes, images with a tag of the project,
+    /// and build contexts.
     pub disk_bytes: Option<u64>,
 }
 

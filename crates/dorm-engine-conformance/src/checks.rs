@@ -74,7 +74,7 @@ checks! {
     }
     inside {
         searches_find_the_same_after_a_restore,
-        a_service_starts_again_and_goes_on_after_a_restore,
+        a_service_starts_again_and_continues_after_a_restore,
     }
     stop {
         stopping_twice_is_idempotent_and_leaves_nothing,

@@ -16,7 +16,6 @@ use tokio::time::Instant;
 
 use crate::error::{ProjectProblem, ServiceError};
 use crate::messages::Message;
-use crate::ops::image_names::project_of_tag;
 use crate::shared::{Committed, Share, Shared};
 
 /// Admission for a run, held until the run is recorded or given up.
@@ -387,4 +386,13 @@ impl Shared {
 fn refused(what: &'static str, reason: String) -> ServiceError {
     metrics::counter!("dorm_refused_total", "operation" => what).increment(1);
     ServiceError::NotAdmitted { what, reason }
+}
+
+/// Returns the project that a stored tag belongs to: `@PROJECT/TAG`, or without that the daemon's
+/// own.
+fn project_of_tag(tag: &str) -> Option<ProjectId> {
+    match tag.strip_prefix('@') {
+        None => Some(ProjectId::local()),
+        Some(own) => own.split_once('/')?.0.parse().ok(),
+    }
 }

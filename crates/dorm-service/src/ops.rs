@@ -16,7 +16,7 @@ pub(crate) mod exec;
 pub(crate) mod figures;
 mod files;
 pub(crate) mod fork;
-pub(crate) mod image_names;
+mod image_names;
 mod images;
 pub(crate) mod keys;
 mod layers;

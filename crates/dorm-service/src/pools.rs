@@ -60,22 +60,6 @@ impl Members {
     }
 }
 
-/// Whether the keeper of pools, or a caller who waits for a member, has something to do about a
-/// sandbox.
-pub(crate) fn concerns_pool(sandbox: &Sandbox) -> bool {
-    let Some(member) = &sandbox.pool else { return false };
-    match &sandbox.state {
-        State::Running { background: None, .. } | State::Suspended { background: None, .. } => !member.is_claimed,
-        State::Terminating { .. } | State::Terminated { .. } => true,
-        State::Pending { .. }
-        | State::Running { .. }
-        | State::Snapshotting { .. }
-        | State::Suspending { .. }
-        | State::Suspended { .. }
-        | State::Resuming { .. } => false,
-    }
-}
-
 /// The trouble with a pool.
 struct Trouble {
     backoff: Backoff,

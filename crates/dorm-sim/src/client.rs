@@ -17,9 +17,8 @@ use dorm_service::{Code, KeepFuture, Service, ServiceError};
 use dorm_store::OnPartialFailure;
 
 use actions::named;
-pub(crate) use builds::Making;
 
-use crate::model::Misfortune;
+use crate::model::{Making, Misfortune};
 use crate::random::Random;
 use crate::world::{Guests, World};
 

@@ -26,6 +26,7 @@ use dorm_store::{
 use crate::trace::Trace;
 
 use builds::KnownBuild;
+pub(crate) use builds::Making;
 
 pub(crate) use memory::{Bounds, Counter, Memory};
 

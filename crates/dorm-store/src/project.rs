@@ -16,8 +16,8 @@ pub struct ProjectBudgets {
     pub cpu_millis: Option<u64>,
     /// The largest sum of the memory limits of its running sandboxes, in bytes.
     pub memory_bytes: Option<u64>,
-    /// The largest total size of its sleep images, snapshots, volumes, images and build contexts, in
-    /// bytes.
+    /// The largest total size of its sleep images, snapshots, volumes, images and build contexts,
+    /// in bytes.
     pub disk_bytes: Option<u64>,
 }
 

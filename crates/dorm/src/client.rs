@@ -63,9 +63,9 @@ pub(crate) struct Client {
 }
 
 impl Client {
-    /// Returns a client for the daemon at `server`, such as `http://127.0.0.1:7070`. With HTTPS, its
-    /// certificate is verified by the authorities of this host and those in the file `ca`. Does not
-    /// connect yet.
+    /// Returns a client for the daemon at `server`, such as `http://127.0.0.1:7070`. With HTTPS,
+    /// its certificate is verified by the authorities of this host and those in the file `ca`. Does
+    /// not connect yet.
     pub(crate) fn new(server: &str, key: String, ca: Option<&Path>) -> Result<Self, ClientError> {
         let server = server.trim().trim_end_matches('/');
         let (is_tls, authority) = match server.split_once("://") {

@@ -64,7 +64,7 @@ async fn started(guest: &Guest, name: &ServiceName, times: usize) -> Vec<Service
     wait_for(|| async { Some(events(guest, name).await).filter(|events| starts(events) >= times) }).await
 }
 
-pub(super) async fn a_service_starts_again_and_goes_on_after_a_restore(scenario: &Scenario) {
+pub(super) async fn a_service_starts_again_and_continues_after_a_restore(scenario: &Scenario) {
     let guest = scenario.start().await;
     let name: ServiceName = "worker".to_owned().try_into().expect("a name");
     let argv = ["sh", "-c", "exit 3"].map(|word| word.try_into().expect("a word"));

@@ -79,7 +79,7 @@ impl Builder {
     }
 }
 
-/// What a copy sets in place of what the context has.
+/// The owner and the permission bits that a copy sets in place of those in the context.
 struct Kept {
     owner: Option<User>,
     mode: Option<u32>,

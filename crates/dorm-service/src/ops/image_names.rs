@@ -14,14 +14,6 @@ use dorm_store::{PoolSource, SnapshotFilter, TemplateSource};
 use crate::error::ServiceError;
 use crate::shared::Service;
 
-/// Returns the project that a stored tag belongs to.
-pub(crate) fn project_of_tag(tag: &str) -> Option<ProjectId> {
-    match tag.strip_prefix('@') {
-        None => Some(ProjectId::local()),
-        Some(own) => own.split_once('/')?.0.parse().ok(),
-    }
-}
-
 impl Service {
     pub(crate) fn is_of_daemon(&self) -> bool {
         *self.project() == ProjectId::local()

@@ -8,8 +8,8 @@ use dorm_ports::HeldBack;
 use dorm_store::{Change, EventRecord, OperationKind, OperationRecord, SandboxRecord, StoreError};
 
 use super::Shared;
+use super::pools::concerns_pool;
 use crate::error::chain;
-use crate::pools::concerns_pool;
 
 impl Shared {
     /// Commits a change, notifies followers of events, and deletes the saved states that the change

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
 
-use dorm_lifecycle::PoolId;
+use dorm_lifecycle::{PoolId, Sandbox, State};
 use tokio::sync::Notify;
 
 /// Facts about sandbox pools besides their records.
@@ -28,5 +28,21 @@ impl Pools {
 
     pub(crate) fn problem(&self, pool: &PoolId) -> Option<String> {
         self.problems.lock().unwrap_or_else(PoisonError::into_inner).get(pool).cloned()
+    }
+}
+
+/// Whether the keeper of pools, or a caller who waits for a member, has something to do about a
+/// sandbox.
+pub(super) fn concerns_pool(sandbox: &Sandbox) -> bool {
+    let Some(member) = &sandbox.pool else { return false };
+    match &sandbox.state {
+        State::Running { background: None, .. } | State::Suspended { background: None, .. } => !member.is_claimed,
+        State::Terminating { .. } | State::Terminated { .. } => true,
+        State::Pending { .. }
+        | State::Running { .. }
+        | State::Snapshotting { .. }
+        | State::Suspending { .. }
+        | State::Suspended { .. }
+        | State::Resuming { .. } => false,
     }
 }

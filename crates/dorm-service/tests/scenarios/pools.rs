@@ -40,7 +40,7 @@ async fn a_project_whose_sandboxes_do_not_start_does_not_delay_another() {
 }
 
 #[tokio::test]
-async fn the_next_daemon_goes_on_with_a_member_as_soon_as_it_has_started() {
+async fn the_next_daemon_suspends_a_member_as_soon_as_it_has_started() {
     let world = World::new().await;
     let service = world.daemon().await;
     world.host.faults().next(Operation::Start, Moment::After, Fault::Hang);

@@ -10,23 +10,10 @@ use dorm_store::{
 };
 
 use super::{Action, Client};
-use crate::model::Misfortune;
+use crate::model::{Making, Misfortune};
 
 /// How long a caller waits for the end of a build. Longer than all its steps may take.
 const PATIENCE: Duration = Duration::from_secs(1800);
-
-/// What a build makes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Making {
-    /// The number in its name and in the output of its first step.
-    pub(crate) number: u64,
-    /// Whether its last step fails.
-    pub(crate) fails: bool,
-    /// Whether it makes a template, whose program is started.
-    pub(crate) is_template: bool,
-    /// Whether results of earlier builds are used.
-    pub(crate) is_cached: bool,
-}
 
 impl Making {
     fn said(self) -> String {

@@ -4,7 +4,19 @@ use dorm_lifecycle::{BuildId, SandboxId, SnapshotId, StateName};
 use dorm_store::{BuildRecord, Change, SnapshotStatus, TemplateRecord, TemplateSource};
 
 use super::{Model, State};
-use crate::client::Making;
+
+/// The product of a build.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Making {
+    /// The number in its name and in the output of its first step.
+    pub(crate) number: u64,
+    /// Whether its last step fails.
+    pub(crate) fails: bool,
+    /// Whether it makes a template, whose program is started.
+    pub(crate) is_template: bool,
+    /// Whether results of earlier builds are used.
+    pub(crate) is_cached: bool,
+}
 
 /// The known state of a build.
 pub(super) struct KnownBuild {
@@ -29,7 +41,7 @@ impl Model {
                 self.trace.wrong(format_args!("build {id} was {:?} and is {:?}", before.state, record.state));
             }
             if before.cancel && !record.cancel {
-                self.trace.wrong(format_args!("build {id} forgets that it is to be cancelled"));
+                self.trace.wrong(format_args!("build {id} forgets the request to cancel it"));
             }
             if record.state.has_ended() && record.work.is_some() {
                 self.trace.wrong(format_args!("build {id} has ended and its last step has not"));

@@ -24,8 +24,8 @@ pub(crate) struct Connection {
     /// at the address on which it listens
     #[arg(long, global = true, env = "DORM_SERVER", value_name = "URL", help_heading = "Daemon")]
     server: Option<String>,
-    /// Certificate authorities in PEM that may have signed the daemon's certificate, besides those of
-    /// this host
+    /// Certificate authorities in PEM that may have signed the daemon's certificate, besides those
+    /// of this host
     #[arg(long, global = true, env = "DORM_CA", value_name = "FILE", help_heading = "Daemon")]
     ca: Option<PathBuf>,
     /// The daemon's data directory, for its address and key
