@@ -116,7 +116,8 @@ impl Builds {
         self.directory.join(CONTEXTS).join(project.as_str()).join(key.as_str())
     }
 
-    /// Makes a context of an archive. One with this key that exists already stays as it is.
+    /// Makes a context of an archive. One with this key that exists already stays as it is, unless
+    /// it is damaged.
     pub(crate) fn import(
         &self,
         images: &Images,
@@ -150,11 +151,10 @@ impl Builds {
         disk::make_directories(&parent)?;
         let named = match disk::rename_new(staging, &place) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                if place.join(INDEX).exists() {
+                if self.is_whole(project, key)? {
                     return Ok(());
                 }
-                // Its removal was interrupted.
-                disk::remove_tree(&place)?;
+                self.remove_context(project, key)?;
                 disk::rename_new(staging, &place)
             }
             named => named,
@@ -163,6 +163,20 @@ impl Builds {
         disk::sync_directory(&parent, &self.steps)?;
         disk::sync_directory(&self.directory.join(CONTEXTS), &self.steps)?;
         self.steps.reach(Step::ContextNamed)
+    }
+
+    /// Whether a context exists and has the content that was uploaded.
+    fn is_whole(&self, project: &ProjectId, key: &Digest) -> Result<bool, StorageError> {
+        let stored = match self.context(project, key) {
+            Ok(Some(stored)) => stored,
+            Ok(None) | Err(StorageError::Source { .. }) => return Ok(false),
+            Err(error) => return Err(error),
+        };
+        let mut files = stored.context.entries().filter_map(|(_, entry)| match entry {
+            Entry::File(file) => Some(file),
+            Entry::Directory | Entry::Link(_) => None,
+        });
+        Ok(files.all(|file| stored.open(file).and_then(|mut open| io::copy(&mut open, &mut io::sink())).is_ok()))
     }
 
     /// Returns a context, if it exists.

@@ -117,14 +117,23 @@ async fn a_hostile_archive_is_refused_and_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_damaged_context_is_noticed_when_it_is_read() {
+async fn a_damaged_context_is_noticed_when_it_is_read_and_replaced_by_the_next_upload() {
     let (home, storage) = storage();
     let archive = archive(&home, &[file("a", b"content")]);
     let stored = storage.import_context(&ProjectId::local(), &key(), &archive).await.unwrap();
     let path = home.path().join("data/builds/contexts/local").join("a".repeat(64)).join("content");
-    std::fs::write(path, b"CONTENT").unwrap();
+    std::fs::write(&path, b"CONTENT").unwrap();
     let Some(Entry::File(entry)) = stored.context.get("a") else { panic!() };
     assert!(stored.open(entry).unwrap().read_to_end(&mut Vec::new()).is_err());
+    for damaged in [path.clone(), path.with_file_name("index.json")] {
+        std::fs::write(damaged, b"CONTENT").unwrap();
+        let stored = storage.import_context(&ProjectId::local(), &key(), &archive).await.unwrap();
+        stored.open(entry).unwrap().read_to_end(&mut Vec::new()).unwrap();
+    }
+    // One that is whole stays.
+    let before = std::fs::metadata(&path).unwrap().modified().unwrap();
+    storage.import_context(&ProjectId::local(), &key(), &archive).await.unwrap();
+    assert_eq!(std::fs::metadata(&path).unwrap().modified().unwrap(), before);
 }
 
 fn line(stream: LogStream, text: &str) -> LogLine {

@@ -2,7 +2,7 @@
 //! key.
 
 use std::net::IpAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use super::output::Format;
 use super::problem::Problem;
@@ -84,6 +84,11 @@ impl Connection {
                 error => error.into(),
             }),
         }
+    }
+
+    /// Returns the file with further authorities that was chosen.
+    pub(crate) fn ca(&self) -> Option<&Path> {
+        self.ca.as_deref()
     }
 
     /// Returns the project that was chosen.

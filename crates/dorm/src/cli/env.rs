@@ -53,7 +53,8 @@ pub(crate) async fn run(options: EnvOptions) -> Done {
             return Err(Problem::usage(message, "create one for it with --new-key NAME".to_owned()));
         }
     };
-    let variables = [("DORM_KEY", key), ("DORM_SERVER", server)];
+    let mut variables = vec![("DORM_KEY", key), ("DORM_SERVER", server)];
+    variables.extend(connection.ca().map(|path| ("DORM_CA", path.display().to_string())));
     match connection.output {
         Format::Json => output::json(&variables.into_iter().collect::<std::collections::BTreeMap<_, _>>())?,
         Format::Table => {

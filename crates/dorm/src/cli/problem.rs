@@ -97,6 +97,11 @@ impl From<ClientError> for Problem {
             ClientError::Address(_) => {
                 Self::usage(message, "give an address such as http://127.0.0.1:7070 or https://dorm.example.org")
             }
+            ClientError::Unreachable { server, .. } if server.starts_with("https://") => Self::no_daemon(
+                message,
+                "check the address with --server; if this host does not trust the daemon's certificate, name its \
+                 authority with --ca",
+            ),
             ClientError::Unreachable { .. } => Self::no_daemon(
                 message,
                 "start `dorm serve`, or give its address with --server or its data directory with --data",
