@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use dorm_ports::{Logins, PullProgress, RemoteSpec};
+use dorm_ports::{PullProgress, RemoteSpec};
 use dorm_storage::{Image, Progress, Stage, StorageError, Stored};
 
 use crate::error::ServiceError;
@@ -69,10 +69,7 @@ impl Service {
         policy: PullPolicy,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Image, ServiceError> {
-        // The logins are those of the daemon's owner.
-        let logins = if self.is_of_daemon() { asked.logins } else { Logins::None };
-        let asked = RemoteSpec { logins, ..asked };
-        let registry = self.registry_for(&asked)?;
+        let (registry, asked) = self.registry_for(asked)?;
         let name = self.stored_tag(&registry.whole_name(&asked.reference)?)?;
         let (service, tag) = (self.clone(), tag.map(str::to_owned));
         let progress: PullProgress = Arc::new(progress);

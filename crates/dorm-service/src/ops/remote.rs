@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::SnapshotId;
-use dorm_ports::{PullProgress, Pushed, Registry, RegistryError, RemoteSpec};
+use dorm_ports::{Logins, PullProgress, Pushed, Registry, RegistryError, RemoteSpec};
 use dorm_storage::Progress;
 use dorm_store::{Made, SnapshotRecord};
 use futures_util::StreamExt as _;
@@ -29,7 +29,7 @@ impl Service {
         to: RemoteSpec,
         progress: impl Fn(Progress) + Send + Sync + 'static,
     ) -> Result<Pushed, ServiceError> {
-        let registry = self.registry_for(&to)?;
+        let (registry, to) = self.registry_for(to)?;
         let file = self.export_snapshot(id).await?;
         let progress: PullProgress = Arc::new(progress);
         tokio::select! {
@@ -53,7 +53,7 @@ impl Service {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.taken_earlier(earlier).await;
         }
-        let registry = self.registry_for(&from)?;
+        let (registry, from) = self.registry_for(from)?;
         let (send, receive) = mpsc::channel(PARTS);
         let progress: PullProgress = Arc::new(progress);
         let fetch = async move {
@@ -70,8 +70,12 @@ impl Service {
         }
     }
 
-    pub(super) fn registry_for(&self, asked: &RemoteSpec) -> Result<Arc<dyn Registry>, ServiceError> {
+    /// Returns the registries, and the request as this project may make it. The logins are those of
+    /// the daemon's owner.
+    pub(super) fn registry_for(&self, asked: RemoteSpec) -> Result<(Arc<dyn Registry>, RemoteSpec), ServiceError> {
         let registry = self.shared.settings.registry.clone();
-        Ok(registry.ok_or_else(|| RegistryError::NoRegistries(asked.reference.clone()))?)
+        let registry = registry.ok_or_else(|| RegistryError::NoRegistries(asked.reference.clone()))?;
+        let logins = if self.is_of_daemon() { asked.logins } else { Logins::None };
+        Ok((registry, RemoteSpec { logins, ..asked }))
     }
 }

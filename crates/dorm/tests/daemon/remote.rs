@@ -44,6 +44,31 @@ async fn killed_under_way(place: &mut Place, path: &str, asked: &Value) {
     place.daemon_mut().start_again().unwrap();
 }
 
+/// The logins of the daemon, and the networks that it may reach with them, are those of its owner.
+#[tokio::test(flavor = "multi_thread")]
+async fn another_project_reaches_registries_at_public_addresses_only() {
+    let registry = Registry::start().await;
+    let place = Place::new();
+    let daemon = place.daemon();
+    daemon.post("/projects", json!({ "name": "team" })).await.unwrap();
+    let in_team = async |path: &str, asked: Value| {
+        let request = daemon.request(Method::POST, path).header("x-dormouse-project", "team").json(&asked);
+        let answer = request.send().await.unwrap();
+        (answer.status().as_u16(), answer.json::<Value>().await.unwrap())
+    };
+    let (status, created) = in_team("/sandboxes", json!({ "image": "base" })).await;
+    assert_eq!(status, 201, "{created}");
+    let path = format!("/sandboxes/{}/checkpoint", created["id"].as_str().unwrap());
+    let (_, snapshot) = in_team(&path, json!({ "kind": "filesystem" })).await;
+    let reference = json!({ "reference": registry.named("team/files:1") });
+    let push = format!("/snapshots/{}/push", snapshot["id"].as_str().expect("a snapshot"));
+    for path in [push.as_str(), "/snapshots/pull", "/images/pull"] {
+        let (status, refused) = in_team(path, reference.clone()).await;
+        assert!(status >= 400 && refused["detail"].to_string().contains("no public address"), "{path}: {refused}");
+    }
+    place.end(&[]).await;
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_snapshot_goes_through_a_registry_whole_and_only_once() {
     let registry = Registry::start().await;
