@@ -1,5 +1,6 @@
 //! Parsers for the values of options.
 
+use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 
 use dorm_api_types::{AttachVolume, Egress, EgressDefault, EgressRule, EgressRules, HeaderRule};
@@ -93,6 +94,35 @@ pub(crate) fn pair(text: &str) -> Result<(String, String), String> {
         Some((key, value)) if !key.is_empty() => Ok((key.to_owned(), value.to_owned())),
         _ => Err(format!("'{text}' is not KEY=VALUE")),
     }
+}
+
+/// The name of an annotation: the program it belongs to, and its key.
+pub(crate) type AnnotationName = (String, String);
+
+/// Parses `PROGRAM/KEY`. The program ends before the first slash.
+pub(crate) fn annotation_name(text: &str) -> Result<AnnotationName, String> {
+    match text.split_once('/') {
+        Some((program, key)) if !program.is_empty() && !key.is_empty() => Ok((program.to_owned(), key.to_owned())),
+        _ => Err(format!("'{text}' is not PROGRAM/KEY")),
+    }
+}
+
+/// Parses `PROGRAM/KEY=VALUE`.
+pub(crate) fn annotation(text: &str) -> Result<(AnnotationName, String), String> {
+    let wrong = || format!("'{text}' is not PROGRAM/KEY=VALUE");
+    let (name, value) = text.split_once('=').ok_or_else(wrong)?;
+    Ok((annotation_name(name).map_err(|_| wrong())?, value.to_owned()))
+}
+
+/// Sorts annotations by program. The last value of a key counts.
+pub(crate) fn by_program<V>(
+    annotations: impl IntoIterator<Item = (AnnotationName, V)>,
+) -> BTreeMap<String, BTreeMap<String, V>> {
+    let mut found = BTreeMap::<_, BTreeMap<_, _>>::new();
+    for ((program, key), value) in annotations {
+        found.entry(program).or_default().insert(key, value);
+    }
+    found
 }
 
 /// Parses `NAME:/path`, followed by `:ro` and `:subpath=DIR` in any order.
@@ -262,6 +292,46 @@ impl From<Wake> for dorm_api_types::Wake {
             Wake::Never => Self::Never,
             Wake::Traffic => Self::Traffic,
             Wake::Any => Self::Any,
+        }
+    }
+}
+
+/// The moment that a list of sandboxes is ordered by.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub(crate) enum SortBy {
+    /// When it was created.
+    #[default]
+    Created,
+    /// When it last began to run, by a start or a resume.
+    Started,
+}
+
+impl SortBy {
+    /// Its word in requests.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Created => "created",
+            Self::Started => "started",
+        }
+    }
+}
+
+/// The direction of a list.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, clap::ValueEnum)]
+pub(crate) enum Order {
+    /// The earliest first.
+    #[default]
+    Asc,
+    /// The latest first.
+    Desc,
+}
+
+impl Order {
+    /// Its word in requests.
+    pub(crate) const fn as_str(self) -> &'static str {
+        match self {
+            Self::Asc => "asc",
+            Self::Desc => "desc",
         }
     }
 }

@@ -6,6 +6,7 @@ use serde::de::DeserializeOwned;
 use serde_json::json;
 
 use super::{Client, ClientError, Sse, segment};
+use crate::values::{Order, SortBy};
 
 /// How many items of a list are requested at once.
 const PAGE: &str = "1000";
@@ -43,17 +44,19 @@ impl Client {
     }
 
     /// Returns the first `most` sandboxes that are in one of `states` (any state if none is given)
-    /// and have all `labels`.
+    /// and have all `labels`, in this order.
     pub(crate) async fn sandboxes(
         &self,
         states: &[String],
         labels: &[(String, String)],
+        (sort, order): (SortBy, Order),
         most: usize,
     ) -> Result<Vec<wire::Sandbox>, ClientError> {
         let mut found = Vec::new();
         let mut after: Option<String> = None;
         loop {
-            let mut query = vec![("limit", PAGE.to_owned())];
+            let mut query = vec![("limit", PAGE.to_owned()), ("sort", sort.as_str().to_owned())];
+            query.push(("order", order.as_str().to_owned()));
             if !states.is_empty() {
                 query.push(("state", states.join(",")));
             }

@@ -26,6 +26,28 @@ async fn nothing_is_a_table_without_rows_or_an_empty_list() {
 }
 
 #[tokio::test]
+async fn the_list_is_by_creation_or_by_the_last_start_in_both_directions() {
+    let world = World::new().await;
+    for name in ["a", "b", "c"] {
+        world.named(name).await;
+    }
+    assert_eq!(world.dorm(&["sbx", "suspend", "a"]).await.code, 0);
+    assert_eq!(world.dorm(&["sbx", "resume", "a"]).await.code, 0);
+    for (options, expected) in [
+        (&[][..], &["a", "b", "c"][..]),
+        (&["--order", "desc"], &["c", "b", "a"]),
+        (&["--sort", "started"], &["b", "c", "a"]),
+        (&["--sort", "started", "--order", "desc", "--limit", "2"], &["a", "c"]),
+        (&["--limit", "1"], &["a"]),
+    ] {
+        let rows = world.table(&[&["sbx", "ls"], options].concat()).await;
+        let names: Vec<_> = rows.iter().skip(1).map(|row| row[1].as_str()).collect();
+        assert_eq!(names, expected, "{options:?}");
+    }
+    world.dorm(&["sbx", "ls", "--sort", "name"]).await.failed(2, "--sort");
+}
+
+#[tokio::test]
 async fn states_and_labels_narrow_the_list() {
     let world = World::new().await;
     for (name, team) in [("a", "team=red"), ("b", "team=blue"), ("c", "team=red")] {

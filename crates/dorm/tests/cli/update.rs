@@ -28,6 +28,19 @@ async fn properties_are_changed_and_shown() {
 }
 
 #[tokio::test]
+async fn annotations_are_set_and_removed_by_program() {
+    let world = World::new().await;
+    let create = ["sbx", "create", "web", "--annotation", "e2b/a=1", "--annotation", "e2b/b/c=x=y", "-o", "json"];
+    assert_eq!(world.json(&create).await["annotations"], json!({"e2b": {"a": "1", "b/c": "x=y"}}));
+    let update = ["sbx", "update", "web", "--annotation", "ci/run=7", "--unannotate", "e2b/a", "-o", "json"];
+    assert_eq!(world.json(&update).await["annotations"], json!({"ci": {"run": "7"}, "e2b": {"b/c": "x=y"}}));
+    for bad in ["run=7", "/run=7", "ci/=7", "ci/run"] {
+        world.dorm(&["sbx", "update", "web", "--annotation", bad]).await.failed(2, "is not PROGRAM/KEY=VALUE");
+    }
+    world.dorm(&["sbx", "update", "web", "--unannotate", "ci"]).await.failed(2, "is not PROGRAM/KEY");
+}
+
+#[tokio::test]
 async fn a_deadline_is_postponed() {
     let world = World::new().await;
     world.json(&["sbx", "create", "web", "--timeout", "1h", "-o", "json"]).await;

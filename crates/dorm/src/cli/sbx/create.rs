@@ -159,6 +159,9 @@ pub(super) struct NewSandbox {
     /// A label
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
+    /// An annotation: a note of a program that uses the sandbox on behalf of others
+    #[arg(long, value_name = "PROGRAM/KEY=VALUE", value_parser = values::annotation)]
+    annotation: Vec<(values::AnnotationName, String)>,
     /// A volume, its path in the sandbox, and optionally read-only access or a directory of the
     /// volume to attach
     #[arg(long, value_name = "NAME:/PATH[:ro][:subpath=DIR]", value_parser = values::volume)]
@@ -204,6 +207,7 @@ impl NewSandbox {
             max_run_secs: self.max_run,
             volumes: self.volume,
             labels: self.label.into_iter().collect(),
+            annotations: values::by_program(self.annotation),
             ..wire::CreateSandbox::default()
         })
     }

@@ -5,7 +5,7 @@ use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::cli::quarantine;
 use crate::client::Client;
-use crate::values;
+use crate::values::{self, Order, SortBy};
 
 /// Every state except `terminated`.
 const LIVING: [&str; 7] = ["pending", "running", "snapshotting", "suspending", "suspended", "resuming", "terminating"];
@@ -22,12 +22,18 @@ pub(crate) struct LsOptions {
     /// Include terminated sandboxes
     #[arg(short, long, conflicts_with = "state")]
     all: bool,
-    /// List at most this many, in the order of their ids. By default all
+    /// The order of the list: when they were created, or when they last began to run
+    #[arg(long, value_enum, value_name = "MOMENT", default_value = "created")]
+    sort: SortBy,
+    /// List the earliest first, or the latest
+    #[arg(long, value_enum, value_name = "DIRECTION", default_value = "asc")]
+    order: Order,
+    /// List at most this many, the first in this order. By default all
     #[arg(long, value_name = "COUNT", value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 }
 
-/// Lists sandboxes, the oldest first.
+/// Lists sandboxes.
 pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> Done {
     let states = match (options.all, options.state.is_empty()) {
         (true, _) => Vec::new(),
@@ -35,8 +41,7 @@ pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> 
         (false, false) => options.state,
     };
     let most = options.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let mut sandboxes = client.sandboxes(&states, &options.label, most).await?;
-    sandboxes.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+    let sandboxes = client.sandboxes(&states, &options.label, (options.sort, options.order), most).await?;
     let done = table::many(&sandboxes, format)?;
     quarantine::tell(client, "sandbox").await;
     Ok(done)

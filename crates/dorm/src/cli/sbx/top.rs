@@ -12,7 +12,7 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
 use crate::client::{Client, ClientError};
 use crate::exit;
-use crate::values;
+use crate::values::{self, Order, SortBy};
 
 /// Every state in which a sandbox uses resources.
 const RUNNING: [&str; 4] = ["running", "snapshotting", "suspending", "resuming"];
@@ -66,8 +66,8 @@ pub(super) async fn run(client: &Client, options: TopOptions, format: Format) ->
 }
 
 async fn rows(client: &Client) -> Result<Vec<Row>, Problem> {
-    let mut sandboxes = client.sandboxes(&RUNNING.map(str::to_owned), &[], usize::MAX).await?;
-    sandboxes.sort_by(|one, other| (one.created_at, &one.id).cmp(&(other.created_at, &other.id)));
+    let by_age = (SortBy::Created, Order::Asc);
+    let sandboxes = client.sandboxes(&RUNNING.map(str::to_owned), &[], by_age, usize::MAX).await?;
     let mut rows = Vec::new();
     for sandbox in sandboxes {
         let usage = match client.usage(&sandbox.id).await {

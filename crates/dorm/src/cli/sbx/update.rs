@@ -11,12 +11,13 @@ use crate::client::Client;
 use crate::values::{self, Wake};
 
 /// The properties that cannot be changed together with limits.
-const OTHERS: [&str; 9] = ["name", "label", "unlabel", "wake", "ports", "one", "host", "no_port", "on_timeout"];
+const OTHERS: [&str; 11] =
+    ["name", "label", "unlabel", "annotation", "unannotate", "wake", "ports", "one", "host", "no_port", "on_timeout"];
 
 /// Options of `dorm sbx update`.
 #[derive(Debug, clap::Args)]
 #[command(group(clap::ArgGroup::new("properties").required(true).multiple(true)
-    .args(["name", "label", "unlabel", "wake", "ports", "one", "host", "no_port", "on_timeout", "cpus", "memory"])))]
+    .args(OTHERS).args(["cpus", "memory"])))]
 pub(crate) struct UpdateOptions {
     /// The sandbox's id or name
     id: String,
@@ -29,6 +30,12 @@ pub(crate) struct UpdateOptions {
     /// A label to remove
     #[arg(long, value_name = "KEY")]
     unlabel: Vec<String>,
+    /// An annotation to set: a note of a program
+    #[arg(long, value_name = "PROGRAM/KEY=VALUE", value_parser = values::annotation)]
+    annotation: Vec<(values::AnnotationName, String)>,
+    /// An annotation to remove
+    #[arg(long, value_name = "PROGRAM/KEY", value_parser = values::annotation_name)]
+    unannotate: Vec<values::AnnotationName>,
     /// The calls that wake it when it is suspended: never, traffic for its ports, or any call
     #[arg(long, value_enum, value_name = "WHEN")]
     wake: Option<Wake>,
@@ -62,6 +69,8 @@ pub(crate) struct ExtendOptions {
 pub(super) async fn update(client: &Client, options: UpdateOptions, format: Format) -> Done {
     let removed = options.unlabel.into_iter().map(|key| (key, None));
     let labels = options.label.into_iter().map(|(key, value)| (key, Some(value)));
+    let unannotated = options.unannotate.into_iter().map(|name| (name, None));
+    let annotated = options.annotation.into_iter().map(|(name, value)| (name, Some(value)));
     let removed_rules = options.no_port.iter().map(|port| (*port, wire::PortRule::default()));
     let asked = wire::UpdateSandbox {
         name: options.name,
@@ -71,7 +80,7 @@ pub(super) async fn update(client: &Client, options: UpdateOptions, format: Form
         port_host: options.ports.host(),
         port_rules: removed_rules.chain(options.ports.rules()).collect(),
         labels: removed.chain(labels).collect(),
-        annotations: std::collections::BTreeMap::new(),
+        annotations: values::by_program(unannotated.chain(annotated)),
         resources: (options.cpus.is_some() || options.memory.is_some())
             .then_some(wire::ResizeRequest { cpu_millis: options.cpus, memory_bytes: options.memory }),
     };
