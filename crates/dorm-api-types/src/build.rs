@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::caller::Caller;
 use crate::egress::Egress;
 use crate::resources::{Resources, ResourcesRequest};
 use crate::text::Time;
@@ -161,6 +162,9 @@ pub struct Build {
     pub snapshot: Option<String>,
     /// Why it has failed.
     pub failure: Option<BuildFailure>,
+    /// Caller that requested it.
+    #[serde(default)]
+    pub caller: Option<Caller>,
     /// When it was requested.
     pub created_at: Time,
     /// When it began.

@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::caller::Caller;
 use crate::text::Time;
 
 /// Something that happened to a sandbox.
@@ -20,6 +21,9 @@ pub struct Event {
     pub kind: String,
     /// Who caused the event: `user`, `timer`, `traffic`, `host` or `recovery`.
     pub initiator: String,
+    /// Caller that asked for it. Null if no request did, and for events of version 0.1.0.
+    #[serde(default)]
+    pub caller: Option<Caller>,
     /// ID of the operation that the event belongs to.
     pub operation: Option<String>,
     /// Generation of the sandbox at the time of the event.

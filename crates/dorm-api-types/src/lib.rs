@@ -8,6 +8,7 @@
 //! They know neither the server nor a client: the daemon and the command line both use them.
 
 mod build;
+mod caller;
 mod checkpoints;
 mod daemon;
 mod diff;
@@ -43,6 +44,7 @@ pub use build::{
     BuildStep, BuildStepRequest, BuildStepState, BuildTemplate, CreateBuild, CreateTemplate, TagTemplate, Template,
     TemplateList, TemplateVersion,
 };
+pub use caller::{Caller, Credential};
 pub use checkpoints::{CheckpointTaken, Checkpoints, CheckpointsRequest, SetCheckpoints};
 pub use daemon::{
     Authority, CollectOptions, CollectorItem, CollectorItemList, CreateWebhook, DamagedFile, Quarantine,

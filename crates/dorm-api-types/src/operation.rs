@@ -3,6 +3,7 @@
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::caller::Caller;
 use crate::text::Time;
 
 /// An operation: a change of a sandbox or snapshot that takes time. Events name the operation that
@@ -17,6 +18,9 @@ pub struct Operation {
     pub sandbox: Option<String>,
     /// Who started the operation: `user`, `timer`, `traffic`, `host` or `recovery`.
     pub initiator: String,
+    /// Caller that asked for it. Null if no request did, and for operations of version 0.1.0.
+    #[serde(default)]
+    pub caller: Option<Caller>,
     /// Status of the operation.
     pub status: OperationStatus,
     /// When the operation started.

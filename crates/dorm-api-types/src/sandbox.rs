@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::caller::Caller;
 use crate::checkpoints::Checkpoints;
 use crate::egress::Egress;
 use crate::key::{PortAccess, PortRule};
@@ -167,6 +168,9 @@ pub struct Sandbox {
     pub expires_at: Option<Time>,
     /// When the sandbox was created.
     pub created_at: Time,
+    /// Caller that asked for it. Null if it was made for a pool, and if version 0.1.0 created it.
+    #[serde(default)]
+    pub created_by: Option<Caller>,
     /// When the sandbox was last used.
     pub last_active_at: Time,
     /// When the current run started. Only set while the sandbox runs.

@@ -10,13 +10,13 @@ use axum::http::{HeaderMap, Method};
 use axum::middleware::Next;
 use axum::response::{IntoResponse as _, Response};
 use dorm_http::Credentials;
-use dorm_lifecycle::{SandboxId, Wake};
+use dorm_lifecycle::{Caller, SandboxId, Wake};
 use dorm_service::{ProjectProblem, Service, ServiceError};
 use dorm_store::KeyScope;
 
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::{NamesSecrets, Scoped, only, parameter};
-use crate::state::Api;
+use crate::state::{Api, DOOR};
 
 /// The permission that a route needs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -88,7 +88,7 @@ pub(crate) async fn check(State(gate): State<Gate>, request: Request, next: Next
 async fn scoped(api: &Api, request: Request, need: Need, credentials: &Credentials) -> Result<Request, ApiError> {
     let (mut parts, body) = request.into_parts();
     let service = service(api, &parts.headers, credentials)?;
-    parts.extensions.insert(credentials.caller);
+    parts.extensions.insert(credentials.holder.clone());
     parts.extensions.insert(Scoped(service.clone()));
     parts.extensions.insert(NamesSecrets(meet(credentials, Need::Change, false)));
     let is_its_own = match &credentials.scope {
@@ -114,7 +114,8 @@ fn service(api: &Api, headers: &HeaderMap, credentials: &Credentials) -> Result<
             return Err(ApiError::new(ErrorCode::Forbidden, detail, "omit the header, or use a key of that project"));
         }
     };
-    let service = api.access.daemon.for_project(&project)?;
+    let caller = Caller { door: DOOR, credential: credentials.credential() };
+    let service = api.access.daemon.for_project(&project)?.as_caller(Some(caller));
     Ok(match credentials.scope {
         // To wake a sandbox is to change it.
         KeyScope::ReadOnly => service.waking(Wake::Never),
@@ -157,7 +158,7 @@ fn refusal(need: Need, scope: &KeyScope) -> ApiError {
 
 #[cfg(test)]
 mod tests {
-    use dorm_http::Caller;
+    use dorm_http::Holder;
 
     use super::*;
 
@@ -175,7 +176,7 @@ mod tests {
             (&one, "local", false, [true, false, false, false, false, false, false]),
         ] {
             let project = project.parse().unwrap();
-            let key = Credentials { scope: scope.clone(), project, caller: Caller::Owner };
+            let key = Credentials { scope: scope.clone(), project, holder: Holder::OwnerKey };
             assert_eq!(needs.map(|need| meet(&key, need, is_its_own)), expected, "{key:?} {is_its_own}");
         }
     }

@@ -12,7 +12,7 @@ use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
-use dorm_http::{Caller, WAKE};
+use dorm_http::{Holder, WAKE};
 use dorm_lifecycle::{ProjectId, RequestId, Wake};
 use sha2::{Digest as _, Sha256};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
@@ -186,8 +186,7 @@ async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), Api
             }
             Retry::MakesFromUpload | Retry::Repeats | Retry::Acts => Bytes::new(),
         };
-        let caller = parts.extensions.get::<Caller>().copied().unwrap_or(Caller::Owner);
-        let id = id(caller, service.project(), key.as_bytes());
+        let id = id(parts.extensions.get::<Holder>(), service.project(), key.as_bytes());
         service = service.for_request(&id, fingerprint(&parts, &bytes)).await?;
     }
     let is_retry = service.is_retry();
@@ -241,10 +240,10 @@ fn revision(parts: &Parts, path: &str) -> Result<Option<u64>, ApiError> {
 }
 
 /// The id of a request: two callers can use the same key, and one caller in two projects.
-fn id(caller: Caller, project: &ProjectId, key: &[u8]) -> RequestId {
-    let caller: &[u8] = match &caller {
-        Caller::Owner => b"",
-        Caller::Key(hash) => hash,
+fn id(caller: Option<&Holder>, project: &ProjectId, key: &[u8]) -> RequestId {
+    let caller: &[u8] = match caller {
+        None | Some(Holder::OwnerSocket | Holder::OwnerKey) => b"",
+        Some(Holder::ApiKey { hash, .. }) => hash,
     };
     let hash = match *project == ProjectId::local() {
         true => hash([caller, key]),

@@ -4,6 +4,7 @@
 //! and [`Convert`] take its place.
 
 mod build;
+mod caller;
 mod checkpoints;
 mod daemon;
 mod egress;

@@ -1,7 +1,11 @@
 //! The state that every request can use.
 
 use dorm_http::{Access, Gateway, Life};
+use dorm_lifecycle::DoorId;
 use metrics_exporter_prometheus::PrometheusHandle;
+
+/// The id of this door in records.
+pub(crate) const DOOR: DoorId = DoorId::known("api");
 
 /// The state that every handler can use.
 #[derive(Clone)]
@@ -16,6 +20,6 @@ pub(crate) struct Api {
 impl Api {
     /// The gateway to ports, with the same keys, hosts and life.
     pub(crate) fn gateway(&self) -> Gateway {
-        Gateway { access: self.access.clone(), life: self.life.clone() }
+        Gateway { door: DOOR, access: self.access.clone(), life: self.life.clone() }
     }
 }

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use axum::http::{Extensions, HeaderMap};
-use dorm_lifecycle::{ProjectId, SandboxId};
+use dorm_lifecycle::{ApiKeyId, Credential, ProjectId, SandboxId};
 use dorm_service::Service;
-use dorm_store::KeyScope;
-use sha2::{Digest as _, Sha256};
+use dorm_store::{ApiKeyRecord, KeyScope};
 
 use crate::connections::Standing;
 use crate::door::Door;
@@ -15,12 +14,21 @@ use crate::keys::{Keys, presented};
 use crate::tls::Tls;
 
 /// Whose credentials a request has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Caller {
-    /// Those of the daemon's owner.
-    Owner,
-    /// The API key with this SHA-256.
-    Key([u8; 32]),
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Holder {
+    /// The daemon's owner, over the owner's socket.
+    OwnerSocket,
+    /// The daemon's owner, with the key of the daemon.
+    OwnerKey,
+    /// An API key.
+    ApiKey {
+        /// Its id.
+        id: ApiKeyId,
+        /// Its name.
+        name: String,
+        /// Its SHA-256, which is never recorded with a request.
+        hash: [u8; 32],
+    },
 }
 
 /// The permissions of the key of a request.
@@ -30,14 +38,23 @@ pub struct Credentials {
     pub scope: KeyScope,
     /// The project of the key.
     pub project: ProjectId,
-    /// Whose key it is.
-    pub caller: Caller,
+    /// Whose credentials they are.
+    pub holder: Holder,
 }
 
 impl Credentials {
     /// Those of the daemon's owner.
-    pub fn of_owner() -> Self {
-        Self { scope: KeyScope::Full, project: ProjectId::local(), caller: Caller::Owner }
+    fn of_owner(holder: Holder) -> Self {
+        Self { scope: KeyScope::Full, project: ProjectId::local(), holder }
+    }
+
+    /// The part of them that is recorded.
+    pub fn credential(&self) -> Credential {
+        match &self.holder {
+            Holder::OwnerSocket => Credential::OwnerSocket,
+            Holder::OwnerKey => Credential::OwnerKey,
+            Holder::ApiKey { id, name, .. } => Credential::ApiKey { id: id.clone(), name: name.clone() },
+        }
     }
 
     /// Whether they are for the daemon and not only for one project: keys of the project `local`,
@@ -80,7 +97,7 @@ impl Access {
     /// counts as known from then on.
     pub fn credentials(&self, extensions: &Extensions, headers: &HeaderMap) -> Option<Credentials> {
         match extensions.get::<Door>() {
-            Some(Door::Owner) => Some(Credentials::of_owner()),
+            Some(Door::Owner) => Some(Credentials::of_owner(Holder::OwnerSocket)),
             Some(Door::Network(ticket)) => self.of_key(headers).inspect(|_| {
                 ticket.stand(Standing::Known);
             }),
@@ -92,16 +109,16 @@ impl Access {
     /// known key.
     pub fn of_key(&self, headers: &HeaderMap) -> Option<Credentials> {
         if self.keys.admit(headers) {
-            return Some(Credentials::of_owner());
+            return Some(Credentials::of_owner(Holder::OwnerKey));
         }
         presented(headers).find_map(|key| {
-            let (scope, project) = self.daemon.scope_of_key(key)?;
-            Some(Credentials { scope, project, caller: Caller::Key(Sha256::digest(key).into()) })
+            let ApiKeyRecord { id, project, name, scope, hash, .. } = self.daemon.presented_key(key)?;
+            Some(Credentials { scope, project, holder: Holder::ApiKey { id, name, hash } })
         })
     }
 
     /// Removes every key of this server from headers that are passed on into a sandbox.
     pub(crate) fn conceal(&self, headers: &mut HeaderMap) {
-        self.keys.conceal(headers, |key| self.daemon.scope_of_key(key).is_some());
+        self.keys.conceal(headers, |key| self.daemon.presented_key(key).is_some());
     }
 }

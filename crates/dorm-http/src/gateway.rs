@@ -20,7 +20,7 @@ use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, Version};
 use axum::response::Response;
-use dorm_lifecycle::{Name, SandboxId};
+use dorm_lifecycle::{DoorId, Name, SandboxId};
 use dorm_store::KeyScope;
 use hyper::body::{Body as HttpBody, Frame, Incoming, SizeHint};
 use hyper::client::conn::http1;
@@ -60,6 +60,8 @@ pub(crate) const HOP_BY_HOP: [HeaderName; 8] = [
 /// Finds the requests for ports among those of a door, and forwards them.
 #[derive(Clone)]
 pub struct Gateway {
+    /// The door, for the records of what its requests change.
+    pub door: DoorId,
     /// The keys and hosts of the door.
     pub access: Access,
     /// The life of the server.
@@ -125,7 +127,7 @@ impl Gateway {
             return answer;
         }
         let (parts, body) = request.into_parts();
-        let (service, host) = admission::check(&self.access, &target, &parts.method, &parts.headers).await?;
+        let (service, host) = admission::check(self, &target, &parts.method, &parts.headers).await?;
         let mut request = Request::from_parts(parts, body);
         let (stream, in_use) = service.connect(&target.sandbox, target.port).await.map_err(PortError::Unreachable)?;
         if let Some(Door::Network(ticket)) = request.extensions().get::<Door>()

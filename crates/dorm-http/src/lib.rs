@@ -27,7 +27,7 @@ mod server;
 pub mod sse;
 mod tls;
 
-pub use access::{Access, Caller, Credentials};
+pub use access::{Access, Credentials, Holder};
 pub use connections::{ConnectionLimits, Connections, Standing};
 pub use door::{Door, Peer, Scheme};
 pub use gateway::{Gateway, OPEN_LINK, PortError, Routed, Target, WAKE};

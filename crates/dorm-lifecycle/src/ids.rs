@@ -29,6 +29,11 @@ pub enum IdError {
         "a text that begins with '{0}' is not the name of a secret: names are 1 to 64 letters, digits and underscores, and do not begin with a digit"
     )]
     Secret(String),
+    /// Not a valid id of a door.
+    #[error(
+        "'{0}' is not the id of a door: ids of doors are 1 to 16 lower-case letters, digits and hyphens, the first a letter"
+    )]
+    Door(String),
     /// Not 64 hexadecimal digits.
     #[error("'{0}' is not a digest: digests are 64 lower-case hexadecimal digits (BLAKE3)")]
     Digest(String),

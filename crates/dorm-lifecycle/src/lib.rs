@@ -14,6 +14,7 @@
 
 mod annotations;
 mod background;
+mod caller;
 mod checkpoints;
 mod denied;
 mod egress;
@@ -43,6 +44,7 @@ mod table;
 
 pub use annotations::{ANNOTATIONS_BYTES_MAX, Annotations};
 pub use background::{Background, BackgroundWork};
+pub use caller::{Caller, Credential, DoorId};
 pub use checkpoints::{Checkpoints, RetentionPolicy, RetentionPolicyError, RetentionRule, Taken};
 pub use denied::Denied;
 pub use egress::{

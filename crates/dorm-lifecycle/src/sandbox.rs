@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::background::BackgroundWork;
+use crate::caller::Caller;
 use crate::checkpoints::Taken;
 use crate::ids::{HoldId, ProjectId, RunId, SandboxId, SavedStateId, SnapshotId};
 use crate::pool::PoolMember;
@@ -159,6 +160,8 @@ pub struct Sandbox {
     pub suspend_failures: Option<SuspendFailures>,
     /// The pool it was made for; `None` for a sandbox that a caller created.
     pub pool: Option<PoolMember>,
+    /// Who asked for it; `None` for one that no request asked for, and if that is not known.
+    pub created_by: Option<Caller>,
     /// Its state.
     pub state: State,
 }
@@ -186,6 +189,7 @@ impl Sandbox {
             unreachable: None,
             suspend_failures: None,
             pool: None,
+            created_by: None,
             state,
         }
     }

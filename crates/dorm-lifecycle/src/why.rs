@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use crate::background::BackgroundWork;
+use crate::caller::Caller;
 use crate::event::{EventKind, Initiator};
 use crate::ids::SnapshotId;
 use crate::reach::{SUSPEND_FAILURES_MAX, SuspendFailures, Unreachable};
@@ -46,6 +47,8 @@ pub struct PastEvent {
     pub kind: EventKind,
     /// Its initiator.
     pub initiator: Initiator,
+    /// The caller that asked for it.
+    pub caller: Option<Caller>,
     /// Its detail.
     pub detail: Option<String>,
 }
@@ -230,7 +233,7 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
 fn came_here(facts: &Facts) -> Option<Reason> {
     let index = facts.events.iter().rposition(|event| leads(event.kind))?;
     let event = &facts.events[index];
-    let mut says = format!("{}, by {}", sentence(event.kind), by(event.initiator));
+    let mut says = format!("{}, by {}", sentence(event.kind), by(event));
     // A passed deadline is reported together with the change it caused.
     let before = facts.events[..index].iter().rev().take(3).find(|earlier| earlier.kind == EventKind::DeadlinePassed);
     if event.initiator == Initiator::Timer
@@ -301,13 +304,17 @@ fn sentence(kind: EventKind) -> String {
         .replace("was snapshotting", "was being snapshotted")
 }
 
-fn by(initiator: Initiator) -> &'static str {
-    match initiator {
+fn by(event: &PastEvent) -> String {
+    let initiator = match event.initiator {
         Initiator::User => "a caller",
         Initiator::Timer => "a deadline",
         Initiator::Traffic => "traffic to one of its ports",
         Initiator::Host => "the host",
         Initiator::Recovery => "the daemon at startup",
+    };
+    match &event.caller {
+        Some(caller) => format!("{initiator} with {caller}"),
+        None => initiator.to_owned(),
     }
 }
 

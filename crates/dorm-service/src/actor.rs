@@ -30,6 +30,7 @@ use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
 use crate::activity::{Activity, InUse, Use};
+use crate::asked_by::AskedBy;
 use crate::effects::{self, Quiesced, Seen, Task};
 use crate::error::{Failure, ServiceError, chain};
 use crate::keyed::KeyedRequest;
@@ -40,7 +41,7 @@ use crate::view::{Changed, Residence, SandboxView};
 use conflict::{ATTEMPTS, Belongs, is_conflict};
 use record::Recorded;
 
-/// The open records of the operation that a sandbox is in.
+/// The records of the operation that a sandbox is in.
 #[derive(Default)]
 pub(crate) struct Open {
     pub(crate) operation: Option<OperationRecord>,
@@ -96,8 +97,8 @@ pub(crate) struct Actor {
     pub(crate) operation: Option<OperationRecord>,
     /// The record of the snapshot in progress.
     pub(crate) snapshot: Option<SnapshotRecord>,
-    /// The initiator of the operation in progress.
-    pub(crate) by: Initiator,
+    /// Who asked for the operation in progress.
+    pub(crate) by: AskedBy,
     waiting: Vec<Waiting>,
     /// Why the awaited operation failed, while the sandbox is returned to its previous state.
     failure: Option<Failure>,
@@ -126,7 +127,7 @@ impl Seat {
 
 impl Actor {
     /// Starts the task of `record`.
-    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: Initiator, first: First, open: Open) {
+    pub(crate) fn spawn(shared: &Arc<Shared>, record: SandboxRecord, by: AskedBy, first: First, open: Open) {
         let seat = Seat::take(shared, &record.sandbox);
         Self::spawn_in(seat, shared, record, by, first, open);
     }
@@ -136,7 +137,7 @@ impl Actor {
         seat: Seat,
         shared: &Arc<Shared>,
         record: SandboxRecord,
-        by: Initiator,
+        by: AskedBy,
         first: First,
         open: Open,
     ) {
@@ -153,7 +154,7 @@ impl Actor {
             unwanted: CancellationToken::new(),
             reaching: reach::Reaching::default(),
             memory_pressure: None,
-            saved_state: operation.as_ref().and_then(|operation| operation.saved_state.clone()),
+            saved_state: operation.as_ref().and_then(OperationRecord::writes).cloned(),
             operation,
             snapshot,
             by,
@@ -320,7 +321,7 @@ impl Actor {
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Unanswered { silent, what, reply } => self.unanswered(&silent, what, reply).await,
-            Message::Evict { reply } => self.evict(reply).await,
+            Message::Evict { by, reply } => self.evict(by, reply).await,
             Message::RunEnded { run, reason } => self.run_ended(&run, reason).await,
             Message::MemoryHigh { run } => self.memory_high(run).await,
             Message::DiskLow => self.disk_low().await,
@@ -342,7 +343,7 @@ impl Actor {
     async fn command(
         &mut self,
         command: Command,
-        by: Initiator,
+        by: AskedBy,
         manner: Manner,
         (request, reply): (Option<Arc<KeyedRequest>>, Reply<SandboxView>),
     ) {
@@ -377,7 +378,7 @@ impl Actor {
                 _ => None,
             };
             attempts += 1;
-            match (self.record_command(made, by, made_by_it).await, effect) {
+            match (self.record_command(made, by.clone(), made_by_it).await, effect) {
                 (Ok(()), Some(effect)) => {
                     match manner.answer {
                         AnswerAt::End => self.waiting.push(Waiting::Command(word, reply)),
@@ -411,7 +412,7 @@ impl Actor {
         let Ok(made) = self.ask(Input::Command(Command::Expire)) else { return };
         match (made.outcome, made.effect.clone()) {
             (Outcome::Changed, Some(effect)) => {
-                match self.record_command(made, Initiator::Timer, None).await {
+                match self.record_command(made, Initiator::Timer.into(), None).await {
                     Ok(()) => self.begin(effect),
                     // The loop sets the timer again, and the deadline is still passed.
                     Err(error) => {
@@ -555,10 +556,10 @@ impl Actor {
         }
     }
 
-    async fn evict(&mut self, reply: Option<Reply<SandboxView>>) {
+    async fn evict(&mut self, by: AskedBy, reply: Option<Reply<SandboxView>>) {
         if self.work.is_some() && !self.leaves_run_alone() {
             if let Some(reply) = reply {
-                self.later.push_back(Message::Evict { reply: Some(reply) });
+                self.later.push_back(Message::Evict { by, reply: Some(reply) });
             }
             return;
         }
@@ -574,8 +575,7 @@ impl Actor {
             if answer.is_ok() {
                 self.shared.parking.leave(&self.record.sandbox.id);
                 self.settle_volumes();
-                self.note(EventKind::Evicted, if reply.is_some() { Initiator::User } else { Initiator::Host }, None)
-                    .await;
+                self.note(EventKind::Evicted, by, None).await;
             }
         }
         match reply {
@@ -618,7 +618,7 @@ impl Actor {
         {
             let evict = self.shared.parking.enter(&self.record.sandbox.id, self.shared.now(), memory);
             for sandbox in evict {
-                self.shared.tell(&sandbox, Message::Evict { reply: None });
+                self.shared.tell(&sandbox, Message::Evict { by: Initiator::Host.into(), reply: None });
             }
         }
         if !matches!(self.record.sandbox.state, State::Suspended { .. }) {

@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dorm_lifecycle::{ProjectId, Sandbox, SandboxId};
+use dorm_lifecycle::{Initiator, ProjectId, Sandbox, SandboxId};
 use dorm_store::{SnapshotFilter, SnapshotStatus};
 use tokio::sync::MutexGuard;
 use tokio::sync::futures::Notified;
@@ -374,7 +374,7 @@ impl Shared {
             return;
         };
         let (reply, answer) = tokio::sync::oneshot::channel();
-        let sent = handle.mailbox.send(Message::Evict { reply: Some(reply) });
+        let sent = handle.mailbox.send(Message::Evict { by: Initiator::Host.into(), reply: Some(reply) });
         if sent.is_err() || !matches!(answer.await, Ok(Ok(_))) {
             tracing::warn!(%sandbox, "cannot release the memory of a suspended sandbox");
         }

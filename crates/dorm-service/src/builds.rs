@@ -124,7 +124,8 @@ async fn begin_some(service: &Service, turns: &mut BTreeMap<ProjectId, u64>) -> 
         let Some(next) = next(shared, &open, turns).filter(has_place) else { return Ok(()) };
         let latest = turns.values().max().copied().unwrap_or(0);
         turns.insert(next.project.clone(), latest + 1);
-        let (id, own) = (next.id.clone(), service.of_project(&next.project).of_part());
+        let id = next.id.clone();
+        let own = service.of_project(&next.project).of_part().as_caller(next.caller.clone());
         let Some(cancel) = shared.builds.begin(&id) else { return Ok(()) };
         shared.spawn(async move {
             if let Err(error) = own.build(&id, &cancel).await

@@ -75,6 +75,7 @@ impl Service {
             at: self.shared.now(),
             kind: EventKind::SnapshotFailed,
             initiator: Initiator::Timer,
+            caller: None,
             operation: None,
             generation: record.sandbox.generation,
             detail: Some(error.message()),

@@ -16,6 +16,7 @@
 mod activity;
 mod actor;
 mod admission;
+mod asked_by;
 mod backoff;
 mod build_plan;
 mod builds;

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dorm_agent_client::Agent;
-use dorm_lifecycle::{Attachment, Command, Future, Initiator, MountPath, RunId, SnapshotId, SnapshotKind};
+use dorm_lifecycle::{Attachment, Command, Future, MountPath, RunId, SnapshotId, SnapshotKind};
 use dorm_store::{Maker, Removal, SnapshotRecord};
 use tokio::sync::{mpsc, oneshot};
 
 use crate::activity::{InUse, Use};
+use crate::asked_by::AskedBy;
 use crate::error::ServiceError;
 use crate::keyed::KeyedRequest;
 use crate::view::SandboxView;
@@ -21,7 +22,7 @@ pub(crate) enum Message {
     /// A command of a caller; the reply comes as `manner` says.
     Command {
         command: Command,
-        by: Initiator,
+        by: AskedBy,
         manner: Manner,
         request: Option<Arc<KeyedRequest>>,
         reply: Reply<SandboxView>,
@@ -34,13 +35,13 @@ pub(crate) enum Message {
     /// A request to rewind to a snapshot.
     Rewind { asked: Box<RewindSpec>, reply: Reply<SandboxView> },
     /// A request to change the attachments.
-    Attachments { change: AttachmentChange, by: Initiator, reply: Reply<SandboxView> },
+    Attachments { change: AttachmentChange, by: AskedBy, reply: Reply<SandboxView> },
     /// A request for the connection to the agent.
     Use { what: Use, reply: Reply<(Agent, InUse)> },
     /// The agent that a caller was lent does not answer.
     Unanswered { silent: Agent, what: Use, reply: Reply<(Agent, InUse)> },
     /// Release the sandbox's memory, if it is parked.
-    Evict { reply: Option<Reply<SandboxView>> },
+    Evict { by: AskedBy, reply: Option<Reply<SandboxView>> },
     /// A run ended unexpectedly.
     RunEnded { run: RunId, reason: String },
     /// A run has reached its soft memory limit and is paused.
@@ -89,7 +90,7 @@ pub(crate) struct SnapshotSpec {
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) removal: Removal,
     pub(crate) made_by: Maker,
-    pub(crate) by: Initiator,
+    pub(crate) by: AskedBy,
     /// The request with an idempotency key that asks for it.
     pub(crate) request: Option<Arc<KeyedRequest>>,
     /// Notified when the record says that the snapshot is being taken.
@@ -102,6 +103,7 @@ pub(crate) struct RewindSpec {
     pub(crate) to: SnapshotRecord,
     /// The snapshot to make of the present state; `None` to discard that state.
     pub(crate) future: Option<Future>,
+    pub(crate) by: AskedBy,
     /// The request with an idempotency key that asks for it.
     pub(crate) request: Option<Arc<KeyedRequest>>,
 }

@@ -65,7 +65,7 @@ impl Service {
     ) -> Result<SandboxView, ServiceError> {
         let message = |reply| Message::Command {
             command: command.clone(),
-            by,
+            by: self.asked_by(by),
             manner: self.manner,
             request: self.request.clone(),
             reply,

@@ -109,7 +109,7 @@ impl Service {
             match preferred {
                 Some(run) => {
                     let first = adopted(&record.sandbox, run);
-                    Actor::spawn(&shared, record, Initiator::Recovery, first, Open::default());
+                    Actor::spawn(&shared, record, Initiator::Recovery.into(), first, Open::default());
                 }
                 None => {
                     let open = left_open(&shared, &record).await?;
@@ -120,7 +120,15 @@ impl Service {
         }
         shared.recall_damage().await;
         let project = ProjectId::local();
-        let service = Self { shared, project, request: None, if_revision: None, wake: None, manner: Manner::default() };
+        let service = Self {
+            shared,
+            project,
+            request: None,
+            caller: None,
+            if_revision: None,
+            wake: None,
+            manner: Manner::default(),
+        };
         match service.finish_volumes().await {
             Ok(lines) => report.lines.extend(lines),
             Err(error) => report.postponed("finishing operations on volumes", &error),

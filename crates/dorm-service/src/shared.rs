@@ -5,7 +5,9 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use dorm_engine::Engine;
-use dorm_lifecycle::{Context, Digest, Initiator, ProjectId, RequestId, RunId, Sandbox, SandboxId, Timestamp, Wake};
+use dorm_lifecycle::{
+    Caller, Context, Digest, Initiator, ProjectId, RequestId, RunId, Sandbox, SandboxId, Timestamp, Wake,
+};
 use dorm_ports::Clock as _;
 use dorm_storage::Storage;
 use dorm_store::{OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
@@ -15,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use crate::activity::Activity;
+use crate::asked_by::AskedBy;
 use crate::error::ServiceError;
 use crate::identity::Ids;
 use crate::keyed::{KeyedLocks, KeyedRequest};
@@ -69,6 +72,8 @@ pub struct Service {
     pub(crate) project: ProjectId,
     /// The request with an idempotency key that this handle is for.
     pub(crate) request: Option<Arc<KeyedRequest>>,
+    /// The caller that this handle is for.
+    pub(crate) caller: Option<Arc<Caller>>,
     /// The revision of a sandbox that this handle may change.
     pub(crate) if_revision: Option<u64>,
     /// The calls that may wake a sandbox, in place of what the sandbox says.
@@ -227,7 +232,7 @@ impl Shared {
         &self,
         project: &ProjectId,
         kind: OperationKind,
-        initiator: Initiator,
+        by: AskedBy,
         within: Duration,
     ) -> OperationRecord {
         let began = self.now();
@@ -236,7 +241,8 @@ impl Shared {
             kind,
             project: project.clone(),
             sandbox: None,
-            initiator,
+            initiator: by.initiator,
+            caller: by.caller(),
             began,
             deadline: began.after(within),
             saved_state: None,
@@ -303,6 +309,21 @@ impl Service {
     /// Returns a handle that changes a sandbox only if its record has this revision.
     pub fn if_revision(&self, revision: u64) -> Self {
         Self { if_revision: Some(revision), ..self.clone() }
+    }
+
+    /// Returns a handle for what this caller asks for; `None` if it is not known.
+    pub fn as_caller(&self, caller: Option<Caller>) -> Self {
+        Self { caller: caller.map(Arc::new), ..self.clone() }
+    }
+
+    /// Returns who asks for a change through this handle.
+    pub(crate) fn asked_by(&self, initiator: Initiator) -> AskedBy {
+        AskedBy::new(initiator, self.caller.as_ref())
+    }
+
+    /// Returns the caller of this handle, for a record.
+    pub(crate) fn caller(&self) -> Option<Caller> {
+        self.caller.as_deref().cloned()
     }
 
     /// Returns what the engine is and can do.

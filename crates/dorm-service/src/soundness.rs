@@ -152,6 +152,7 @@ impl Shared {
             at,
             kind: EventKind::Damaged,
             initiator: Initiator::Host,
+            caller: None,
             operation: None,
             generation: sandbox.generation,
             detail: Some(sentence.clone()),

@@ -5,6 +5,7 @@
 //! request and answer. It knows no rule of the service, only its promises.
 
 mod builds;
+mod callers;
 mod commits;
 mod memory;
 mod pools;
@@ -27,7 +28,7 @@ use crate::trace::Trace;
 
 use builds::KnownBuild;
 pub(crate) use builds::Making;
-
+pub(crate) use callers::caller;
 pub(crate) use memory::{Bounds, Counter, Memory};
 
 /// The kinds of faults in a simulation run.

@@ -175,6 +175,7 @@ async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
         project: ProjectId::local(),
         sandbox: Some(terminated.id.clone()),
         initiator: Initiator::User,
+        caller: None,
         began: week_ago,
         deadline: week_ago,
         saved_state: None,
@@ -188,6 +189,7 @@ async fn fill_store(path: &Path, counts: Counts) -> Result<u64> {
         at: week_ago,
         kind: EventKind::Started,
         initiator: Initiator::User,
+        caller: None,
         operation: Some(operation.id.clone()),
         generation: 1,
         detail: None,
@@ -225,6 +227,7 @@ fn sandbox(number: u8, at: Timestamp, state: State) -> Sandbox {
         unreachable: None,
         suspend_failures: None,
         pool: None,
+        created_by: None,
         state,
     }
 }

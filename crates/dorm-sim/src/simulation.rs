@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 
 use crate::check;
 use crate::client::{Action, Client};
-use crate::model::Misfortune;
+use crate::model::{Misfortune, caller};
 use crate::random::Random;
 use crate::steps::{Coverage, Doubt, Ending, Life};
 use crate::world::{Daemon, World};
@@ -179,7 +179,7 @@ impl Simulation {
         for number in 0..self.plan.callers {
             let client = Client {
                 number,
-                service: daemon.service.clone(),
+                service: daemon.service.as_caller(Some(caller(number))),
                 world: Arc::clone(&self.world),
                 random: self.random.fork(),
             };
@@ -342,7 +342,7 @@ impl Simulation {
     async fn look_into_everything(&mut self, daemon: Daemon) -> Result<()> {
         let mut client = Client {
             number: 9,
-            service: daemon.service.clone(),
+            service: daemon.service.as_caller(Some(caller(9))),
             world: Arc::clone(&self.world),
             random: self.random.fork(),
         };

@@ -43,6 +43,7 @@ fn change(number: u8, detail: String) -> Change {
         at: Timestamp::from_millis(1_000),
         kind: EventKind::Started,
         initiator: Initiator::User,
+        caller: None,
         operation: None,
         generation: 1,
         detail: Some(detail),

@@ -43,6 +43,7 @@ fn change(task: u8, revision: u64) -> Change {
         at,
         kind: EventKind::Started,
         initiator: Initiator::User,
+        caller: None,
         operation: None,
         generation: 1,
         detail: Some("x".repeat(500)),

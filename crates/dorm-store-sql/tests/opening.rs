@@ -19,6 +19,7 @@ fn change(detail: &str) -> Change {
         at: Timestamp::from_millis(1_000),
         kind: EventKind::Created,
         initiator: Initiator::User,
+        caller: None,
         operation: None,
         generation: 1,
         detail: Some(detail.to_owned()),

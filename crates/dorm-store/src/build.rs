@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_build::Step;
-use dorm_lifecycle::{BuildId, Digest, Egress, Name, ProjectId, Resources, SandboxId, SnapshotId, Timestamp};
+use dorm_lifecycle::{BuildId, Caller, Digest, Egress, Name, ProjectId, Resources, SandboxId, SnapshotId, Timestamp};
 
 use crate::FailureRecord;
 
@@ -27,6 +27,8 @@ pub struct BuildRecord {
     pub state: BuildState,
     /// Whether its cancellation was requested.
     pub cancel: bool,
+    /// The caller that requested it.
+    pub caller: Option<Caller>,
     /// The image it has made.
     pub image: Option<Digest>,
     /// Whether a sandbox of that image was suspended and resumed.

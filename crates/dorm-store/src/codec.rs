@@ -92,11 +92,13 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
         // Version 2 adds egress rules, operations that change the egress and the resources, in
         // place of `auto_resume` the calls that wake a sandbox, the pool, suspends that keep files
-        // only, the limit after a wake, the last start, annotations, and rules for single ports.
+        // only, the limit after a wake, the last start, annotations, rules for single ports, and
+        // the caller.
         1 => decode_earlier::<rows::SandboxRow>(text, 1, |sandbox| {
-            for (field, value) in [("pool", Value::Null), ("started", Value::Null), ("woken", Value::Bool(false))] {
-                sandbox.insert(field.to_owned(), value);
+            for field in ["pool", "started", "created_by"] {
+                sandbox.insert(field.to_owned(), Value::Null);
             }
+            sandbox.insert("woken".to_owned(), Value::Bool(false));
             add_to_images(sandbox);
             let Some(spec) = sandbox.get_mut("spec").and_then(Value::as_object_mut) else { return };
             spec.remove("wake");
@@ -130,9 +132,10 @@ pub fn encode_operation(operation: &OperationRecord) -> Result<String, CodecErro
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_operation(text: &str) -> Result<OperationRecord, CodecError> {
     match version(text)? {
-        // Version 2 adds a kind, and the project.
+        // Version 2 adds a kind, the project, and the caller.
         1 => decode_earlier::<rows::OperationRow>(text, 1, |operation| {
             operation.insert("project".to_owned(), ProjectId::local().as_str().into());
+            operation.insert("caller".to_owned(), Value::Null);
         })
         .map(OperationRecord::from),
         OPERATION => decode::<rows::OperationRow>(text, OPERATION).map(OperationRecord::from),
@@ -173,8 +176,12 @@ pub fn encode_event(event: &NewEvent) -> Result<String, CodecError> {
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_event(text: &str) -> Result<NewEvent, CodecError> {
     match version(text)? {
-        // Version 2 adds kinds.
-        found @ (1 | EVENT) => decode::<rows::EventRow>(text, found).map(NewEvent::from),
+        // Version 2 adds kinds, and the caller.
+        1 => decode_earlier::<rows::EventRow>(text, 1, |event| {
+            event.insert("caller".to_owned(), Value::Null);
+        })
+        .map(NewEvent::from),
+        EVENT => decode::<rows::EventRow>(text, EVENT).map(NewEvent::from),
         found => Err(CodecError::Version { found, newest: EVENT }),
     }
 }

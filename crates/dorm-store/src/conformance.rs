@@ -105,6 +105,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             events_are_numbered_from_one_without_gaps,
             events_are_read_after_a_number_and_up_to_a_limit,
             events_are_filtered_by_sandbox_and_project,
+            events_keep_their_callers,
         }
         operations {
             an_operation_is_open_until_it_has_ended,

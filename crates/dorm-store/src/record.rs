@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    ApiKeyId, BuildId, Digest, EventKind, Initiator, OperationId, PoolId, ProjectId, RequestId, Resources, Sandbox,
-    SandboxId, SavedStateId, SnapshotId, SnapshotKind, TemplateId, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, BuildId, Caller, Digest, EventKind, Initiator, OperationId, PoolId, ProjectId, RequestId, Resources,
+    Sandbox, SandboxId, SavedStateId, SnapshotId, SnapshotKind, TemplateId, Timestamp, VolumeId, WebhookId,
 };
 
 use crate::{
@@ -119,8 +119,11 @@ pub struct OperationRecord {
     pub project: ProjectId,
     /// The sandbox it acts on; none for one that only touches a snapshot.
     pub sandbox: Option<SandboxId>,
-    /// Who asked for it.
+    /// Its initiator.
     pub initiator: Initiator,
+    /// The caller that asked for it; none for one that no request asked for, and if that is not
+    /// known.
+    pub caller: Option<Caller>,
     /// When it began.
     pub began: Timestamp,
     /// When it times out.
@@ -133,6 +136,13 @@ pub struct OperationRecord {
     pub promote: Option<PromotePlan>,
     /// When it ended and how; none while it is open.
     pub ended: Option<(Timestamp, OperationResult)>,
+}
+
+impl OperationRecord {
+    /// Returns the saved state that it is writing; none once it has ended.
+    pub fn writes(&self) -> Option<&SavedStateId> {
+        self.saved_state.as_ref().filter(|_| self.ended.is_none())
+    }
 }
 
 /// The plan of a fork, recorded before any child is created.
@@ -275,6 +285,8 @@ pub struct NewEvent {
     pub kind: EventKind,
     /// The initiator.
     pub initiator: Initiator,
+    /// The caller that asked for the change; none if no request did, and if that is not known.
+    pub caller: Option<Caller>,
     /// The operation it is part of.
     pub operation: Option<OperationId>,
     /// The generation of the sandbox at that time.

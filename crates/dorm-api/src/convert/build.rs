@@ -135,6 +135,7 @@ impl Of<BuildRecord> for wire::Build {
             image: build.image.filter(|_| is_done).map(|image| image.to_string()),
             snapshot: build.snapshot.filter(|_| is_done).map(|snapshot| snapshot.to_string()),
             failure,
+            caller: build.caller.map(Convert::convert),
             created_at: time(build.created),
             began_at: build.began.map(time),
             ended_at: build.ended.map(time),

@@ -3,7 +3,7 @@
 use dorm_api_types as wire;
 use dorm_store::EventRecord;
 
-use super::{Of, time};
+use super::{Convert, Of, time};
 
 impl Of<EventRecord> for wire::Event {
     fn of(record: EventRecord) -> Self {
@@ -15,6 +15,7 @@ impl Of<EventRecord> for wire::Event {
             sandbox: event.sandbox.to_string(),
             kind: event.kind.as_str().to_owned(),
             initiator: event.initiator.as_str().to_owned(),
+            caller: event.caller.map(Convert::convert),
             operation: event.operation.map(|operation| operation.to_string()),
             generation: event.generation,
             detail: event.detail,

@@ -3,7 +3,7 @@
 use dorm_api_types as wire;
 use dorm_store::{OperationRecord, OperationResult};
 
-use super::{Of, time};
+use super::{Convert, Of, time};
 
 impl Of<OperationRecord> for wire::Operation {
     fn of(operation: OperationRecord) -> Self {
@@ -17,6 +17,7 @@ impl Of<OperationRecord> for wire::Operation {
             kind: operation.kind.as_str().to_owned(),
             sandbox: operation.sandbox.as_ref().map(ToString::to_string),
             initiator: operation.initiator.as_str().to_owned(),
+            caller: operation.caller.clone().map(Convert::convert),
             status,
             started_at: time(operation.began),
             deadline: time(operation.deadline),

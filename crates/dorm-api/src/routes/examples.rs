@@ -117,7 +117,8 @@ fn answers() -> Vec<(&'static str, Value)> {
                 "project": "local",
                 "sandbox": "kq3v9xw2mzc7hf5ra8td",
                 "kind": "suspended",
-                "initiator": "timer",
+                "initiator": "user",
+                "caller": caller(),
                 "operation": "pw6ynh4b8sge2jux5mkc",
                 "generation": 3,
                 "detail": null,
@@ -131,7 +132,8 @@ fn answers() -> Vec<(&'static str, Value)> {
                 "id": "pw6ynh4b8sge2jux5mkc",
                 "kind": "suspend",
                 "sandbox": "kq3v9xw2mzc7hf5ra8td",
-                "initiator": "timer",
+                "initiator": "user",
+                "caller": caller(),
                 "status": "completed",
                 "started_at": "2026-11-22T09:41:07.028Z",
                 "deadline": "2026-11-22T09:43:07.028Z",
@@ -155,6 +157,10 @@ fn answers() -> Vec<(&'static str, Value)> {
             }),
         ),
     ]
+}
+
+fn caller() -> Value {
+    json!({ "door": "api", "credential": "api_key", "key": "ak3x8wq2nv7mzt5hc9rb", "key_name": "ci" })
 }
 
 fn sandbox() -> Value {
@@ -207,6 +213,7 @@ fn sandbox() -> Value {
         "labels": { "team": "research" },
         "expires_at": null,
         "created_at": "2026-11-22T09:30:00.125Z",
+        "created_by": caller(),
         "last_active_at": "2026-11-22T09:31:06.992Z",
         "running_since": null,
         "last_started_at": "2026-11-22T09:31:02.412Z",

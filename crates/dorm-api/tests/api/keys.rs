@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use crate::world::{PATIENCE, World, read};
 
 /// A request with `key` in the place of the owner's.
-async fn with(world: &World, key: &str, method: &str, path: &str) -> (u16, Value) {
+pub(crate) async fn with(world: &World, key: &str, method: &str, path: &str) -> (u16, Value) {
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let request = client.request(method.parse().unwrap(), format!("http://{}{path}", world.address));
     let request = request.header("x-api-key", key).timeout(PATIENCE);
@@ -14,7 +14,7 @@ async fn with(world: &World, key: &str, method: &str, path: &str) -> (u16, Value
     read(request.send().await.unwrap()).await
 }
 
-async fn make(world: &World, asked: Value) -> (String, String) {
+pub(crate) async fn make(world: &World, asked: Value) -> (String, String) {
     let made = world.post("/v1/keys", asked).await;
     (made["id"].as_str().unwrap().to_owned(), made["key"].as_str().unwrap().to_owned())
 }

@@ -2,6 +2,7 @@
 //! storage on disk.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods)]
 
+mod callers;
 mod checkpoints;
 mod conditions;
 mod door;

@@ -9,10 +9,10 @@ use axum::extract::Request;
 use axum::http::header::{self, HeaderName};
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, Uri};
 use axum::response::Response;
-use dorm_lifecycle::{PortAccess, Wake};
+use dorm_lifecycle::{Caller, Credential, PortAccess, Wake};
 use dorm_service::{COOKIE_LIFETIME, Service};
 
-use super::{PortError, Target};
+use super::{Gateway, PortError, Target};
 use crate::access::Access;
 use crate::door::Scheme;
 use crate::headers::only;
@@ -28,14 +28,14 @@ const COOKIE: &str = "dorm_port";
 
 /// Returns the service of the project of the sandbox, and the host that the program inside is told
 /// if it is not the one that the client named. Refuses a request to a private port without
-/// credentials for it.
+/// credentials for it. Requests to a public port have no caller, whatever they carry.
 pub(super) async fn check(
-    access: &Access,
+    gateway: &Gateway,
     target: &Target,
     method: &Method,
     headers: &HeaderMap,
 ) -> Result<(Service, Option<String>), PortError> {
-    let service = access.daemon.of_sandbox(&target.sandbox).await.map_err(PortError::Unreachable)?;
+    let service = gateway.access.daemon.of_sandbox(&target.sandbox).await.map_err(PortError::Unreachable)?;
     let service = match only(headers, &WAKE)? {
         None => service,
         Some("never") => service.waking(Wake::Never),
@@ -45,19 +45,32 @@ pub(super) async fn check(
     let terms = service.port_terms(&target.sandbox, target.port).await.map_err(PortError::Unreachable)?;
     match terms.access {
         PortAccess::Public => Ok((service, terms.host)),
-        PortAccess::Private if is_admitted(access, &service, target, method, headers) => Ok((service, terms.host)),
-        PortAccess::Private => Err(PortError::Private(target.clone())),
+        PortAccess::Private => {
+            let credential = admits(&gateway.access, &service, target, method, headers);
+            let credential = credential.ok_or_else(|| PortError::Private(target.clone()))?;
+            Ok((service.as_caller(Some(Caller { door: gateway.door.clone(), credential })), terms.host))
+        }
     }
 }
 
-fn is_admitted(access: &Access, service: &Service, target: &Target, method: &Method, headers: &HeaderMap) -> bool {
-    let by_key = access.of_key(headers).is_some_and(|key| key.open_ports_of(&target.sandbox, service.project()));
-    let by_token = || headers.get(TOKEN).is_some_and(|token| service.is_port_token(&target.sandbox, token.as_bytes()));
-    let by_cookie = || {
-        is_of_its_own_page(method, headers)
-            && cookies(headers).any(|cookie| service.is_port_cookie(&target.sandbox, target.port, cookie))
-    };
-    by_key || by_token() || by_cookie()
+/// The credential that admits a request to a private port; `None` if there is none.
+fn admits(
+    access: &Access,
+    service: &Service,
+    target: &Target,
+    method: &Method,
+    headers: &HeaderMap,
+) -> Option<Credential> {
+    let key = access.of_key(headers).filter(|key| key.open_ports_of(&target.sandbox, service.project()));
+    if let Some(key) = key {
+        return Some(key.credential());
+    }
+    if headers.get(TOKEN).is_some_and(|token| service.is_port_token(&target.sandbox, token.as_bytes())) {
+        return Some(Credential::PortToken);
+    }
+    let by_cookie = is_of_its_own_page(method, headers)
+        && cookies(headers).any(|cookie| service.is_port_cookie(&target.sandbox, target.port, cookie));
+    by_cookie.then_some(Credential::PortLink)
 }
 
 /// Whether a request with a cookie comes from a page of that port, or from a user who opens one.

@@ -162,7 +162,8 @@ fn what_was_saved_without_being_quiesced_says_so() {
 fn why_says_that_it_does_not_answer_and_when_it_is_suspended_again() {
     let (sandbox, _) = failed(running(), 3);
     let silent = seen(&sandbox, Observation::Unreachable("no answer".to_owned()), now()).next;
-    let event = PastEvent { at: now(), kind: EventKind::Started, initiator: Initiator::User, detail: None };
+    let event =
+        PastEvent { at: now(), kind: EventKind::Started, initiator: Initiator::User, caller: None, detail: None };
     let mut facts = Facts {
         now: now(),
         parked: false,

@@ -12,6 +12,7 @@ fn facts(events: &[(EventKind, Initiator, &str)]) -> Facts {
         at: Timestamp::from_millis(at * 1000),
         kind: *kind,
         initiator: *initiator,
+        caller: None,
         detail: (!detail.is_empty()).then(|| (*detail).to_owned()),
     });
     Facts {

@@ -7,6 +7,7 @@ use dorm_lifecycle::{
 };
 
 use super::{Actor, Waiting};
+use crate::asked_by::AskedBy;
 use crate::error::{ServiceError, VolumeProblem};
 use crate::messages::{AttachmentChange, Message, Reply};
 use crate::view::SandboxView;
@@ -15,7 +16,7 @@ impl Actor {
     pub(super) async fn change_attachments(
         &mut self,
         change: AttachmentChange,
-        by: Initiator,
+        by: AskedBy,
         reply: Reply<SandboxView>,
     ) {
         // The attachments are only known when the operation in the background ends.

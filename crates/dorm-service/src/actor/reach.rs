@@ -149,7 +149,7 @@ impl Actor {
     /// record is up to date.
     pub(super) async fn note_reach(&mut self, observation: Observation) -> bool {
         let Some(made) = self.changes(observation) else { return true };
-        match self.commit(made, Change::default(), Initiator::Host, Measured::default()).await {
+        match self.commit(made, Change::default(), Initiator::Host.into(), Measured::default()).await {
             Ok(()) => true,
             Err(error) => {
                 tracing::warn!(sandbox = %self.record.sandbox.id, error = %chain(&error), "cannot record whether a run answers");

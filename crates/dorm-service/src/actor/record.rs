@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    BackgroundWork, Effect, EventKind, Initiator, Input, Keep, Observation, Outcome, Sandbox, SavedStateId, SnapshotId,
+    BackgroundWork, Effect, EventKind, Input, Keep, Observation, Outcome, Sandbox, SavedStateId, SnapshotId,
     SnapshotKind, State, Step,
 };
 use dorm_store::{
@@ -17,6 +17,7 @@ use super::answers;
 use super::conflict::{Belongs, is_conflict};
 use super::rewind::future_record;
 use super::{Actor, Waiting};
+use crate::asked_by::AskedBy;
 use crate::backoff::Backoff;
 use crate::effects::Written;
 use crate::error::{Failure, ServiceError, chain};
@@ -49,7 +50,7 @@ impl Actor {
     pub(super) async fn record_command(
         &mut self,
         made: Step,
-        by: Initiator,
+        by: AskedBy,
         request: Option<RequestRecord>,
     ) -> Result<(), ServiceError> {
         // Recording the run also takes its leases.
@@ -60,7 +61,7 @@ impl Actor {
     async fn record_operation(
         &mut self,
         made: Step,
-        by: Initiator,
+        by: AskedBy,
         asked: Option<&SnapshotSpec>,
         request: Option<RequestRecord>,
     ) -> Result<(), ServiceError> {
@@ -76,10 +77,10 @@ impl Actor {
         if made.effect.is_none() {
             return self.commit(made, change, by, Measured::default()).await;
         }
-        self.by = by;
+        self.by = by.clone();
         let saved_state = to_write(&self.shared, &made.next.state);
-        let operation = operation(&made.next, by, self.shared.now(), saved_state.as_ref());
-        let files = files_of_suspend(&made.next);
+        let operation = operation(&made.next, &by, self.shared.now(), saved_state.as_ref());
+        let files = files_of_suspend(&made.next, &by);
         let snapshot = match (asked.or(files.as_ref()), &saved_state) {
             (Some(asked), Some(saved_state)) => Some(snapshot_record(&self.shared, &made.next, asked, saved_state)),
             _ => None,
@@ -119,7 +120,7 @@ impl Actor {
             };
             let going = change.operations.last().filter(|last| last.ended.is_none()).cloned();
             let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
-            match self.commit(made, change, self.by, measured).await {
+            match self.commit(made, change, self.by.clone(), measured).await {
                 Ok(()) => {
                     self.saved_state = going.as_ref().and_then(|going| going.saved_state.clone());
                     self.operation = going;
@@ -167,15 +168,20 @@ impl Actor {
         let open = self
             .operation
             .clone()
-            .or_else(|| operation(&self.record.sandbox, self.by, self.shared.now(), self.saved_state.as_ref()));
+            .or_else(|| operation(&self.record.sandbox, &self.by, self.shared.now(), self.saved_state.as_ref()));
         let was = self.record.sandbox.state.operation();
         if let Some(now) = next.state.operation()
             && was == Some(now)
         {
             // It continues with what it has written, which now belongs to the sandbox.
-            let began = open.map_or(self.shared.now(), |open| open.began);
-            let going = operation(next, self.by, began, to_write(&self.shared, &next.state).as_ref());
-            change.operations.extend(going);
+            let going = operation(next, &self.by, self.shared.now(), to_write(&self.shared, &next.state).as_ref());
+            // After a restart of the daemon it is still the operation of the one who asked for it.
+            change.operations.extend(going.map(|going| match open {
+                Some(OperationRecord { initiator, caller, began, .. }) => {
+                    OperationRecord { initiator, caller, began, ..going }
+                }
+                None => going,
+            }));
             return change;
         }
         if let Some(mut ended) = open {
@@ -204,7 +210,7 @@ impl Actor {
             change.snapshots.push(future_record(&self.record.sandbox, abandoned, now));
         }
         if made.effect.is_some() {
-            change.operations.extend(operation(next, self.by, self.shared.now(), None));
+            change.operations.extend(operation(next, &self.by, self.shared.now(), None));
         }
         change
     }
@@ -218,7 +224,7 @@ impl Actor {
         &mut self,
         made: Step,
         mut change: Change,
-        by: Initiator,
+        by: AskedBy,
         measured: Measured,
     ) -> Result<(), ServiceError> {
         let operation = made.next.state.operation().or(self.record.sandbox.state.operation()).cloned();
@@ -228,7 +234,8 @@ impl Actor {
                 sandbox: made.next.id.clone(),
                 at: self.shared.now(),
                 kind,
-                initiator: by,
+                initiator: by.initiator,
+                caller: by.caller(),
                 operation: operation.clone(),
                 generation: made.next.generation,
                 detail,
@@ -251,14 +258,16 @@ impl Actor {
     }
 
     /// Records an event that changes no state.
-    pub(super) async fn note(&mut self, kind: EventKind, by: Initiator, detail: Option<String>) {
+    pub(super) async fn note(&mut self, kind: EventKind, by: impl Into<AskedBy>, detail: Option<String>) {
+        let by = by.into();
         let sandbox = &self.record.sandbox;
         let event = NewEvent {
             project: sandbox.project.clone(),
             sandbox: sandbox.id.clone(),
             at: self.shared.now(),
             kind,
-            initiator: by,
+            initiator: by.initiator,
+            caller: by.caller(),
             operation: None,
             generation: sandbox.generation,
             detail,
@@ -288,7 +297,7 @@ impl Actor {
             }
             (Outcome::Changed, Some(effect)) => {
                 let request = self.made(asked.request.as_deref(), Made::Snapshot(asked.id.clone()));
-                match self.record_operation(made, asked.by, Some(&asked), request).await {
+                match self.record_operation(made, asked.by.clone(), Some(&asked), request).await {
                     Ok(()) => {
                         asked.tell(self.snapshot.as_ref());
                         self.waiting.push(Waiting::Snapshot(reply));
@@ -318,9 +327,9 @@ impl Actor {
 }
 
 impl SnapshotSpec {
-    /// Returns a request for a snapshot by a user.
-    pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal) -> Self {
-        let (made_by, by) = (Maker::Request, Initiator::User);
+    /// Returns a request for a snapshot that is not taken by a policy.
+    pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal, by: AskedBy) -> Self {
+        let made_by = Maker::Request;
         Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, request: None, begun: None }
     }
 
@@ -357,7 +366,7 @@ fn to_write(shared: &Shared, state: &State) -> Option<SavedStateId> {
 /// Returns the record of the operation that `sandbox` is in.
 fn operation(
     sandbox: &Sandbox,
-    by: Initiator,
+    by: &AskedBy,
     now: dorm_lifecycle::Timestamp,
     saved_state: Option<&SavedStateId>,
 ) -> Option<OperationRecord> {
@@ -391,7 +400,8 @@ fn operation(
         kind,
         project: sandbox.project.clone(),
         sandbox: Some(sandbox.id.clone()),
-        initiator: by,
+        initiator: by.initiator,
+        caller: by.caller(),
         began: now,
         deadline: *deadline,
         saved_state: saved_state.cloned(),
@@ -402,7 +412,7 @@ fn operation(
 }
 
 /// Returns the record of the operation that a new sandbox is in.
-pub(crate) fn first_operation(sandbox: &Sandbox, by: Initiator) -> Option<OperationRecord> {
+pub(crate) fn first_operation(sandbox: &Sandbox, by: &AskedBy) -> Option<OperationRecord> {
     operation(sandbox, by, sandbox.created, None)
 }
 
@@ -443,10 +453,11 @@ fn snapshot_record(
 
 /// Returns the request for the snapshot that holds the files of a suspend that keeps nothing else.
 /// It is deleted when the sandbox, and all that was made from it, is based on other files.
-fn files_of_suspend(next: &Sandbox) -> Option<SnapshotSpec> {
+fn files_of_suspend(next: &Sandbox, by: &AskedBy) -> Option<SnapshotSpec> {
     let State::Suspending { files: Some(files), .. } = &next.state else { return None };
     let labels = [("suspended".to_owned(), next.id.to_string())].into();
-    Some(SnapshotSpec { labels, ..SnapshotSpec::new(files.clone(), SnapshotKind::Filesystem, Removal::WhenFree) })
+    let spec = SnapshotSpec::new(files.clone(), SnapshotKind::Filesystem, Removal::WhenFree, by.clone());
+    Some(SnapshotSpec { labels, ..spec })
 }
 
 /// Updates the metrics for an operation that has ended.

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use dorm_lifecycle::{Effect, Initiator, Recovery, RunCondition, RunId, SnapshotKind, State, recover};
-use dorm_store::{SandboxRecord, SnapshotFilter, SnapshotStatus};
+use dorm_store::{OperationRecord, SandboxRecord, SnapshotFilter, SnapshotStatus};
 use tokio_util::sync::CancellationToken;
 
 use super::{Actor, First, Open, Seat};
@@ -13,13 +13,13 @@ use crate::error::ServiceError;
 use crate::report::RecoveryReport;
 use crate::shared::Shared;
 
-/// Returns what is still open of the operation that the sandbox is in, which its actor ends: its
-/// record names the files that the operation wrote, and the snapshot in progress has failed with
-/// it.
+/// Returns the records of the operation that the sandbox is in, which its actor ends: the operation
+/// names the files that it wrote, and the snapshot in progress has failed with it. The start of the
+/// daemon may have closed the operation already, after it removed the files.
 pub(crate) async fn left_open(shared: &Arc<Shared>, record: &SandboxRecord) -> Result<Open, ServiceError> {
     let Some(id) = record.sandbox.state.operation() else { return Ok(Open::default()) };
-    let operation = shared.store.open_operations().await?.into_iter().find(|open| open.id == *id);
-    let written = operation.as_ref().and_then(|operation| operation.saved_state.clone());
+    let operation = shared.store.operation(id).await?;
+    let written = operation.as_ref().and_then(OperationRecord::writes).cloned();
     let snapshot = match written {
         Some(saved_state) => {
             let made = SnapshotFilter { saved_state: Some(saved_state), ..SnapshotFilter::default() };
@@ -87,7 +87,7 @@ pub(crate) async fn revive(
     {
         park(shared, &record, run).await;
     }
-    Actor::spawn_in(seat, shared, record, Initiator::Recovery, first, open);
+    Actor::spawn_in(seat, shared, record, Initiator::Recovery.into(), first, open);
 }
 
 /// Continues with a sandbox whose record is not the one that its actor worked on, as daemon startup

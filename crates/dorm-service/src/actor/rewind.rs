@@ -1,8 +1,7 @@
 //! Rewinds: the request to the lifecycle, and the record of the state that a rewind abandons.
 
 use dorm_lifecycle::{
-    Abandoned, Command, Initiator, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State,
-    Timestamp,
+    Abandoned, Command, Input, Outcome, Resources, Rewind, Sandbox, SleepImage, SnapshotKind, State, Timestamp,
 };
 use dorm_store::{Code, Made, Maker, Removal, SnapshotRecord, SnapshotStatus};
 
@@ -32,7 +31,7 @@ impl Actor {
         };
         let operation = made.next.state.operation().cloned();
         let made_by_it = operation.and_then(|id| self.made(asked.request.as_deref(), Made::Operation(id)));
-        match self.record_command(made, Initiator::User, made_by_it).await {
+        match self.record_command(made, asked.by, made_by_it).await {
             Ok(()) => {
                 self.waiting.push(Waiting::View("rewind", reply));
                 self.begin(effect);
@@ -44,7 +43,7 @@ impl Actor {
     }
 
     fn planned(&self, asked: &RewindSpec) -> Rewind {
-        let RewindSpec { to, future, request: _ } = asked;
+        let RewindSpec { to, future, by: _, request: _ } = asked;
         let own = to.source == self.record.sandbox.id;
         let copy = || SleepImage {
             saved_state: self.shared.ids().saved_state(),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_agent_client::{ExitStatus, GuestPath, GuestString, Output, Parents, ProcessSpec, User, Variable};
 use dorm_build::{Command, Step};
-use dorm_lifecycle::{Digest, SandboxId, SnapshotId, SnapshotKind, Timeouts};
+use dorm_lifecycle::{Digest, Initiator, SandboxId, SnapshotId, SnapshotKind, Timeouts};
 use dorm_storage::{Image, LogStream};
 use dorm_store::{
     BuildFailure, BuildStepState, BuildWork, Code, FailureRecord, Removal, SnapshotFilter, SnapshotRecord,
@@ -152,8 +152,9 @@ impl Builder {
         carried?;
         let removal = Removal::At(self.service.shared.now().after(KEPT));
         let labels = [(LABEL.to_owned(), key)].into();
+        let by = self.service.asked_by(Initiator::User);
         let asked =
-            SnapshotSpec { labels, ..SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Filesystem, removal) };
+            SnapshotSpec { labels, ..SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Filesystem, removal, by) };
         self.admit_snapshot().await?;
         let taken = self.service.snapshot_as(&work.sandbox, asked).await;
         taken.map_err(|error| self.stop(error))?;

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_agent_client::{ExitStatus, Offsets, Output};
-use dorm_lifecycle::{Digest, FirstProgram, OnTimeout, SandboxId, SnapshotKind, Timeouts};
+use dorm_lifecycle::{Digest, FirstProgram, Initiator, OnTimeout, SandboxId, SnapshotKind, Timeouts};
 use dorm_storage::{Image, LogStream, StorageError};
 use dorm_store::{BuildState, BuildTemplate, BuildWork, Change, Removal, TemplateSource, TemplateVersion};
 use futures_util::StreamExt as _;
@@ -105,7 +105,8 @@ impl Builder {
         ready?;
         self.diary.say(None, "the program is ready: taking a memory snapshot").await;
         self.admit_snapshot().await?;
-        let asked = SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let by = self.service.asked_by(Initiator::User);
+        let asked = SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree, by);
         self.service.snapshot_as(&work.sandbox, asked).await.map_err(|error| self.stop(error))?;
         self.end_sandbox(&work.sandbox).await?;
         self.diary.sync().await;

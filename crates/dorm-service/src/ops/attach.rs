@@ -76,7 +76,7 @@ impl Service {
     async fn change_attachments(&self, id: &SandboxId, change: AttachmentChange) -> Result<SandboxView, ServiceError> {
         self.record(id).await?;
         self.shared.refuse_paused(id)?;
-        self.ask(id, |reply| Message::Attachments { change, by: Initiator::User, reply }).await
+        self.ask(id, |reply| Message::Attachments { change, by: self.asked_by(Initiator::User), reply }).await
     }
 
     /// Returns the requested attachments, each with a container slot of its own.

@@ -118,6 +118,7 @@ impl Service {
             work: None,
             state: BuildState::Queued,
             cancel: false,
+            caller: self.caller(),
             image: None,
             is_tried: false,
             snapshot: None,

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dorm_lifecycle::{Name, Origin, SandboxId, SnapshotKind};
+use dorm_lifecycle::{Initiator, Name, Origin, SandboxId, SnapshotKind};
 use dorm_store::{Made, Removal, SnapshotRecord};
 use tokio::sync::oneshot;
 
@@ -97,7 +97,8 @@ impl Service {
         let CheckpointSpec { kind, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
         let request = self.request.clone();
-        SnapshotSpec { labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal) }
+        let by = self.asked_by(Initiator::User);
+        SnapshotSpec { labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal, by) }
     }
 
     pub(crate) async fn snapshot_as(

@@ -51,7 +51,7 @@ impl Service {
         shared.admit_write("take a snapshot", 0).await?;
         shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let settings = CheckpointSpec { kind, ..CheckpointSpec::default() };
-        let asked = SnapshotSpec { made_by: Maker::Policy, by, ..self.asked(settings) };
+        let asked = SnapshotSpec { made_by: Maker::Policy, by: self.asked_by(by), ..self.asked(settings) };
         let taken = self.snapshot_as(id, asked).await;
         if let Ok(snapshot) = &taken {
             shared.checkpointing.complete(snapshot);

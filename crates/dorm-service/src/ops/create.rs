@@ -211,6 +211,7 @@ impl Service {
         let context = Context { bytes, ..shared.context() };
         let mut made = create_with(id, self.project().clone(), spec, origin, program, &context)?;
         made.next.pool = asked_pool;
+        made.next.created_by = self.caller();
         made.next.spec.secrets = shared.seal_secrets(std::mem::take(&mut made.next.spec.secrets));
         let leasing = shared.grant_leases(None, &made.next).await?;
         let effect = made.effect.clone().unwrap_or(Effect::Stop { run: made.next.run_id() });
@@ -218,7 +219,7 @@ impl Service {
         let (reply, answer) = oneshot::channel();
         let created = made.next.id.clone();
         let record = SandboxRecord { sandbox: made.next, revision: 1 };
-        let (own, request) = (shared.clone(), self.request.clone());
+        let (own, request, by) = (shared.clone(), self.request.clone(), self.asked_by(Initiator::User));
         // The caller may go away at any time; what is recorded is started even so.
         let begin = async move {
             let (_staying, _referring, _request, leasing) = (staying, referring, request, leasing);
@@ -228,7 +229,7 @@ impl Service {
                 return Err(error.into());
             }
             drop(leasing);
-            Actor::spawn_in(seat, &own, record, Initiator::User, First::Effect(effect, Some(reply)), Open::default());
+            Actor::spawn_in(seat, &own, record, by, First::Effect(effect, Some(reply)), Open::default());
             Ok(())
         };
         shared.finish(begin).await?;
@@ -247,6 +248,7 @@ impl Service {
             at: context.now,
             kind: *kind,
             initiator: Initiator::User,
+            caller: self.caller(),
             operation: Some(context.operation.clone()),
             generation: made.next.generation,
             detail: detail.clone(),
@@ -255,7 +257,7 @@ impl Service {
         });
         Change {
             sandboxes: vec![SandboxRecord { sandbox: made.next.clone(), revision: 0 }],
-            operations: first_operation(&made.next, Initiator::User).into_iter().collect(),
+            operations: first_operation(&made.next, &self.asked_by(Initiator::User)).into_iter().collect(),
             events: events.collect(),
             requests: self.made(Made::Sandbox(made.next.id.clone())),
             ..Change::default()

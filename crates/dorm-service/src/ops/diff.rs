@@ -1,6 +1,8 @@
 //! Compares the files of two snapshots or sandboxes.
 
-use dorm_lifecycle::{Digest, Keep, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State, Timestamp};
+use dorm_lifecycle::{
+    Digest, Initiator, Keep, SandboxId, SandboxSpec, SavedStateId, SnapshotId, SnapshotKind, State, Timestamp,
+};
 use dorm_storage::{Differing, Listed, Lister};
 use dorm_store::{Removal, SnapshotRecord};
 
@@ -80,7 +82,8 @@ impl Service {
         }
         let passing = self.shared.ids().snapshot();
         let _using = Using::of(&self.shared, &passing);
-        let asked = SnapshotSpec::new(passing, SnapshotKind::Filesystem, Removal::WhenFree);
+        let by = self.asked_by(Initiator::User);
+        let asked = SnapshotSpec::new(passing, SnapshotKind::Filesystem, Removal::WhenFree, by);
         let taken = self.snapshot_as(id, asked).await?;
         self.files_in(taken).await
     }

@@ -41,7 +41,7 @@ impl Service {
         let limit = limits.snapshot + limits.time_for(source.bytes);
         let mut operation = OperationRecord {
             saved_state: Some(to.clone()),
-            ..shared.operation(self.project(), OperationKind::Snapshot, Initiator::User, limit)
+            ..shared.operation(self.project(), OperationKind::Snapshot, self.asked_by(Initiator::User), limit)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let error = match self.read_files(&source, &to).await {

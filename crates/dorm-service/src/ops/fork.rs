@@ -182,7 +182,7 @@ impl Service {
             ..shared.operation(
                 self.project(),
                 OperationKind::Fork,
-                Initiator::User,
+                self.asked_by(Initiator::User),
                 limits.snapshot + limits.time_for(content) + limits.start_of(content),
             )
         };
@@ -190,7 +190,8 @@ impl Service {
         let requests = self.made(Made::Operation(operation.id.clone()));
         shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
         let expected = self.expect_children(source, &plan).await;
-        let snapshot = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let by = self.asked_by(Initiator::User);
+        let snapshot = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree, by);
         let taken = match self.snapshot_as(id, snapshot).await {
             Ok(snapshot) => Verified::read(shared, snapshot.saved_state).await,
             Err(error) => Err(error),
@@ -266,6 +267,7 @@ impl Service {
             at: now,
             kind: EventKind::Forked,
             initiator: Initiator::User,
+            caller: self.caller(),
             operation: Some(operation.id.clone()),
             generation,
             detail: Some(format!("into {}", if ids.is_empty() { "no children".to_owned() } else { ids.join(", ") })),

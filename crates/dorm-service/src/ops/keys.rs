@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dorm_lifecycle::{ApiKeyId, ProjectId};
+use dorm_lifecycle::ApiKeyId;
 use dorm_store::{ApiKeyRecord, Change, KeyScope, Made};
 use sha2::{Digest as _, Sha256};
 use subtle::ConstantTimeEq as _;
@@ -121,20 +121,20 @@ impl Service {
         Ok(())
     }
 
-    /// Returns what a presented key permits, and the project it belongs to; `None` if it is
-    /// unknown, revoked or expired, or its project does not exist. Every key is compared in
-    /// constant time, so that the duration does not reveal where keys differ.
-    pub fn scope_of_key(&self, presented: &[u8]) -> Option<(KeyScope, ProjectId)> {
+    /// Returns the record of a presented key; `None` if the key is unknown, revoked or expired, or
+    /// its project does not exist. Every key is compared in constant time, so that the duration
+    /// does not reveal where keys differ.
+    pub fn presented_key(&self, presented: &[u8]) -> Option<ApiKeyRecord> {
         let (presented, now) = (hash(presented), self.shared.now());
         let known = self.shared.api_keys.known();
         let mut found = None;
         for key in known.iter() {
             let is_same = bool::from(key.hash.ct_eq(&presented));
             if is_same && key.expires.is_none_or(|expires| now < expires) {
-                found = Some((key.scope.clone(), key.project.clone()));
+                found = Some(key);
             }
         }
-        found.filter(|(_, project)| self.shared.projects.exists(project))
+        found.filter(|key| self.shared.projects.exists(&key.project)).cloned()
     }
 }
 

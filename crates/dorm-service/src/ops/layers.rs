@@ -75,7 +75,7 @@ impl Service {
         let limit = limits.snapshot + limits.time_for(snapshot.bytes);
         let mut operation = OperationRecord {
             saved_state: Some(to.clone()),
-            ..shared.operation(&snapshot.project, OperationKind::MergeLayers, Initiator::Host, limit)
+            ..shared.operation(&snapshot.project, OperationKind::MergeLayers, Initiator::Host.into(), limit)
         };
         shared.commit(Change { operations: vec![operation.clone()], ..Change::default() }).await?;
         let merged = match shared.storage.flatten(&snapshot.saved_state, &to).await {

@@ -97,13 +97,14 @@ impl Service {
         let operation = OperationRecord {
             sandbox: Some(parent.clone()),
             promote: Some(plan.clone()),
-            ..shared.operation(self.project(), OperationKind::Promote, Initiator::User, limit)
+            ..shared.operation(self.project(), OperationKind::Promote, self.asked_by(Initiator::User), limit)
         };
         let _using = Using::of(shared, &plan.snapshot);
         let requests = self.made(Made::Operation(operation.id.clone()));
         shared.commit(Change { operations: vec![operation.clone()], requests, ..Change::default() }).await?;
         let part = self.of_part();
-        let asked = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree);
+        let by = self.asked_by(Initiator::User);
+        let asked = SnapshotSpec::new(plan.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree, by);
         let rewound = match self.snapshot_as(&child, asked).await {
             Ok(_) => part.rewind_now(&parent, &plan.snapshot, keep).await,
             Err(error) => Err(error),
@@ -134,6 +135,7 @@ impl Service {
                 at: self.shared.now(),
                 kind: EventKind::Promoted,
                 initiator: by,
+                caller: self.asked_by(by).caller(),
                 operation: Some(operation.id.clone()),
                 generation: self.record(parent).await.map_or(0, |record| record.sandbox.generation),
                 detail: Some(format!("{} took its place", plan.child)),

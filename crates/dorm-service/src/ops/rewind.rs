@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::{Command, Denied, Future, Rewind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
+use dorm_lifecycle::{Command, Denied, Future, Initiator, Rewind, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Change, Made, Removal, SandboxRecord, SnapshotRecord};
 
 use crate::admission::RoomRequest;
@@ -117,7 +117,12 @@ impl Service {
             (KeepFuture::For(_) | KeepFuture::UntilDeleted, Some(_), None) => self.if_revision(revision),
             (_, _, _) => self.clone(),
         };
-        let asked = Box::new(RewindSpec { to: snapshot.clone(), future, request: self.request.clone() });
+        let asked = Box::new(RewindSpec {
+            to: snapshot.clone(),
+            future,
+            by: self.asked_by(Initiator::User),
+            request: self.request.clone(),
+        });
         let answer = match as_seen.ask(id, |reply| Message::Rewind { asked, reply }).await {
             Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
             other => other,

@@ -127,7 +127,7 @@ impl Service {
     /// failure after the deletion was recorded is retried later.
     pub async fn delete_snapshot(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let (service, id) = (self.clone(), id.clone());
-        let work = async move { service.delete_now(&id).await };
+        let work = async move { service.delete_now(&id, Initiator::User).await };
         self.shared.finish(work).await
     }
 
@@ -153,7 +153,7 @@ impl Service {
         self.shared.finish(work).await
     }
 
-    pub(crate) async fn delete_now(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+    async fn delete_now(&self, id: &SnapshotId, by: Initiator) -> Result<(), ServiceError> {
         // If two callers delete one snapshot, the second must not re-create its record.
         let _turn = self.shared.deletions.lock().await;
         let mut snapshot = self.snapshot_record(id).await?;
@@ -175,7 +175,7 @@ impl Service {
             ..self.shared.operation(
                 &snapshot.project,
                 OperationKind::DeleteSnapshot,
-                Initiator::User,
+                self.asked_by(by),
                 self.shared.settings.limits.terminate,
             )
         };
@@ -229,7 +229,7 @@ impl Service {
     pub(crate) async fn delete_due(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let snapshot = self.shared.store.snapshot(id).await?;
         let snapshot = snapshot.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))?;
-        self.of_project(&snapshot.project).delete_now(id).await
+        self.of_project(&snapshot.project).delete_now(id, Initiator::Host).await
     }
 
     /// Retries a deletion that failed earlier.

@@ -37,7 +37,8 @@ impl Service {
     ///
     /// Fails if the engine could not end its run.
     pub async fn evict(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
-        match self.ask(id, |reply| Message::Evict { reply: Some(reply) }).await {
+        let by = self.asked_by(Initiator::User);
+        match self.ask(id, |reply| Message::Evict { by, reply: Some(reply) }).await {
             Err(ServiceError::NoSandbox(_)) => self.describe(id).await,
             other => other,
         }

@@ -140,7 +140,7 @@ impl Service {
         let limit = limits.snapshot + limits.time_for(about.need_bytes().unwrap_or_default());
         let operations = saved_states.iter().map(|saved_state| OperationRecord {
             saved_state: Some(saved_state.clone()),
-            ..shared.operation(self.project(), OperationKind::Import, Initiator::User, limit)
+            ..shared.operation(self.project(), OperationKind::Import, self.asked_by(Initiator::User), limit)
         });
         let operations: Vec<_> = operations.collect();
         let ended = |result: &OperationResult| {

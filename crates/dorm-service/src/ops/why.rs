@@ -26,6 +26,7 @@ impl Service {
             at: record.event.at,
             kind: record.event.kind,
             initiator: record.event.initiator,
+            caller: record.event.caller,
             detail: record.event.detail,
         });
         let filter = SnapshotFilter { source: Some(id.clone()), ..SnapshotFilter::default() };

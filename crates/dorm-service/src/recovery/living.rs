@@ -37,6 +37,7 @@ pub(super) async fn prefer(
         at: now,
         kind,
         initiator: Initiator::Recovery,
+        caller: None,
         operation: operation.clone(),
         generation: sandbox.generation,
         detail,

@@ -5,7 +5,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use dorm_build::{Command, Copy, Step};
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Egress, ProjectId, StateName};
+use dorm_lifecycle::{Caller, Credential, Egress, ProjectId, StateName};
 use dorm_service::{BuildProblem, Code, CreateFrom, CreateSpec, Service, ServiceError};
 use dorm_storage::LogStream;
 use dorm_store::{
@@ -108,8 +108,9 @@ async fn a_step_that_fails_is_named_with_its_exit_code_and_those_before_it_are_k
 async fn the_next_daemon_continues_after_the_last_finished_step() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let build = service.create_build(plan("made", vec![run("echo one"), run("sleep 30"), run("echo two")])).await;
-    let build = build.unwrap();
+    let caller = Caller { door: "api".parse().unwrap(), credential: Credential::OwnerKey };
+    let asked = plan("made", vec![run("echo one"), run("sleep 30"), run("echo two")]);
+    let build = service.as_caller(Some(caller.clone())).create_build(asked).await.unwrap();
     eventually("the second step runs", || async {
         states(&service.describe_build(&build.id).await.unwrap()).get(1) == Some(&BuildStepState::Running)
     })
@@ -126,6 +127,9 @@ async fn the_next_daemon_continues_after_the_last_finished_step() {
     assert_eq!(lines.iter().filter(|line| *line == "two").count(), 1, "{lines:?}");
     tokio::time::resume();
     is_clean(&world).await;
+    // Each sandbox of it was made for its caller, also those of the second daemon.
+    let all = world.store.sandboxes(&SandboxFilter::default()).await.unwrap();
+    assert!(all.len() >= 3 && all.iter().all(|record| record.sandbox.created_by == Some(caller.clone())));
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@
 
 mod background;
 mod builds;
+mod callers;
 mod checkpoints;
 mod clocks;
 mod conflicts;

@@ -9,7 +9,7 @@ use dorm_store::SandboxFilter;
 
 use crate::world::{World, eventually, named, state};
 
-fn one_worker() -> PoolSpec {
+pub(crate) fn one_worker() -> PoolSpec {
     PoolSpec {
         name: "workers".parse::<Name>().unwrap(),
         from: named("web").from,

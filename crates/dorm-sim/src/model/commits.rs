@@ -30,6 +30,7 @@ impl Model {
         for record in &change.sandboxes {
             self.sandbox_committed(&mut state, record, events);
         }
+        self.callers_committed(&state, change, events);
         for operation in &change.operations {
             if let Some(plan) =
                 operation.fork.as_ref().filter(|plan| plan.on_partial_failure == OnPartialFailure::RollBack)

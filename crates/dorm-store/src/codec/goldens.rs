@@ -5,6 +5,7 @@
 //! and needs a new version. `DORM_UPDATE=1` writes only those that are missing.
 
 mod builds;
+mod callers;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -30,13 +31,13 @@ use super::{
     encode_sandbox, encode_snapshot, encode_template, encode_volume, encode_webhook,
 };
 use crate::{
-    ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
-    OnPartialFailure, OperationKind, OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets,
-    ProjectRecord, PromotePlan, Removal, RequestRecord, SecretRecord, SnapshotRecord, SnapshotStatus, VolumeRecord,
-    VolumeStatus, WebhookRecord,
+    ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, Made, Maker, NewEvent, OnPartialFailure, OperationKind,
+    OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets, ProjectRecord, PromotePlan, Removal,
+    RequestRecord, SecretRecord, SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 use self::builds::{builds, templates};
+use self::callers::{api_keys, events_with_callers, operations_with_callers, sandboxes_with_callers};
 
 fn directory(version: u64) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
@@ -133,6 +134,7 @@ fn sandboxes() -> Vec<(String, Sandbox)> {
         unreachable: None,
         suspend_failures: None,
         pool: None,
+        created_by: None,
         state: State::Suspended { image: image(), background: None },
     };
     let mut list: Vec<_> = states()
@@ -341,6 +343,7 @@ fn operations() -> Vec<(String, OperationRecord)> {
             project: ProjectId::local(),
             sandbox: (!deletes).then(|| SandboxId::from_random([1; 20])),
             initiator: Initiator::User,
+            caller: None,
             began: at(1_790_000_000_000),
             deadline: at(1_790_000_060_000),
             saved_state: (!deletes).then(|| SavedStateId::from_random([3; 20])),
@@ -442,6 +445,7 @@ fn events() -> Vec<(String, NewEvent)> {
                 at: at(1_790_000_000_000),
                 kind: *kind,
                 initiator,
+                caller: None,
                 operation: (initiator == Initiator::User).then(|| OperationId::from_random([2; 20])),
                 generation: 5,
                 detail: (initiator == Initiator::Host).then(|| "out of memory".to_owned()),
@@ -465,26 +469,6 @@ fn webhooks() -> Vec<(String, WebhookRecord)> {
     };
     let some = WebhookRecord { kinds: vec![EventKind::Suspended, EventKind::RunLost], ..every.clone() };
     vec![("webhook".to_owned(), every), ("webhook-of-some-kinds".to_owned(), some)]
-}
-
-fn api_keys() -> Vec<(String, ApiKeyRecord)> {
-    let full = ApiKeyRecord {
-        id: ApiKeyId::from_random([13; 20]),
-        project: ProjectId::local(),
-        name: "laptop".to_owned(),
-        scope: KeyScope::Full,
-        hash: [9; 32],
-        created: at(1_790_000_000_000),
-        expires: None,
-    };
-    let reads = ApiKeyRecord {
-        scope: KeyScope::ReadOnly,
-        expires: Some(at(1_790_000_500_000)),
-        name: String::new(),
-        ..full.clone()
-    };
-    let one = ApiKeyRecord { scope: KeyScope::Sandbox(SandboxId::from_random([1; 20])), ..full.clone() };
-    vec![("key".to_owned(), full), ("key-read-only".to_owned(), reads), ("key-of-a-sandbox".to_owned(), one)]
 }
 
 fn pools() -> Vec<(String, PoolRecord)> {
@@ -756,9 +740,10 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         attached_sandboxes(),
         troubled_sandboxes(),
         starting_sandboxes(),
+        sandboxes_with_callers(),
     ];
-    let operations = [operations(), fork_operations(), failed_operations()];
-    let events = [events(), measured_events()];
+    let operations = [operations(), fork_operations(), failed_operations(), operations_with_callers()];
+    let events = [events(), measured_events(), events_with_callers()];
     let files = [
         checked((SANDBOX, sandboxes.concat()), encode_sandbox, decode_sandbox),
         checked((OPERATION, operations.concat()), encode_operation, decode_operation),

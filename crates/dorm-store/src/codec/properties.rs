@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Access, Annotations, Attachment, Background, BackgroundWork, Cause, Checkpoints, Egress, EgressDefault, EgressRule,
-    EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule, PortRules, ProjectId, Resources,
-    Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage,
-    SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures, Timeouts, Timestamp, Unreachable,
-    Variables, Verdict, VolumeId, Wake,
+    Access, Annotations, ApiKeyId, Attachment, Background, BackgroundWork, Caller, Cause, Checkpoints, Credential,
+    Egress, EgressDefault, EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId,
+    Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess,
+    PortRule, PortRules, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
+    SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures,
+    Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId, Wake,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -298,10 +298,15 @@ fn sandbox() -> impl Strategy<Value = Sandbox> {
                 suspend_failures,
                 pool: (generation % 2 == 0)
                     .then(|| PoolMember { pool: PoolId::from_random([7; 20]), is_claimed: run % 2 == 0 }),
+                created_by: created_by(run),
                 state,
             }
         },
     )
+}
+
+fn created_by(run: u64) -> Option<Caller> {
+    (run % 2 == 1).then(|| Caller { door: "api".parse().unwrap(), credential: Credential::OwnerSocket })
 }
 
 fn hold() -> impl Strategy<Value = Hold> {
@@ -330,7 +335,7 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
             operation_id(),
             select(OperationKind::ALL.to_vec()),
             (project(), option::of(sandbox_id())),
-            select(Initiator::ALL.to_vec()),
+            (select(Initiator::ALL.to_vec()), option::of(caller())),
         ),
         (
             time(),
@@ -342,13 +347,17 @@ fn operation() -> impl Strategy<Value = OperationRecord> {
         ),
     )
         .prop_map(
-            |((id, kind, (project, sandbox), initiator), (began, deadline, saved_state, fork, promote, ended))| {
+            |(
+                (id, kind, (project, sandbox), (initiator, caller)),
+                (began, deadline, saved_state, fork, promote, ended),
+            )| {
                 OperationRecord {
                     id,
                     kind,
                     project,
                     sandbox,
                     initiator,
+                    caller,
                     began,
                     deadline,
                     saved_state,
@@ -423,10 +432,19 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
         )
 }
 
+fn caller() -> impl Strategy<Value = Caller> {
+    let key = (any::<[u8; 20]>(), any::<String>())
+        .prop_map(|(id, name)| Credential::ApiKey { id: ApiKeyId::from_random(id), name });
+    let keyless = vec![Credential::OwnerSocket, Credential::OwnerKey, Credential::PortToken, Credential::PortLink];
+    ("[a-z][a-z0-9-]{0,15}", prop_oneof![key, select(keyless)])
+        .prop_map(|(door, credential)| Caller { door: door.parse().unwrap(), credential })
+}
+
 fn event() -> impl Strategy<Value = NewEvent> {
     (
         (project(), sandbox_id(), time(), select(EventKind::ALL.to_vec()), select(Initiator::ALL.to_vec())),
         (
+            option::of(caller()),
             option::of(operation_id()),
             any::<u64>(),
             option::of(any::<String>()),
@@ -434,9 +452,11 @@ fn event() -> impl Strategy<Value = NewEvent> {
             option::of(any::<u64>()),
         ),
     )
-        .prop_map(|((project, sandbox, at, kind, initiator), (operation, generation, detail, took, bytes))| {
-            NewEvent { project, sandbox, at, kind, initiator, operation, generation, detail, took, bytes }
-        })
+        .prop_map(
+            |((project, sandbox, at, kind, initiator), (caller, operation, generation, detail, took, bytes))| {
+                NewEvent { project, sandbox, at, kind, initiator, caller, operation, generation, detail, took, bytes }
+            },
+        )
 }
 
 proptest! {

@@ -6,6 +6,7 @@
 mod api_key;
 mod background;
 mod build;
+mod caller;
 mod clock;
 mod convert;
 mod egress;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{BuildId, Digest, Egress, FirstProgram, SnapshotId, TemplateId};
 
-use super::sample::{at, bytes, project};
+use super::sample::{at, bytes, caller, project};
 use crate::{
     BuildPlan, BuildRecord, BuildResources, BuildState, Change, Recipe, Store, StoreError, TemplateRecord,
     TemplateSource, TemplateVersion,
@@ -36,6 +36,7 @@ fn build(number: u32) -> BuildRecord {
         work: None,
         state: BuildState::Queued,
         cancel: false,
+        caller: Some(caller()),
         image: None,
         is_tried: false,
         snapshot: None,

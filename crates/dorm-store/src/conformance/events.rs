@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use dorm_lifecycle::Initiator;
+
 use super::sample::{event, project, sandbox_id};
 use crate::{Change, EventFilter, NewEvent, Store, StoreError};
 
@@ -56,6 +58,15 @@ pub(super) async fn events_are_filtered_by_sandbox_and_project(store: Arc<dyn St
     assert_eq!(numbers(&*store, EventFilter { project: Some(project("elsewhere")), ..all.clone() }).await?, [3, 5]);
     let neither = EventFilter { project: Some(project("elsewhere")), sandbox: Some(sandbox_id(1)), ..all };
     assert_eq!(numbers(&*store, neither).await?, Vec::<u64>::new());
+    Ok(())
+}
+
+pub(super) async fn events_keep_their_callers(store: Arc<dyn Store>) -> Checked {
+    let asked = event(1, "a");
+    let by_itself = NewEvent { initiator: Initiator::Timer, caller: None, ..event(1, "b") };
+    record(&*store, vec![asked.clone(), by_itself.clone()]).await?;
+    let read: Vec<_> = store.events(&EventFilter::default()).await?.into_iter().map(|record| record.event).collect();
+    assert_eq!(read, [asked, by_itself]);
     Ok(())
 }
 

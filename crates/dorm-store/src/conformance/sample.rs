@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, ProjectId, Resources, Sandbox, SandboxId,
-    SandboxSpec, SavedStateId, SleepImage, SnapshotId, SnapshotKind, State, StateName, Timestamp,
+    ApiKeyId, Caller, Cause, Credential, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, ProjectId,
+    Resources, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SnapshotId, SnapshotKind, State, StateName,
+    Timestamp,
 };
 
 use crate::{
@@ -73,9 +74,16 @@ pub(super) fn sandbox(number: u32, name: Option<&str>, in_state: StateName) -> S
     spec.on_timeout = OnTimeout::Suspend;
     let sandbox = Sandbox {
         last_active: at(2_000),
+        created_by: Some(caller()),
         ..Sandbox::new(sandbox_id(number), ProjectId::local(), spec, at(1_000), state(in_state))
     };
     SandboxRecord { sandbox, revision: 0 }
+}
+
+/// An API key that came through the native API.
+pub(super) fn caller() -> Caller {
+    let credential = Credential::ApiKey { id: ApiKeyId::from_random(bytes(7)), name: "ci".to_owned() };
+    Caller { door: "api".parse().expect("a legal door"), credential }
 }
 
 pub(super) fn event(of: u32, detail: &str) -> NewEvent {
@@ -85,6 +93,7 @@ pub(super) fn event(of: u32, detail: &str) -> NewEvent {
         at: at(6_000),
         kind: EventKind::Created,
         initiator: Initiator::User,
+        caller: Some(caller()),
         operation: Some(OperationId::from_random([2; 20])),
         generation: 1,
         detail: Some(detail.to_owned()),
@@ -99,7 +108,8 @@ pub(super) fn operation(number: u32, began: u64) -> OperationRecord {
         kind: OperationKind::Suspend,
         project: ProjectId::local(),
         sandbox: Some(sandbox_id(number)),
-        initiator: Initiator::Timer,
+        initiator: Initiator::User,
+        caller: Some(caller()),
         began: at(began),
         deadline: at(began + 60_000),
         saved_state: Some(SavedStateId::from_random(bytes(number))),

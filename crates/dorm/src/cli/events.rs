@@ -32,7 +32,7 @@ pub(crate) struct EventsOptions {
     all: bool,
 }
 
-const TITLES: [&str; 7] = ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "INITIATOR", "DETAIL"];
+const TITLES: [&str; 7] = ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "BY", "DETAIL"];
 
 /// Prints events.
 pub(crate) async fn run(options: EventsOptions) -> Done {
@@ -92,7 +92,7 @@ fn row(event: &wire::Event) -> [String; 7] {
         event.sandbox.clone(),
         event.kind.clone(),
         event.generation.to_string(),
-        event.initiator.clone(),
+        shown::by(&event.initiator, event.caller.as_ref()),
         detail(event),
     ]
 }
@@ -106,7 +106,7 @@ fn detail(event: &wire::Event) -> String {
 
 /// Returns a row with fixed column widths, since later rows are not known yet.
 fn line(cells: &[String; 7]) -> String {
-    let [number, at, sandbox, kind, generation, initiator, detail] = cells;
-    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {initiator:<9}  {detail}");
+    let [number, at, sandbox, kind, generation, by, detail] = cells;
+    let text = format!("{number:<6}  {at:<20}  {sandbox:<20}  {kind:<17}  {generation:<10}  {by:<17}  {detail}");
     format!("{}\n", harmless(text.trim_end()).replace('\n', " "))
 }

@@ -45,7 +45,7 @@ enum OperationVerb {
 /// How long one request waits for the end of an operation.
 const WAIT_SECS: u64 = 60;
 
-const TITLES: [&str; 7] = ["ID", "KIND", "SANDBOX", "ACTOR", "STATUS", "STARTED", "TOOK"];
+const TITLES: [&str; 7] = ["ID", "KIND", "SANDBOX", "BY", "STATUS", "STARTED", "TOOK"];
 
 /// Shows operations.
 pub(crate) async fn run(options: OperationOptions) -> Done {
@@ -88,7 +88,7 @@ fn row(operation: &wire::Operation) -> Vec<String> {
         operation.id.clone(),
         operation.kind.clone(),
         operation.sandbox.clone().unwrap_or_else(shown::none),
-        operation.initiator.clone(),
+        shown::by(&operation.initiator, operation.caller.as_ref()),
         shown::word(&operation.status),
         shown::moment(operation.started_at),
         took(operation),
@@ -102,6 +102,7 @@ fn fields(operation: &wire::Operation) -> Vec<(&'static str, String)> {
         ("kind", operation.kind.clone()),
         ("sandbox", text(&operation.sandbox)),
         ("initiator", operation.initiator.clone()),
+        ("caller", shown::caller(operation.caller.as_ref())),
         ("status", shown::word(&operation.status)),
         ("started", shown::moment(operation.started_at)),
         ("deadline", shown::moment(operation.deadline)),

@@ -76,6 +76,37 @@ pub(crate) fn word(value: &impl Serialize) -> String {
     }
 }
 
+/// Formats who caused a change, such as `user (key ci)`.
+pub(crate) fn by(initiator: &str, caller: Option<&wire::Caller>) -> String {
+    let Some(caller) = caller else { return initiator.to_owned() };
+    let credential = match caller.credential {
+        wire::Credential::OwnerSocket => "owner".to_owned(),
+        wire::Credential::OwnerKey => "owner's key".to_owned(),
+        wire::Credential::ApiKey => {
+            let name = caller.key_name.as_ref().filter(|name| !name.is_empty());
+            format!("key {}", name.or(caller.key.as_ref()).map_or("?", String::as_str))
+        }
+        wire::Credential::PortToken => "port token".to_owned(),
+        wire::Credential::PortLink => "port link".to_owned(),
+    };
+    format!("{initiator} ({credential})")
+}
+
+/// Formats a caller with everything that is known of it.
+pub(crate) fn caller(caller: Option<&wire::Caller>) -> String {
+    let Some(wire::Caller { door, credential, key, key_name }) = caller else { return none() };
+    let credential = match (credential, key, key_name.as_deref()) {
+        (wire::Credential::ApiKey, Some(key), None | Some("")) => format!("API key {key}"),
+        (wire::Credential::ApiKey, Some(key), Some(name)) => format!("API key {key} ({name})"),
+        (wire::Credential::ApiKey, None, _) => "API key".to_owned(),
+        (wire::Credential::OwnerSocket, ..) => "owner's socket".to_owned(),
+        (wire::Credential::OwnerKey, ..) => "owner's key".to_owned(),
+        (wire::Credential::PortToken, ..) => "port token".to_owned(),
+        (wire::Credential::PortLink, ..) => "port link".to_owned(),
+    };
+    format!("{credential}, by {door}")
+}
+
 /// Formats a sandbox's state, with what the state alone does not say: the cause of its end, where
 /// its memory is, or that it is unreachable.
 pub(crate) fn state(sandbox: &wire::Sandbox) -> String {
@@ -170,6 +201,26 @@ mod tests {
         ] {
             assert_eq!(length(seconds), text);
         }
+    }
+
+    #[test]
+    fn a_caller_is_shown_by_its_key() {
+        let of = |credential, key_name: &str| wire::Caller {
+            door: "api".to_owned(),
+            credential,
+            key: (credential == wire::Credential::ApiKey).then(|| "abc".to_owned()),
+            key_name: (credential == wire::Credential::ApiKey).then(|| key_name.to_owned()),
+        };
+        for (credential, name, short, long) in [
+            (wire::Credential::ApiKey, "ci", "user (key ci)", "API key abc (ci), by api"),
+            (wire::Credential::ApiKey, "", "user (key abc)", "API key abc, by api"),
+            (wire::Credential::OwnerSocket, "", "user (owner)", "owner's socket, by api"),
+            (wire::Credential::OwnerKey, "", "user (owner's key)", "owner's key, by api"),
+        ] {
+            let found = of(credential, name);
+            assert_eq!((by("user", Some(&found)), caller(Some(&found))), (short.to_owned(), long.to_owned()));
+        }
+        assert_eq!((by("timer", None), caller(None)), ("timer".to_owned(), "-".to_owned()));
     }
 
     #[test]

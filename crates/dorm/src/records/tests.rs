@@ -24,6 +24,7 @@ fn sandbox(number: u8) -> Sandbox {
         unreachable: None,
         suspend_failures: None,
         pool: None,
+        created_by: None,
         state: State::Running { since: at, image: None, background: None },
     }
 }

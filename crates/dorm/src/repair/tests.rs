@@ -66,6 +66,7 @@ pub(crate) fn sandbox() -> Sandbox {
         unreachable: None,
         suspend_failures: None,
         pool: None,
+        created_by: None,
         state: State::Suspended {
             image: SleepImage { saved_state: image_id(), generation: 2, taken: AT, bytes: 5, files: None },
             background: None,

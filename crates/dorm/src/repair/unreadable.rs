@@ -164,6 +164,7 @@ fn bare(id: &SandboxId, project: Option<ProjectId>, name: Option<dorm_lifecycle:
         unreachable: None,
         suspend_failures: None,
         pool: None,
+        created_by: None,
         state: State::Suspended { image: sleep_image(image), background: None },
     }
 }

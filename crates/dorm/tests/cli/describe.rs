@@ -18,7 +18,7 @@ async fn everything_is_told_by_name_or_id() {
         "id, name, project, state, generation, started with, sleep image, image, snapshot, cpus, memory, disk, processes, \
          egress, headers, env, secrets, labels, timeout, idle timeout, timeout after wake, max run, on timeout, on suspend failure, \
          suspendable, wakes on, ports, sleep images kept, on unrestorable, checkpoints, created, \
-         last active, last started, running since, expires"
+         created by, last active, last started, running since, expires"
     );
     for (name, value) in [
         ("id", id.as_str()),

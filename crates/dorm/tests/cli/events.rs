@@ -11,14 +11,24 @@ async fn what_happened_is_told_in_its_order() {
     let id = world.named("web").await;
     assert_eq!(world.dorm(&["sbx", "suspend", "web"]).await.code, 0);
     let rows = world.table(&["events"]).await;
-    assert_eq!(rows[0], ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "INITIATOR", "DETAIL"]);
+    assert_eq!(rows[0], ["NUMBER", "AT", "SANDBOX", "EVENT", "GENERATION", "BY", "DETAIL"]);
     let kinds: Vec<_> = rows[1..].iter().map(|row| row[3].as_str()).collect();
     assert_eq!(kinds, ["created", "started", "suspending", "suspended"]);
     assert!(rows[1..].iter().all(|row| row[2] == id), "{rows:?}");
+    assert!(rows[1..].iter().all(|row| row[5].starts_with("user (owner")), "{rows:?}");
+    let key = world.json(&["key", "create", "ci", "-o", "json"]).await;
+    let mut by_key = world.command(&["sbx", "resume", "web"]);
+    by_key.env("DORM_KEY", key["key"].as_str().unwrap());
+    let resumed = crate::world::end(by_key, b"").await;
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    let rows = world.table(&["events", "--limit", "1"]).await;
+    assert_eq!(rows[1][3..6], ["resumed".to_owned(), "2".to_owned(), "user (key ci)".to_owned()]);
+    let last = world.json(&["events", "--limit", "1", "-o", "json"]).await[0].clone();
+    assert_eq!((&last["caller"]["key"], &last["caller"]["key_name"]), (&key["id"], &Value::from("ci")));
     let all = world.json(&["events", "-o", "json"]).await;
     let second = all[1]["number"].as_u64().unwrap().to_string();
     let rest = world.json(&["events", "--after", &second, "--sandbox", "web", "-o", "json"]).await;
-    assert_eq!((rest.as_array().unwrap().len(), &rest[0]["kind"]), (2, &Value::from("suspending")));
+    assert_eq!((rest.as_array().unwrap().len(), &rest[0]["kind"]), (4, &Value::from("suspending")));
     world.dorm(&["events", "--sandbox", "nobody"]).await.failed(3, "there is no sandbox 'nobody'");
 }
 

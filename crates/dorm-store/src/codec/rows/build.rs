@@ -3,9 +3,10 @@
 use std::collections::BTreeMap;
 
 use dorm_build::{Command, Copy, Step};
-use dorm_lifecycle::{BuildId, Digest, Name, ProjectId, Resources, SandboxId, SnapshotId};
+use dorm_lifecycle::{BuildId, Caller, Digest, Name, ProjectId, Resources, SandboxId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
+use super::caller::CallerRow;
 use super::operation::FailureRow;
 use super::sandbox::{EgressRow, ResourcesRow};
 use crate::codec::word::{Length, Millis, Text, present};
@@ -28,6 +29,8 @@ pub(in crate::codec) struct BuildRow {
     work: Option<WorkRow>,
     state: StateRow,
     cancel: bool,
+    #[serde(deserialize_with = "present")]
+    caller: Option<CallerRow>,
     #[serde(deserialize_with = "present")]
     image: Option<Text<Digest>>,
     is_tried: bool,
@@ -180,6 +183,7 @@ impl From<&BuildRecord> for BuildRow {
             work,
             state,
             cancel,
+            caller,
             image,
             is_tried,
             snapshot,
@@ -197,6 +201,7 @@ impl From<&BuildRecord> for BuildRow {
             work: work.as_ref().map(WorkRow::from),
             state: state.into(),
             cancel: *cancel,
+            caller: caller.as_ref().map(CallerRow::from),
             image: image.clone().map(Text),
             is_tried: *is_tried,
             snapshot: snapshot.clone().map(Text),
@@ -218,6 +223,7 @@ impl From<BuildRow> for BuildRecord {
             work: row.work.map(BuildWork::from),
             state: row.state.into(),
             cancel: row.cancel,
+            caller: row.caller.map(Caller::from),
             image: row.image.map(|image| image.0),
             is_tried: row.is_tried,
             snapshot: row.snapshot.map(|snapshot| snapshot.0),

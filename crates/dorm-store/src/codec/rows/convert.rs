@@ -5,14 +5,14 @@
 //! until it has a place in the text.
 
 use dorm_lifecycle::{
-    Annotations, Attachment, Background, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure, OnTimeout,
-    OnUnrestorable, Origin, PoolMember, PortRules, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
-    Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable,
-    Variables,
+    Annotations, Attachment, Background, Caller, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure,
+    OnTimeout, OnUnrestorable, Origin, PoolMember, PortRules, Resources, Restored, Rewind, RewindFrom, Rewinding,
+    Rewound, Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts,
+    Unreachable, Variables,
 };
 
 use super::background::BackgroundRow;
-use super::event::EventRow;
+use super::caller::CallerRow;
 use super::operation::{EndedRow, FailureRow, ForkRow, OnPartialFailureRow, OperationRow, PromoteRow, ResultRow};
 use super::ports::PortRuleRow;
 use super::sandbox::{
@@ -27,7 +27,7 @@ use super::state::{
 use super::volume::AttachmentRow;
 use crate::codec::word::{Length, Millis, Text, Word};
 use crate::{
-    FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
+    FailureRecord, ForkPlan, Maker, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
     SnapshotRecord, SnapshotStatus, codec,
 };
 
@@ -56,6 +56,7 @@ impl From<&Sandbox> for SandboxRow {
             unreachable,
             suspend_failures,
             pool,
+            created_by,
             state,
         } = sandbox;
         Self {
@@ -78,6 +79,7 @@ impl From<&Sandbox> for SandboxRow {
             unreachable: unreachable.as_ref().map(UnreachableRow::from),
             suspend_failures: suspend_failures.as_ref().map(SuspendFailuresRow::from),
             pool: pool.as_ref().map(PoolMemberRow::from),
+            created_by: created_by.as_ref().map(CallerRow::from),
             state: state.into(),
         }
     }
@@ -104,6 +106,7 @@ impl From<SandboxRow> for Sandbox {
             unreachable: row.unreachable.map(Unreachable::from),
             suspend_failures: row.suspend_failures.map(SuspendFailures::from),
             pool: row.pool.map(PoolMember::from),
+            created_by: row.created_by.map(Caller::from),
             state: row.state.into(),
         }
     }
@@ -482,6 +485,7 @@ impl From<&OperationRecord> for OperationRow {
             project,
             sandbox,
             initiator,
+            caller,
             began,
             deadline,
             saved_state,
@@ -496,6 +500,7 @@ impl From<&OperationRecord> for OperationRow {
             project: text(project),
             sandbox: sandbox.as_ref().map(text),
             initiator: Word(*initiator),
+            caller: caller.as_ref().map(CallerRow::from),
             began: Millis(*began),
             deadline: Millis(*deadline),
             saved_state: saved_state.as_ref().map(text),
@@ -520,6 +525,7 @@ impl From<OperationRow> for OperationRecord {
             project: row.project.0,
             sandbox: row.sandbox.map(|sandbox| sandbox.0),
             initiator: row.initiator.0,
+            caller: row.caller.map(Caller::from),
             began: row.began.0,
             deadline: row.deadline.0,
             saved_state: row.saved_state.map(|saved_state| saved_state.0),
@@ -739,42 +745,6 @@ impl From<SnapshotRow> for SnapshotRecord {
                 StatusRow::Failed(failure) => SnapshotStatus::Failed(failure.into()),
                 StatusRow::Deleting => SnapshotStatus::Deleting,
             },
-        }
-    }
-}
-
-impl From<&NewEvent> for EventRow {
-    fn from(event: &NewEvent) -> Self {
-        let NewEvent { project, sandbox, at, kind, initiator, operation, generation, detail, took, bytes } = event;
-        Self {
-            v: codec::EVENT,
-            project: text(project),
-            sandbox: text(sandbox),
-            at: Millis(*at),
-            kind: Word(*kind),
-            initiator: Word(*initiator),
-            operation: operation.as_ref().map(text),
-            generation: *generation,
-            detail: detail.clone(),
-            took: took.map(Length),
-            bytes: *bytes,
-        }
-    }
-}
-
-impl From<EventRow> for NewEvent {
-    fn from(row: EventRow) -> Self {
-        Self {
-            project: row.project.0,
-            sandbox: row.sandbox.0,
-            at: row.at.0,
-            kind: row.kind.0,
-            initiator: row.initiator.0,
-            operation: row.operation.map(|operation| operation.0),
-            generation: row.generation,
-            detail: row.detail,
-            took: row.took.map(|length| length.0),
-            bytes: row.bytes,
         }
     }
 }

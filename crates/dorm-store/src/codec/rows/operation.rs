@@ -3,6 +3,7 @@
 use dorm_lifecycle::{Initiator, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId};
 use serde::{Deserialize, Serialize};
 
+use super::caller::CallerRow;
 use crate::codec::word::{Millis, Text, Word, present};
 use crate::{Code, OperationKind};
 
@@ -16,6 +17,8 @@ pub(in crate::codec) struct OperationRow {
     #[serde(deserialize_with = "present")]
     pub(super) sandbox: Option<Text<SandboxId>>,
     pub(super) initiator: Word<Initiator>,
+    #[serde(deserialize_with = "present")]
+    pub(super) caller: Option<CallerRow>,
     pub(super) began: Millis,
     pub(super) deadline: Millis,
     #[serde(deserialize_with = "present")]

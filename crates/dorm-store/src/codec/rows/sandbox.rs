@@ -7,6 +7,7 @@ use dorm_lifecycle::{
 };
 use serde::{Deserialize, Serialize};
 
+use super::caller::CallerRow;
 use super::ports::{PortAccessRow, PortRuleRow};
 use super::snapshot::KindRow;
 use super::state::{SleepImageRow, StateRow};
@@ -40,6 +41,8 @@ pub(in crate::codec) struct SandboxRow {
     pub(super) suspend_failures: Option<SuspendFailuresRow>,
     #[serde(deserialize_with = "present")]
     pub(super) pool: Option<PoolMemberRow>,
+    #[serde(deserialize_with = "present")]
+    pub(super) created_by: Option<CallerRow>,
     pub(super) state: StateRow,
 }
 

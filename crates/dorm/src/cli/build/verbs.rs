@@ -121,6 +121,7 @@ fn describe(build: &wire::Build, format: Format) -> Result<(), Problem> {
         ("base", text(&build.base)),
         ("image", text(&build.image)),
         ("snapshot", text(&build.snapshot)),
+        ("caller", shown::caller(build.caller.as_ref())),
         ("created", shown::moment(build.created_at)),
         ("began", moment(build.began_at)),
         ("ended", moment(build.ended_at)),

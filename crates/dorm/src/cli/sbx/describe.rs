@@ -68,6 +68,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("on unrestorable", shown::word(&sandbox.on_unrestorable)),
         ("checkpoints", checkpoints::line(sandbox.checkpoints.as_ref())),
         ("created", shown::moment(sandbox.created_at)),
+        ("created by", shown::caller(sandbox.created_by.as_ref())),
         ("last active", shown::moment(sandbox.last_active_at)),
         ("last started", moment(sandbox.last_started_at)),
         ("running since", moment(sandbox.running_since)),
