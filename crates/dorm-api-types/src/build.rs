@@ -288,7 +288,7 @@ pub struct CreateTemplate {
     pub name: String,
     /// Tags. Default `latest`. They are moved if they exist.
     pub tags: Vec<String>,
-    /// Tag or digest of an image.
+    /// Tag or digest of an image, or the name of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// ID of a snapshot.
@@ -301,7 +301,9 @@ pub struct CreateTemplate {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
     /// Start the image's entrypoint and command in each, and wait for its readiness command.
-    pub start: bool,
+    /// Default: as when a sandbox is created from the image or snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<bool>,
 }
 
 /// Makes further tags stand for what a tag stands for.
@@ -340,8 +342,9 @@ pub struct TemplateVersion {
     pub resources: Option<Resources>,
     /// Names of its environment variables.
     pub env: Vec<String>,
-    /// Whether the program of the image is started in each sandbox.
-    pub start: bool,
+    /// Whether the program of the image is started in each sandbox; null if that is as when a
+    /// sandbox is created from the image or snapshot.
+    pub start: Option<bool>,
     /// ID of the build that made it.
     pub build: Option<String>,
     /// When the tag began to stand for this.

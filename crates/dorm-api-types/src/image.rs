@@ -45,7 +45,8 @@ pub struct ImageSource {
 #[derive(Clone, PartialEq, Eq, Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct ComposeImage {
-    /// Image whose files to use: a tag, a digest, or a digest prefix.
+    /// Image whose files to use: a tag, a digest, a digest prefix, or the name of a filesystem
+    /// snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// ID of the filesystem snapshot whose files to use.

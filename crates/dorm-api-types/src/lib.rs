@@ -89,8 +89,8 @@ pub use settings::{
     OnUnrestorable, ResizeRequest, ResumeRequest, SetRetention, SetTimeouts, SuspendRequest, UpdateSandbox, Wake,
 };
 pub use snapshot::{
-    CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info, Maker,
-    Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
+    CheckpointRequest, Engine, Health, Image, ImageList, ImportImage, ImportProgress, ImportStage, Info,
+    InheritedSettings, Maker, Snapshot, SnapshotKind, SnapshotList, SnapshotStatus,
 };
 pub use stream::{CommandEvent, OutputEvent};
 pub use text::{Binary, NamedSecret, Secret, Text, Time};

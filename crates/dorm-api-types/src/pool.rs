@@ -18,25 +18,27 @@ use crate::text::Time;
 pub struct CreatePool {
     /// Name, unique in the project.
     pub name: String,
-    /// Tag or digest of the image that the sandboxes boot from.
+    /// Tag or digest of the image that the sandboxes boot from, or the name of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// ID of the snapshot that they start from.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// Start the image's entrypoint and command in each, and wait for its readiness command.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub start: bool,
+    /// Default: as when a sandbox is created from the image or snapshot.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<bool>,
     /// Resource limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesRequest>,
-    /// Where the sandboxes may connect to. Default `public`.
+    /// Where the sandboxes may connect to. Default: as for the snapshot, otherwise `public`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Egress>,
     /// Environment variables of every process. Their values are never returned.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub env: BTreeMap<String, String>,
-    /// Who can reach the ports of the sandboxes. Default: the setting of the daemon.
+    /// Who can reach the ports of the sandboxes. Default: as for the snapshot, otherwise the
+    /// setting of the daemon.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_access: Option<PortAccess>,
     /// Labels.

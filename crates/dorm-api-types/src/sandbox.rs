@@ -98,6 +98,10 @@ pub struct Sandbox {
     pub restored_generation: Option<u64>,
     /// Digest of the image.
     pub image: String,
+    /// Whether the first run started the entrypoint and command of the image, or continued from
+    /// memory in which they ran. A sandbox that boots from its files starts them again.
+    #[serde(default)]
+    pub start: bool,
     /// ID of the snapshot that the first run started from. Null if it booted from an image.
     pub snapshot: Option<String>,
     /// ID of the sandbox that this snapshot was taken from.

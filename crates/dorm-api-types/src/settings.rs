@@ -19,20 +19,23 @@ use crate::volume::AttachVolume;
 #[serde(deny_unknown_fields, default)]
 pub struct CreateSandbox {
     /// Image to boot from: a tag, a digest, a digest prefix of at least 8 digits, or the name of an
-    /// image in a registry.
+    /// image in a registry. Or the name of a snapshot to start from, as with `snapshot`; a tag of
+    /// an image goes before it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub image: Option<String>,
     /// When to contact the registry for the image. Default `missing`, which contacts only the
-    /// registry that `image` names.
+    /// registry that `image` names. With `always`, `image` is no name of a snapshot.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub pull: Option<Pull>,
     /// Start the entrypoint and command of the image as a process with the label `start`, and wait
     /// until it is ready if the image has a readiness command. If that fails, the sandbox is
-    /// terminated. Default: false.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub start: bool,
+    /// terminated. Default: as for the template; for a filesystem snapshot, whether its `inherited`
+    /// settings say so; otherwise false.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub start: Option<bool>,
     /// ID of the snapshot to start from. A memory snapshot continues with its memory, processes,
-    /// files and limits; a filesystem snapshot boots from its files.
+    /// files and limits; a filesystem snapshot boots from its files. `egress`, `port_access`,
+    /// `port_host`, `port_rules` and `start` are by default those of its `inherited` settings.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// Template that the sandbox starts from: `NAME` or `NAME:TAG`. Other fields override its
@@ -46,7 +49,7 @@ pub struct CreateSandbox {
     /// Resource limits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resources: Option<ResourcesRequest>,
-    /// Where the sandbox may connect to. Default `public`.
+    /// Where the sandbox may connect to. Default: as for the snapshot, otherwise `public`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub egress: Option<Egress>,
     /// Environment variables of every process. Their values are never returned.
@@ -76,17 +79,19 @@ pub struct CreateSandbox {
     /// is recorded, with status 202, and `operation` of the sandbox names its start. Default: true.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub wait: Option<bool>,
-    /// Who can reach the ports of the sandbox. Default: the setting of the daemon, which is
-    /// `public` unless changed.
+    /// Who can reach the ports of the sandbox. Default: as for the snapshot, otherwise the setting
+    /// of the daemon, which is `public` unless changed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_access: Option<PortAccess>,
     /// `Host` header that programs behind the ports get, such as `localhost:{port}`, in which
-    /// `{port}` stands for the number of the port. Default: the host that the client named.
+    /// `{port}` stands for the number of the port; empty for the host that the client named.
+    /// Default: as for the snapshot, otherwise empty.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub port_host: Option<String>,
-    /// Exceptions for single ports, by the number of the port: at most 64.
-    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
-    pub port_rules: BTreeMap<u16, PortRule>,
+    /// Exceptions for single ports, by the number of the port: at most 64. Default: as for the
+    /// snapshot, otherwise none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub port_rules: Option<BTreeMap<u16, PortRule>>,
     /// Seconds from the start of a run to its deadline, independent of activity. Default: none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub timeout_secs: Option<f64>,

@@ -5,7 +5,9 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+use crate::egress::Egress;
 use crate::image::{ImageConfig, ImageSource};
+use crate::key::{PortAccess, PortRule};
 use crate::resources::Resources;
 use crate::text::Time;
 
@@ -14,6 +16,9 @@ use crate::text::Time;
 pub struct Snapshot {
     /// ID of the snapshot.
     pub id: String,
+    /// Name under which the snapshot serves as an image, if it has one.
+    #[serde(default)]
+    pub name: Option<String>,
     /// Contents of the snapshot.
     pub kind: SnapshotKind,
     /// Project that the snapshot belongs to.
@@ -28,6 +33,10 @@ pub struct Snapshot {
     pub image: String,
     /// Resource limits of sandboxes that start from the snapshot.
     pub resources: Resources,
+    /// Settings that sandboxes that start from the snapshot have by default. Null if they are not
+    /// known: then the general defaults hold.
+    #[serde(default)]
+    pub inherited: Option<InheritedSettings>,
     /// When the snapshot was requested.
     pub created_at: Time,
     /// Size on disk in bytes. 0 until the snapshot is completed.
@@ -62,6 +71,22 @@ pub struct Snapshot {
     pub made_by: Maker,
 }
 
+/// Settings of the source of a snapshot when it was taken.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
+pub struct InheritedSettings {
+    /// Where a sandbox may connect to.
+    pub egress: Egress,
+    /// Who can reach its ports.
+    pub port_access: PortAccess,
+    /// `Host` header that programs behind the ports get; null for the host that the client named.
+    pub port_host: Option<String>,
+    /// Exceptions for single ports, by the number of the port.
+    pub port_rules: BTreeMap<u16, PortRule>,
+    /// Whether a boot starts the entrypoint and command of the image. In a memory snapshot they ran
+    /// already.
+    pub start: bool,
+}
+
 /// Why a snapshot was made.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -81,6 +106,11 @@ pub enum Maker {
 pub struct CheckpointRequest {
     /// Contents of the snapshot. Default `filesystem`.
     pub kind: SnapshotKind,
+    /// Name under which the snapshot serves as an image: `NAME` or `NAME:TAG`, unique among the
+    /// snapshots of the project that can be used. It must not be the name of an image or a
+    /// template. Deleting the snapshot frees it. Default: none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub name: Option<String>,
     /// Respond when the snapshot is completed. If false, respond as soon as it is in progress.
     /// Default: true.
     pub wait: bool,
@@ -94,7 +124,7 @@ pub struct CheckpointRequest {
 
 impl Default for CheckpointRequest {
     fn default() -> Self {
-        Self { kind: SnapshotKind::default(), wait: true, labels: BTreeMap::new(), expires_secs: None }
+        Self { kind: SnapshotKind::default(), name: None, wait: true, labels: BTreeMap::new(), expires_secs: None }
     }
 }
 

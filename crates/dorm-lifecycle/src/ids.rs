@@ -21,6 +21,12 @@ pub enum IdError {
          and do not end with a hyphen"
     )]
     Name(String),
+    /// Not a valid name of a snapshot.
+    #[error(
+        "'{0}' is not the name of a snapshot: give NAME or NAME:TAG, of letters, digits, '.', '_', '-' and '/', that \
+         is neither an id nor a part of a digest and does not begin with the host of a registry"
+    )]
+    Snapshot(String),
     /// Not a valid project name.
     #[error("'{0}' is not a project: projects are 1 to 63 lower-case letters, digits and hyphens")]
     Project(String),
@@ -187,6 +193,39 @@ impl FromStr for Name {
     }
 }
 
+/// The name of a snapshot, under which it serves as an image: `NAME` or `NAME:TAG`. Unique per
+/// project among snapshots that can be used. It is never an id, the beginning of a digest, or the
+/// name of an image in a registry.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SnapshotName(String);
+
+text!(SnapshotName);
+
+/// The longest [`SnapshotName`], in bytes: as long as the longest tag of an image.
+const SNAPSHOT_NAME_MAX: usize = 250;
+/// From this length on, hexadecimal digits are read as the beginning of a digest.
+const DIGEST_PREFIX: usize = 8;
+
+impl FromStr for SnapshotName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let is_part = |part: &str| {
+            (1..=128).contains(&part.len())
+                && part.as_bytes()[0].is_ascii_alphanumeric()
+                && part.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"._-".contains(&byte))
+        };
+        let (name, tag) = text.split_once(':').map_or((text, None), |(name, tag)| (name, Some(tag)));
+        let names_registry = name.split_once('/').is_some_and(|(host, _)| host == "localhost" || host.contains('.'));
+        let is_digest = text.len() >= DIGEST_PREFIX && text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_legal = text.len() <= SNAPSHOT_NAME_MAX && name.split('/').all(is_part) && tag.is_none_or(is_part);
+        match is_legal && !names_registry && !is_digest && !is_id(text) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(IdError::Snapshot(text.to_owned())),
+        }
+    }
+}
+
 /// The project that a record belongs to. Without configuration there is one project, `local`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct ProjectId(String);
@@ -316,6 +355,34 @@ mod tests {
         let long = "a".repeat(64);
         for text in ["", "-a", "a-", "1a", "A", "a_b", "ä", "a b", long.as_str()] {
             assert!(text.parse::<Name>().is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_name_of_a_snapshot_is_that_of_an_image_and_nothing_else() {
+        let long = "a".repeat(129);
+        for text in ["my-snap", "my-snap:v2", "team/My_Snap:2026.11", "deadbee", "a"] {
+            assert!(text.parse::<SnapshotName>().is_ok(), "{text}");
+        }
+        for text in [
+            "",
+            ":v2",
+            "a:",
+            "a:b:c",
+            "/a",
+            "a/",
+            "a b",
+            "-a",
+            "a@sha256:0",
+            "@tenant/a",
+            "deadbeef",
+            "abcdefghijkmnpqrstuv",
+            "docker.io/library/python:3.12",
+            "localhost/python",
+            "localhost:5000/python",
+            long.as_str(),
+        ] {
+            assert_eq!(text.parse::<SnapshotName>(), Err(IdError::Snapshot(text.to_owned())));
         }
     }
 

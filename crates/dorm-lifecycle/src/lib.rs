@@ -20,6 +20,7 @@ mod denied;
 mod egress;
 mod event;
 mod ids;
+mod inherited;
 mod invariants;
 mod lease;
 mod pool;
@@ -55,8 +56,9 @@ pub use egress::{
 pub use event::{EventKind, Initiator};
 pub use ids::{
     ApiKeyId, BuildId, Digest, HoldId, IdError, Name, OperationId, PoolId, ProjectId, RequestId, RunId, SandboxId,
-    SavedStateId, SecretName, SnapshotId, TemplateId, VolumeId, WebhookId,
+    SavedStateId, SecretName, SnapshotId, SnapshotName, TemplateId, VolumeId, WebhookId,
 };
+pub use inherited::InheritedSettings;
 pub use invariants::{Broken, check};
 pub use lease::{Lease, LeaseRefused, all_leases, grant, has_leases, leases};
 pub use pool::{Claim, PoolMember};

@@ -12,6 +12,7 @@ use crate::ports::{PortAccess, PortHost, PortRules, PortTerms};
 use crate::resources::Resources;
 use crate::saved::Keep;
 use crate::spec_error::SpecError;
+use crate::state::FirstProgram;
 use crate::volume::{Attachment, check_attachments};
 
 /// The calls that resume a suspended sandbox.
@@ -159,6 +160,9 @@ pub struct SandboxSpec {
     pub resources: Resources,
     /// Where it may connect to.
     pub egress: Egress,
+    /// The program that its first run started, or that ran in the memory that it continued from. A
+    /// sandbox that boots from its files starts it again.
+    pub program: FirstProgram,
     /// Environment variables of every process in it.
     pub variables: Variables,
     /// Secrets. Every process gets them as environment variables; they take precedence over
@@ -204,6 +208,7 @@ impl SandboxSpec {
             layer: None,
             resources: Resources::default(),
             egress: Egress::default(),
+            program: FirstProgram::None,
             variables: Variables::default(),
             secrets: Variables::default(),
             on_timeout: if named { OnTimeout::Suspend } else { OnTimeout::Terminate },

@@ -6,7 +6,8 @@ use std::time::Duration;
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
 use dorm_lifecycle::{
-    ApiKeyId, Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SpecError, StateName, Timestamp, WebhookId,
+    ApiKeyId, Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SnapshotName, SpecError, StateName,
+    Timestamp, WebhookId,
 };
 use dorm_ports::RegistryError;
 use dorm_storage::StorageError;
@@ -75,6 +76,14 @@ pub enum ServiceError {
     /// No snapshot has this id.
     #[error("there is no snapshot {0}")]
     NoSnapshot(SnapshotId),
+    /// A snapshot cannot have a name that stands for something else already.
+    #[error("a snapshot cannot be named '{name}': that is the name of {of}")]
+    NotASnapshotName {
+        /// The name.
+        name: SnapshotName,
+        /// The kind of thing that has the name.
+        of: &'static str,
+    },
     /// No webhook has this id.
     #[error("there is no webhook {0}")]
     NoWebhook(WebhookId),
@@ -447,6 +456,7 @@ impl ServiceError {
             | Self::HoldsSecrets { .. }
             | Self::NoMemory(_)
             | Self::MemorySnapshot(_)
+            | Self::NotASnapshotName { .. }
             | Self::NotRunning { .. }
             | Self::Denied {
                 denied:
@@ -487,12 +497,7 @@ impl ServiceError {
             Self::Volume(problem) => problem.code(),
             Self::ImageSetting { .. } | Self::NothingToStart(_) | Self::NoProgram(_) => Code::InvalidArgument,
             Self::Registry(error) => registry::code(error),
-            Self::Store(StoreError::NameTaken { .. } | StoreError::Stale { .. }) => Code::Conflict,
-            Self::Store(StoreError::Unknown { .. }) => Code::Unavailable,
-            Self::Store(StoreError::Unreadable { .. }) => Code::Unreadable,
-            Self::Store(StoreError::Full { .. }) => Code::NoRoom,
-            Self::Store(StoreError::Failed { .. } | StoreError::Damaged { .. }) => Code::StoreFailed,
-            Self::Store(StoreError::Missing(_)) => Code::Internal,
+            Self::Store(error) => store_code(error),
             Self::HostPart(_) => Code::Damaged,
         }
     }
@@ -520,6 +525,7 @@ impl ServiceError {
             Self::HoldsSecrets { .. } => {
                 "make a filesystem snapshot of it with `dorm sbx checkpoint files`, and export that"
             }
+            Self::NotASnapshotName { .. } => "choose another name",
             Self::NoMemory(_) => "use the snapshot itself",
             Self::MemorySnapshot(_) => "make a filesystem snapshot of it first, with `dorm sbx checkpoint files`",
             Self::TrialFailed { source, .. } => source.next_step(),
@@ -599,10 +605,25 @@ impl ServiceError {
     }
 }
 
+/// Returns the kind of an error of the store.
+fn store_code(error: &StoreError) -> Code {
+    match error {
+        StoreError::NameTaken { .. } | StoreError::SnapshotNameTaken { .. } | StoreError::Stale { .. } => {
+            Code::Conflict
+        }
+        StoreError::Unknown { .. } => Code::Unavailable,
+        StoreError::Unreadable { .. } => Code::Unreadable,
+        StoreError::Full { .. } => Code::NoRoom,
+        StoreError::Failed { .. } | StoreError::Damaged { .. } => Code::StoreFailed,
+        StoreError::Missing(_) => Code::Internal,
+    }
+}
+
 /// Returns what a caller can do about an error of the store.
 fn store_next_step(error: &StoreError) -> &'static str {
     match error {
         StoreError::NameTaken { .. } => "choose another name, or terminate its holder",
+        StoreError::SnapshotNameTaken { .. } => "choose another name, or delete its holder",
         StoreError::Unknown { .. } => "check whether it was done when the daemon is back",
         StoreError::Unreadable { .. } => {
             "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"

@@ -85,6 +85,7 @@ pub use ops::restart::Restarted;
 pub use ops::resume::ResumeSpec;
 pub use ops::rewind::{KeepFuture, RewoundSandbox};
 pub use ops::secrets::{SECRET_BYTES_MAX, SECRETS_MAX, SecretView};
+pub use ops::snapshot_names::NamedSource;
 pub use ops::snapshots::SnapshotPage;
 pub use ops::templates::{DEFAULT_TAG, TemplateReference, TemplateSpec};
 pub use ops::transfer::{ExportFile, ImportSpec};

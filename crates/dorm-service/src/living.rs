@@ -103,7 +103,7 @@ impl Living {
                 self.follow(changed);
                 committing.is_ended = true;
             }
-            Err(StoreError::NameTaken { .. }) => committing.is_ended = true,
+            Err(StoreError::NameTaken { .. } | StoreError::SnapshotNameTaken { .. }) => committing.is_ended = true,
             // Also after a stale revision: the records here are then not those of the store.
             Err(_) => {}
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use dorm_agent_client::Agent;
-use dorm_lifecycle::{Attachment, Command, Future, MountPath, RunId, SnapshotId, SnapshotKind};
+use dorm_lifecycle::{Attachment, Command, Future, MountPath, RunId, SnapshotId, SnapshotKind, SnapshotName};
 use dorm_store::{Maker, Removal, SnapshotRecord};
 use tokio::sync::{mpsc, oneshot};
 
@@ -83,10 +83,21 @@ pub enum IfBusy {
     Refuse,
 }
 
+/// The part of its source's settings that a snapshot carries.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Carries {
+    /// Those that a sandbox made from it inherits.
+    Settings,
+    /// None: they were those of the work that made it.
+    Nothing,
+}
+
 /// A request for a snapshot.
 pub(crate) struct SnapshotSpec {
     pub(crate) id: SnapshotId,
     pub(crate) kind: SnapshotKind,
+    pub(crate) name: Option<SnapshotName>,
+    pub(crate) carries: Carries,
     pub(crate) labels: BTreeMap<String, String>,
     pub(crate) removal: Removal,
     pub(crate) made_by: Maker,

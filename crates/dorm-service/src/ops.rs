@@ -37,6 +37,7 @@ pub(crate) mod runs;
 pub(crate) mod secrets;
 mod services;
 pub(crate) mod settings;
+pub(crate) mod snapshot_names;
 pub(crate) mod snapshots;
 mod suspend;
 pub(crate) mod templates;

@@ -32,7 +32,7 @@ pub(crate) enum Action {
         name: Option<u64>,
         timeouts: Timeouts,
         snapshot: Option<SnapshotId>,
-        program: FirstProgram,
+        program: Option<FirstProgram>,
     },
     Clone(SandboxId, Option<u64>),
     Fork(SandboxId, Vec<Option<u64>>, OnPartialFailure),
@@ -180,7 +180,7 @@ impl Client {
         let timeouts = self.choose_timeouts();
         let snapshot = if self.random.chance(40) { self.random.pick(&snapshots).cloned() } else { None };
         let starts = snapshot.is_none() && self.random.chance(30);
-        let program = if starts { FirstProgram::OfImage } else { FirstProgram::None };
+        let program = starts.then_some(FirstProgram::OfImage);
         Action::Create { name, timeouts, snapshot, program }
     }
 
@@ -291,7 +291,10 @@ impl Client {
             return;
         }
         let allowed = match error.code() {
-            Code::NotFound => !matches!(error, ServiceError::Storage(_)),
+            // The name of a snapshot may be free again.
+            Code::NotFound => {
+                !matches!(error, ServiceError::Storage(_)) || matches!(action, Action::Create { snapshot: Some(_), .. })
+            }
             Code::Conflict | Code::Gone | Code::PortClosed | Code::Unavailable => true,
             // Another volume has the same mount point.
             Code::InvalidArgument => {

@@ -17,7 +17,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{
-    BuildId, PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, TemplateId, VolumeId, Writers,
+    BuildId, InheritedSettings, PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, TemplateId, VolumeId,
+    Writers,
 };
 use dorm_store::{
     EventRecord, OnPartialFailure, OperationRecord, OperationResult, PoolRecord, SandboxRecord, SnapshotRecord,
@@ -82,6 +83,8 @@ struct Known {
     record: SandboxRecord,
     /// Its committed states, each with the number of the commit.
     past: Vec<(u64, Sandbox)>,
+    /// The settings that the snapshot carried from which it started.
+    inherited: Option<InheritedSettings>,
     /// Its state according to its events.
     told: StateName,
     live: Memory,
@@ -230,6 +233,13 @@ impl Model {
 
     pub(crate) fn record(&self, id: &SandboxId) -> Option<SandboxRecord> {
         self.lock().sandboxes.get(id).map(|known| known.record.clone())
+    }
+
+    /// Whether a sandbox began with the settings that its snapshot carried.
+    pub(crate) fn inherits(&self, id: &SandboxId) -> bool {
+        let state = self.lock();
+        let Some(Known { inherited: Some(inherited), past, .. }) = state.sandboxes.get(id) else { return true };
+        past.first().is_none_or(|(_, first)| first.spec.inherited() == *inherited)
     }
 
     /// Notes that a caller is about to terminate the sandbox.

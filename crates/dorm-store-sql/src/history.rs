@@ -20,12 +20,19 @@ pub(crate) async fn find_snapshots(
 /// have many rows with an equal value, so their indexes are not used if the filter also names a
 /// single sandbox or saved state.
 pub(crate) fn snapshots_of(filter: &SnapshotFilter) -> QueryBuilder<Sqlite> {
-    let SnapshotFilter { project, source, saved_state, layer, image, made_by, leaving, after, limit } = filter;
-    let is_narrow = source.is_some() || saved_state.is_some() || layer.is_some() || *leaving;
+    let SnapshotFilter { project, name, source, saved_state, layer, image, made_by, leaving, after, limit } = filter;
+    let is_narrow = name.is_some() || source.is_some() || saved_state.is_some() || layer.is_some() || *leaving;
     let mut query = QueryBuilder::<Sqlite>::new("SELECT id, document FROM snapshots WHERE TRUE");
     if let Some(project) = project {
         let column = if is_narrow || image.is_some() { " AND +project = " } else { " AND project = " };
         query.push(column).push_bind(project.to_string());
+    }
+    if let Some(name) = name {
+        query.push(" AND id IN (SELECT snapshot FROM snapshot_names WHERE name = ").push_bind(name.to_string());
+        if let Some(project) = project {
+            query.push(" AND project = ").push_bind(project.to_string());
+        }
+        query.push(")");
     }
     if let Some(source) = source {
         query.push(" AND source = ").push_bind(source.to_string());

@@ -165,6 +165,10 @@ async fn no_question_of_the_service_reads_the_whole_history() {
         (SnapshotFilter { layer: saved_state(), ..snapshots() }, "snapshots_of_layer"),
         (SnapshotFilter { image: Some("0".repeat(64).parse().unwrap()), ..snapshots() }, "snapshots_of_image"),
         (SnapshotFilter { leaving: true, ..snapshots() }, "snapshots_leaving"),
+        (
+            SnapshotFilter { project: project.clone(), name: Some("my-snap".parse().unwrap()), ..snapshots() },
+            "snapshot_names USING PRIMARY KEY",
+        ),
         (SnapshotFilter { project, limit: 101, ..snapshots() }, "snapshots_in_order"),
     ];
     questions

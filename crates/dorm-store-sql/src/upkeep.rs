@@ -19,7 +19,7 @@ use crate::rows::{
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; referenced tables come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 16] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 17] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -36,6 +36,7 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 16] = [
     ("volumes", &["id", "document"], Some(RowKind::Volume)),
     ("identity", &["only", "id"], None),
     ("clock", &["only_one", "document"], None),
+    ("snapshot_names", &["project", "name", "snapshot"], None),
 ];
 
 /// The result of a check of a file.

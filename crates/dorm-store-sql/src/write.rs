@@ -3,10 +3,13 @@
 mod prune;
 
 use std::collections::BTreeMap;
+use std::str::FromStr;
 
-use dorm_lifecycle::SandboxId;
+use dorm_lifecycle::{IdError, SandboxId};
 use dorm_store::codec;
-use dorm_store::{Change, EventRecord, NewEvent, NoSuchTicket, SandboxRecord, Settled, StoreError, Ticket};
+use dorm_store::{
+    Change, EventRecord, NewEvent, NoSuchTicket, SandboxRecord, Settled, SnapshotRecord, StoreError, Ticket,
+};
 use sqlx::sqlite::SqliteConnectOptions;
 use sqlx::{ConnectOptions, Connection, SqliteConnection, SqliteTransaction};
 use thiserror::Error;
@@ -231,26 +234,7 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
         .await
         .map_err(|error| failed("write an operation", error))?;
     }
-    for snapshot in &change.snapshots {
-        let document = codec::encode_snapshot(snapshot).map_err(|error| failed("write a snapshot", error))?;
-        sqlx::query(
-            "INSERT INTO snapshots (id, project, document) VALUES (?, ?, ?) \
-             ON CONFLICT (id) DO UPDATE SET project = excluded.project, document = excluded.document",
-        )
-        .bind(snapshot.id.as_str())
-        .bind(snapshot.project.as_str())
-        .bind(document)
-        .execute(&mut *connection)
-        .await
-        .map_err(|error| failed("write a snapshot", error))?;
-    }
-    for id in &change.forgotten {
-        sqlx::query("DELETE FROM snapshots WHERE id = ?")
-            .bind(id.as_str())
-            .execute(&mut *connection)
-            .await
-            .map_err(|error| failed("forget a snapshot", error))?;
-    }
+    snapshots(connection, &change).await?;
     for saved_state in &change.discard {
         sqlx::query("INSERT INTO discards (saved_state) VALUES (?) ON CONFLICT DO NOTHING")
             .bind(saved_state.as_str())
@@ -296,6 +280,60 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
         events.push(record_event(connection, event).await?);
     }
     Ok(events)
+}
+
+async fn snapshots(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
+    for snapshot in change.ordered_snapshots() {
+        let document = codec::encode_snapshot(snapshot).map_err(|error| failed("write a snapshot", error))?;
+        sqlx::query(
+            "INSERT INTO snapshots (id, project, document) VALUES (?, ?, ?) \
+             ON CONFLICT (id) DO UPDATE SET project = excluded.project, document = excluded.document",
+        )
+        .bind(snapshot.id.as_str())
+        .bind(snapshot.project.as_str())
+        .bind(document)
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write a snapshot", error))?;
+        snapshot_name(connection, snapshot).await?;
+    }
+    for id in &change.forgotten {
+        sqlx::query("DELETE FROM snapshots WHERE id = ?")
+            .bind(id.as_str())
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| failed("forget a snapshot", error))?;
+    }
+    Ok(())
+}
+
+/// Records the name that a snapshot holds, or that it holds none.
+async fn snapshot_name(connection: &mut SqliteConnection, snapshot: &SnapshotRecord) -> Result<(), StoreError> {
+    sqlx::query("DELETE FROM snapshot_names WHERE snapshot = ?")
+        .bind(snapshot.id.as_str())
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("release the name of a snapshot", error))?;
+    let Some(name) = snapshot.held_name() else { return Ok(()) };
+    let holder: Option<String> =
+        sqlx::query_scalar("SELECT snapshot FROM snapshot_names WHERE project = ? AND name = ?")
+            .bind(snapshot.project.as_str())
+            .bind(name.as_str())
+            .fetch_optional(&mut *connection)
+            .await
+            .map_err(|error| failed("look up the name of a snapshot", error))?;
+    if let Some(holder) = holder {
+        let holder = parsed_holder(name.as_str(), &holder)?;
+        return Err(StoreError::SnapshotNameTaken { name: name.clone(), holder });
+    }
+    sqlx::query("INSERT INTO snapshot_names (project, name, snapshot) VALUES (?, ?, ?)")
+        .bind(snapshot.project.as_str())
+        .bind(name.as_str())
+        .bind(snapshot.id.as_str())
+        .execute(&mut *connection)
+        .await
+        .map_err(|error| failed("write the name of a snapshot", error))?;
+    Ok(())
 }
 
 async fn pools(connection: &mut SqliteConnection, change: &Change) -> Result<(), StoreError> {
@@ -503,11 +541,14 @@ async fn refuse_taken_name(connection: &mut SqliteConnection, record: &SandboxRe
     .await
     .map_err(|error| failed("look up a name", error))?;
     let Some(holder) = holder else { return Ok(()) };
-    let holder: SandboxId = holder.parse().map_err(|error| StoreError::Unreadable {
+    Err(StoreError::NameTaken { name: name.clone(), holder: parsed_holder(name.as_str(), &holder)? })
+}
+
+fn parsed_holder<Id: FromStr<Err = IdError>>(name: &str, holder: &str) -> Result<Id, StoreError> {
+    holder.parse().map_err(|error: IdError| StoreError::Unreadable {
         id: format!("the holder of the name '{name}'"),
-        what: format!("{error}"),
-    })?;
-    Err(StoreError::NameTaken { name: name.clone(), holder })
+        what: error.to_string(),
+    })
 }
 
 /// Writes only the differences: labels hardly ever change, and a sandbox is written at each step of

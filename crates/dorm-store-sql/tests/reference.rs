@@ -202,6 +202,7 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
     SnapshotRecord {
         id: SnapshotId::from_random([number; 20]),
         project: project(of),
+        name: None,
         source: id(number),
         generation: 1,
         parent: None,
@@ -210,6 +211,7 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         saved_state: SavedStateId::from_random([number; 20]),
         image: "b".repeat(64).parse().unwrap(),
         resources: Resources::default(),
+        inherited: None,
         created: at(created),
         bytes: created,
         shares_data: false,

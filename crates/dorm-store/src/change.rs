@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use dorm_lifecycle::{Broken, Name, ProjectId, Sandbox, SandboxId, StateName};
 use thiserror::Error;
 
-use crate::{Change, SandboxRecord, StoreError};
+use crate::{Change, SandboxRecord, SnapshotRecord, StoreError};
 
 /// A sandbox that breaks an invariant of the lifecycle and so must not be recorded.
 #[derive(Debug, Error)]
@@ -44,6 +44,14 @@ impl Change {
         }
         let (over, living): (Vec<_>, Vec<_>) = self.sandboxes.iter().partition(|record| is_over(&record.sandbox));
         Ok(over.into_iter().chain(living).collect())
+    }
+
+    /// The snapshots in the order in which every store applies them: first those that hold no name,
+    /// because they release theirs, then the others; each group in the order given. A store checks
+    /// the name of each, and stops at the first that another snapshot holds.
+    pub fn ordered_snapshots(&self) -> impl Iterator<Item = &SnapshotRecord> {
+        let (holders, others): (Vec<_>, Vec<_>) = self.snapshots.iter().partition(|one| one.held_name().is_some());
+        others.into_iter().chain(holders)
     }
 }
 

@@ -24,7 +24,7 @@ pub const SANDBOX: u64 = 2;
 /// The current version of operations.
 pub const OPERATION: u64 = 2;
 /// The current version of snapshots.
-pub const SNAPSHOT: u64 = 1;
+pub const SNAPSHOT: u64 = 2;
 /// The current version of events.
 pub const EVENT: u64 = 2;
 /// The current version of webhooks.
@@ -92,16 +92,18 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
         // Version 2 adds egress rules, operations that change the egress and the resources, in
         // place of `auto_resume` the calls that wake a sandbox, the pool, suspends that keep files
-        // only, the limit after a wake, the last start, annotations, rules for single ports, and
-        // the caller.
+        // only, the limit after a wake, the last start, annotations, rules for single ports,
+        // the caller, and the program, which version 1 only knows while it starts.
         1 => decode_earlier::<rows::SandboxRow>(text, 1, |sandbox| {
             for field in ["pool", "started", "created_by"] {
                 sandbox.insert(field.to_owned(), Value::Null);
             }
             sandbox.insert("woken".to_owned(), Value::Bool(false));
             add_to_images(sandbox);
+            let program = sandbox.get("state").and_then(|state| state.pointer("/pending/program")).cloned();
             let Some(spec) = sandbox.get_mut("spec").and_then(Value::as_object_mut) else { return };
             spec.remove("wake");
+            spec.insert("program".to_owned(), program.unwrap_or_else(|| "none".into()));
             spec.insert("port_host".to_owned(), Value::Null);
             spec.insert("port_rules".to_owned(), Value::Object(Map::new()));
             spec.insert("annotations".to_owned(), Value::Object(Map::new()));
@@ -157,6 +159,13 @@ pub fn encode_snapshot(snapshot: &SnapshotRecord) -> Result<String, CodecError> 
 /// Any [`CodecError`] but [`CodecError::Unwritable`].
 pub fn decode_snapshot(text: &str) -> Result<SnapshotRecord, CodecError> {
     match version(text)? {
+        // Version 2 adds the name, and the settings that a sandbox inherits.
+        1 => decode_earlier::<rows::SnapshotRow>(text, 1, |snapshot| {
+            for field in ["name", "inherited"] {
+                snapshot.insert(field.to_owned(), Value::Null);
+            }
+        })
+        .map(SnapshotRecord::from),
         SNAPSHOT => decode::<rows::SnapshotRow>(text, SNAPSHOT).map(SnapshotRecord::from),
         found => Err(CodecError::Version { found, newest: SNAPSHOT }),
     }

@@ -119,6 +119,9 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             forgetting_comes_after_writing_and_is_idempotent,
             snapshots_come_in_the_order_they_were_asked_for,
             a_saved_state_stays_marked_until_it_is_discarded,
+            a_name_of_a_snapshot_is_unique_among_the_usable_of_a_project,
+            a_name_of_a_snapshot_can_be_taken_over_in_one_change,
+            two_new_snapshots_cannot_share_a_name_in_one_change,
         }
         webhooks {
             a_webhook_is_rewritten_and_removed,
@@ -158,6 +161,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             eight_tasks_on_different_records_lose_nothing,
             eight_tasks_on_one_record_lose_nothing,
             eight_tasks_that_want_one_name_leave_one_holder,
+            eight_snapshots_that_want_one_name_leave_one_holder,
             a_reader_that_follows_the_events_misses_none,
         }
     );
@@ -169,6 +173,7 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
             the_clocks_are_noted_in_place_of_the_note_before,
         }
         names { names_are_held_across_reopening }
+        snapshots { names_of_snapshots_are_held_across_reopening }
     );
     Ok(())
 }
@@ -199,6 +204,7 @@ pub async fn keeps_unreadable_rows(
         the_other_rows_are_listed,
         a_look_up_names_the_row,
         its_name_stays_taken,
+        the_name_of_a_snapshot_stays_taken,
         a_record_of_its_revision_mends_it,
     );
     Ok(())

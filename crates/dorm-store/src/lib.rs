@@ -30,7 +30,7 @@ mod volume;
 
 use async_trait::async_trait;
 use dorm_lifecycle::{
-    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, Timestamp,
+    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, SnapshotName, Timestamp,
 };
 use thiserror::Error;
 
@@ -108,6 +108,14 @@ pub enum StoreError {
         name: Name,
         /// The sandbox that holds it.
         holder: SandboxId,
+    },
+    /// Another snapshot of the project holds the name.
+    #[error("the name '{name}' is taken by snapshot {holder}")]
+    SnapshotNameTaken {
+        /// The name.
+        name: SnapshotName,
+        /// The snapshot that holds it.
+        holder: SnapshotId,
     },
     /// The record has changed since it was read.
     #[error("the record of {id} has changed meanwhile (expected revision {expected})")]

@@ -5,6 +5,7 @@
 //! as if the store had been opened again. The store fails only where a test asks for it.
 
 use std::cmp::Reverse;
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -12,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use async_trait::async_trait;
 use dorm_lifecycle::{
     ApiKeyId, BuildId, EventKind, Name, OperationId, PoolId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
-    State, TemplateId, VolumeId, WebhookId,
+    SnapshotName, State, TemplateId, VolumeId, WebhookId,
 };
 
 use crate::{
@@ -22,6 +23,8 @@ use crate::{
 };
 
 mod spoiled;
+
+type SnapshotNames = BTreeMap<(ProjectId, SnapshotName), SnapshotId>;
 
 /// A store in memory. Clones share its content.
 #[derive(Clone, Default, Debug)]
@@ -36,6 +39,8 @@ struct Content {
     sandboxes: BTreeMap<SandboxId, SandboxRecord>,
     operations: BTreeMap<OperationId, OperationRecord>,
     snapshots: BTreeMap<SnapshotId, SnapshotRecord>,
+    /// The holders of names. The name of a row that cannot be read stays taken.
+    snapshot_names: SnapshotNames,
     discard: BTreeSet<SavedStateId>,
     webhooks: BTreeMap<WebhookId, WebhookRecord>,
     pools: BTreeMap<PoolId, PoolRecord>,
@@ -91,6 +96,7 @@ impl MemoryStore {
 impl Content {
     fn commit(&mut self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let staged = self.stage(&change)?;
+        self.snapshot_names = self.staged_names(&change)?;
         self.unspoil(&change);
         let last = self.removed + self.events.len() as u64;
         let numbered = |(number, event)| EventRecord { number, event };
@@ -100,6 +106,7 @@ impl Content {
         self.snapshots.extend(change.snapshots.into_iter().map(|snapshot| (snapshot.id.clone(), snapshot)));
         for id in &change.forgotten {
             self.snapshots.remove(id);
+            self.snapshot_names.retain(|_, holder| holder != id);
         }
         self.discard.extend(change.discard);
         for saved_state in &change.discarded {
@@ -161,6 +168,21 @@ impl Content {
             staged.insert(id.clone(), SandboxRecord { revision, ..record.clone() });
         }
         Ok(staged)
+    }
+
+    fn staged_names(&self, change: &Change) -> Result<SnapshotNames, StoreError> {
+        let mut names = self.snapshot_names.clone();
+        for snapshot in change.ordered_snapshots() {
+            names.retain(|_, holder| *holder != snapshot.id);
+            let Some(name) = snapshot.held_name() else { continue };
+            match names.entry((snapshot.project.clone(), name.clone())) {
+                Entry::Vacant(free) => drop(free.insert(snapshot.id.clone())),
+                Entry::Occupied(taken) => {
+                    return Err(StoreError::SnapshotNameTaken { name: name.clone(), holder: taken.get().clone() });
+                }
+            }
+        }
+        Ok(names)
     }
 
     fn holder<'a>(

@@ -26,16 +26,17 @@ pub struct PoolRecord {
     pub name: Name,
     /// The origin of its members.
     pub source: PoolSource,
-    /// The program to start in each member before it counts as made.
-    pub program: FirstProgram,
+    /// The program to start in each member before it counts as made; without, the one that the
+    /// snapshot carries, or none.
+    pub program: Option<FirstProgram>,
     /// Their resource limits; those of the snapshot, or the general defaults, without.
     pub resources: Option<Resources>,
-    /// Where they may connect to.
-    pub egress: Egress,
+    /// Where they may connect to; as the snapshot says, or the general default, without.
+    pub egress: Option<Egress>,
     /// Environment variables of every process in them.
     pub variables: BTreeMap<String, String>,
-    /// Who may reach their ports.
-    pub port_access: PortAccess,
+    /// Who may reach their ports; as the snapshot says, or as set for the daemon, without.
+    pub port_access: Option<PortAccess>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
     /// How many wait to be claimed.

@@ -1,7 +1,7 @@
 //! Filters for lists of records, and the selection of old records to remove.
 
 use dorm_lifecycle::{
-    Digest, OperationId, ProjectId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, Timestamp,
+    Digest, OperationId, ProjectId, Sandbox, SandboxId, SavedStateId, SnapshotId, SnapshotName, StateName, Timestamp,
 };
 
 use crate::{Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, SnapshotRecord, SnapshotStatus};
@@ -11,6 +11,8 @@ use crate::{Maker, OperationRecord, Removal, SandboxFilter, SandboxRecord, Snaps
 pub struct SnapshotFilter {
     /// Only of this project.
     pub project: Option<ProjectId>,
+    /// Only the one that holds this name.
+    pub name: Option<SnapshotName>,
     /// Only those taken of this sandbox.
     pub source: Option<SandboxId>,
     /// Only those with this saved state as their content.
@@ -134,8 +136,9 @@ impl SandboxFilter {
 impl SnapshotFilter {
     /// Whether a snapshot matches the filter. The limit does not count here.
     pub fn matches(&self, snapshot: &SnapshotRecord) -> bool {
-        let Self { project, source, saved_state, layer, image, made_by, leaving, after, limit: _ } = self;
+        let Self { project, name, source, saved_state, layer, image, made_by, leaving, after, limit: _ } = self;
         project.as_ref().is_none_or(|project| snapshot.project == *project)
+            && name.as_ref().is_none_or(|name| snapshot.held_name() == Some(name))
             && source.as_ref().is_none_or(|source| snapshot.source == *source)
             && saved_state.as_ref().is_none_or(|saved_state| snapshot.saved_state == *saved_state)
             && layer.as_ref().is_none_or(|layer| snapshot.layer.as_ref() == Some(layer))
@@ -147,6 +150,17 @@ impl SnapshotFilter {
 }
 
 impl SnapshotRecord {
+    /// The name that it holds: its own, until it can no longer be used or only stays as long as it
+    /// is in use.
+    pub fn held_name(&self) -> Option<&SnapshotName> {
+        match (&self.status, self.removal) {
+            (SnapshotStatus::InProgress | SnapshotStatus::Completed, Removal::Asked | Removal::At(_)) => {
+                self.name.as_ref()
+            }
+            (SnapshotStatus::Failed(_) | SnapshotStatus::Deleting, _) | (_, Removal::WhenFree) => None,
+        }
+    }
+
     /// Whether it is deleted without a further request: at its time, when nothing uses it, or
     /// because its deletion has begun.
     pub fn is_leaving(&self) -> bool {

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    ApiKeyId, BuildId, Caller, Digest, EventKind, Initiator, OperationId, PoolId, ProjectId, RequestId, Resources,
-    Sandbox, SandboxId, SavedStateId, SnapshotId, SnapshotKind, TemplateId, Timestamp, VolumeId, WebhookId,
+    ApiKeyId, BuildId, Caller, Digest, EventKind, InheritedSettings, Initiator, OperationId, PoolId, ProjectId,
+    RequestId, Resources, Sandbox, SandboxId, SavedStateId, SnapshotId, SnapshotKind, SnapshotName, TemplateId,
+    Timestamp, VolumeId, WebhookId,
 };
 
 use crate::{
@@ -206,6 +207,8 @@ pub struct SnapshotRecord {
     pub id: SnapshotId,
     /// The project it belongs to.
     pub project: ProjectId,
+    /// The name under which it serves as an image.
+    pub name: Option<SnapshotName>,
     /// The sandbox it was taken of.
     pub source: SandboxId,
     /// The generation of that sandbox.
@@ -222,6 +225,9 @@ pub struct SnapshotRecord {
     pub layer: Option<SavedStateId>,
     /// The resource limits of its source, which are also those of each sandbox that starts from it.
     pub resources: Resources,
+    /// The settings that a sandbox made from it inherits from its source; none if they are not
+    /// known, as of an imported snapshot.
+    pub inherited: Option<InheritedSettings>,
     /// When it was asked for.
     pub created: Timestamp,
     /// Its size on disk in bytes; 0 until it is complete.

@@ -28,8 +28,9 @@ pub struct TemplateVersion {
     pub resources: Option<Resources>,
     /// Environment variables of every process in them.
     pub variables: BTreeMap<String, String>,
-    /// The program to start in each before it counts as created. In a memory snapshot it runs.
-    pub program: FirstProgram,
+    /// The program to start in each before it counts as created; without, the one that the snapshot
+    /// carries, or none.
+    pub program: Option<FirstProgram>,
     /// The build that made it.
     pub build: Option<BuildId>,
     /// When the tag began to stand for this.

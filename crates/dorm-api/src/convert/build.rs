@@ -213,7 +213,7 @@ impl Of<TemplateVersion> for wire::TemplateVersion {
             snapshot,
             resources: resources.map(Convert::convert),
             env: variables.into_keys().collect(),
-            start: program == life::FirstProgram::OfImage,
+            start: program.map(Convert::convert),
             build: build.map(|build| build.to_string()),
             created_at: time(created),
         }

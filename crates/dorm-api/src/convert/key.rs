@@ -54,6 +54,17 @@ impl Of<life::PortRule> for wire::PortRule {
     }
 }
 
+impl Of<life::PortRules> for BTreeMap<u16, wire::PortRule> {
+    fn of(rules: life::PortRules) -> Self {
+        rules.0.into_iter().map(|(port, rule)| (port, rule.convert())).collect()
+    }
+}
+
+/// The `Host` header for programs behind ports; empty for the host that the client named.
+pub(crate) fn port_host_or_none(text: &str) -> Result<Option<life::PortHost>, ApiError> {
+    (!text.is_empty()).then(|| port_host(text)).transpose()
+}
+
 /// The `Host` header for programs behind ports.
 pub(crate) fn port_host(text: &str) -> Result<life::PortHost, ApiError> {
     text.parse().map_err(|error: life::SpecError| ApiError::invalid(error.to_string(), ""))

@@ -27,10 +27,10 @@ pub(crate) fn create(
     let name = name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?;
     let defaults = dorm_service::CreateSpec::new(from);
     Ok(dorm_service::CreateSpec {
-        program: if asked.start { life::FirstProgram::OfImage } else { life::FirstProgram::None },
+        program: asked.start.map(Convert::convert),
         name,
         resources: asked.resources.map(|asked| resources(asked, base)),
-        egress: asked.egress.map_or(life::Egress::Public, Convert::convert),
+        egress: asked.egress.map(Convert::convert),
         variables: asked.env,
         secrets: life::Variables(asked.secrets.into_iter().map(|(name, secret)| (name, secret.0)).collect()),
         on_timeout: asked.on_timeout.map(Convert::convert),
@@ -41,8 +41,8 @@ pub(crate) fn create(
         suspendable: asked.suspendable,
         wake: asked.wake.map_or(defaults.wake, Convert::convert),
         port_access: asked.port_access.map(Convert::convert),
-        port_host: asked.port_host.as_deref().map(super::port_host).transpose()?,
-        port_rules: super::port_rules(asked.port_rules)?,
+        port_host: asked.port_host.as_deref().map(super::port_host_or_none).transpose()?,
+        port_rules: asked.port_rules.map(super::port_rules).transpose()?,
         timeouts: life::Timeouts {
             after_wake: after_wake(asked.timeout_after_wake_secs)?,
             ..timeouts(asked.timeout_secs, asked.idle_timeout_secs, asked.max_run_secs)?
@@ -146,7 +146,7 @@ pub(crate) fn update(asked: wire::UpdateSandbox) -> Result<life::Update, ApiErro
         on_timeout: on_timeout.map(Convert::convert),
         wake: wake.map(Convert::convert),
         port_access: port_access.map(Convert::convert),
-        port_host: port_host.map(|host| (!host.is_empty()).then(|| super::port_host(&host)).transpose()).transpose()?,
+        port_host: port_host.as_deref().map(super::port_host_or_none).transpose()?,
         port_rules: port_rules
             .into_iter()
             .map(|(port, rule)| match rule == wire::PortRule::default() {
@@ -259,6 +259,21 @@ impl Of<dorm_service::Residence> for wire::Residence {
             dorm_service::Residence::Parked => Self::Parked,
             dorm_service::Residence::Evicted => Self::Evicted,
             dorm_service::Residence::None => Self::None,
+        }
+    }
+}
+
+impl Of<bool> for life::FirstProgram {
+    fn of(start: bool) -> Self {
+        if start { Self::OfImage } else { Self::None }
+    }
+}
+
+impl Of<life::FirstProgram> for bool {
+    fn of(program: life::FirstProgram) -> Self {
+        match program {
+            life::FirstProgram::None => false,
+            life::FirstProgram::OfImage => true,
         }
     }
 }
@@ -384,6 +399,7 @@ impl Of<SandboxView> for wire::Sandbox {
             restored,
             restored_generation,
             image: spec.image.to_string(),
+            start: spec.program.convert(),
             snapshot: origin.snapshot().map(|snapshot| snapshot.to_string()),
             source: origin.source().map(|source| source.to_string()),
             rewound_to: rewound.map(|rewound| rewound.to.to_string()),
@@ -400,7 +416,7 @@ impl Of<SandboxView> for wire::Sandbox {
             wake: spec.wake.convert(),
             port_access: spec.port_access.convert(),
             port_host: spec.port_host.map(|host| host.to_string()),
-            port_rules: spec.port_rules.0.into_iter().map(|(port, rule)| (port, rule.convert())).collect(),
+            port_rules: spec.port_rules.convert(),
             timeout_secs: spec.timeouts.total.map(|limit| limit.as_secs_f64()),
             idle_timeout_secs: spec.timeouts.idle.map(|limit| limit.as_secs_f64()),
             timeout_after_wake_secs: spec.timeouts.after_wake.map(|limit| limit.as_secs_f64()),

@@ -1,7 +1,7 @@
 //! Snapshots, images and imports.
 
 use dorm_api_types as wire;
-use dorm_lifecycle::SnapshotKind;
+use dorm_lifecycle::{InheritedSettings, SnapshotKind};
 use dorm_storage as storage;
 use dorm_store::{Maker, Removal, SnapshotRecord, SnapshotStatus};
 
@@ -17,6 +17,7 @@ impl Of<SnapshotRecord> for wire::Snapshot {
         };
         Self {
             id: snapshot.id.to_string(),
+            name: snapshot.name.map(|name| name.to_string()),
             kind: snapshot.kind.convert(),
             project: snapshot.project.to_string(),
             source: snapshot.source.to_string(),
@@ -24,6 +25,7 @@ impl Of<SnapshotRecord> for wire::Snapshot {
             parent: snapshot.parent.map(|parent| parent.to_string()),
             image: snapshot.image.to_string(),
             resources: snapshot.resources.convert(),
+            inherited: snapshot.inherited.map(Convert::convert),
             created_at: time(snapshot.created),
             bytes: snapshot.bytes,
             alone_bytes: None,
@@ -44,6 +46,19 @@ impl Of<SnapshotRecord> for wire::Snapshot {
                 Maker::Policy => wire::Maker::Policy,
                 Maker::Import => wire::Maker::Import,
             },
+        }
+    }
+}
+
+impl Of<InheritedSettings> for wire::InheritedSettings {
+    fn of(settings: InheritedSettings) -> Self {
+        let InheritedSettings { egress, port_access, port_host, port_rules, program } = settings;
+        Self {
+            egress: egress.convert(),
+            port_access: port_access.convert(),
+            port_host: port_host.map(|host| host.to_string()),
+            port_rules: port_rules.convert(),
+            start: program.convert(),
         }
     }
 }

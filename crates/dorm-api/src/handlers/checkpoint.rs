@@ -2,6 +2,7 @@
 
 use axum::http::StatusCode;
 use dorm_api_types as wire;
+use dorm_lifecycle::IdError;
 use dorm_service::CheckpointSpec;
 
 use crate::convert::Convert;
@@ -27,7 +28,9 @@ pub(crate) async fn checkpoint(
     Json(asked): Json<wire::CheckpointRequest>,
 ) -> Result<(StatusCode, axum::Json<wire::Snapshot>), ApiError> {
     let expires = asked.expires_secs.map(|value| seconds("expires_secs", value)).transpose()?;
-    let settings = CheckpointSpec { kind: asked.kind.convert(), labels: asked.labels, expires };
+    let name = asked.name.map(|name| name.parse()).transpose();
+    let name = name.map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
+    let settings = CheckpointSpec { kind: asked.kind.convert(), name, labels: asked.labels, expires };
     match asked.wait {
         true => Ok((StatusCode::CREATED, axum::Json(service.checkpoint_as(&id, settings).await?.convert()))),
         false => Ok((StatusCode::ACCEPTED, axum::Json(service.begin_checkpoint(&id, settings).await?.convert()))),

@@ -3,7 +3,7 @@
 use dorm_api_types as wire;
 use dorm_lifecycle::IdError;
 use dorm_ports::{Logins, RemoteSpec, Transport};
-use dorm_service::{AnswerAt, CreateFrom, PullPolicy, TemplateReference};
+use dorm_service::{AnswerAt, CreateFrom, NamedSource, PullPolicy};
 
 use crate::convert::{self, Convert};
 use crate::error::ApiError;
@@ -28,7 +28,7 @@ pub(crate) async fn create(
     if let Some(created) = service.created_by_first_request().await? {
         return Ok(Tagged::created(created, AnswerAt::End));
     }
-    let (from, base) = match (&asked.image, &asked.snapshot, &asked.template) {
+    let from = match (&asked.image, &asked.snapshot, &asked.template) {
         (Some(image), None, None) => {
             let pull = asked.pull.map_or(PullPolicy::Missing, Convert::convert);
             let wanted = RemoteSpec {
@@ -37,22 +37,20 @@ pub(crate) async fn create(
                 transport: Transport::Secure,
                 logins: Logins::Daemon,
             };
-            let found = service.find_image(wanted, pull, |_| {}).await?;
-            if asked.start && found.config.start().is_empty() {
-                let message = format!("the image '{image}' has no command to start");
-                return Err(ApiError::invalid(message, "create the sandbox without `start` and run a command in it"));
+            match service.find_source(wanted, pull, |_| {}).await? {
+                NamedSource::Image(found) if asked.start == Some(true) && found.config.start().is_empty() => {
+                    let message = format!("the image '{image}' has no command to start");
+                    let hint = "create the sandbox without `start` and run a command in it";
+                    return Err(ApiError::invalid(message, hint));
+                }
+                NamedSource::Image(found) => CreateFrom::Image(found.digest.to_string()),
+                NamedSource::Snapshot(snapshot) => CreateFrom::Snapshot(snapshot.id),
             }
-            (CreateFrom::Image(found.digest.to_string()), dorm_lifecycle::Resources::default())
         }
-        (None, None, Some(template)) => {
-            let template: TemplateReference = template.parse()?;
-            let base = service.resources_of(&template).await?;
-            (CreateFrom::Template(template), base)
-        }
+        (None, None, Some(template)) => CreateFrom::Template(template.parse()?),
         (None, Some(id), None) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
-            let base = service.snapshot(&id).await?.resources;
-            (CreateFrom::Snapshot(id), base)
+            CreateFrom::Snapshot(id)
         }
         _ => {
             let message = "give exactly one of image, snapshot and template";
@@ -62,6 +60,7 @@ pub(crate) async fn create(
             ));
         }
     };
+    let base = service.resources_of(&from).await?;
     let asked = convert::create(asked, from, base)?;
     let view = service.in_manner(manner).create(asked).await?;
     Ok(Tagged::created(view, manner.answer))

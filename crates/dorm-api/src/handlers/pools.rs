@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use dorm_api_types as wire;
-use dorm_lifecycle::{Claim, Egress, FirstProgram, IdError, Resources};
+use dorm_lifecycle::{Claim, IdError};
 use dorm_service::{AnswerAt, CreateFrom, PoolSpec};
 
 use crate::convert::{self, Convert};
@@ -38,23 +38,26 @@ pub(crate) async fn create(
     ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreatePool>,
 ) -> Result<(StatusCode, axum::Json<wire::Pool>), ApiError> {
-    let (from, base) = match (asked.image, asked.snapshot) {
-        (Some(image), None) => (CreateFrom::Image(image), Resources::default()),
+    let from = match (asked.image, asked.snapshot) {
+        (Some(image), None) => CreateFrom::Image(image),
         (None, Some(id)) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
-            let base = service.snapshot(&id).await?.resources;
-            (CreateFrom::Snapshot(id), base)
+            CreateFrom::Snapshot(id)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(ApiError::invalid("give exactly one of image and snapshot", "list images with GET /v1/images"));
         }
     };
+    let resources = match asked.resources {
+        Some(asked) => Some(convert::resources(asked, service.resources_of(&from).await?)),
+        None => None,
+    };
     let spec = PoolSpec {
         name: asked.name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?,
         from,
-        program: if asked.start { FirstProgram::OfImage } else { FirstProgram::None },
-        resources: asked.resources.map(|asked| convert::resources(asked, base)),
-        egress: asked.egress.map_or(Egress::Public, Convert::convert),
+        program: asked.start.map(Convert::convert),
+        resources,
+        egress: asked.egress.map(Convert::convert),
         variables: asked.env,
         port_access: asked.port_access.map(Convert::convert),
         labels: asked.labels,

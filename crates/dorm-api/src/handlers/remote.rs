@@ -20,7 +20,7 @@ use crate::extract::{self, ForRequest, Json, WantsEvents};
 /// while the operation runs, then `done` with what was pushed, or `error`.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/push", operation_id = "pushSnapshot", tag = "snapshots",
     request_body = wire::PushSnapshot,
-    params(("id" = String, Path, description = "ID of the snapshot.")),
+    params(("id" = String, Path, description = "ID of the snapshot, or name of one that can be used.")),
     responses(
         (status = 201, description = "The pushed snapshot.", body = wire::PushedSnapshot),
         (status = 200, description = "Progress as server-sent events.",

@@ -12,11 +12,11 @@ use utoipa::IntoParams;
 
 use crate::convert::Convert;
 use crate::error::ApiError;
-use crate::extract::{ForRequest, Query, page_limit, parameter};
+use crate::extract::{ForRequest, Query, page_limit, parameter, service_of};
 use crate::page::{Dated, cursor};
 use crate::state::Api;
 
-/// The snapshot of `{id}`.
+/// The snapshot of `{id}`: an id, or the name of one that can be used.
 pub(crate) struct Snapshot(pub(super) SnapshotId);
 
 impl FromRequestParts<Api> for Snapshot {
@@ -24,8 +24,9 @@ impl FromRequestParts<Api> for Snapshot {
 
     async fn from_request_parts(parts: &mut Parts, api: &Api) -> Result<Self, ApiError> {
         let id = parameter(parts, api, "id").await?;
+        let found = service_of(parts)?.snapshot_id(&id).await?;
         let hint = "list snapshots with GET /v1/snapshots";
-        id.parse().map(Self).map_err(|error: IdError| ApiError::not_found(error.to_string(), hint))
+        found.map(Self).ok_or_else(|| ApiError::not_found(format!("there is no snapshot '{id}'"), hint))
     }
 }
 
@@ -36,6 +37,8 @@ impl FromRequestParts<Api> for Snapshot {
 pub(crate) struct ListQuery {
     /// Only snapshots taken from the sandbox with this ID.
     source: Option<String>,
+    /// Only the snapshot that holds this name.
+    name: Option<String>,
     /// Cursor: `next` of the previous page.
     after: Option<String>,
     /// Largest number of items to return, 1 to 1000. Default 100.
@@ -58,7 +61,9 @@ pub(crate) async fn list(
     let source = source.map_err(|error: IdError| ApiError::invalid(format!("source: {error}"), ""))?;
     let after = query.after.as_deref().map(cursor::<Dated<SnapshotId>>).transpose()?;
     let after = after.map(|Dated(created, id)| (created, id));
-    let filter = SnapshotFilter { source, after, limit: page_limit(query.limit)?, ..SnapshotFilter::default() };
+    let name = query.name.map(|name| name.parse()).transpose();
+    let name = name.map_err(|error: IdError| ApiError::invalid(format!("name: {error}"), ""))?;
+    let filter = SnapshotFilter { source, name, after, limit: page_limit(query.limit)?, ..SnapshotFilter::default() };
     let page = service.snapshot_page(&filter).await?;
     let mut snapshots = Vec::new();
     for snapshot in page.snapshots {
@@ -76,7 +81,7 @@ async fn sized(service: &Service, snapshot: SnapshotRecord) -> wire::Snapshot {
 
 /// Get a snapshot
 #[utoipa::path(get, path = "/v1/snapshots/{id}", operation_id = "getSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot.")),
+    params(("id" = String, Path, description = "ID of the snapshot, or name of one that can be used.")),
     responses(
         (status = 200, description = "The snapshot.", body = wire::Snapshot),
         (status = "default", response = ApiError),
@@ -106,7 +111,7 @@ pub(crate) struct DeleteQuery {
 /// Sandboxes that were created from a memory snapshot are not affected. A snapshot is in use, and
 /// deleting it is an error, while a sandbox starts from it or depends on its filesystem layer.
 #[utoipa::path(delete, path = "/v1/snapshots/{id}", operation_id = "deleteSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot."), DeleteQuery),
+    params(("id" = String, Path, description = "ID of the snapshot, or name of one that can be used."), DeleteQuery),
     responses(
         (status = 204, description = "The snapshot is deleted, or will be when it is no longer in use."),
         (status = "default", response = ApiError),

@@ -4,7 +4,7 @@ use axum::extract::FromRequestParts;
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use dorm_api_types as wire;
-use dorm_lifecycle::{FirstProgram, IdError, Resources};
+use dorm_lifecycle::IdError;
 use dorm_service::{CreateFrom, DEFAULT_TAG, TemplateReference, TemplateSpec};
 use serde::Deserialize;
 use utoipa::IntoParams;
@@ -41,24 +41,27 @@ pub(crate) async fn create(
     ForRequest(service): ForRequest,
     Json(asked): Json<wire::CreateTemplate>,
 ) -> Result<axum::Json<wire::Template>, ApiError> {
-    let (from, base) = match (asked.image, asked.snapshot) {
-        (Some(image), None) => (CreateFrom::Image(image), Resources::default()),
+    let from = match (asked.image, asked.snapshot) {
+        (Some(image), None) => CreateFrom::Image(image),
         (None, Some(id)) => {
             let id = id.parse().map_err(|error: IdError| ApiError::invalid(format!("snapshot: {error}"), ""))?;
-            let base = service.snapshot(&id).await?.resources;
-            (CreateFrom::Snapshot(id), base)
+            CreateFrom::Snapshot(id)
         }
         (Some(_), Some(_)) | (None, None) => {
             return Err(ApiError::invalid("give exactly one of image and snapshot", "list images with GET /v1/images"));
         }
     };
+    let resources = match asked.resources {
+        Some(asked) => Some(convert::resources(asked, service.resources_of(&from).await?)),
+        None => None,
+    };
     let spec = TemplateSpec {
         name: convert::template_name(&asked.name)?,
         tags: convert::tags_or_default(asked.tags),
         from,
-        resources: asked.resources.map(|asked| convert::resources(asked, base)),
+        resources,
         variables: asked.env,
-        program: if asked.start { FirstProgram::OfImage } else { FirstProgram::None },
+        program: asked.start.map(Convert::convert),
     };
     Ok(axum::Json(service.put_template(spec).await?.convert()))
 }

@@ -24,7 +24,7 @@ use crate::extract::{self, ForRequest, Query};
 /// The archive names the image but does not contain it. Memory snapshots of sandboxes with secrets
 /// are refused. The response is cut off if the rest cannot be read.
 #[utoipa::path(get, path = "/v1/snapshots/{id}/export", operation_id = "exportSnapshot", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot.")),
+    params(("id" = String, Path, description = "ID of the snapshot, or name of one that can be used.")),
     responses(
         (status = 200, description = "The archive.", content_type = "application/x-tar", body = wire::Binary),
         (status = "default", response = ApiError),
@@ -85,7 +85,7 @@ pub(crate) async fn import(
 /// Extracts the files and keeps the memory snapshot. No sandbox runs for this, and it works for
 /// memory snapshots of another build of the engine.
 #[utoipa::path(post, path = "/v1/snapshots/{id}/files", operation_id = "extractSnapshotFiles", tag = "snapshots",
-    params(("id" = String, Path, description = "ID of the snapshot.")),
+    params(("id" = String, Path, description = "ID of the snapshot, or name of one that can be used.")),
     responses(
         (status = 201, description = "The filesystem snapshot.", body = wire::Snapshot),
         (status = "default", response = ApiError),

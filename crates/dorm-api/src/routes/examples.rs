@@ -177,6 +177,7 @@ fn sandbox() -> Value {
         "restored": "memory",
         "restored_generation": 2,
         "image": "0b6a27fd2c0df1eb25a0f2f5d7bd8e4f4cc2e02dbd29e9ab5f3a3e2c5e8f7d41",
+        "start": false,
         "snapshot": null,
         "source": null,
         "rewound_to": null,
@@ -227,6 +228,7 @@ fn sandbox() -> Value {
 fn snapshot() -> Value {
     json!({
         "id": "sn5bq8rkx2wdm7tzc4hv",
+        "name": "deps:v2",
         "kind": "memory",
         "project": "local",
         "source": "kq3v9xw2mzc7hf5ra8td",
@@ -238,6 +240,13 @@ fn snapshot() -> Value {
             "memory_bytes": 1_073_741_824,
             "disk_bytes": 4_294_967_296_u64,
             "processes": 512
+        },
+        "inherited": {
+            "egress": { "allow": ["pypi.org", "files.pythonhosted.org"] },
+            "port_access": "public",
+            "port_host": null,
+            "port_rules": {},
+            "start": false
         },
         "created_at": "2026-11-22T09:36:40.317Z",
         "bytes": 94_371_840,

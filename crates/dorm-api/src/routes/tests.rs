@@ -165,7 +165,7 @@ fn the_examples_of_requests_are_valid() {
     let create: wire::CreateSandbox = serde_json::from_value(example("CreateSandbox")).unwrap();
     let from = CreateFrom::Image(create.image.clone().unwrap());
     let egress = convert::create(create, from, Resources::default()).unwrap().egress;
-    egress.check().unwrap();
+    egress.unwrap().check().unwrap();
     let egress: wire::SetEgress = serde_json::from_value(example("SetEgress")).unwrap();
     let egress: dorm_lifecycle::Egress = convert::Convert::convert(egress.egress);
     egress.check().unwrap();

@@ -23,6 +23,7 @@ mod refusals;
 mod sandboxes;
 mod schema;
 mod services;
+mod snapshots;
 mod updates;
 mod wake;
 mod webhooks;

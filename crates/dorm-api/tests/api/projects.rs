@@ -44,7 +44,8 @@ async fn furnish(world: &World, key: &str, name: &str) -> Belongings {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let sandbox = make(world, key, "/v1/sandboxes", json!({"image": "base", "name": name})).await;
     let id = text(&sandbox["id"]);
-    let taken = make(world, key, &format!("/v1/sandboxes/{id}/checkpoint"), json!({"wait": true})).await;
+    let taken =
+        make(world, key, &format!("/v1/sandboxes/{id}/checkpoint"), json!({"name": format!("{name}-snap")})).await;
     make(world, key, &format!("/v1/sandboxes/{id}/suspend"), json!({})).await;
     let volume = make(world, key, "/v1/volumes", json!({"name": format!("{name}-data"), "size_bytes": 1 << 27})).await;
     let webhook = make(world, key, "/v1/webhooks", json!({"url": "http://127.0.0.1:9/hook"})).await;
@@ -60,20 +61,20 @@ async fn furnish(world: &World, key: &str, name: &str) -> Belongings {
     let (snapshot, webhook, own) = (text(&taken["id"]), text(&webhook["id"]), text(&made["id"]));
     let ids = [&id, &snapshot, &webhook, &own, &operation, &build, &text(&volume["id"]), &text(&template["id"])];
     let image = text(&ended["image"]);
-    let names = ["data", "key", "template", "tag"].map(|what| format!("{name}-{what}"));
+    let names = ["data", "key", "template", "tag", "snap"].map(|what| format!("{name}-{what}"));
     let secret = ids.map(String::clone).into_iter().chain(names).chain([name.to_owned(), image]).collect();
     Belongings { secret, sandbox: id, snapshot, webhook, key: own, operation, build }
 }
 
 /// Method and path of every route, with what `theirs` has in the place of each parameter.
-async fn routes(world: &World, theirs: &Belongings, sandbox: &str) -> Vec<(String, String)> {
+async fn routes(world: &World, theirs: &Belongings, sandbox: &str, snapshot: &str) -> Vec<(String, String)> {
     let document = world.get("/v1/openapi.json").await;
     let mut routes = Vec::new();
     for (path, item) in document["paths"].as_object().unwrap() {
         let of = |collection: &str, id: &str| (format!("/{collection}/{{id}}"), format!("/{collection}/{id}"));
         let filled = [
             of("sandboxes", sandbox),
-            of("snapshots", &theirs.snapshot),
+            of("snapshots", snapshot),
             of("webhooks", &theirs.webhook),
             of("keys", &theirs.key),
             of("operations", &theirs.operation),
@@ -100,8 +101,9 @@ async fn no_route_shows_or_changes_anything_of_another_project() {
     furnish(&world, &ours, "mine").await;
     // The document names no sandbox, and the other calls of this project do not end.
     let left_out = ["/v1/openapi.json", "/v1/health"];
-    for sandbox in [theirs_has.sandbox.as_str(), "theirs"] {
-        for (method, path) in routes(&world, &theirs_has, sandbox).await {
+    let by_id = (theirs_has.sandbox.as_str(), theirs_has.snapshot.as_str());
+    for (sandbox, snapshot) in [by_id, ("theirs", "theirs-snap")] {
+        for (method, path) in routes(&world, &theirs_has, sandbox, snapshot).await {
             if left_out.contains(&path.as_str()) || path.ends_with("/download") {
                 continue;
             }
@@ -116,7 +118,7 @@ async fn no_route_shows_or_changes_anything_of_another_project() {
             let queried = match path.as_str() {
                 "/v1/diff" => format!("{path}?from={}&to={}", theirs_has.snapshot, theirs_has.sandbox),
                 "/v1/tree" | "/v1/events" | "/v1/operations" => format!("{path}?sandbox={sandbox}"),
-                "/v1/snapshots" => format!("{path}?source={}", theirs_has.sandbox),
+                "/v1/snapshots" => format!("{path}?source={}&name=theirs-snap", theirs_has.sandbox),
                 _ => path.clone(),
             };
             for path in [path.clone(), queried] {
@@ -136,6 +138,16 @@ async fn no_route_shows_or_changes_anything_of_another_project() {
             }
         }
     }
+    // Not even that the name is taken can be found out.
+    let create = async |name: &str| {
+        let (status, mut answer) = with(&world, &ours, "POST", "/v1/sandboxes", json!({"image": name})).await;
+        let detail = answer["detail"].as_str().unwrap().replace(name, "NAME");
+        answer["detail"] = json!(detail);
+        (status, answer)
+    };
+    let unknown = create("nobodys-snap").await;
+    assert_eq!((create("theirs-snap").await, unknown.0), (unknown.clone(), 404));
+    make(&world, &ours, "/v1/sandboxes/mine/checkpoint", json!({"name": "theirs-snap"})).await;
     // All of it is still there.
     let (_, sandbox) = with(&world, &theirs, "GET", "/v1/sandboxes/theirs", Value::Null).await;
     assert_eq!((&sandbox["state"], &sandbox["project"]), (&json!("suspended"), &json!("theirs")));

@@ -22,7 +22,7 @@ use crate::backoff::Backoff;
 use crate::effects::Written;
 use crate::error::{Failure, ServiceError, chain};
 use crate::keyed::KeyedRequest;
-use crate::messages::{Message, Reply, SnapshotSpec};
+use crate::messages::{Carries, Message, Reply, SnapshotSpec};
 use crate::shared::Shared;
 
 /// The delays before recording an observation is retried after a failure, first and longest.
@@ -329,8 +329,18 @@ impl Actor {
 impl SnapshotSpec {
     /// Returns a request for a snapshot that is not taken by a policy.
     pub(crate) fn new(id: SnapshotId, kind: SnapshotKind, removal: Removal, by: AskedBy) -> Self {
-        let made_by = Maker::Request;
-        Self { id, kind, labels: BTreeMap::new(), removal, made_by, by, request: None, begun: None }
+        Self {
+            id,
+            kind,
+            name: None,
+            carries: Carries::Settings,
+            labels: BTreeMap::new(),
+            removal,
+            made_by: Maker::Request,
+            by,
+            request: None,
+            begun: None,
+        }
     }
 
     /// Notifies the caller that the snapshot is being taken.
@@ -425,6 +435,7 @@ fn snapshot_record(
     SnapshotRecord {
         id: asked.id.clone(),
         project: sandbox.project.clone(),
+        name: asked.name.clone(),
         source: sandbox.id.clone(),
         // The state of a suspended sandbox is that of its sleep image.
         generation: match &sandbox.state {
@@ -441,6 +452,10 @@ fn snapshot_record(
             (_, _) => sandbox.spec.layer.clone(),
         },
         resources: sandbox.spec.resources,
+        inherited: match asked.carries {
+            Carries::Settings => Some(sandbox.spec.inherited()),
+            Carries::Nothing => None,
+        },
         created: shared.now(),
         bytes: 0,
         shares_data: false,

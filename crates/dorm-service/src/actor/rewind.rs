@@ -78,6 +78,7 @@ pub(super) fn future_record(before: &Sandbox, abandoned: &Abandoned, now: Timest
     SnapshotRecord {
         id: future.snapshot.clone(),
         project: before.project.clone(),
+        name: None,
         source: before.id.clone(),
         generation: image.generation,
         parent: before.parent().cloned(),
@@ -86,6 +87,7 @@ pub(super) fn future_record(before: &Sandbox, abandoned: &Abandoned, now: Timest
         image: before.spec.image.clone(),
         layer: before.spec.layer.clone(),
         resources: before.spec.resources,
+        inherited: Some(before.spec.inherited()),
         created: now,
         bytes: image.bytes,
         shares_data: false,

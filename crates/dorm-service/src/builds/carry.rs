@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_agent_client::{ExitStatus, GuestPath, GuestString, Output, Parents, ProcessSpec, User, Variable};
 use dorm_build::{Command, Step};
-use dorm_lifecycle::{Digest, Initiator, SandboxId, SnapshotId, SnapshotKind, Timeouts};
+use dorm_lifecycle::{Digest, FirstProgram, Initiator, SandboxId, SnapshotId, SnapshotKind, Timeouts};
 use dorm_storage::{Image, LogStream};
 use dorm_store::{
     BuildFailure, BuildStepState, BuildWork, Code, FailureRecord, Removal, SnapshotFilter, SnapshotRecord,
@@ -191,7 +191,8 @@ impl Builder {
         resources.disk_bytes = resources.disk_bytes.max(least);
         CreateSpec {
             resources: Some(resources),
-            egress: plan.egress.clone(),
+            program: Some(FirstProgram::None),
+            egress: Some(plan.egress.clone()),
             timeouts: Timeouts { max_run: Some(plan.step_limit + GRACE), ..Timeouts::default() },
             labels: [(LABEL.to_owned(), key.to_owned())].into(),
             ..CreateSpec::new(from)

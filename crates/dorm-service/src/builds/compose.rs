@@ -14,7 +14,7 @@ use super::{Builder, Stop};
 use crate::activity::Use;
 use crate::error::{ServiceError, chain, host_part};
 use crate::image_settings;
-use crate::messages::SnapshotSpec;
+use crate::messages::{Carries, SnapshotSpec};
 use crate::ops::compose::{TRIAL_LABEL, check};
 use crate::ops::create::{CreateFrom, CreateSpec};
 
@@ -97,7 +97,7 @@ impl Builder {
         }
         self.diary.say(None, "starting the program of the template").await;
         let BuildTemplate { resources, variables, .. } = template;
-        let egress = self.record.plan.egress.clone();
+        let egress = Some(self.record.plan.egress.clone());
         let spec = CreateSpec { resources, variables, egress, ..self.of_image(&image.digest) };
         let work = self.begin(spec).await?;
         let ready = self.until_ready(&work.sandbox, &image).await;
@@ -106,7 +106,11 @@ impl Builder {
         self.diary.say(None, "the program is ready: taking a memory snapshot").await;
         self.admit_snapshot().await?;
         let by = self.service.asked_by(Initiator::User);
-        let asked = SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree, by);
+        // Its egress is that of the build, not of the sandboxes of the template.
+        let asked = SnapshotSpec {
+            carries: Carries::Nothing,
+            ..SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Memory, Removal::WhenFree, by)
+        };
         self.service.snapshot_as(&work.sandbox, asked).await.map_err(|error| self.stop(error))?;
         self.end_sandbox(&work.sandbox).await?;
         self.diary.sync().await;
@@ -176,7 +180,7 @@ impl Builder {
                 source,
                 resources,
                 variables,
-                program: FirstProgram::None,
+                program: Some(FirstProgram::None),
                 build: Some(self.record.id.clone()),
                 created: now,
             };

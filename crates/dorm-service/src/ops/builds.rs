@@ -94,7 +94,7 @@ impl Service {
             let found = self.shared.build_record(earlier).await?;
             return found.map(|build| self.shown(build)).ok_or_else(|| ServiceError::made_is_gone("build", earlier));
         }
-        self.may_be_built(&plan)?;
+        self.may_be_built(&plan).await?;
         let shared = &self.shared;
         let _turn = shared.builds.turn.lock().await;
         let _staying = shared.holding.clone().read_owned().await;
@@ -132,7 +132,7 @@ impl Service {
         Ok(self.shown(build))
     }
 
-    fn may_be_built(&self, plan: &BuildPlan) -> Result<(), ServiceError> {
+    async fn may_be_built(&self, plan: &BuildPlan) -> Result<(), ServiceError> {
         let bad = |what: &str| ServiceError::from(BuildProblem::Bad(what.to_owned()));
         if let dorm_store::Recipe::Dockerfile { text, .. } = &plan.recipe
             && text.len() > TEXT_BYTES_MAX
@@ -145,7 +145,7 @@ impl Service {
         plan.egress.check().map_err(dorm_lifecycle::SpecError::from)?;
         plan.resources.or_default().check()?;
         if let Some(tag) = &plan.tag {
-            dorm_storage::check_tag(&self.stored_tag(tag)?)?;
+            dorm_storage::check_tag(&self.free_tag(tag).await?)?;
         }
         if let Some(template) = &plan.template {
             super::templates::check_tags(template.name.as_str(), &template.tags)?;

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, Name, Origin, SandboxId, SnapshotKind};
+use dorm_lifecycle::{Initiator, Name, Origin, SandboxId, SnapshotKind, SnapshotName};
 use dorm_store::{Made, Removal, SnapshotRecord};
 use tokio::sync::oneshot;
 
@@ -19,6 +19,8 @@ use crate::view::SandboxView;
 pub struct CheckpointSpec {
     /// Its kind: the files alone, or the memory too.
     pub kind: SnapshotKind,
+    /// The name under which it serves as an image. Default: none.
+    pub name: Option<SnapshotName>,
     /// Labels: arbitrary text of the user, by key.
     pub labels: BTreeMap<String, String>,
     /// How long it is kept before it is deleted automatically; by default until it is deleted
@@ -47,11 +49,12 @@ impl Service {
         self.checkpoint_as(id, CheckpointSpec { kind, ..CheckpointSpec::default() }).await
     }
 
-    /// Like [`Service::checkpoint`], with labels and an expiry.
+    /// Like [`Service::checkpoint`], with a name, labels and an expiry.
     ///
     /// # Errors
     ///
-    /// Those of [`Service::checkpoint`].
+    /// Those of [`Service::checkpoint`]; `Store` with `SnapshotNameTaken`, and `NotASnapshotName`,
+    /// before anything is done.
     pub async fn checkpoint_as(
         &self,
         id: &SandboxId,
@@ -60,6 +63,7 @@ impl Service {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.taken_earlier(earlier).await;
         }
+        self.may_be_named(settings.name.as_ref()).await?;
         self.shared.admit_write("take a snapshot", 0).await?;
         self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let taken = self.snapshot_as(id, self.asked(settings)).await?;
@@ -80,6 +84,7 @@ impl Service {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.begun_earlier(earlier).await;
         }
+        self.may_be_named(settings.name.as_ref()).await?;
         self.shared.admit_write("take a snapshot", 0).await?;
         self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
         let (tell, begun) = oneshot::channel();
@@ -94,11 +99,11 @@ impl Service {
     }
 
     pub(super) fn asked(&self, settings: CheckpointSpec) -> SnapshotSpec {
-        let CheckpointSpec { kind, labels, expires } = settings;
+        let CheckpointSpec { kind, name, labels, expires } = settings;
         let removal = expires.map_or(Removal::Asked, |after| Removal::At(self.shared.now().after(after)));
         let request = self.request.clone();
         let by = self.asked_by(Initiator::User);
-        SnapshotSpec { labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal, by) }
+        SnapshotSpec { name, labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal, by) }
     }
 
     pub(crate) async fn snapshot_as(

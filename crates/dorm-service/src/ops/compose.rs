@@ -57,6 +57,9 @@ impl Service {
 
     async fn compose(&self, asked: Composition, report: Report) -> Result<Image, ServiceError> {
         check(&asked.config)?;
+        if let Some(tag) = &asked.tag {
+            self.free_tag(tag).await?;
+        }
         self.shared.admit_write("make an image", 0).await?;
         self.shared.admit_to_disk_of("make an image", self.project(), 0).await?;
         let storage = &self.shared.storage;
@@ -67,7 +70,7 @@ impl Service {
         let began = self.shared.clock.wall();
         let tell = report.clone();
         let tell = move |progress| tell(progress);
-        let image = match &asked.from {
+        let image = match &self.source_named(asked.from).await? {
             CreateFrom::Image(reference) => {
                 let base = self.image(reference).await?;
                 fits_host(&base)?;

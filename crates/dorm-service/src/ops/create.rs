@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::{
-    Annotations, Checkpoints, Context, Digest, Effect, Egress, FirstProgram, Initiator, Name, OnSuspendFailure,
-    OnTimeout, Origin, PoolMember, PortAccess, PortHost, PortRules, Resources, SandboxId, SandboxSpec, SavedStateId,
-    SleepRetention, SnapshotId, SnapshotKind, Timeouts, Variables, Wake, create_with,
+    Annotations, Checkpoints, Context, Digest, Effect, Egress, FirstProgram, InheritedSettings, Initiator, Name,
+    OnSuspendFailure, OnTimeout, Origin, PoolMember, PortAccess, PortHost, PortRules, Resources, SandboxId,
+    SandboxSpec, SavedStateId, SleepRetention, SnapshotId, SnapshotKind, Timeouts, Variables, Wake, create_with,
 };
 use dorm_store::{Change, Made, NewEvent, SandboxRecord, SnapshotRecord};
 use tokio::sync::oneshot;
@@ -25,7 +25,8 @@ use crate::view::SandboxView;
 /// The image or snapshot that a new sandbox starts from.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum CreateFrom {
-    /// An image, by tag, digest or the beginning of a digest.
+    /// An image, by tag, digest or the beginning of a digest, or a snapshot by its name. A tag goes
+    /// before a name.
     Image(String),
     /// A snapshot. It determines the image and, for a memory snapshot, the resources. For a
     /// filesystem snapshot its resources are the default, and the disk can only be larger.
@@ -34,19 +35,21 @@ pub enum CreateFrom {
     Template(TemplateReference),
 }
 
-/// The properties of a sandbox to create. Omitted ones take their defaults.
+/// The properties of a sandbox to create. Omitted ones take their defaults, which for some are
+/// those that the snapshot carries ([`dorm_lifecycle::InheritedSettings`]).
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct CreateSpec {
     /// The image or snapshot it starts from.
     pub from: CreateFrom,
-    /// The program to start before the sandbox counts as created. Default: none.
-    pub program: FirstProgram,
+    /// The program to start before the sandbox counts as created. Default: the one that the
+    /// snapshot carries if it boots, else none.
+    pub program: Option<FirstProgram>,
     /// Its name; without one, it is ephemeral.
     pub name: Option<Name>,
     /// Its resource limits; by default those of the snapshot, or the general defaults.
     pub resources: Option<Resources>,
-    /// Where it may connect to.
-    pub egress: Egress,
+    /// Where it may connect to. Default: as the snapshot says, else the public internet.
+    pub egress: Option<Egress>,
     /// Environment variables of every process in it.
     pub variables: BTreeMap<String, String>,
     /// Secrets for every process in it, by the name of their environment variable.
@@ -59,12 +62,13 @@ pub struct CreateSpec {
     pub suspendable: Option<bool>,
     /// The calls that resume it while it is suspended.
     pub wake: Wake,
-    /// Who may reach its ports; by default as set for the daemon.
+    /// Who may reach its ports; by default as the snapshot says, else as set for the daemon.
     pub port_access: Option<PortAccess>,
-    /// The `Host` header for programs behind its ports; by default the one that the client named.
-    pub port_host: Option<PortHost>,
-    /// The exceptions for single ports.
-    pub port_rules: PortRules,
+    /// The `Host` header for programs behind its ports, `Some(None)` for the one that the client
+    /// named; by default as the snapshot says, else that one.
+    pub port_host: Option<Option<PortHost>>,
+    /// The exceptions for single ports; by default those that the snapshot carries, else none.
+    pub port_rules: Option<PortRules>,
     /// Its time limits.
     pub timeouts: Timeouts,
     /// The retention policy of the sleep images it can be restored from.
@@ -88,10 +92,10 @@ impl CreateSpec {
     pub fn new(from: CreateFrom) -> Self {
         Self {
             from,
-            program: FirstProgram::None,
+            program: None,
             name: None,
             resources: None,
-            egress: Egress::default(),
+            egress: None,
             variables: BTreeMap::new(),
             secrets: Variables::default(),
             on_timeout: None,
@@ -100,7 +104,7 @@ impl CreateSpec {
             wake: Wake::default(),
             port_access: None,
             port_host: None,
-            port_rules: PortRules::default(),
+            port_rules: None,
             timeouts: Timeouts::default(),
             retention: SleepRetention::default(),
             checkpoints: None,
@@ -121,12 +125,12 @@ impl CreateSpec {
             name,
             on_timeout: (!is_named_first).then_some(source.on_timeout),
             suspendable: (!is_named_first).then_some(source.suspendable),
-            egress: source.egress.clone(),
+            egress: Some(source.egress.clone()),
             variables: source.variables.0.clone(),
             wake: source.wake,
             port_access: Some(source.port_access),
-            port_host: source.port_host.clone(),
-            port_rules: source.port_rules.clone(),
+            port_host: Some(source.port_host.clone()),
+            port_rules: Some(source.port_rules.clone()),
             on_suspend_failure: source.on_suspend_failure,
             timeouts: source.timeouts,
             retention: source.retention,
@@ -180,17 +184,18 @@ impl Service {
     ) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
         // Until the sandbox is recorded, the snapshot it starts from is kept.
-        let staying = match asked.from {
-            CreateFrom::Snapshot(_) | CreateFrom::Template(_) => Some(shared.holding.clone().read_owned().await),
-            CreateFrom::Image(_) => None,
+        let staying = match &asked.from {
+            CreateFrom::Image(reference) if reference.parse::<Digest>().is_ok() => None,
+            _ => Some(shared.holding.clone().read_owned().await),
         };
         // Once, so that a tag that is moved meanwhile stands for one thing.
         let asked = self.of_template(asked).await?;
-        let Source { image, layer, resources, origin, bytes } = self.source(&asked).await?;
-        if asked.program == FirstProgram::OfImage && shared.image_config(&image).await.start().is_empty() {
+        let asked = CreateSpec { from: self.source_named(asked.from).await?, ..asked };
+        let Source { image, layer, resources, origin, bytes, inherited } = self.source(&asked).await?;
+        let (program, settings) = self.settings(&asked, inherited, &origin);
+        if program == FirstProgram::OfImage && shared.image_config(&image).await.start().is_empty() {
             return Err(ServiceError::NoProgram(image));
         }
-        let program = asked.program;
         shared.admit_write("create a sandbox", 0).await?;
         let share = Share::of(&resources);
         let room = RoomRequest { what: "create a sandbox", project: self.project(), share, count: 1, of: None };
@@ -205,9 +210,7 @@ impl Service {
             CreateFrom::Snapshot(_) | CreateFrom::Template(_) => shared.refer(&image).await.map_err(host_part)?,
         };
         let asked_pool = asked.pool.clone();
-        let port_access = asked.port_access.unwrap_or(self.shared.settings.port_access);
-        let egress = asked.egress.clone().of_project(self.project());
-        let spec = SandboxSpec { attachments, port_access, egress, ..spec(asked, image, layer, resources) };
+        let spec = SandboxSpec { attachments, ..spec(asked, settings, image, layer, resources) };
         let context = Context { bytes, ..shared.context() };
         let mut made = create_with(id, self.project().clone(), spec, origin, program, &context)?;
         made.next.pool = asked_pool;
@@ -238,6 +241,40 @@ impl Service {
             return self.describe(&created).await;
         }
         answer.await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Returns the program that a new sandbox starts, and its settings: those of the request, else
+    /// those that its snapshot carries, else the defaults.
+    fn settings(
+        &self,
+        asked: &CreateSpec,
+        inherited: Option<InheritedSettings>,
+        origin: &Origin,
+    ) -> (FirstProgram, InheritedSettings) {
+        let inherited = inherited.unwrap_or_else(|| InheritedSettings {
+            egress: Egress::default(),
+            port_access: self.shared.settings.port_access,
+            port_host: None,
+            port_rules: PortRules::default(),
+            program: FirstProgram::None,
+        });
+        let (by_default, running) = match origin {
+            Origin::Image | Origin::Filesystem { .. } => (inherited.program, FirstProgram::None),
+            // The program is in the memory.
+            Origin::Snapshot { .. } => (FirstProgram::None, inherited.program),
+        };
+        let program = asked.program.unwrap_or(by_default);
+        let settings = InheritedSettings {
+            egress: asked.egress.clone().unwrap_or(inherited.egress).of_project(self.project()),
+            port_access: asked.port_access.unwrap_or(inherited.port_access),
+            port_host: asked.port_host.clone().unwrap_or(inherited.port_host),
+            port_rules: asked.port_rules.clone().unwrap_or(inherited.port_rules),
+            program: match program {
+                FirstProgram::None => running,
+                FirstProgram::OfImage => program,
+            },
+        };
+        (program, settings)
     }
 
     /// Returns the change that records a new sandbox.
@@ -271,7 +308,8 @@ impl Service {
                 fits_host(&image)?;
                 self.shared.refuse_damaged(&image.digest, None).await?;
                 let resources = asked.resources.unwrap_or_default();
-                Ok(Source { image: image.digest, layer: None, resources, origin: Origin::Image, bytes: 0 })
+                let (image, origin) = (image.digest, Origin::Image);
+                Ok(Source { image, layer: None, resources, origin, bytes: 0, inherited: None })
             }
             CreateFrom::Template(template) => Err(template.missing()),
             CreateFrom::Snapshot(id) => {
@@ -296,10 +334,12 @@ struct Source {
     origin: Origin,
     /// How many bytes of memory are read before it runs.
     bytes: u64,
+    /// The settings that the snapshot carries.
+    inherited: Option<InheritedSettings>,
 }
 
 fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<Source, ServiceError> {
-    let SnapshotRecord { id, kind, source, saved_state, image, layer, resources, bytes, .. } = snapshot;
+    let SnapshotRecord { id, kind, source, saved_state, image, layer, resources, bytes, inherited, .. } = snapshot;
     match kind {
         SnapshotKind::Memory if asked.is_some_and(|asked| asked != resources) => {
             let what = "the resource limits (cpu, memory, disk, processes)";
@@ -307,7 +347,7 @@ fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<S
         }
         SnapshotKind::Memory => {
             let origin = Origin::Snapshot { snapshot: id, saved_state, source };
-            Ok(Source { image, layer, resources, origin, bytes })
+            Ok(Source { image, layer, resources, origin, bytes, inherited })
         }
         SnapshotKind::Filesystem => {
             let (asked, least) = (asked.unwrap_or(resources), resources.disk_bytes);
@@ -315,25 +355,34 @@ fn from_snapshot(snapshot: SnapshotRecord, asked: Option<Resources>) -> Result<S
                 return Err(ServiceError::DiskShrinks { snapshot: id, asked: asked.disk_bytes, least });
             }
             let origin = Origin::Filesystem { snapshot: id, source };
-            Ok(Source { image, layer: Some(saved_state), resources: asked, origin, bytes: 0 })
+            Ok(Source { image, layer: Some(saved_state), resources: asked, origin, bytes: 0, inherited })
         }
     }
 }
 
-fn spec(asked: CreateSpec, image: Digest, layer: Option<SavedStateId>, resources: Resources) -> SandboxSpec {
+fn spec(
+    asked: CreateSpec,
+    settings: InheritedSettings,
+    image: Digest,
+    layer: Option<SavedStateId>,
+    resources: Resources,
+) -> SandboxSpec {
     let defaults = SandboxSpec::new(image, asked.name);
+    let InheritedSettings { egress, port_access, port_host, port_rules, program } = settings;
     SandboxSpec {
         layer,
         resources,
-        egress: asked.egress,
+        egress,
+        program,
         variables: Variables(asked.variables),
         secrets: asked.secrets,
         on_timeout: asked.on_timeout.unwrap_or(defaults.on_timeout),
         on_suspend_failure: asked.on_suspend_failure,
         suspendable: asked.suspendable.unwrap_or(defaults.suspendable),
         wake: asked.wake,
-        port_host: asked.port_host,
-        port_rules: asked.port_rules,
+        port_access,
+        port_host,
+        port_rules,
         timeouts: asked.timeouts,
         retention: asked.retention,
         checkpoints: asked.checkpoints,

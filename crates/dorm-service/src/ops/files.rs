@@ -48,6 +48,7 @@ impl Service {
             Ok(saved_state) => {
                 let record = SnapshotRecord {
                     id: shared.ids().snapshot(),
+                    name: None,
                     parent: Some(source.id.clone()),
                     kind: SnapshotKind::Filesystem,
                     saved_state: to.clone(),

@@ -103,9 +103,9 @@ impl Service {
     ///
     /// # Errors
     ///
-    /// An error of the storage.
+    /// An error of the storage; `Store` with `SnapshotNameTaken`.
     pub async fn tag_image(&self, image: &Digest, tag: &str) -> Result<Image, ServiceError> {
-        let tagged = self.shared.storage.tag(image, &self.stored_tag(tag)?).await?;
+        let tagged = self.shared.storage.tag(image, &self.free_tag(tag).await?).await?;
         Ok(self.as_seen(tagged))
     }
 

@@ -22,7 +22,10 @@ impl Service {
         progress: impl Fn(Progress) + Send + 'static,
     ) -> Result<Image, ServiceError> {
         self.shared.admit_write("import an image", 0).await?;
-        let tag = tag.map(|tag| self.stored_tag(tag)).transpose()?;
+        let tag = match tag {
+            Some(tag) => Some(self.free_tag(tag).await?),
+            None => None,
+        };
         let image = self.shared.storage.import(source, tag.as_deref(), progress).await?;
         self.shared.is_sound(&Stored::Image(image.digest.clone())).await;
         self.prepare(&image.digest);

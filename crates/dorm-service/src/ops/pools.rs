@@ -29,15 +29,16 @@ pub struct PoolSpec {
     pub name: Name,
     /// The origin of its members.
     pub from: CreateFrom,
-    /// The program to start in each before it counts as made.
-    pub program: FirstProgram,
+    /// The program to start in each before it counts as made. Default: the one that the snapshot
+    /// carries if it boots, else none.
+    pub program: Option<FirstProgram>,
     /// Their resource limits.
     pub resources: Option<Resources>,
-    /// Where they may connect to.
-    pub egress: Egress,
+    /// Where they may connect to. Default: as the snapshot says, else the public internet.
+    pub egress: Option<Egress>,
     /// Environment variables of every process in them.
     pub variables: BTreeMap<String, String>,
-    /// Who may reach their ports; by default as set for the daemon.
+    /// Who may reach their ports; by default as the snapshot says, else as set for the daemon.
     pub port_access: Option<PortAccess>,
     /// Labels.
     pub labels: BTreeMap<String, String>,
@@ -80,8 +81,8 @@ impl Service {
         if self.shared.store.pools().await?.iter().any(taken) {
             return Err(self.bad_pool(&asked.name, "a pool of this name exists"));
         }
-        asked.egress.check().map_err(dorm_lifecycle::SpecError::from)?;
-        let source = match &asked.from {
+        asked.egress.as_ref().map_or(Ok(()), Egress::check).map_err(dorm_lifecycle::SpecError::from)?;
+        let source = match &self.source_named(asked.from).await? {
             CreateFrom::Image(reference) => PoolSource::Image(self.image(reference).await?.digest),
             CreateFrom::Template(template) => return Err(template.unfit("a pool is made from an image or a snapshot")),
             CreateFrom::Snapshot(id) => {
@@ -96,9 +97,9 @@ impl Service {
             source,
             program: asked.program,
             resources: asked.resources,
-            egress: asked.egress.of_project(self.project()),
+            egress: asked.egress.map(|egress| egress.of_project(self.project())),
             variables: asked.variables,
-            port_access: asked.port_access.unwrap_or(self.shared.settings.port_access),
+            port_access: asked.port_access,
             labels: asked.labels,
             ready: asked.ready,
             most: asked.most,
@@ -222,7 +223,7 @@ impl Service {
             resources: pool.resources,
             egress: pool.egress.clone(),
             variables: pool.variables.clone(),
-            port_access: Some(pool.port_access),
+            port_access: pool.port_access,
             labels: pool.labels.clone(),
             suspendable: Some(true),
             wake: dorm_lifecycle::Wake::Never,

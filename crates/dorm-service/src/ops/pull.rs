@@ -103,7 +103,7 @@ impl Service {
 
     /// Returns the image of that name on this host, unless it has another architecture than
     /// requested.
-    async fn image_here(&self, asked: &RemoteSpec) -> Result<Option<Image>, ServiceError> {
+    pub(super) async fn image_here(&self, asked: &RemoteSpec) -> Result<Option<Image>, ServiceError> {
         let mut names = vec![asked.reference.clone()];
         if let Some(registry) = &self.shared.settings.registry
             && let Ok(whole) = registry.whole_name(&asked.reference)

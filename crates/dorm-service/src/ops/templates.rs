@@ -68,8 +68,9 @@ pub struct TemplateSpec {
     pub resources: Option<Resources>,
     /// Environment variables of every process in them.
     pub variables: BTreeMap<String, String>,
-    /// The program to start in each before it counts as created.
-    pub program: FirstProgram,
+    /// The program to start in each before it counts as created. Default: the one that the snapshot
+    /// carries if it boots, else none.
+    pub program: Option<FirstProgram>,
 }
 
 /// Rejects invalid tags.
@@ -106,7 +107,7 @@ impl Service {
         if let Some(resources) = &asked.resources {
             resources.check()?;
         }
-        let source = match &asked.from {
+        let source = match &self.source_named(asked.from).await? {
             CreateFrom::Image(reference) => TemplateSource::Image(self.image(reference).await?.digest),
             CreateFrom::Snapshot(id) => {
                 self.is_to_stay(id).await?;
@@ -198,12 +199,18 @@ impl Service {
         Ok(self.shared.shown_template(self.own_template(name).await?))
     }
 
-    /// Returns the resource limits of sandboxes of a template.
+    /// Returns the resource limits of sandboxes that start from this.
     ///
     /// # Errors
     ///
-    /// `Build` if there is no such template or tag.
-    pub async fn resources_of(&self, reference: &TemplateReference) -> Result<Resources, ServiceError> {
+    /// `NoSnapshot`; an error of the storage if there is no such image; `Build` if there is no such
+    /// template or tag.
+    pub async fn resources_of(&self, from: &CreateFrom) -> Result<Resources, ServiceError> {
+        let reference = match self.source_named(from.clone()).await? {
+            CreateFrom::Image(_) => return Ok(Resources::default()),
+            CreateFrom::Snapshot(snapshot) => return Ok(self.snapshot_record(&snapshot).await?.resources),
+            CreateFrom::Template(reference) => reference,
+        };
         let template = self.own_template(reference.name.as_str()).await?;
         let version = template.tags.get(&reference.tag).ok_or_else(|| reference.missing())?;
         match (&version.resources, &version.source) {
@@ -262,10 +269,7 @@ impl Service {
             },
             resources: asked.resources.or(version.resources),
             variables,
-            program: match asked.program {
-                FirstProgram::None => version.program,
-                FirstProgram::OfImage => asked.program,
-            },
+            program: asked.program.or(version.program),
             ..asked
         })
     }

@@ -199,6 +199,7 @@ impl Service {
         let snapshot = SnapshotRecord {
             id: shared.ids().snapshot(),
             project: self.project().clone(),
+            name: None,
             source: about.facts.sandbox.clone(),
             generation: about.facts.generation,
             parent: about.note.parents.first().cloned(),
@@ -207,6 +208,8 @@ impl Service {
             image: about.facts.image.clone(),
             layer: layer.map(|layer| layer.id.clone()),
             resources: about.facts.resources,
+            // The file does not have them: a file from elsewhere must not open anything.
+            inherited: None,
             created: now,
             bytes: imported.saved_state.bytes(),
             shares_data: false,

@@ -176,7 +176,7 @@ async fn what_cannot_be_changed_is_refused_and_changes_nothing() {
     let refused = service.set_egress(&id, Egress::None).await.unwrap_err();
     assert!(matches!(refused, ServiceError::Denied { denied: Denied::NetworkDeviceStays, .. }), "{refused:?}");
     let mut alone = named("alone");
-    alone.egress = Egress::None;
+    alone.egress = Some(Egress::None);
     let alone = create(&service, alone).await;
     let refused = service.set_egress(&alone, Egress::Public).await.unwrap_err();
     assert!(matches!(refused, ServiceError::Denied { denied: Denied::NoNetworkDevice, .. }), "{refused:?}");

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use dorm_agent_client::ProcessStatus;
-use dorm_lifecycle::{EventKind, FirstProgram, SandboxId, State, StateName};
-use dorm_service::{Code, CreateFrom, CreateSpec, SandboxView, Service, ServiceError, Use};
+use dorm_lifecycle::{EventKind, FirstProgram, SandboxId, SnapshotKind, State, StateName};
+use dorm_service::{Code, CreateFrom, CreateSpec, SandboxView, Service, ServiceError, TemplateSpec, Use};
 use dorm_storage::ImageConfig;
 use dorm_store::{EventFilter, SandboxFilter, Store as _};
 use tokio::task::JoinHandle;
@@ -29,7 +29,7 @@ async fn world(command: &[&str], ready: Option<&str>) -> World {
 }
 
 fn app() -> CreateSpec {
-    CreateSpec { program: FirstProgram::OfImage, ..CreateSpec::new(CreateFrom::Image("app".into())) }
+    CreateSpec { program: Some(FirstProgram::OfImage), ..CreateSpec::new(CreateFrom::Image("app".into())) }
 }
 
 fn creating(service: &Service) -> JoinHandle<Result<SandboxView, ServiceError>> {
@@ -165,4 +165,73 @@ async fn a_sandbox_is_terminated_at_once_while_its_program_gets_ready() {
     let told = caller.await.unwrap().unwrap_err();
     assert!(told.message().contains("it was terminated before"), "{}", told.message());
     is_gone(&world, "it was terminated before").await;
+}
+
+/// Returns the labels of the processes in a new sandbox, and the program that its record names.
+async fn started(service: &Service, asked: CreateSpec) -> (Vec<Option<String>>, FirstProgram) {
+    let sandbox = service.create(asked).await.unwrap().sandbox;
+    let labels = processes(service, &sandbox.id).await.into_iter().map(|process| process.label).collect();
+    (labels, sandbox.spec.program)
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_boot_from_files_starts_the_program_of_the_source_again() {
+    let world = world(&["sleep", "1000000"], None).await;
+    let service = world.daemon().await;
+    let id = service.create(app()).await.unwrap().sandbox.id;
+    let files = service.checkpoint(&id, SnapshotKind::Filesystem).await.unwrap();
+    service.terminate(&id).await.unwrap();
+    let from = || CreateSpec::new(CreateFrom::Snapshot(files.id.clone()));
+    let start = || vec![Some("start".to_owned())];
+    assert_eq!(started(&service, from()).await, (start(), FirstProgram::OfImage));
+    let without = CreateSpec { program: Some(FirstProgram::None), ..from() };
+    assert_eq!(started(&service, without).await, (Vec::new(), FirstProgram::None));
+    // Also after a restart of the source, which takes the same way.
+    let restarted = service.restart(&id, None).await.unwrap().sandbox.sandbox;
+    assert_eq!(restarted.spec.program, FirstProgram::OfImage);
+    runs_its_program(&service, &restarted.id).await;
+    world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn memory_has_the_program_already_and_files_of_it_start_it() {
+    let world = world(&["sleep", "1000000"], None).await;
+    let service = world.daemon().await;
+    let id = service.create(app()).await.unwrap().sandbox.id;
+    let memory = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    let from = |id| CreateSpec::new(CreateFrom::Snapshot(id));
+    let start = || vec![Some("start".to_owned())];
+    assert_eq!(started(&service, from(memory.id.clone())).await, (start(), FirstProgram::OfImage));
+    let child = service.clone_sandbox(&id, None).await.unwrap().clone.sandbox;
+    assert_eq!(child.spec.program, FirstProgram::OfImage);
+    let files = service.checkpoint(&child.id, SnapshotKind::Filesystem).await.unwrap();
+    assert_eq!(started(&service, from(files.id)).await, (start(), FirstProgram::OfImage));
+}
+
+#[tokio::test(start_paused = true)]
+async fn what_a_template_says_about_the_program_goes_before_what_its_snapshot_carries() {
+    let world = world(&["sleep", "1000000"], None).await;
+    let service = world.daemon().await;
+    let with = service.create(app()).await.unwrap().sandbox.id;
+    let without = service.create(CreateSpec { program: None, ..app() }).await.unwrap().sandbox.id;
+    let cases = [
+        (&with, None, FirstProgram::OfImage),
+        (&with, Some(FirstProgram::None), FirstProgram::None),
+        (&without, None, FirstProgram::None),
+        (&without, Some(FirstProgram::OfImage), FirstProgram::OfImage),
+    ];
+    for (source, program, expected) in cases {
+        let snapshot = service.checkpoint(source, SnapshotKind::Filesystem).await.unwrap();
+        let template = TemplateSpec {
+            name: "ready".parse().unwrap(),
+            tags: vec!["latest".to_owned()],
+            from: CreateFrom::Snapshot(snapshot.id),
+            resources: None,
+            variables: Default::default(),
+            program,
+        };
+        service.put_template(template).await.unwrap();
+        let asked = CreateSpec::new(CreateFrom::Template("ready".parse().unwrap()));
+        assert_eq!(started(&service, asked).await.1, expected, "{program:?}");
+    }
 }

@@ -271,6 +271,7 @@ async fn a_snapshot_goes_at_its_time_and_another_when_nobody_uses_it() {
     let id = create(&service, named("web")).await;
     let settings = CheckpointSpec {
         kind: SnapshotKind::Memory,
+        name: None,
         labels: BTreeMap::from([("why".to_owned(), "test".to_owned())]),
         expires: Some(Duration::from_secs(3600)),
     };

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Egress, FirstProgram, Name, StateName};
+use dorm_lifecycle::{Name, StateName};
 use dorm_service::PoolSpec;
 use dorm_store::SandboxFilter;
 
@@ -13,9 +13,9 @@ pub(crate) fn one_worker() -> PoolSpec {
     PoolSpec {
         name: "workers".parse::<Name>().unwrap(),
         from: named("web").from,
-        program: FirstProgram::default(),
+        program: None,
         resources: None,
-        egress: Egress::Public,
+        egress: None,
         variables: Default::default(),
         port_access: None,
         labels: Default::default(),

@@ -120,7 +120,7 @@ async fn a_rule_belongs_to_the_project_of_its_sandbox() {
     service.create_project(other.clone(), ProjectBudgets::default()).await.unwrap();
     let elsewhere = service.for_project(&other).unwrap();
     // The rule that the caller gives names the project `local`.
-    let id = create(&elsewhere, CreateSpec { egress: ruled(), ..named("web") }).await;
+    let id = create(&elsewhere, CreateSpec { egress: Some(ruled()), ..named("web") }).await;
     let sandbox = elsewhere.describe(&id).await.unwrap().sandbox;
     assert_eq!(sandbox.spec.egress.headers()[0].project, other);
     elsewhere.set_egress(&id, Egress::closed()).await.unwrap();
@@ -134,7 +134,7 @@ async fn a_sandbox_with_header_rules_trusts_the_authority_of_its_project() {
     let world = world_with(1).await;
     let service = world.daemon().await;
     let certificate = service.vault().authority(&ProjectId::local()).unwrap().certificate().unwrap();
-    let id = create(&service, CreateSpec { egress: ruled(), ..named("web") }).await;
+    let id = create(&service, CreateSpec { egress: Some(ruled()), ..named("web") }).await;
     assert_eq!(text(&service, &id, "/run/dormouse/ca.pem").await, certificate);
     let bundle = text(&service, &id, "/run/dormouse/ca-bundle.pem").await;
     assert!(bundle.starts_with("roots of the host\n") && bundle.ends_with(&certificate), "the image has no roots");
@@ -196,7 +196,7 @@ async fn memory_that_comes_from_elsewhere_keeps_no_foreign_trust() {
     service.evict(&odd).await.unwrap();
     service.set_egress(&odd, ruled()).await.unwrap();
     service.resume(&odd, Initiator::User).await.unwrap();
-    let trusting = create(&service, CreateSpec { egress: ruled(), ..from() }).await;
+    let trusting = create(&service, CreateSpec { egress: Some(ruled()), ..from() }).await;
     assert_eq!(text(&service, &trusting, "/run/dormouse/ca.pem").await, certificate);
     assert!(!text(&service, &trusting, "/run/dormouse/ca-bundle.pem").await.contains("foreign"));
     world.is_sound().await;

@@ -1,8 +1,10 @@
 //! Snapshots as files: their import on another host, and the traces of refused files.
 
 use bytes::Bytes;
-use dorm_lifecycle::{Initiator, SandboxId, SnapshotId, SnapshotKind};
-use dorm_service::{Code, CreateFrom, CreateSpec, ImportSpec, Parts, RecoveryReport, Service, ServiceError, Use};
+use dorm_lifecycle::{Egress, Initiator, SandboxId, SnapshotId, SnapshotKind};
+use dorm_service::{
+    CheckpointSpec, Code, CreateFrom, CreateSpec, ImportSpec, Parts, RecoveryReport, Service, ServiceError, Use,
+};
 use dorm_store::{Maker, Removal, SnapshotRecord};
 use futures_util::{StreamExt as _, stream};
 
@@ -158,4 +160,21 @@ async fn a_restart_of_a_sandbox_never_begins_with_what_was_imported() {
     service.suspend(&anew.sandbox.sandbox.id).await.unwrap();
     service.resume(&anew.sandbox.sandbox.id, Initiator::User).await.unwrap();
     world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_file_carries_neither_the_name_nor_the_settings_of_its_source() {
+    let elsewhere = World::new().await;
+    let service = elsewhere.daemon().await;
+    let asked = CreateSpec { egress: Some(Egress::Allow(vec!["10.0.0.0/8".to_owned()])), ..named("open") };
+    let id = create(&service, asked).await;
+    let settings = CheckpointSpec { name: Some("my-snap".parse().unwrap()), ..CheckpointSpec::default() };
+    let snapshot = service.checkpoint_as(&id, settings).await.unwrap();
+    let file = exported(&service, &snapshot.id).await;
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let imported = import(&service, &file).await.unwrap();
+    assert_eq!((&imported.name, &imported.inherited), (&None, &None));
+    let sandbox = service.create(from(&imported)).await.unwrap().sandbox;
+    assert_eq!(sandbox.spec.egress, Egress::Public, "the default of this host, not what the file opens");
 }

@@ -6,7 +6,7 @@ use dorm_lifecycle::{FirstProgram, Initiator, Keep, Name, Sandbox, SandboxId, Sn
 use dorm_service::{
     CheckpointSpec, CreateFrom, CreateSpec, ForkChildSpec, ForkSpec, KeepFuture, SandboxView, ServiceError,
 };
-use dorm_store::{OnPartialFailure, SandboxFilter, SnapshotStatus};
+use dorm_store::{OnPartialFailure, SandboxFilter, SnapshotRecord, SnapshotStatus};
 
 use super::{Action, Client};
 use crate::check::is_over;
@@ -176,15 +176,18 @@ impl Client {
     async fn create(&mut self, action: &Action, since: u64) {
         let Action::Create { name, timeouts, snapshot, program } = action else { return };
         let from = match (snapshot, program) {
-            (Some(snapshot), _) => CreateFrom::Snapshot(snapshot.clone()),
-            (None, FirstProgram::None) => CreateFrom::Image("base".to_owned()),
-            (None, FirstProgram::OfImage) => CreateFrom::Image("app".to_owned()),
+            (Some(snapshot), _) => self.snapshot_to_start_from(snapshot),
+            (None, None | Some(FirstProgram::None)) => CreateFrom::Image("base".to_owned()),
+            (None, Some(FirstProgram::OfImage)) => CreateFrom::Image("app".to_owned()),
         };
         let (name, timeouts, program) = (named(*name), *timeouts, *program);
         let asked = CreateSpec { name, timeouts, program, ..CreateSpec::new(from) };
         match self.service.create(asked).await {
             Ok(view) => {
                 let id = view.sandbox.id.clone();
+                if !self.world.model.inherits(&id) {
+                    self.world.trace.wrong(format_args!("{id} does not have the settings of its snapshot"));
+                }
                 self.viewed(action, Ok(view), since, |sandbox| sandbox.state.name() == StateName::Running);
                 self.count(action, &id).await;
             }
@@ -196,6 +199,15 @@ impl Client {
                 }
                 self.refused(action, &error);
             }
+        }
+    }
+
+    /// The snapshot, by its name if it has one.
+    fn snapshot_to_start_from(&self, id: &SnapshotId) -> CreateFrom {
+        let known = self.world.model.snapshot(id);
+        match known.as_ref().and_then(SnapshotRecord::held_name) {
+            Some(name) => CreateFrom::Image(name.to_string()),
+            None => CreateFrom::Snapshot(id.clone()),
         }
     }
 
@@ -242,7 +254,9 @@ impl Client {
     }
 
     async fn checkpoint(&mut self, action: &Action, id: &SandboxId, kind: SnapshotKind, expires: Option<Duration>) {
-        let settings = CheckpointSpec { kind, expires, ..CheckpointSpec::default() };
+        // Few names, so that some are taken.
+        let name = expires.and_then(|expires| format!("snap:{}", expires.as_secs() / 86_400 % 8).parse().ok());
+        let settings = CheckpointSpec { kind, name, expires, ..CheckpointSpec::default() };
         match self.service.checkpoint_as(id, settings).await {
             Ok(snapshot) => {
                 self.note(format_args!("told: snapshot {} is {}", snapshot.id, snapshot.status.as_str()));

@@ -40,9 +40,9 @@ impl Client {
                 let asked = PoolSpec {
                     name,
                     from: CreateFrom::Image("base".to_owned()),
-                    program: FirstProgram::None,
+                    program: Some(FirstProgram::None),
                     resources: None,
-                    egress: Egress::Public,
+                    egress: Some(Egress::Public),
                     variables: Default::default(),
                     port_access: None,
                     labels: Default::default(),

@@ -84,13 +84,10 @@ impl Model {
         }
         let now = state.now;
         let Some(mut known) = state.sandboxes.remove(&sandbox.id) else {
-            let live = match &sandbox.origin {
-                Origin::Image => Memory::default(),
-                Origin::Filesystem { snapshot, .. } | Origin::Snapshot { snapshot, .. } => {
-                    state.snapshots.get(snapshot).map(|known| known.memory.clone()).unwrap_or_default()
-                }
-            };
+            let origin = sandbox.origin.snapshot().and_then(|snapshot| state.snapshots.get(snapshot));
+            let live = origin.map(|origin| origin.memory.clone()).unwrap_or_default();
             let mut known = Known::new(next, now, live);
+            known.inherited = origin.and_then(|origin| origin.record.inherited.clone());
             known.is_rolled_back_with_fork = state.rolled_back_together.contains(&sandbox.id);
             known.is_of_build = state.of_builds.contains(&sandbox.id);
             state.sandboxes.insert(sandbox.id.clone(), known);
@@ -292,9 +289,29 @@ impl Model {
         }
     }
 
+    /// Checks that a snapshot has a name to itself, and carries the settings of its source.
+    fn names_and_settings(&self, state: &State, record: &SnapshotRecord, before: Option<&KnownSnapshot>) {
+        let same = |other: &&KnownSnapshot| {
+            other.record.project == record.project && other.record.held_name() == record.held_name()
+        };
+        if record.held_name().is_some()
+            && let Some(other) = state.snapshots.values().find(same)
+        {
+            self.trace.wrong(format_args!("snapshots {} and {} have one name", record.id, other.record.id));
+        }
+        let expected = match before {
+            Some(before) => before.record.inherited.clone(),
+            None => state.sandboxes.get(&record.source).map(|source| source.record.sandbox.spec.inherited()),
+        };
+        if record.inherited != expected {
+            self.trace.wrong(format_args!("snapshot {} does not carry the settings of its source", record.id));
+        }
+    }
+
     fn snapshot_committed(&self, state: &mut State, record: &SnapshotRecord) {
         self.trace.note(format_args!("commit: snapshot {} is {}", record.id, record.status.as_str()));
         let before = state.snapshots.remove(&record.id);
+        self.names_and_settings(state, record, before.as_ref());
         let is_going = record.status == SnapshotStatus::Deleting;
         let stands_on = |known: &&Known| {
             !is_over(known.state()) && known.record.sandbox.layers().any(|layer| *layer == record.saved_state)
@@ -340,6 +357,7 @@ impl Known {
         Self {
             past: vec![(now, record.sandbox.clone())],
             record,
+            inherited: None,
             told: StateName::Pending,
             live,
             images: BTreeMap::new(),

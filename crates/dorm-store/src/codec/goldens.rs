@@ -6,6 +6,7 @@
 
 mod builds;
 mod callers;
+mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
@@ -31,13 +32,15 @@ use super::{
     encode_sandbox, encode_snapshot, encode_template, encode_volume, encode_webhook,
 };
 use crate::{
-    ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, Made, Maker, NewEvent, OnPartialFailure, OperationKind,
-    OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets, ProjectRecord, PromotePlan, Removal,
-    RequestRecord, SecretRecord, SnapshotRecord, SnapshotStatus, VolumeRecord, VolumeStatus, WebhookRecord,
+    ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
+    OnPartialFailure, OperationKind, OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets,
+    ProjectRecord, PromotePlan, Removal, RequestRecord, SecretRecord, SnapshotRecord, SnapshotStatus, VolumeRecord,
+    VolumeStatus, WebhookRecord,
 };
 
 use self::builds::{builds, templates};
 use self::callers::{api_keys, events_with_callers, operations_with_callers, sandboxes_with_callers};
+use self::snapshots::{kept_snapshots, named_snapshots, snapshots};
 
 fn directory(version: u64) -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("goldens/v{version}"))
@@ -384,55 +387,6 @@ fn fork_operations() -> Vec<(String, OperationRecord)> {
     vec![("operation-fork-each".to_owned(), each)]
 }
 
-fn kept_snapshots() -> Vec<(String, SnapshotRecord)> {
-    let base = snapshots().remove(1).1;
-    let labels = [("team".to_owned(), "Bücher".to_owned())].into();
-    let removal = Removal::At(at(1_790_000_900_000));
-    let layer = Some(SavedStateId::from_random([13; 20]));
-    let policy = SnapshotRecord { made_by: Maker::Policy, ..base.clone() };
-    let import = SnapshotRecord { made_by: Maker::Import, ..base.clone() };
-    let files = SnapshotRecord { kind: SnapshotKind::Filesystem, layer, ..base.clone() };
-    let shares = SnapshotRecord { shares_data: true, ..base.clone() };
-    let passing = SnapshotRecord { removal: Removal::WhenFree, ..base.clone() };
-    vec![
-        ("snapshot-that-expires".to_owned(), SnapshotRecord { labels, removal, ..base }),
-        ("snapshot-that-passes".to_owned(), passing),
-        ("snapshot-that-shares-data".to_owned(), shares),
-        ("snapshot-of-files".to_owned(), files),
-        ("snapshot-of-a-policy".to_owned(), policy),
-        ("snapshot-that-was-imported".to_owned(), import),
-    ]
-}
-
-fn snapshots() -> Vec<(String, SnapshotRecord)> {
-    let statuses = [
-        SnapshotStatus::InProgress,
-        SnapshotStatus::Completed,
-        SnapshotStatus::Failed(FailureRecord::new(Code::Gone, "the source ended")),
-        SnapshotStatus::Deleting,
-    ];
-    let record = |status: SnapshotStatus| SnapshotRecord {
-        id: SnapshotId::from_random([4; 20]),
-        project: ProjectId::local(),
-        source: SandboxId::from_random([1; 20]),
-        generation: 5,
-        parent: (status == SnapshotStatus::Completed).then(|| SnapshotId::from_random([5; 20])),
-        kind: SnapshotKind::Memory,
-        saved_state: SavedStateId::from_random([3; 20]),
-        image: "0123456789abcdef".repeat(4).parse().unwrap(),
-        layer: None,
-        resources: Resources::default(),
-        created: at(1_790_000_000_000),
-        bytes: 73_400_320,
-        shares_data: false,
-        labels: BTreeMap::new(),
-        removal: Removal::Asked,
-        made_by: Maker::Request,
-        status,
-    };
-    statuses.map(|status| (format!("snapshot-{}", status.as_str()), record(status))).to_vec()
-}
-
 fn events() -> Vec<(String, NewEvent)> {
     let actors = Initiator::ALL.into_iter().cycle();
     EventKind::ALL
@@ -477,11 +431,11 @@ fn pools() -> Vec<(String, PoolRecord)> {
         project: ProjectId::local(),
         name: "workers".parse().unwrap(),
         source: PoolSource::Image("0".repeat(64).parse().unwrap()),
-        program: FirstProgram::OfImage,
+        program: Some(FirstProgram::OfImage),
         resources: Some(Resources::default()),
-        egress: egress_rules(),
+        egress: Some(egress_rules()),
         variables: [("LANG".to_owned(), "C".to_owned())].into(),
-        port_access: PortAccess::Private,
+        port_access: Some(PortAccess::Private),
         labels: [("team".to_owned(), "a".to_owned())].into(),
         ready: 8,
         most: Some(100),
@@ -490,10 +444,10 @@ fn pools() -> Vec<(String, PoolRecord)> {
     };
     let of_snapshot = PoolRecord {
         source: PoolSource::Snapshot(SnapshotId::from_random([4; 20])),
-        program: FirstProgram::None,
+        program: None,
         resources: None,
-        egress: Egress::Public,
-        port_access: PortAccess::Public,
+        egress: None,
+        port_access: None,
         most: None,
         removed: true,
         ..of_image.clone()
@@ -682,6 +636,7 @@ fn starting_sandboxes() -> Vec<(String, Sandbox)> {
     let mut sandbox = sandboxes().remove(0).1;
     let State::Pending { program, .. } = &mut sandbox.state else { panic!("not pending") };
     *program = FirstProgram::OfImage;
+    sandbox.spec.program = FirstProgram::OfImage;
     let in_pool = |is_claimed| Sandbox {
         pool: Some(PoolMember { pool: PoolId::from_random([13; 20]), is_claimed }),
         ..sandbox.clone()
@@ -747,7 +702,11 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
     let files = [
         checked((SANDBOX, sandboxes.concat()), encode_sandbox, decode_sandbox),
         checked((OPERATION, operations.concat()), encode_operation, decode_operation),
-        checked((SNAPSHOT, [snapshots(), kept_snapshots()].concat()), encode_snapshot, decode_snapshot),
+        checked(
+            (SNAPSHOT, [snapshots(), kept_snapshots(), named_snapshots()].concat()),
+            encode_snapshot,
+            decode_snapshot,
+        ),
         checked((EVENT, events.concat()), encode_event, decode_event),
         checked((WEBHOOK, webhooks()), encode_webhook, decode_webhook),
         checked((POOL, pools()), encode_pool, decode_pool),

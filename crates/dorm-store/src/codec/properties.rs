@@ -6,10 +6,10 @@ use std::time::Duration;
 use dorm_lifecycle::{
     Access, Annotations, ApiKeyId, Attachment, Background, BackgroundWork, Caller, Cause, Checkpoints, Credential,
     Egress, EgressDefault, EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId,
-    Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess,
-    PortRule, PortRules, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox, SandboxId,
-    SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath, SuspendFailures,
-    Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId, Wake,
+    InheritedSettings, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember,
+    PortAccess, PortRule, PortRules, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
+    SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath,
+    SuspendFailures, Timeouts, Timestamp, Unreachable, Variables, Verdict, VolumeId, Wake,
 };
 use proptest::collection::vec;
 use proptest::option;
@@ -222,6 +222,7 @@ fn spec() -> impl Strategy<Value = SandboxSpec> {
                     layer,
                     resources,
                     egress,
+                    program: if suspendable { FirstProgram::OfImage } else { FirstProgram::None },
                     variables: Variables(variables),
                     secrets: Variables(secrets),
                     on_suspend_failure: if afresh { OnSuspendFailure::Terminate } else { OnSuspendFailure::Keep },
@@ -383,6 +384,10 @@ fn fork_plan() -> impl Strategy<Value = ForkPlan> {
         .prop_map(|(snapshot, children, on_partial_failure)| ForkPlan { snapshot, children, on_partial_failure })
 }
 
+fn inherited() -> impl Strategy<Value = InheritedSettings> {
+    spec().prop_map(|spec| spec.inherited())
+}
+
 fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
     let status = prop_oneof![
         Just(SnapshotStatus::InProgress),
@@ -401,6 +406,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
             select(vec![Maker::Request, Maker::Policy, Maker::Import]),
             any::<bool>(),
         ),
+        (option::of("[a-z]{1,7}(:v[0-9])?"), option::of(inherited())),
     )
         .prop_map(
             |(
@@ -408,10 +414,12 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
                 (saved_state, image, resources, created, bytes, status),
                 (labels, removal),
                 (is_memory, layer, made_by, shares_data),
+                (name, inherited),
             )| {
                 SnapshotRecord {
                     id,
                     project,
+                    name: name.map(|name| name.parse().unwrap()),
                     source,
                     generation,
                     parent,
@@ -420,6 +428,7 @@ fn snapshot() -> impl Strategy<Value = SnapshotRecord> {
                     image: image.parse().unwrap(),
                     layer,
                     resources,
+                    inherited,
                     created,
                     bytes,
                     shares_data,

@@ -52,7 +52,7 @@ fn template(number: u32) -> TemplateRecord {
         source: TemplateSource::Snapshot(SnapshotId::from_random(bytes(number))),
         resources: None,
         variables: [("A".to_owned(), "1".to_owned())].into(),
-        program: FirstProgram::None,
+        program: Some(FirstProgram::None),
         build: Some(BuildId::from_random(bytes(number))),
         created: at(1_000),
     };

@@ -7,6 +7,7 @@ use dorm_lifecycle::{ProjectId, StateName};
 use tokio::task::{JoinSet, yield_now};
 
 use super::sample::{at, event, name, put, sandbox, sandbox_id};
+use super::snapshots::named;
 use crate::{Change, EventFilter, SandboxFilter, Store, StoreError};
 
 type Checked = Result<(), StoreError>;
@@ -114,6 +115,26 @@ pub(super) async fn eight_tasks_that_want_one_name_leave_one_holder(store: Arc<d
     })
     .await?;
     assert_eq!(store.sandboxes(&SandboxFilter::default()).await?.len(), 1);
+    Ok(())
+}
+
+pub(super) async fn eight_snapshots_that_want_one_name_leave_one_holder(store: Arc<dyn Store>) -> Checked {
+    eight(|task| {
+        let store = Arc::clone(&store);
+        async move {
+            let snapshots = vec![named(task, "my-snap")];
+            match store.commit(Change { snapshots, ..Change::default() }).await {
+                Ok(_) => Ok(()),
+                Err(StoreError::SnapshotNameTaken { holder, .. }) => {
+                    assert!(store.snapshot(&holder).await?.is_some());
+                    Ok(())
+                }
+                Err(error) => Err(error),
+            }
+        }
+    })
+    .await?;
+    assert_eq!(store.snapshots(None).await?.len(), 1);
     Ok(())
 }
 

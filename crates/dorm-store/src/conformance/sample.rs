@@ -123,6 +123,7 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
     SnapshotRecord {
         id: SnapshotId::from_random(bytes(number)),
         project: ProjectId::local(),
+        name: None,
         source: sandbox_id(number),
         generation: 1,
         parent: None,
@@ -131,6 +132,7 @@ pub(super) fn snapshot(number: u32, created: u64) -> SnapshotRecord {
         saved_state: SavedStateId::from_random(bytes(number)),
         image: "fedcba9876543210".repeat(4).parse().expect("a legal digest"),
         resources: Resources::default(),
+        inherited: None,
         created: at(created),
         bytes: 0,
         shares_data: false,

@@ -7,7 +7,10 @@ use std::sync::Arc;
 use dorm_lifecycle::{StateName, WebhookId};
 
 use super::sample::{at, bytes, change_of, event, name, operation, project, put, sandbox, sandbox_id, snapshot};
-use crate::{Change, EventFilter, RowKind, SandboxFilter, SandboxRecord, Store, StoreError, WebhookRecord};
+use super::snapshots::named;
+use crate::{
+    Change, EventFilter, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord, Store, StoreError, WebhookRecord,
+};
 
 type Checked = Result<(), StoreError>;
 
@@ -98,6 +101,20 @@ pub(super) async fn its_name_stays_taken(store: Arc<dyn Store>, spoil: impl Spoi
         other => panic!("it was overwritten: {other:?}"),
     }
     assert_eq!(store.unreadable().await?.len(), 1);
+    Ok(())
+}
+
+pub(super) async fn the_name_of_a_snapshot_stays_taken(store: Arc<dyn Store>, spoil: impl Spoil) -> Checked {
+    let write = async |snapshots: Vec<SnapshotRecord>| store.commit(Change { snapshots, ..Change::default() }).await;
+    let first = named(1, "my-snap");
+    write(vec![first.clone()]).await?;
+    spoil(RowKind::Snapshot, first.id.as_str()).await;
+    match write(vec![named(2, "my-snap")]).await {
+        Err(StoreError::SnapshotNameTaken { holder, .. }) => assert_eq!(holder, first.id),
+        other => panic!("the name was given away: {other:?}"),
+    }
+    write(vec![first.clone()]).await?;
+    assert_eq!(store.snapshot(&first.id).await?, Some(first));
     Ok(())
 }
 

@@ -66,14 +66,14 @@ struct CreateOptions {
     name: String,
     #[command(flatten)]
     size: Size,
-    /// Image to boot from, by tag or digest [default: base]
+    /// Image to boot from, by tag or digest, or the name of a snapshot [default: base]
     #[arg(long, value_name = "IMAGE", conflicts_with = "snapshot")]
     image: Option<String>,
     /// Snapshot to start from instead
     #[arg(long, value_name = "ID")]
     snapshot: Option<String>,
     /// Start the image's entrypoint and command in each sandbox
-    #[arg(long, conflicts_with = "snapshot")]
+    #[arg(long)]
     start: bool,
     /// CPU limit, such as 0.5 [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
@@ -177,7 +177,7 @@ fn create(options: CreateOptions) -> Result<wire::CreatePool, Problem> {
         name: options.name,
         image,
         snapshot: options.snapshot,
-        start: options.start,
+        start: options.start.then_some(true),
         resources: is_limited.then_some(resources),
         egress: values::with_headers(options.egress, options.header).map_err(|error| Problem::usage(error, ""))?,
         env: options.env.into_iter().collect(),

@@ -1,5 +1,6 @@
 //! Formats values for people.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_api_types as wire;
@@ -128,6 +129,19 @@ pub(crate) fn header(rule: &wire::HeaderRule) -> String {
         443 => format!("{host}: {name}: {value}"),
         port => format!("{host}:{port}: {name}: {value}"),
     }
+}
+
+/// Formats the access to ports, with the exceptions and the host for programs.
+pub(crate) fn ports(access: wire::PortAccess, host: Option<&str>, rules: &BTreeMap<u16, wire::PortRule>) -> String {
+    let mut parts = vec![word(&access)];
+    parts.extend(host.map(|host| format!("as {host}")));
+    for (port, rule) in rules {
+        let access = rule.access.map(|access| word(&access));
+        let host = rule.host.as_ref().map(|host| format!("as {host}"));
+        let rule: Vec<String> = access.into_iter().chain(host).collect();
+        parts.push(format!("{port} {}", rule.join(" ")));
+    }
+    parts.join(", ")
 }
 
 /// Returns the header rules of a policy.

@@ -56,14 +56,14 @@ enum TemplateVerb {
 struct CreateOptions {
     /// NAME or NAME:TAG [default tag: latest]
     template: String,
-    /// Image to boot from, by tag or digest
+    /// Image to boot from, by tag or digest, or the name of a snapshot
     #[arg(long, value_name = "IMAGE", required_unless_present = "snapshot", conflicts_with = "snapshot")]
     image: Option<String>,
     /// Snapshot to start from instead
     #[arg(long, value_name = "ID")]
     snapshot: Option<String>,
     /// Start the image's entrypoint and command in each sandbox
-    #[arg(long, conflicts_with = "snapshot")]
+    #[arg(long)]
     start: bool,
     /// A line for /bin/sh that starts the program of the template
     #[arg(long, value_name = "LINE", conflicts_with_all = ["snapshot", "start"])]
@@ -141,7 +141,7 @@ async fn create(client: &Client, options: CreateOptions, format: Format) -> Done
         return build::attach(client, &requested.id, 0, format).await;
     }
     let CreateOptions { image, snapshot, start, .. } = options;
-    let asked = wire::CreateTemplate { name, tags, image, snapshot, resources, env, start };
+    let asked = wire::CreateTemplate { name, tags, image, snapshot, resources, env, start: start.then_some(true) };
     show(client.create_template(&asked).await?, format)?;
     Ok(exit::OK)
 }

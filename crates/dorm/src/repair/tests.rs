@@ -78,6 +78,7 @@ fn snapshot() -> SnapshotRecord {
     SnapshotRecord {
         id: SnapshotId::from_random([4; 20]),
         project: ProjectId::local(),
+        name: None,
         source: sandbox_id(),
         generation: 1,
         parent: None,
@@ -86,6 +87,7 @@ fn snapshot() -> SnapshotRecord {
         image: image(),
         layer: None,
         resources: Resources::default(),
+        inherited: None,
         created: AT,
         bytes: 5,
         shares_data: false,

@@ -1,8 +1,8 @@
 //! Rebuilds the records of rows that cannot be read.
 
 use dorm_lifecycle::{
-    Egress, OnTimeout, Origin, ProjectId, Restored, RunId, Sandbox, SandboxId, SandboxSpec, SnapshotId, SnapshotKind,
-    State,
+    Egress, InheritedSettings, OnTimeout, Origin, ProjectId, Restored, RunId, Sandbox, SandboxId, SandboxSpec,
+    SnapshotId, SnapshotKind, State,
 };
 use dorm_storage::{SavedState, Storage};
 use dorm_store::{
@@ -205,6 +205,7 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, saved_stat
     let record = SnapshotRecord {
         id,
         project: project.unwrap_or_else(ProjectId::local),
+        name: None,
         source: facts.sandbox.clone(),
         generation: facts.generation,
         parent: None,
@@ -213,6 +214,7 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, saved_stat
         image: facts.image.clone(),
         layer: facts.layer.clone(),
         resources: facts.resources,
+        inherited: Some(InheritedSettings::closed()),
         created: facts.taken,
         bytes: saved_state.bytes(),
         shares_data: false,
@@ -225,7 +227,8 @@ pub(super) fn snapshot_of(id: SnapshotId, project: Option<ProjectId>, saved_stat
         change: Box::new(Change { snapshots: vec![record], ..Change::default() }),
         from: format!("saved state {}", saved_state.id),
         unknown: vec![
-            "its labels and parent, and whether it shares its data".to_owned(),
+            "its name, labels and parent, and whether it shares its data".to_owned(),
+            "what sandboxes made from it inherit: they may connect to nowhere, and their ports are private".to_owned(),
             "when it expires: never".to_owned(),
         ],
     }

@@ -9,10 +9,11 @@ async fn a_snapshot_is_taken_listed_described_used_and_removed() {
     let world = World::new().await;
     let source = world.named("web").await;
     let rows = world.table(&["sbx", "checkpoint", "web", "--checkpoint-type", "memory"]).await;
-    let titles = ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "IMAGE", "PARENT", "ALONE", "SHARED", "AGE"];
+    let titles =
+        ["SNAPSHOT", "NAME", "KIND", "STATUS", "SANDBOX", "GENERATION", "IMAGE", "PARENT", "ALONE", "SHARED", "AGE"];
     assert_eq!(rows[0], titles);
     let id = rows[1][0].as_str();
-    assert_eq!(&rows[1][1..5], ["memory", "completed", source.as_str(), "1"]);
+    assert_eq!(&rows[1][1..6], ["-", "memory", "completed", source.as_str(), "1"]);
     let listed = world.table(&["sbx", "checkpoint", "ls", "--sandbox", &source]).await;
     assert_eq!((listed.len(), listed[1][0].as_str()), (2, id));
     let described = world.dorm(&["sbx", "checkpoint", "describe", id]).await;
@@ -49,6 +50,39 @@ async fn a_snapshot_is_of_files_unless_asked_otherwise_and_goes_when_nobody_stan
     assert_eq!(begun["status"], json!("in_progress"));
     world.dorm(&["sbx", "checkpoint"]).await.failed(2, "<ID>");
     world.dorm(&["sbx", "checkpoint", "nobody"]).await.failed(3, "there is no sandbox 'nobody'");
+}
+
+#[tokio::test]
+async fn a_named_snapshot_serves_as_an_image_with_the_settings_of_its_source() {
+    let world = World::new().await;
+    let ports = ["--ports", "private", "--port", "8080=public", "--port-host", "localhost:{port}"];
+    world.json(&[&["sbx", "create", "web", "--egress", "closed", "-o", "json"], &ports[..]].concat()).await;
+    let rows = world.table(&["sbx", "checkpoint", "web", "--name", "my-snap:v2"]).await;
+    let id = rows[1][0].as_str();
+    assert_eq!(rows[1][1], "my-snap:v2");
+    assert_eq!(world.table(&["sbx", "checkpoint", "ls"]).await[1][..2], [id, "my-snap:v2"]);
+    let described = world.dorm(&["sbx", "checkpoint", "describe", "my-snap:v2"]).await.rows();
+    let inherited = "egress closed, ports private, as localhost:{port}, 8080 public";
+    for row in [["id", id], ["name", "my-snap:v2"], ["inherited", inherited]] {
+        assert!(described.contains(&row.map(str::to_owned).to_vec()), "{described:?}");
+    }
+    let taken = format!("the name 'my-snap:v2' is taken by snapshot {id}");
+    world.dorm(&["sbx", "checkpoint", "web", "--name", "my-snap:v2"]).await.failed(4, &taken);
+    world.dorm(&["sbx", "checkpoint", "web", "--name", "base"]).await.failed(4, "that is the name of an image");
+    world.dorm(&["sbx", "checkpoint", "web", "--name", "a b"]).await.failed(2, "'a b' is not the name of a snapshot");
+
+    let made = world.json(&["sbx", "create", "--image", "my-snap:v2", "-o", "json"]).await;
+    assert_eq!((&made["snapshot"], &made["egress"]), (&json!(id), &json!("closed")));
+    assert_eq!((&made["port_access"], &made["port_host"]), (&json!("private"), &json!("localhost:{port}")));
+    let other = ["sbx", "create", "--snapshot", id, "--egress", "public", "--ports", "public", "-o", "json"];
+    let made = world.json(&[&other[..], &["--port-host", ""]].concat()).await;
+    assert_eq!((&made["egress"], &made["port_access"]), (&json!("public"), &json!("public")));
+    assert_eq!((&made["port_host"], &made["port_rules"]["8080"]["access"]), (&json!(null), &json!("public")));
+    let header = ["sbx", "create", "--snapshot", id, "--header", "api.example.com: Authorization: Bearer {KEY}"];
+    world.dorm(&header).await.failed(2, "would replace the egress of the snapshot");
+
+    world.dorm(&["sbx", "checkpoint", "rm", "my-snap:v2", "--when-free"]).await;
+    world.dorm(&["sbx", "create", "--image", "my-snap:v2"]).await.failed(3, "my-snap:v2");
 }
 
 #[tokio::test]

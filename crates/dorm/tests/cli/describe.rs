@@ -15,7 +15,7 @@ async fn everything_is_told_by_name_or_id() {
     let names: Vec<_> = rows.iter().map(|row| row[0].as_str()).collect();
     assert_eq!(
         names.join(", "),
-        "id, name, project, state, generation, started with, sleep image, image, snapshot, cpus, memory, disk, processes, \
+        "id, name, project, state, generation, started with, image's command, sleep image, image, snapshot, cpus, memory, disk, processes, \
          egress, headers, env, secrets, labels, timeout, idle timeout, timeout after wake, max run, on timeout, on suspend failure, \
          suspendable, wakes on, ports, sleep images kept, on unrestorable, checkpoints, created, \
          created by, last active, last started, running since, expires"
@@ -25,6 +25,7 @@ async fn everything_is_told_by_name_or_id() {
         ("name", "web"),
         ("state", "running"),
         ("started with", "image only"),
+        ("image's command", "not started"),
         ("sleep images kept", "1"),
         ("on unrestorable", "fail"),
         ("sleep image", "-"),

@@ -41,7 +41,7 @@ async fn a_snapshot_is_exported_and_imported_where_there_is_nothing_but_its_imag
     let piped = world.dorm(&["sbx", "checkpoint", "export", &id, "-"]).await;
     assert_eq!(piped.code, 0, "{}", piped.stderr);
     let taken = other.dorm_with(&["sbx", "checkpoint", "import", "-", "--expires", "1h"], &piped.stdout).await;
-    assert_eq!(taken.rows()[1][1..4], ["filesystem", "completed", &source], "{taken:?}");
+    assert_eq!(taken.rows()[1][1..5], ["-", "filesystem", "completed", &source], "{taken:?}");
 }
 
 #[tokio::test]

@@ -124,6 +124,9 @@ async fn a_closed_egress_cuts_a_download_and_stays_closed() {
     let forked = daemon.post(&format!("/sandboxes/{id}/fork"), json!({ "count": 1 })).await.unwrap();
     let child = forked["children"][0]["sandbox"]["id"].as_str().unwrap().to_owned();
     assert!(!reaches(daemon, &child, &internet.address).await, "in a fork");
+    daemon.post(&format!("/sandboxes/{id}/checkpoint"), json!({ "name": "closed" })).await.unwrap();
+    let made = daemon.create(json!({ "image": "closed" })).await.unwrap();
+    assert!(!reaches(daemon, &made, &internet.address).await, "made from a snapshot");
     place.daemon_mut().kill().unwrap();
     place.daemon_mut().start_again().unwrap();
     let daemon = place.daemon();

@@ -157,14 +157,14 @@ pub(super) fn templates() -> Vec<(String, TemplateRecord)> {
         source: TemplateSource::Image("0".repeat(64).parse().unwrap()),
         resources: None,
         variables: [("LANG".to_owned(), "C".to_owned())].into(),
-        program: FirstProgram::OfImage,
+        program: Some(FirstProgram::OfImage),
         build: None,
         created: at(1_790_000_000_000),
     };
     let of_snapshot = TemplateVersion {
         source: TemplateSource::Snapshot(SnapshotId::from_random([4; 20])),
         resources: Some(Resources::default()),
-        program: FirstProgram::None,
+        program: None,
         build: Some(BuildId::from_random([21; 20])),
         ..of_image.clone()
     };

@@ -20,14 +20,12 @@ use super::sandbox::{
     ResourcesRow, RestoredRow, RewoundRow, SandboxRow, SleepRetentionRow, SpecRow, SuspendFailuresRow, TimeoutsRow,
     UnreachableRow,
 };
-use super::snapshot::{KindRow, MakerRow, RemovalRow, SnapshotRow, StatusRow};
-use super::state::{
-    CauseRow, FirstProgramRow, FutureRow, RewindFromRow, RewindRow, RewindingRow, SleepImageRow, StateRow,
-};
+use super::snapshot::KindRow;
+use super::state::{CauseRow, FutureRow, RewindFromRow, RewindRow, RewindingRow, SleepImageRow, StateRow};
 use super::volume::AttachmentRow;
 use crate::codec::word::{Length, Millis, Text, Word};
 use crate::{
-    FailureRecord, ForkPlan, Maker, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
+    FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
     SnapshotRecord, SnapshotStatus, codec,
 };
 
@@ -146,6 +144,7 @@ impl From<&SandboxSpec> for SpecRow {
             layer,
             resources,
             egress,
+            program,
             variables,
             secrets,
             on_timeout,
@@ -168,6 +167,7 @@ impl From<&SandboxSpec> for SpecRow {
             layer: layer.as_ref().map(text),
             resources: resources.into(),
             egress: egress.into(),
+            program: (*program).into(),
             variables: variables.0.clone(),
             secrets: secrets.0.clone(),
             on_timeout: match on_timeout {
@@ -213,6 +213,7 @@ impl From<SpecRow> for SandboxSpec {
             layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
             egress: row.egress.into(),
+            program: row.program.into(),
             variables: Variables(row.variables),
             secrets: Variables(row.secrets),
             on_timeout: match row.on_timeout {
@@ -385,11 +386,7 @@ impl From<&State> for StateRow {
         };
         match state {
             State::Pending { operation, deadline, program } => {
-                let program = match program {
-                    FirstProgram::None => FirstProgramRow::None,
-                    FirstProgram::OfImage => FirstProgramRow::OfImage,
-                };
-                Self::Pending { operation: text(operation), deadline: Millis(*deadline), program }
+                Self::Pending { operation: text(operation), deadline: Millis(*deadline), program: (*program).into() }
             }
             State::Running { since, image, background } => {
                 Self::Running { since: Millis(*since), image: image_row(image), background: background_row(background) }
@@ -436,11 +433,7 @@ impl From<StateRow> for State {
             |background: Option<Box<BackgroundRow>>| background.map(|background| Box::new((*background).into()));
         match row {
             StateRow::Pending { operation, deadline, program } => {
-                let program = match program {
-                    FirstProgramRow::None => FirstProgram::None,
-                    FirstProgramRow::OfImage => FirstProgram::OfImage,
-                };
-                Self::Pending { operation: operation.0, deadline: deadline.0, program }
+                Self::Pending { operation: operation.0, deadline: deadline.0, program: program.into() }
             }
             StateRow::Running { since, image, background } => {
                 Self::Running { since: since.0, image: image_of(image), background: background_of(background) }
@@ -650,100 +643,6 @@ impl From<ForkRow> for ForkPlan {
             on_partial_failure: match row.on_partial_failure {
                 OnPartialFailureRow::RollBack => OnPartialFailure::RollBack,
                 OnPartialFailureRow::Keep => OnPartialFailure::Keep,
-            },
-        }
-    }
-}
-
-impl From<&SnapshotRecord> for SnapshotRow {
-    fn from(record: &SnapshotRecord) -> Self {
-        let SnapshotRecord {
-            id,
-            project,
-            source,
-            generation,
-            parent,
-            kind,
-            saved_state,
-            image,
-            layer,
-            resources,
-            created,
-            bytes,
-            shares_data,
-            labels,
-            removal,
-            made_by,
-            status,
-        } = record;
-        Self {
-            v: codec::SNAPSHOT,
-            id: text(id),
-            project: text(project),
-            source: text(source),
-            generation: *generation,
-            parent: parent.as_ref().map(text),
-            kind: (*kind).into(),
-            saved_state: text(saved_state),
-            image: text(image),
-            layer: layer.as_ref().map(text),
-            resources: resources.into(),
-            created: Millis(*created),
-            bytes: *bytes,
-            shares_data: *shares_data,
-            labels: labels.clone(),
-            removal: match removal {
-                Removal::Asked => RemovalRow::Asked,
-                Removal::At(at) => RemovalRow::At(Millis(*at)),
-                Removal::WhenFree => RemovalRow::WhenFree,
-            },
-            made_by: match made_by {
-                Maker::Request => MakerRow::Request,
-                Maker::Policy => MakerRow::Policy,
-                Maker::Import => MakerRow::Import,
-            },
-            status: match status {
-                SnapshotStatus::InProgress => StatusRow::InProgress,
-                SnapshotStatus::Completed => StatusRow::Completed,
-                SnapshotStatus::Failed(failure) => StatusRow::Failed(failure.into()),
-                SnapshotStatus::Deleting => StatusRow::Deleting,
-            },
-        }
-    }
-}
-
-impl From<SnapshotRow> for SnapshotRecord {
-    fn from(row: SnapshotRow) -> Self {
-        Self {
-            id: row.id.0,
-            project: row.project.0,
-            source: row.source.0,
-            generation: row.generation,
-            parent: row.parent.map(|parent| parent.0),
-            kind: row.kind.into(),
-            saved_state: row.saved_state.0,
-            image: row.image.0,
-            layer: row.layer.map(|layer| layer.0),
-            resources: row.resources.into(),
-            created: row.created.0,
-            bytes: row.bytes,
-            shares_data: row.shares_data,
-            labels: row.labels,
-            removal: match row.removal {
-                RemovalRow::Asked => Removal::Asked,
-                RemovalRow::At(at) => Removal::At(at.0),
-                RemovalRow::WhenFree => Removal::WhenFree,
-            },
-            made_by: match row.made_by {
-                MakerRow::Request => Maker::Request,
-                MakerRow::Policy => Maker::Policy,
-                MakerRow::Import => Maker::Import,
-            },
-            status: match row.status {
-                StatusRow::InProgress => SnapshotStatus::InProgress,
-                StatusRow::Completed => SnapshotStatus::Completed,
-                StatusRow::Failed(failure) => SnapshotStatus::Failed(failure.into()),
-                StatusRow::Deleting => SnapshotStatus::Deleting,
             },
         }
     }

@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{Digest, FirstProgram, Name, PoolId, PoolMember, ProjectId, Resources, SnapshotId};
+use dorm_lifecycle::{
+    Digest, Egress, FirstProgram, Name, PoolId, PoolMember, PortAccess, ProjectId, Resources, SnapshotId,
+};
 use serde::{Deserialize, Serialize};
 
 use super::ports::PortAccessRow;
@@ -19,12 +21,15 @@ pub(in crate::codec) struct PoolRow {
     project: Text<ProjectId>,
     name: Text<Name>,
     source: SourceRow,
-    program: FirstProgramRow,
+    #[serde(deserialize_with = "present")]
+    program: Option<FirstProgramRow>,
     #[serde(deserialize_with = "present")]
     resources: Option<ResourcesRow>,
-    egress: EgressRow,
+    #[serde(deserialize_with = "present")]
+    egress: Option<EgressRow>,
     variables: BTreeMap<String, String>,
-    port_access: PortAccessRow,
+    #[serde(deserialize_with = "present")]
+    port_access: Option<PortAccessRow>,
     labels: BTreeMap<String, String>,
     ready: u64,
     #[serde(deserialize_with = "present")]
@@ -67,14 +72,11 @@ impl From<&PoolRecord> for PoolRow {
                 PoolSource::Image(image) => SourceRow::Image(Text(image.clone())),
                 PoolSource::Snapshot(snapshot) => SourceRow::Snapshot(Text(snapshot.clone())),
             },
-            program: match program {
-                FirstProgram::None => FirstProgramRow::None,
-                FirstProgram::OfImage => FirstProgramRow::OfImage,
-            },
+            program: program.map(FirstProgramRow::from),
             resources: resources.as_ref().map(ResourcesRow::from),
-            egress: egress.into(),
+            egress: egress.as_ref().map(EgressRow::from),
             variables: variables.clone(),
-            port_access: (*port_access).into(),
+            port_access: port_access.map(PortAccessRow::from),
             labels: labels.clone(),
             ready: *ready,
             most: *most,
@@ -94,14 +96,11 @@ impl From<PoolRow> for PoolRecord {
                 SourceRow::Image(image) => PoolSource::Image(image.0),
                 SourceRow::Snapshot(snapshot) => PoolSource::Snapshot(snapshot.0),
             },
-            program: match row.program {
-                FirstProgramRow::None => FirstProgram::None,
-                FirstProgramRow::OfImage => FirstProgram::OfImage,
-            },
+            program: row.program.map(FirstProgram::from),
             resources: row.resources.map(Resources::from),
-            egress: row.egress.into(),
+            egress: row.egress.map(Egress::from),
             variables: row.variables,
-            port_access: row.port_access.into(),
+            port_access: row.port_access.map(PortAccess::from),
             labels: row.labels,
             ready: row.ready,
             most: row.most,

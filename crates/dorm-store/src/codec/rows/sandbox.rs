@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::caller::CallerRow;
 use super::ports::{PortAccessRow, PortRuleRow};
 use super::snapshot::KindRow;
-use super::state::{SleepImageRow, StateRow};
+use super::state::{FirstProgramRow, SleepImageRow, StateRow};
 use super::volume::AttachmentRow;
 use crate::codec::word::{Length, Millis, Text, Word, present};
 
@@ -80,6 +80,7 @@ pub(super) struct SpecRow {
     pub(super) layer: Option<Text<SavedStateId>>,
     pub(super) resources: ResourcesRow,
     pub(super) egress: EgressRow,
+    pub(super) program: FirstProgramRow,
     pub(super) variables: BTreeMap<String, String>,
     pub(super) secrets: BTreeMap<String, String>,
     pub(super) on_timeout: OnTimeoutRow,

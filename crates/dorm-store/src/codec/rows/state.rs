@@ -1,6 +1,6 @@
 //! The rows of a sandbox's state.
 
-use dorm_lifecycle::{OperationId, SavedStateId, SleepImage, SnapshotId};
+use dorm_lifecycle::{FirstProgram, OperationId, SavedStateId, SleepImage, SnapshotId};
 use serde::{Deserialize, Serialize};
 
 use super::background::BackgroundRow;
@@ -70,6 +70,24 @@ pub(super) enum StateRow {
 pub(super) enum FirstProgramRow {
     None,
     OfImage,
+}
+
+impl From<FirstProgram> for FirstProgramRow {
+    fn from(program: FirstProgram) -> Self {
+        match program {
+            FirstProgram::None => Self::None,
+            FirstProgram::OfImage => Self::OfImage,
+        }
+    }
+}
+
+impl From<FirstProgramRow> for FirstProgram {
+    fn from(row: FirstProgramRow) -> Self {
+        match row {
+            FirstProgramRow::None => Self::None,
+            FirstProgramRow::OfImage => Self::OfImage,
+        }
+    }
 }
 
 #[derive(Serialize, Deserialize)]

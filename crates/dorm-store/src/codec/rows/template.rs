@@ -28,7 +28,8 @@ struct VersionRow {
     #[serde(deserialize_with = "present")]
     resources: Option<ResourcesRow>,
     variables: BTreeMap<String, String>,
-    program: FirstProgramRow,
+    #[serde(deserialize_with = "present")]
+    program: Option<FirstProgramRow>,
     #[serde(deserialize_with = "present")]
     build: Option<Text<BuildId>>,
     created: Millis,
@@ -77,10 +78,7 @@ impl From<&TemplateVersion> for VersionRow {
             },
             resources: resources.as_ref().map(ResourcesRow::from),
             variables: variables.clone(),
-            program: match program {
-                FirstProgram::None => FirstProgramRow::None,
-                FirstProgram::OfImage => FirstProgramRow::OfImage,
-            },
+            program: program.map(FirstProgramRow::from),
             build: build.clone().map(Text),
             created: Millis(*created),
         }
@@ -96,10 +94,7 @@ impl From<VersionRow> for TemplateVersion {
             },
             resources: row.resources.map(Resources::from),
             variables: row.variables,
-            program: match row.program {
-                FirstProgramRow::None => FirstProgram::None,
-                FirstProgramRow::OfImage => FirstProgram::OfImage,
-            },
+            program: row.program.map(FirstProgram::from),
             build: row.build.map(|build| build.0),
             created: row.created.0,
         }

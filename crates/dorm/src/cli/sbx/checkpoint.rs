@@ -34,6 +34,10 @@ pub(crate) struct CheckpointOptions {
     /// Delete the snapshot automatically after this time
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     expires: Option<f64>,
+    /// A name under which it serves as an image, such as my-snap or my-snap:v2; no image, template
+    /// or other snapshot may have it. Removing the snapshot frees it
+    #[arg(long, value_name = "NAME")]
+    name: Option<String>,
     /// A label for the snapshot
     #[arg(long, value_name = "KEY=VALUE", value_parser = values::pair)]
     label: Vec<(String, String)>,
@@ -70,12 +74,12 @@ enum CheckpointVerb {
     },
     /// Show all details of a snapshot
     Describe {
-        /// The snapshot's id
+        /// The snapshot's id or name
         snapshot: String,
     },
     /// Remove snapshots; sandboxes created from memory snapshots are not affected
     Rm {
-        /// The snapshots' ids
+        /// The snapshots' ids or names
         #[arg(required = true, value_name = "SNAPSHOT")]
         snapshots: Vec<String>,
         /// Delete a snapshot in use as soon as nothing uses it; nothing more can be created from it
@@ -145,7 +149,8 @@ pub(super) async fn run(client: &Client, options: CheckpointOptions, format: For
             let labels = options.label.into_iter().collect();
             let kind = options.checkpoint_type.into();
             let wait = !options.no_wait;
-            let asked = wire::CheckpointRequest { kind, wait, labels, expires_secs: options.expires };
+            let (name, expires_secs) = (options.name, options.expires);
+            let asked = wire::CheckpointRequest { kind, name, wait, labels, expires_secs };
             take(client, &id, &asked, options.timeout, format).await
         }
         (None, None) => Err(Problem::usage("no sandbox given", "give one, or see `dorm sbx checkpoint --help`")),
@@ -174,6 +179,7 @@ pub(super) fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
     let row = |snapshot: &wire::Snapshot| {
         vec![
             snapshot.id.clone(),
+            snapshot.name.clone().unwrap_or_else(shown::none),
             shown::word(&snapshot.kind),
             shown::word(&snapshot.status),
             snapshot.source.clone(),
@@ -185,7 +191,8 @@ pub(super) fn table(snapshots: &[wire::Snapshot]) -> Result<(), Problem> {
             shown::age(snapshot.created_at, now),
         ]
     };
-    let titles = ["SNAPSHOT", "KIND", "STATUS", "SANDBOX", "GENERATION", "IMAGE", "PARENT", "ALONE", "SHARED", "AGE"];
+    let titles =
+        ["SNAPSHOT", "NAME", "KIND", "STATUS", "SANDBOX", "GENERATION", "IMAGE", "PARENT", "ALONE", "SHARED", "AGE"];
     output::table(&titles, &snapshots.iter().map(row).collect::<Vec<_>>())
 }
 
@@ -194,6 +201,7 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
     let text = |text: &Option<String>| text.clone().unwrap_or_else(shown::none);
     vec![
         ("id", snapshot.id.clone()),
+        ("name", text(&snapshot.name)),
         ("kind", shown::word(&snapshot.kind)),
         ("status", shown::word(&snapshot.status)),
         ("reason", text(&snapshot.reason)),
@@ -205,6 +213,7 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
         ("cpus", shown::cpus(snapshot.resources.cpu_millis)),
         ("memory", shown::size(snapshot.resources.memory_bytes)),
         ("disk", shown::size(snapshot.resources.disk_bytes)),
+        ("inherited", snapshot.inherited.as_ref().map_or_else(|| "unknown".to_owned(), inherited)),
         ("size", shown::size(snapshot.bytes)),
         ("alone", snapshot.alone_bytes.map_or_else(shown::none, shown::size)),
         ("shared", snapshot.shared_bytes.map_or_else(shown::none, shown::size)),
@@ -219,4 +228,12 @@ fn fields(snapshot: &wire::Snapshot) -> Vec<(&'static str, String)> {
         ),
         ("labels", if labels.is_empty() { shown::none() } else { labels.join(", ") }),
     ]
+}
+
+/// The settings of sandboxes that start from the snapshot.
+fn inherited(settings: &wire::InheritedSettings) -> String {
+    let wire::InheritedSettings { egress, port_access, port_host, port_rules, start } = settings;
+    let ports = shown::ports(*port_access, port_host.as_deref(), port_rules);
+    let start = if *start { ", image's command started" } else { "" };
+    format!("egress {}, ports {ports}{start}", shown::egress(egress))
 }

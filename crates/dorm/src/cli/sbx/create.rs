@@ -106,8 +106,8 @@ enum OnSuspendFailure {
 /// Options of every new sandbox.
 #[derive(Debug, clap::Args)]
 pub(super) struct NewSandbox {
-    /// The image to start from: a tag or digest, or an image in a registry, such as
-    /// docker.io/library/python:3.12 [default: base]
+    /// The image to start from: a tag or digest, an image in a registry, such as
+    /// docker.io/library/python:3.12, or the name of a snapshot [default: base]
     #[arg(long)]
     image: Option<String>,
     /// When to contact the registry of the image
@@ -115,10 +115,13 @@ pub(super) struct NewSandbox {
     pull: pull::When,
     /// Start the image's entrypoint and command as a process with the label `start`; if that fails,
     /// the sandbox is terminated
-    #[arg(long, conflicts_with = "snapshot")]
+    #[arg(long)]
     start: bool,
+    /// Do not start the entrypoint and command that a filesystem snapshot or a template would start
+    #[arg(long, conflicts_with = "start")]
+    no_start: bool,
     /// Start from this snapshot instead: a memory snapshot continues where it was, a filesystem
-    /// snapshot boots
+    /// snapshot boots. Egress and ports are by default as they were for its source
     #[arg(long, value_name = "ID", conflicts_with = "image")]
     snapshot: Option<String>,
     /// Start from this template instead; other options override its settings
@@ -178,6 +181,11 @@ pub(super) struct NewSandbox {
     header: Vec<values::GivenHeader>,
 }
 
+/// Yes, no, or nothing, as a pair of flags says.
+fn given(yes: bool, no: bool) -> Option<bool> {
+    (yes || no).then_some(yes)
+}
+
 impl NewSandbox {
     /// Returns the API request.
     pub(super) fn request(self, name: Option<String>) -> Result<wire::CreateSandbox, Problem> {
@@ -188,12 +196,16 @@ impl NewSandbox {
             disk_bytes: self.disk,
             processes: self.processes,
         };
+        if self.snapshot.is_some() && self.egress.is_none() && !self.header.is_empty() {
+            let message = "--header without --egress would replace the egress of the snapshot";
+            return Err(Problem::usage(message, "give both"));
+        }
         let has_other = self.snapshot.is_some() || self.template.is_some();
         let image = if has_other { None } else { self.image.or_else(|| Some(IMAGE.to_owned())) };
         Ok(wire::CreateSandbox {
             image,
             pull: (!has_other && self.pull != pull::When::Missing).then(|| self.pull.into()),
-            start: self.start,
+            start: given(self.start, self.no_start),
             snapshot: self.snapshot,
             template: self.template,
             name,
@@ -226,7 +238,7 @@ pub(super) async fn run(client: &Client, options: CreateOptions, format: Format)
     asked.checkpoints = options.checkpoints.request();
     asked.port_access = options.ports.access();
     asked.port_host = options.ports.host();
-    asked.port_rules = options.ports.rules();
+    asked.port_rules = Some(options.ports.rules()).filter(|rules| !rules.is_empty());
     asked.wake = options.wake.map(Into::into);
     asked.max_wait_secs = options.max_wait;
     asked.wait = options.waiting.wait();

@@ -43,6 +43,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("state", shown::state(sandbox)),
         ("generation", sandbox.generation.to_string()),
         ("started with", began_with(sandbox)),
+        ("image's command", if sandbox.start { "started" } else { "not started" }.to_owned()),
         ("sleep image", image),
         ("image", sandbox.image.clone()),
         ("snapshot", text(&sandbox.snapshot)),
@@ -63,7 +64,7 @@ fn fields(sandbox: &wire::Sandbox) -> Vec<(&'static str, String)> {
         ("on suspend failure", shown::word(&sandbox.on_suspend_failure)),
         ("suspendable", yes_no(sandbox.suspendable)),
         ("wakes on", shown::word(&sandbox.wake)),
-        ("ports", ports(sandbox)),
+        ("ports", shown::ports(sandbox.port_access, sandbox.port_host.as_deref(), &sandbox.port_rules)),
         ("sleep images kept", sandbox.keep_generations.to_string()),
         ("on unrestorable", shown::word(&sandbox.on_unrestorable)),
         ("checkpoints", checkpoints::line(sandbox.checkpoints.as_ref())),
@@ -133,17 +134,4 @@ fn list(words: &[String]) -> String {
 
 fn yes_no(value: bool) -> String {
     if value { "yes" } else { "no" }.to_owned()
-}
-
-/// The access to ports, with the exceptions and the host for programs.
-fn ports(sandbox: &wire::Sandbox) -> String {
-    let mut parts = vec![shown::word(&sandbox.port_access)];
-    parts.extend(sandbox.port_host.as_ref().map(|host| format!("as {host}")));
-    for (port, rule) in &sandbox.port_rules {
-        let access = rule.access.map(|access| shown::word(&access));
-        let host = rule.host.as_ref().map(|host| format!("as {host}"));
-        let rule: Vec<String> = access.into_iter().chain(host).collect();
-        parts.push(format!("{port} {}", rule.join(" ")));
-    }
-    parts.join(", ")
 }
