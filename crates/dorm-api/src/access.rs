@@ -15,7 +15,7 @@ use dorm_service::{ProjectProblem, Service, ServiceError};
 use dorm_store::KeyScope;
 
 use crate::error::{ApiError, ErrorCode};
-use crate::extract::{NamesSecrets, Scoped, only, parameter};
+use crate::extract::{Scoped, UsesNames, only, parameter};
 use crate::state::{Api, DOOR};
 
 /// The permission that a route needs.
@@ -90,7 +90,7 @@ async fn scoped(api: &Api, request: Request, need: Need, credentials: &Credentia
     let service = service(api, &parts.headers, credentials)?;
     parts.extensions.insert(credentials.holder.clone());
     parts.extensions.insert(Scoped(service.clone()));
-    parts.extensions.insert(NamesSecrets(meet(credentials, Need::Change, false)));
+    parts.extensions.insert(UsesNames(meet(credentials, Need::Change, false)));
     let is_its_own = match &credentials.scope {
         KeyScope::Sandbox(own) => names(&mut parts, api, &service, own).await,
         KeyScope::Full | KeyScope::ReadOnly => false,

@@ -76,12 +76,13 @@ pub(crate) fn service_of(parts: &Parts) -> Result<Service, ApiError> {
     scoped.map(|Scoped(service)| service.clone()).ok_or_else(missing)
 }
 
-/// Whether the caller may name secrets of the project in header rules. A key for one sandbox may
-/// not: with a rule for a host of its own it would learn them.
+/// Whether the caller may use and take names of the project. A key for one sandbox may not: with a
+/// header rule for a host of its own it would learn the secrets that the rule names, and a snapshot
+/// under the name of an image would be taken for that image.
 #[derive(Clone, Copy)]
-pub(crate) struct NamesSecrets(pub(crate) bool);
+pub(crate) struct UsesNames(pub(crate) bool);
 
-impl<S: Sync> FromRequestParts<S> for NamesSecrets {
+impl<S: Sync> FromRequestParts<S> for UsesNames {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &S) -> Result<Self, ApiError> {

@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use dorm_lifecycle::{
     Cause, EventKind, FirstProgram, Initiator, Name, OnTimeout, OperationId, ProjectId, Resources, Sandbox, SandboxId,
-    SandboxSpec, SavedStateId, SleepImage, SnapshotId, State, StateName, Timestamp,
+    SandboxSpec, SavedStateId, SleepImage, SnapshotId, SnapshotName, State, StateName, Timestamp,
 };
 use dorm_store::memory::MemoryStore;
 use dorm_store::{
     Change, EventFilter, NewEvent, OperationKind, OperationRecord, OperationResult, SandboxFilter, SandboxRecord,
-    SnapshotRecord, SnapshotStatus, Store,
+    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store,
 };
 use dorm_store_sql::SqlStore;
 use proptest::prelude::*;
@@ -122,7 +122,7 @@ fn plan() -> impl Strategy<Value = Plan> {
     (
         vec(planned_sandbox(), 0..4),
         vec((0..4u8, 0..3u64, any::<bool>()), 0..2),
-        vec((0..4u8, 0..3u64, 0..2u8), 0..2),
+        vec((0..4u8, 0..3u64, 0..2u8), 0..4),
         vec(0..4u8, 0..2),
         vec((0..6u8, 0..2u8), 0..3),
         filter(),
@@ -198,11 +198,16 @@ fn operation(&(number, began, has_ended): &(u8, u64, bool)) -> OperationRecord {
     }
 }
 
+fn snapshot_name(number: u64) -> Option<SnapshotName> {
+    (number > 0).then(|| format!("snap:{number}").parse().unwrap())
+}
+
 fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
     SnapshotRecord {
         id: SnapshotId::from_random([number; 20]),
         project: project(of),
-        name: None,
+        // Few names, of which some are taken.
+        name: snapshot_name(created),
         source: id(number),
         generation: 1,
         parent: None,
@@ -218,7 +223,7 @@ fn snapshot(&(number, created, of): &(u8, u64, u8)) -> SnapshotRecord {
         labels: std::collections::BTreeMap::new(),
         removal: dorm_store::Removal::Asked,
         made_by: dorm_store::Maker::Request,
-        status: SnapshotStatus::Completed,
+        status: if number == 3 { SnapshotStatus::Deleting } else { SnapshotStatus::Completed },
     }
 }
 
@@ -270,6 +275,11 @@ async fn view(store: &dyn Store, plan: &Plan) -> String {
     }
     for number in 0..4 {
         add(format!("{:?}", store.snapshot(&SnapshotId::from_random([number; 20])).await));
+    }
+    for (of, called) in [(0, 1), (0, 2), (1, 1), (1, 2)] {
+        let filter =
+            SnapshotFilter { project: Some(project(of)), name: snapshot_name(called), ..SnapshotFilter::default() };
+        add(format!("{:?}", store.find_snapshots(&filter).await));
     }
     add(format!("{:?}", store.snapshots(None).await));
     add(format!("{:?}", store.snapshots(Some(&project(1))).await));

@@ -98,12 +98,13 @@ impl Content {
         let staged = self.stage(&change)?;
         self.snapshot_names = self.staged_names(&change)?;
         self.unspoil(&change);
+        let snapshots: Vec<_> = change.ordered_snapshots().cloned().collect();
         let last = self.removed + self.events.len() as u64;
         let numbered = |(number, event)| EventRecord { number, event };
         let events: Vec<_> = (last + 1..).zip(change.events).map(numbered).collect();
         self.sandboxes.extend(staged);
         self.operations.extend(change.operations.into_iter().map(|operation| (operation.id.clone(), operation)));
-        self.snapshots.extend(change.snapshots.into_iter().map(|snapshot| (snapshot.id.clone(), snapshot)));
+        self.snapshots.extend(snapshots.into_iter().map(|snapshot| (snapshot.id.clone(), snapshot)));
         for id in &change.forgotten {
             self.snapshots.remove(id);
             self.snapshot_names.retain(|_, holder| holder != id);

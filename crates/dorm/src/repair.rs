@@ -156,8 +156,17 @@ async fn apply(
     asked: Asked,
 ) -> Result<bool, RepairError> {
     use dorm_store::Store as _;
-    if let Remedy::Rebuild { change, .. } = &finding.remedy {
-        match store.commit((**change).clone()).await {
+    if let Remedy::Rebuild { change, unknown, .. } = &mut finding.remedy {
+        let written = match store.commit((**change).clone()).await {
+            // A record file may be older than the snapshot that has the name now.
+            Err(StoreError::SnapshotNameTaken { name, holder }) => {
+                change.snapshots.iter_mut().for_each(|snapshot| snapshot.name = None);
+                unknown.push(format!("its name: none, because snapshot {holder} has '{name}'"));
+                store.commit((**change).clone()).await
+            }
+            written => written,
+        };
+        match written {
             Ok(_) => return Ok(true),
             Err(error) => finding.remedy = Remedy::Nothing(error.to_string()),
         }

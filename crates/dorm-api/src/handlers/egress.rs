@@ -4,7 +4,7 @@ use dorm_api_types as wire;
 
 use crate::convert::Convert as _;
 use crate::error::{ApiError, ErrorCode};
-use crate::extract::{ForRequest, Json, NamesSecrets, Sandbox};
+use crate::extract::{ForRequest, Json, Sandbox, UsesNames};
 use crate::tagged::Tagged;
 
 /// Replace the egress policy of a sandbox
@@ -23,10 +23,10 @@ use crate::tagged::Tagged;
 pub(crate) async fn egress(
     ForRequest(service): ForRequest,
     Sandbox(id): Sandbox,
-    NamesSecrets(may_name_secrets): NamesSecrets,
+    UsesNames(uses_names): UsesNames,
     Json(asked): Json<wire::SetEgress>,
 ) -> Result<Tagged, ApiError> {
-    if !may_name_secrets {
+    if !uses_names {
         let present: wire::Egress = service.describe(&id).await?.sandbox.spec.egress.convert();
         let present = headers(&present);
         if headers(&asked.egress).iter().any(|header| !present.contains(header)) {

@@ -87,6 +87,24 @@ async fn a_key_for_one_sandbox_learns_nothing_of_another() {
 }
 
 #[tokio::test]
+async fn a_key_for_one_sandbox_names_no_snapshot() {
+    let world = World::new().await;
+    world.named("web").await;
+    let (_, key) = make(&world, json!({"scope": "sandbox", "sandbox": "web"})).await;
+    let take = async |body: Value| {
+        let client = reqwest::Client::builder().no_proxy().build().unwrap();
+        let request = client.post(format!("http://{}/v1/sandboxes/web/checkpoint", world.address));
+        read(request.header("x-api-key", &key).json(&body).send().await.unwrap()).await
+    };
+    let (status, refused) = take(json!({"name": "app"})).await;
+    assert_eq!((status, &refused["code"]), (403, &json!("forbidden")), "{refused}");
+    assert_eq!(take(json!({})).await.0, 201);
+    let names = |snapshot: &Value| snapshot["name"].clone();
+    let list = world.get("/v1/snapshots").await["snapshots"].as_array().unwrap().iter().map(names).collect::<Vec<_>>();
+    assert_eq!(list, [Value::Null]);
+}
+
+#[tokio::test]
 async fn a_key_for_one_sandbox_adds_no_header_rule() {
     let world = World::new().await;
     world.named("web").await;

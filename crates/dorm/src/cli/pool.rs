@@ -72,9 +72,8 @@ struct CreateOptions {
     /// Snapshot to start from instead
     #[arg(long, value_name = "ID")]
     snapshot: Option<String>,
-    /// Start the image's entrypoint and command in each sandbox
-    #[arg(long)]
-    start: bool,
+    #[command(flatten)]
+    start: super::sbx::StartOptions,
     /// CPU limit, such as 0.5 [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
     cpus: Option<u32>,
@@ -177,7 +176,7 @@ fn create(options: CreateOptions) -> Result<wire::CreatePool, Problem> {
         name: options.name,
         image,
         snapshot: options.snapshot,
-        start: options.start.then_some(true),
+        start: options.start.asked(),
         resources: is_limited.then_some(resources),
         egress: values::with_headers(options.egress, options.header).map_err(|error| Problem::usage(error, ""))?,
         env: options.env.into_iter().collect(),

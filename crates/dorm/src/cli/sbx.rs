@@ -44,7 +44,7 @@ mod usage;
 mod watch;
 
 pub(super) use command::our_input;
-pub(super) use create::IMAGE;
+pub(super) use create::{IMAGE, StartOptions};
 pub(super) use table::one as show;
 
 use clap::Subcommand;

@@ -62,14 +62,13 @@ struct CreateOptions {
     /// Snapshot to start from instead
     #[arg(long, value_name = "ID")]
     snapshot: Option<String>,
-    /// Start the image's entrypoint and command in each sandbox
-    #[arg(long)]
-    start: bool,
+    #[command(flatten)]
+    start: super::sbx::StartOptions,
     /// A line for /bin/sh that starts the program of the template
-    #[arg(long, value_name = "LINE", conflicts_with_all = ["snapshot", "start"])]
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["snapshot", "start", "no_start"])]
     start_cmd: Option<String>,
     /// A line for /bin/sh that exits with 0 as soon as the program is ready
-    #[arg(long, value_name = "LINE", conflicts_with_all = ["snapshot", "start"])]
+    #[arg(long, value_name = "LINE", conflicts_with_all = ["snapshot", "start", "no_start"])]
     ready_cmd: Option<String>,
     /// CPU limit, such as 0.5 [default: 1]
     #[arg(long, value_name = "COUNT", value_parser = values::cpus)]
@@ -141,7 +140,7 @@ async fn create(client: &Client, options: CreateOptions, format: Format) -> Done
         return build::attach(client, &requested.id, 0, format).await;
     }
     let CreateOptions { image, snapshot, start, .. } = options;
-    let asked = wire::CreateTemplate { name, tags, image, snapshot, resources, env, start: start.then_some(true) };
+    let asked = wire::CreateTemplate { name, tags, image, snapshot, resources, env, start: start.asked() };
     show(client.create_template(&asked).await?, format)?;
     Ok(exit::OK)
 }

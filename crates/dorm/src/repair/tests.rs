@@ -291,6 +291,31 @@ async fn a_database_that_is_gone_or_cut_off_is_made_anew_from_record_files() {
 }
 
 #[tokio::test]
+async fn snapshots_whose_record_files_have_one_name_are_both_kept() {
+    let place = Place::new().await;
+    let saved_state = SavedStateId::from_random([9; 20]);
+    place.save(saved_state.clone(), 1).await;
+    let name = Some("my-snap".parse().unwrap());
+    let first = SnapshotRecord { name, ..snapshot() };
+    let second = SnapshotRecord { id: SnapshotId::from_random([9; 20]), saved_state, ..first.clone() };
+    for record in [&first, &second] {
+        // In one store, the second would be refused.
+        let alone = tempfile::tempdir().unwrap();
+        let sql = Arc::new(SqlStore::open(&alone.path().join(DATABASE)).await.unwrap());
+        let store = FiledStore::new(sql.clone(), place.data());
+        store.commit(Change { snapshots: vec![record.clone()], ..Change::default() }).await.unwrap();
+        store.close().await;
+        sql.close().await.unwrap();
+    }
+    fs::remove_file(place.database()).unwrap();
+    let report = place.repair(Asked::default()).await;
+    let nameless = SnapshotRecord { name: None, ..second };
+    assert_eq!(place.records().await.snapshots, [first, nameless], "{report:#?}");
+    let told = format!("{report:?}");
+    assert!(told.contains(&format!("its name: none, because snapshot {} has 'my-snap'", snapshot().id)), "{told}");
+}
+
+#[tokio::test]
 async fn a_lost_database_without_record_files_leaves_what_saved_states_tell() {
     let place = Place::new().await;
     place.without_files();

@@ -290,9 +290,9 @@ async fn a_rule_holds_in_every_run_and_child_and_after_the_death_of_the_daemon()
     let child = forked["children"][0]["sandbox"]["id"].as_str().unwrap().to_owned();
     assert_eq!(ask(daemon, &child, "/forked").await, "200 3 bytes");
     let files = daemon.checkpoint(&id, "filesystem").await.unwrap()["id"].as_str().unwrap().to_owned();
-    let booted = daemon.create(json!({ "snapshot": files, "egress": egress(HOST) })).await.unwrap();
+    let booted = daemon.create(json!({ "snapshot": files })).await.unwrap();
     assert_eq!(ask(daemon, &booted, "/booted").await, "200 3 bytes");
-    let plain = daemon.create(json!({ "snapshot": files })).await.unwrap();
+    let plain = daemon.create(json!({ "snapshot": files, "egress": "public" })).await.unwrap();
     assert!(ask(daemon, &plain, "/plain").await.starts_with("failed"), "it has no rule");
 
     place.daemon_mut().kill().unwrap();

@@ -103,6 +103,25 @@ enum OnSuspendFailure {
     Terminate,
 }
 
+/// Whether the program of the image is started.
+#[derive(Debug, clap::Args)]
+pub(in crate::cli) struct StartOptions {
+    /// Start the image's entrypoint and command as a process with the label `start`; a sandbox in
+    /// which that fails is terminated
+    #[arg(long)]
+    start: bool,
+    /// Do not start the entrypoint and command that a filesystem snapshot or a template would start
+    #[arg(long, conflicts_with = "start")]
+    no_start: bool,
+}
+
+impl StartOptions {
+    /// Returns what was asked for, if anything.
+    pub(in crate::cli) fn asked(&self) -> Option<bool> {
+        (self.start || self.no_start).then_some(self.start)
+    }
+}
+
 /// Options of every new sandbox.
 #[derive(Debug, clap::Args)]
 pub(super) struct NewSandbox {
@@ -113,13 +132,8 @@ pub(super) struct NewSandbox {
     /// When to contact the registry of the image
     #[arg(long, value_enum, default_value = "missing", value_name = "WHEN")]
     pull: pull::When,
-    /// Start the image's entrypoint and command as a process with the label `start`; if that fails,
-    /// the sandbox is terminated
-    #[arg(long)]
-    start: bool,
-    /// Do not start the entrypoint and command that a filesystem snapshot or a template would start
-    #[arg(long, conflicts_with = "start")]
-    no_start: bool,
+    #[command(flatten)]
+    start: StartOptions,
     /// Start from this snapshot instead: a memory snapshot continues where it was, a filesystem
     /// snapshot boots. Egress and ports are by default as they were for its source
     #[arg(long, value_name = "ID", conflicts_with = "image")]
@@ -181,11 +195,6 @@ pub(super) struct NewSandbox {
     header: Vec<values::GivenHeader>,
 }
 
-/// Yes, no, or nothing, as a pair of flags says.
-fn given(yes: bool, no: bool) -> Option<bool> {
-    (yes || no).then_some(yes)
-}
-
 impl NewSandbox {
     /// Returns the API request.
     pub(super) fn request(self, name: Option<String>) -> Result<wire::CreateSandbox, Problem> {
@@ -205,7 +214,7 @@ impl NewSandbox {
         Ok(wire::CreateSandbox {
             image,
             pull: (!has_other && self.pull != pull::When::Missing).then(|| self.pull.into()),
-            start: given(self.start, self.no_start),
+            start: self.start.asked(),
             snapshot: self.snapshot,
             template: self.template,
             name,
