@@ -32,10 +32,9 @@ use super::{
     encode_sandbox, encode_snapshot, encode_template, encode_volume, encode_webhook,
 };
 use crate::{
-    ApiKeyRecord, ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, KeyScope, Made, Maker, NewEvent,
-    OnPartialFailure, OperationKind, OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets,
-    ProjectRecord, PromotePlan, Removal, RequestRecord, SecretRecord, SnapshotRecord, SnapshotStatus, VolumeRecord,
-    VolumeStatus, WebhookRecord,
+    ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, Made, NewEvent, OnPartialFailure, OperationKind,
+    OperationRecord, OperationResult, PoolRecord, PoolSource, ProjectBudgets, ProjectRecord, PromotePlan,
+    RequestRecord, SecretRecord, VolumeRecord, VolumeStatus, WebhookRecord,
 };
 
 use self::builds::{builds, templates};

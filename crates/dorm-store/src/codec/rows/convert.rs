@@ -5,10 +5,10 @@
 //! until it has a place in the text.
 
 use dorm_lifecycle::{
-    Annotations, Attachment, Background, Caller, Cause, Checkpoints, FirstProgram, Future, Hold, OnSuspendFailure,
-    OnTimeout, OnUnrestorable, Origin, PoolMember, PortRules, Resources, Restored, Rewind, RewindFrom, Rewinding,
-    Rewound, Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts,
-    Unreachable, Variables,
+    Annotations, Attachment, Background, Caller, Cause, Checkpoints, Future, Hold, OnSuspendFailure, OnTimeout,
+    OnUnrestorable, Origin, PoolMember, PortRules, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxSpec, SleepImage, SleepRetention, SnapshotKind, State, SuspendFailures, Timeouts, Unreachable,
+    Variables,
 };
 
 use super::background::BackgroundRow;
@@ -24,10 +24,7 @@ use super::snapshot::KindRow;
 use super::state::{CauseRow, FutureRow, RewindFromRow, RewindRow, RewindingRow, SleepImageRow, StateRow};
 use super::volume::AttachmentRow;
 use crate::codec::word::{Length, Millis, Text, Word};
-use crate::{
-    FailureRecord, ForkPlan, Maker, NewEvent, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, Removal,
-    SnapshotRecord, SnapshotStatus, codec,
-};
+use crate::{FailureRecord, ForkPlan, OnPartialFailure, OperationRecord, OperationResult, PromotePlan, codec};
 
 fn text<T: Clone>(value: &T) -> Text<T> {
     Text(value.clone())
