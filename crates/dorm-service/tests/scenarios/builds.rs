@@ -107,7 +107,7 @@ async fn a_step_that_fails_is_named_with_its_exit_code_and_those_before_it_are_k
 #[tokio::test]
 async fn the_next_daemon_continues_after_the_last_finished_step() {
     let world = World::new().await;
-    let service = world.daemon().await;
+    let (service, life) = world.mortal().await;
     let caller = Caller { door: "api".parse().unwrap(), credential: Credential::OwnerKey };
     let asked = plan("made", vec![run("echo one"), run("sleep 30"), run("echo two")]);
     let build = service.as_caller(Some(caller.clone())).create_build(asked).await.unwrap();
@@ -115,8 +115,7 @@ async fn the_next_daemon_continues_after_the_last_finished_step() {
         states(&service.describe_build(&build.id).await.unwrap()).get(1) == Some(&BuildStepState::Running)
     })
     .await;
-    // The daemon dies: none of its tasks continues.
-    world.host.open();
+    world.kill(&life);
     drop(service);
     let service = world.daemon().await;
     tokio::time::pause();

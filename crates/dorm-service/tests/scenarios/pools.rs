@@ -42,12 +42,11 @@ async fn a_project_whose_sandboxes_do_not_start_does_not_delay_another() {
 #[tokio::test]
 async fn the_next_daemon_suspends_a_member_as_soon_as_it_has_started() {
     let world = World::new().await;
-    let service = world.daemon().await;
+    let (service, life) = world.mortal().await;
     world.host.faults().next(Operation::Start, Moment::After, Fault::Hang);
     service.create_pool(one_worker()).await.unwrap();
     world.host.faults().wait_until_struck(Operation::Start, 1).await;
-    // The daemon dies: none of its tasks continues.
-    world.host.open();
+    world.kill(&life);
     drop(service);
     let service = world.daemon().await;
     tokio::time::pause();

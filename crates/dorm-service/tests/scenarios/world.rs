@@ -1,6 +1,7 @@
 //! The world of a scenario: everything that outlives a daemon, and one daemon at a time.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -11,9 +12,10 @@ use dorm_ports::TokioClock;
 use dorm_service::{
     CreateFrom, CreateSpec, ParkLimits, Parts, RecoveryReport, SandboxView, Service, ServiceError, Settings, Use,
 };
+use dorm_steps::{Steps, Stopped};
 use dorm_storage::Storage;
 use dorm_store::memory::MemoryStore;
-use dorm_store::{EventFilter, SandboxFilter, Store};
+use dorm_store::{EventFilter, SandboxFilter, SteppedStore, Store};
 use futures_util::StreamExt as _;
 use tempfile::TempDir;
 use tokio::task::JoinHandle;
@@ -24,6 +26,22 @@ pub(crate) struct World {
     pub(crate) directory: TempDir,
     pub(crate) clock: TokioClock,
     pub(crate) settings: Settings,
+}
+
+/// The life of a daemon. Once it has ended, its tasks change neither records nor files.
+#[derive(Debug, Default)]
+pub(crate) struct Life {
+    is_over: AtomicBool,
+}
+
+impl Steps for Life {
+    fn reach(&self, step: &'static str) -> Result<(), Stopped> {
+        if self.alive() { Ok(()) } else { Err(Stopped { step, full: false }) }
+    }
+
+    fn alive(&self) -> bool {
+        !self.is_over.load(Ordering::SeqCst)
+    }
 }
 
 impl World {
@@ -65,6 +83,23 @@ impl World {
 
     pub(crate) async fn daemon_and_report(&self) -> (Service, RecoveryReport) {
         Service::open(self.parts()).await.unwrap()
+    }
+
+    /// Returns a daemon that [`World::kill`] can end.
+    pub(crate) async fn mortal(&self) -> (Service, Arc<Life>) {
+        let (life, path) = (Arc::new(Life::default()), self.directory.path());
+        let parts = Parts {
+            store: Arc::new(SteppedStore::new(Arc::new(self.store.clone()), life.clone())),
+            storage: Storage::open_with(&path.join("data"), &path.join("images"), life.clone()).unwrap(),
+            ..self.parts()
+        };
+        (Service::open(parts).await.unwrap().0, life)
+    }
+
+    /// Ends a daemon as the death of its process does.
+    pub(crate) fn kill(&self, life: &Life) {
+        life.is_over.store(true, Ordering::SeqCst);
+        self.host.open();
     }
 
     pub(crate) fn volumes(&self) -> dorm_service::Volumes {
