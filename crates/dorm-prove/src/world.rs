@@ -348,6 +348,8 @@ impl World {
         }
         let faults = self.settle().await?;
         self.daemon.stop()?;
+        // Some references are only removed at the next start, and there is none.
+        self.daemon.release_images()?;
         self.traces.remove_groups();
         Ok(faults)
     }

@@ -301,6 +301,8 @@ impl Model {
         }
         let expected = match before {
             Some(before) => before.record.inherited.clone(),
+            // The snapshot of a template: the egress of a build is not that of its sandboxes.
+            None if state.of_builds.contains(&record.source) && record.kind == SnapshotKind::Memory => None,
             None => state.sandboxes.get(&record.source).map(|source| source.record.sandbox.spec.inherited()),
         };
         if record.inherited != expected {

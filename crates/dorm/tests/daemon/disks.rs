@@ -17,6 +17,7 @@ const MIB: u64 = 1 << 20;
 const FULL: &[&str] = &[
     "paused",
     "nearly full",
+    "on a full disk",
     "disk is full",
     "warm container",
     "written down",

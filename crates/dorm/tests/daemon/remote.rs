@@ -66,6 +66,7 @@ async fn another_project_reaches_registries_at_public_addresses_only() {
         let (status, refused) = in_team(path, reference.clone()).await;
         assert!(status >= 400 && refused["detail"].to_string().contains("no public address"), "{path}: {refused}");
     }
+    in_team(&format!("/sandboxes/{}/terminate", created["id"].as_str().unwrap()), json!({})).await;
     place.end(&[]).await;
 }
 
