@@ -213,13 +213,17 @@ impl Service {
             BuildState::Queued => {
                 (build.state, build.cancel, build.ended) = (BuildState::Cancelled, true, Some(shared.now()));
             }
-            BuildState::Running => build.cancel = true,
+            BuildState::Running => {
+                build.cancel = true;
+                // Before the record: if this caller goes away, or does not learn whether the commit
+                // was made, the build itself records that it is cancelled.
+                shared.builds.cancel(id);
+            }
             BuildState::Finishing | BuildState::Succeeded | BuildState::Failed(_) | BuildState::Cancelled => {
                 return Ok(self.shown(build));
             }
         }
         shared.write_build(build.clone()).await?;
-        shared.builds.cancel(id);
         drop(turn);
         shared.builds.news.notify_waiters();
         Ok(self.shown(build))
