@@ -191,6 +191,8 @@ impl Service {
         // Once, so that a tag that is moved meanwhile stands for one thing.
         let asked = self.of_template(asked).await?;
         let asked = CreateSpec { from: self.source_named(asked.from).await?, ..asked };
+        // An image is kept by its reference, so deletions of snapshots need not wait for this.
+        let staying = staying.filter(|_| !matches!(asked.from, CreateFrom::Image(_)));
         let Source { image, layer, resources, origin, bytes, inherited } = self.source(&asked).await?;
         let (program, settings) = self.settings(&asked, inherited, &origin);
         if program == FirstProgram::OfImage && shared.image_config(&image).await.start().is_empty() {
