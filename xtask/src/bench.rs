@@ -8,6 +8,7 @@
 
 mod attack;
 mod build;
+mod ensure;
 mod forks;
 mod guest;
 mod images;
@@ -57,6 +58,8 @@ pub(crate) enum Part {
     Files,
     /// Rewinds to a snapshot.
     Rewind,
+    /// Requests for environments.
+    Ensure,
     /// Building images.
     Build,
     /// The import of a large image, and the memory it needs.
@@ -86,7 +89,7 @@ impl Part {
             Self::Lifecycle | Self::Wake | Self::Fork | Self::Suspend | Self::Price | Self::Files | Self::Rewind => {
                 true
             }
-            Self::Build | Self::Images | Self::Idle | Self::Scale | Self::Attack => true,
+            Self::Ensure | Self::Build | Self::Images | Self::Idle | Self::Scale | Self::Attack => true,
             Self::Reflink | Self::Many | Self::Density | Self::Zipf | Self::Store => false,
         }
     }
@@ -248,6 +251,7 @@ async fn shared(part: Part, stage: &Stage, daemon: &mut Daemon, peer: &Peer) -> 
         Part::Price => price::price(stage, daemon, peer).await,
         Part::Files => lineage::files(stage, daemon).await,
         Part::Rewind => lineage::rewind(stage, daemon).await,
+        Part::Ensure => ensure::ensured(stage, daemon).await,
         Part::Build => build::build(daemon, &stage.dorm, &stage.directory).await,
         Part::Images => images::import(daemon, &stage.directory).await,
         Part::Idle => lifecycle::idle(daemon).await,

@@ -6,6 +6,7 @@
 
 mod base;
 mod mirror;
+mod node;
 mod packages;
 mod process;
 mod python;
@@ -20,6 +21,11 @@ pub(crate) use packages::{add_backports, apt, is_release as is_debian};
 pub(crate) use process::{find, run as logged};
 
 use crate::engine::{self, Engine};
+
+/// The packages of the tests of the generated client.
+const TEST_PACKAGES: &str = "crates/dorm/tests/generated/requirements.txt";
+/// The packages of the Python SDK.
+const SDK_PACKAGES: &str = "sdk/python/requirements-dev.txt";
 
 /// The paths of a prepared host.
 #[derive(Clone, Debug)]
@@ -52,7 +58,7 @@ pub(crate) struct Environment {
 pub(crate) fn run() -> Result<()> {
     let environment = ensure()?;
     ensure_tools(&environment)?;
-    ensure_python(&environment)?;
+    ensure_clients(&environment)?;
     let Environment { root, target, work, images, base, base_tar, runsc, stock_runsc } = &environment;
     println!("repository  {}", root.display());
     println!("target      {}", target.display());
@@ -130,14 +136,29 @@ pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
     ensure_image(base::TOOLS, work, &tar).map(drop)
 }
 
-/// Ensures that there is a Python with the packages of the tests, and returns its directory.
+/// What the tests of generated and hand-written clients need.
+pub(crate) struct Clients {
+    /// A Python with the packages of the tests.
+    pub(crate) python: PathBuf,
+    /// A Python with the packages of the Python SDK.
+    pub(crate) sdk_python: PathBuf,
+    /// The directory of `node`.
+    pub(crate) node: PathBuf,
+}
+
+/// Ensures that there are Pythons and a Node.js with the packages of the tests and the SDKs.
 ///
 /// # Errors
 /// As [`ensure`].
-pub(crate) fn ensure_python(environment: &Environment) -> Result<PathBuf> {
+pub(crate) fn ensure_clients(environment: &Environment) -> Result<Clients> {
     let Environment { root, work, .. } = environment;
     let _held = lock(&work.join("setup.lock"))?;
-    python::ensure(root, work, &work.join("setup.log"))
+    let log = work.join("setup.log");
+    Ok(Clients {
+        python: python::ensure(&root.join(TEST_PACKAGES), &work.join("python"), &log)?,
+        sdk_python: python::ensure(&root.join(SDK_PACKAGES), &work.join("sdk-python"), &log)?,
+        node: node::ensure(root, work, &log)?,
+    })
 }
 
 /// Ensures that there is an emulator for virtual machines.

@@ -1,30 +1,29 @@
 //! `cargo xtask test`: runs every check and every test, in the order that finds a mistake soonest.
 
-use std::path::Path;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow};
 
 use crate::build::cargo;
-use crate::setup::Environment;
+use crate::setup::{Clients, Environment};
 use crate::{check, setup, skips};
 
 /// Runs everything, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
     setup::ensure_tools(&environment)?;
-    let python = setup::ensure_python(&environment)?;
+    let clients = setup::ensure_clients(&environment)?;
     if filter.is_none() {
         check::all_but_tests(&environment.root, None)?;
     }
     let profile = if std::env::var_os("CI").is_some() { "ci" } else { "default" };
-    let mut command = nextest(&environment, &python)?;
+    let mut command = nextest(&environment, &clients)?;
     command.args(["--profile", profile]).args(filter).env("DORM_TEST_RUNSC", &environment.runsc);
     pass(command, "tests failed")?;
     let stock = &environment.stock_runsc;
     if filter.is_none() && environment.runsc != *stock {
         eprintln!("test: the promises of an engine and the lifecycle matrix under the stock runsc");
-        let mut command = nextest(&environment, &python)?;
+        let mut command = nextest(&environment, &clients)?;
         command.args(["-E", "test(/^conformance::/) | test(/^matrix::/)"]);
         command.env("DORM_TEST_RUNSC", stock).env("DORM_RUNSC", stock);
         pass(command, "tests failed under the stock runsc")?;
@@ -42,13 +41,15 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
 }
 
 /// Returns the test runner for every crate. Daemons choose their engine as `dorm serve` does.
-fn nextest(environment: &Environment, python: &Path) -> Result<Command> {
+fn nextest(environment: &Environment, clients: &Clients) -> Result<Command> {
     let mut command = Command::new(env!("CARGO"));
     command
         .args(["nextest", "run", "--release", "--workspace", "--no-fail-fast"])
         .env("DORM_TEST_IMAGES", &environment.images)
         .env("DORM_TEST_STOCK_RUNSC", &environment.stock_runsc)
-        .env("DORM_TEST_PYTHON", python)
+        .env("DORM_TEST_PYTHON", &clients.python)
+        .env("DORM_TEST_SDK_PYTHON", &clients.sdk_python)
+        .env("DORM_TEST_NODE", &clients.node)
         .env("DORM_ALLOW_SKIP", skips::allowed(&environment.root)?)
         .current_dir(&environment.root);
     Ok(command)

@@ -13,6 +13,7 @@ mod checkpoints;
 mod daemon;
 mod diff;
 mod egress;
+mod environment;
 mod event;
 mod file;
 mod fork;
@@ -52,6 +53,13 @@ pub use daemon::{
 };
 pub use diff::{Diff, DiffChange, DiffEntry, DiffOrder};
 pub use egress::{Egress, EgressDefault, EgressRule, EgressRules, HeaderRule, SetEgress};
+pub use environment::{
+    AttemptFailure, AttemptState, Considered, EnsureExplanation, EnsurePhase, EnsureRequest, Ensured, EnsuredBy,
+    Environment, EnvironmentAttempt, EnvironmentLease, EnvironmentLifecycle, EnvironmentList, EnvironmentLog,
+    EnvironmentLogLine, EnvironmentLogStream, EnvironmentSource, EnvironmentState, EnvironmentThread, GitSource,
+    OnBroken, OnDrift, OnLeave, ParallelSetup, ReleaseEnvironment, RenewLease, RestoredFrom, Reuse, RunOutcome,
+    SetupState, SetupStep, SetupStepView, SnapshotWhen, Verdict, Way,
+};
 pub use event::{Event, EventPage};
 pub use file::{
     CreateWatcher, FileAttribute, FileAttributes, FileKind, FileList, FileStat, MakeDirectory, Rename,

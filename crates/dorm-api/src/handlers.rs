@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod daemon;
 pub(crate) mod diff;
 pub(crate) mod egress;
+pub(crate) mod environments;
 pub(crate) mod events;
 pub(crate) mod evict;
 pub(crate) mod exec;

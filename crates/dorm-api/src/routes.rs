@@ -19,10 +19,10 @@ use crate::conditions;
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::JSON_BYTES_MAX;
 use crate::handlers::{
-    attach, attributes, authority, builds, checkpoint, checkpoints, clone, create, daemon, diff, egress, events, evict,
-    exec, files, fork, hold, images, keys, operations, output, pools, ports, processes, projects, promote, pty, remote,
-    restart, resume, retention, rewind, sandboxes, search, secrets, services, snapshots, suspend, templates, terminate,
-    timeouts, transfer, tree, update, usage, volumes, watchers, webhooks, why,
+    attach, attributes, authority, builds, checkpoint, checkpoints, clone, create, daemon, diff, egress, environments,
+    events, evict, exec, files, fork, hold, images, keys, operations, output, pools, ports, processes, projects,
+    promote, pty, remote, restart, resume, retention, rewind, sandboxes, search, secrets, services, snapshots, suspend,
+    templates, terminate, timeouts, transfer, tree, update, usage, volumes, watchers, webhooks, why,
 };
 use crate::state::Api;
 
@@ -58,6 +58,7 @@ macro_rules! routes {
                 (name = "webhooks", description = "Deliver events to an HTTP endpoint."),
                 (name = "keys", description = "Create and revoke API keys."),
                 (name = "pools", description = "Sandboxes that are made in advance, to be claimed."),
+                (name = "environments", description = "Sandboxes that are asked for by a key."),
                 (name = "secrets", description = "Secrets that are added to requests outside of sandboxes."),
                 (name = "projects", description = "Separate users of one daemon, and limit what each can use."),
                 (name = "daemon", description = "Health, metrics and maintenance of the daemon.")
@@ -193,6 +194,15 @@ routes! {
     put "/v1/pools/{pool}/size" Change pools::resize;
     post "/v1/pools/{pool}/claim" Change pools::claim;
     delete "/v1/pools/{pool}" Change pools::delete;
+    post "/v1/ensure" Change environments::ensure;
+    post "/v1/ensure/explain" Change environments::explain;
+    get "/v1/environments" View environments::list;
+    get "/v1/environments/{environment}" View environments::describe;
+    delete "/v1/environments/{environment}" Change environments::delete;
+    get "/v1/environments/{environment}/logs" View environments::logs;
+    post "/v1/environments/{environment}/cancel" Change environments::cancel;
+    post "/v1/environments/{environment}/release" Change environments::release;
+    post "/v1/environments/{environment}/leases/{lease}/renew" Change environments::renew;
     put "/v1/secrets/{secret}" Change secrets::set;
     get "/v1/secrets" View secrets::list;
     get "/v1/secrets/{secret}" View secrets::describe;

@@ -149,6 +149,14 @@ id!(
     TemplateId
 );
 id!(
+    /// The id of an environment.
+    EnvironmentId
+);
+id!(
+    /// The id of a lease of an environment.
+    LeaseId
+);
+id!(
     /// The id of a volume.
     VolumeId
 );

@@ -18,6 +18,7 @@ mod caller;
 mod checkpoints;
 mod denied;
 mod egress;
+pub mod environment;
 mod event;
 mod ids;
 mod inherited;
@@ -55,8 +56,8 @@ pub use egress::{
 };
 pub use event::{EventKind, Initiator};
 pub use ids::{
-    ApiKeyId, BuildId, Digest, HoldId, IdError, Name, OperationId, PoolId, ProjectId, RequestId, RunId, SandboxId,
-    SavedStateId, SecretName, SnapshotId, SnapshotName, TemplateId, VolumeId, WebhookId,
+    ApiKeyId, BuildId, Digest, EnvironmentId, HoldId, IdError, LeaseId, Name, OperationId, PoolId, ProjectId,
+    RequestId, RunId, SandboxId, SavedStateId, SecretName, SnapshotId, SnapshotName, TemplateId, VolumeId, WebhookId,
 };
 pub use inherited::InheritedSettings;
 pub use invariants::{Broken, check};

@@ -131,7 +131,7 @@ impl SleepRetention {
 }
 
 /// Environment variables. Their values may be secret, so `Debug` does not print them.
-#[derive(Clone, PartialEq, Eq, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Default)]
 pub struct Variables(pub BTreeMap<String, String>);
 
 impl Variables {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::ids::Name;
 use crate::ports::{PortAccess, PortHost, PortRule};
-use crate::spec::{OnTimeout, SandboxSpec, Wake};
+use crate::spec::{OnTimeout, SandboxSpec, Variables, Wake};
 
 /// A change of properties; `None` leaves a property as it is.
 #[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
@@ -27,6 +27,9 @@ pub struct Update {
     /// The annotations to set, and with `None` to remove, by the name of the program that they
     /// belong to; all others stay.
     pub annotations: BTreeMap<String, BTreeMap<String, Option<String>>>,
+    /// All secrets of its processes, in the form in which they are recorded. They hold from its
+    /// next run on.
+    pub secrets: Option<Variables>,
 }
 
 impl Update {
@@ -39,6 +42,7 @@ impl Update {
         }
         next.on_timeout = self.on_timeout.unwrap_or(spec.on_timeout);
         next.wake = self.wake.unwrap_or(spec.wake);
+        next.secrets = self.secrets.clone().unwrap_or_else(|| spec.secrets.clone());
         next.port_access = self.port_access.unwrap_or(spec.port_access);
         next.port_host = self.port_host.clone().unwrap_or_else(|| spec.port_host.clone());
         for (port, rule) in &self.port_rules {
@@ -65,6 +69,7 @@ impl Update {
             ("port_rules", next.port_rules != spec.port_rules),
             ("labels", next.labels != spec.labels),
             ("annotations", next.annotations != spec.annotations),
+            ("secrets", next.secrets != spec.secrets),
         ];
         (next, changed.into_iter().filter_map(|(what, changed)| changed.then_some(what)).collect())
     }
@@ -117,6 +122,7 @@ mod tests {
             port_rules: [(8080, None)].into(),
             labels: [("absent".to_owned(), None)].into(),
             annotations: [("e2b".to_owned(), [("absent".to_owned(), None)].into())].into(),
+            secrets: Some(earlier.secrets.clone()),
         };
         assert_eq!(update.apply(&earlier), (earlier, Vec::new()));
     }

@@ -6,6 +6,7 @@
 
 mod builds;
 mod egress;
+mod environments;
 mod files_only;
 mod images;
 mod judge;
@@ -90,6 +91,7 @@ operations! {
     StartAfterCreate "start after killed create";
     MakeWarmContainers "prepare warm containers";
     BuildTemplate "build template";
+    Ensure "ensure";
     ImportImage "import image";
     RemoveImage "remove image";
     ImportLayers "import image layers";

@@ -14,9 +14,11 @@
 mod carry;
 mod compose;
 mod contexts;
-mod diary;
 mod place;
 mod plan;
+
+pub(crate) use carry::guest_path;
+pub(crate) use place::put_context;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -27,7 +29,7 @@ use dorm_store::{
 };
 use tokio_util::sync::CancellationToken;
 
-use self::diary::Diary;
+use crate::diary::Diary;
 use crate::error::{ServiceError, chain};
 use crate::shared::{Service, Shared};
 
@@ -135,6 +137,7 @@ async fn begin_some(service: &Service, turns: &mut BTreeMap<ProjectId, u64>) -> 
                 own.shared.stops_within(AGAIN).await;
             }
             own.shared.builds.end(&id);
+            own.shared.followers.tell(&(&id).into());
         });
     }
 }
@@ -176,7 +179,7 @@ impl Service {
             self.shared.write_build(record.clone()).await?;
         }
         drop(turn);
-        let diary = Diary::new(self.shared.clone(), id.clone());
+        let diary = Diary::new(self.shared.clone(), id.into());
         let mut builder = Builder { service: self.clone(), record, cancel: cancel.clone(), diary };
         if !is_new {
             builder.diary.say(None, "interrupted: the build continues").await;
@@ -200,7 +203,7 @@ impl Shared {
     pub(crate) async fn write_build(&self, build: BuildRecord) -> Result<(), StoreError> {
         let id = build.id.clone();
         self.commit_known(Change { builds: vec![build], ..Change::default() }).await?;
-        self.builds.tell(&id);
+        self.followers.tell(&(&id).into());
         Ok(())
     }
 }

@@ -19,6 +19,7 @@ pub(crate) use dorm_engine::chain;
 use crate::secrets_key::SealError;
 
 mod build;
+mod environment;
 mod failure;
 mod pool;
 mod project;
@@ -26,6 +27,7 @@ mod registry;
 mod volume;
 
 pub use build::BuildProblem;
+pub use environment::EnvironmentProblem;
 pub use failure::Failure;
 pub(crate) use failure::{STOPPED, stopped};
 pub use pool::PoolProblem;
@@ -58,6 +60,9 @@ pub enum ServiceError {
     /// A build or a template cannot be used or changed as requested.
     #[error(transparent)]
     Build(#[from] BuildProblem),
+    /// An environment cannot be had or changed as requested.
+    #[error(transparent)]
+    Environment(#[from] EnvironmentProblem),
     /// A sandbox pool cannot be used or changed as requested.
     #[error(transparent)]
     Pool(#[from] PoolProblem),
@@ -439,6 +444,7 @@ impl ServiceError {
         match self {
             Self::NoSandbox(_) | Self::NoSnapshot(_) | Self::NoWebhook(_) | Self::NoOperation(_) => Code::NotFound,
             Self::Project(problem) => problem.code(),
+            Self::Environment(problem) => problem.code(),
             Self::Pool(problem) => problem.code(),
             Self::Build(problem) => problem.code(),
             Self::NotRunning { state: StateName::Terminated | StateName::Terminating, .. }
@@ -506,6 +512,7 @@ impl ServiceError {
     pub fn next_step(&self) -> &'static str {
         match self {
             Self::Project(problem) => problem.next_step(),
+            Self::Environment(problem) => problem.next_step(),
             Self::Pool(problem) => problem.next_step(),
             Self::Build(problem) => problem.next_step(),
             Self::NoSandbox(_) => "list the existing sandboxes",
@@ -608,9 +615,10 @@ impl ServiceError {
 /// Returns the kind of an error of the store.
 fn store_code(error: &StoreError) -> Code {
     match error {
-        StoreError::NameTaken { .. } | StoreError::SnapshotNameTaken { .. } | StoreError::Stale { .. } => {
-            Code::Conflict
-        }
+        StoreError::NameTaken { .. }
+        | StoreError::SnapshotNameTaken { .. }
+        | StoreError::KeyTaken { .. }
+        | StoreError::Stale { .. } => Code::Conflict,
         StoreError::Unknown { .. } => Code::Unavailable,
         StoreError::Unreadable { .. } => Code::Unreadable,
         StoreError::Full { .. } => Code::NoRoom,
@@ -624,6 +632,7 @@ fn store_next_step(error: &StoreError) -> &'static str {
     match error {
         StoreError::NameTaken { .. } => "choose another name, or terminate its holder",
         StoreError::SnapshotNameTaken { .. } => "choose another name, or delete its holder",
+        StoreError::KeyTaken { .. } => "try again, or use another key",
         StoreError::Unknown { .. } => "check whether it was done when the daemon is back",
         StoreError::Unreadable { .. } => {
             "stop the daemon and run `dorm repair --dry-run`; until then nothing that it may need is deleted"

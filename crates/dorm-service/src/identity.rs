@@ -1,7 +1,8 @@
 //! Identifiers.
 
 use dorm_lifecycle::{
-    BuildId, HoldId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, TemplateId, VolumeId, WebhookId,
+    BuildId, EnvironmentId, HoldId, LeaseId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, TemplateId,
+    VolumeId, WebhookId,
 };
 use dorm_ports::Randomness;
 
@@ -45,6 +46,14 @@ impl Ids<'_> {
 
     pub(crate) fn build(&self) -> BuildId {
         BuildId::from_random(self.random())
+    }
+
+    pub(crate) fn environment(&self) -> EnvironmentId {
+        EnvironmentId::from_random(self.random())
+    }
+
+    pub(crate) fn lease(&self) -> LeaseId {
+        LeaseId::from_random(self.random())
     }
 
     pub(crate) fn template(&self) -> TemplateId {

@@ -22,7 +22,9 @@ mod build_plan;
 mod builds;
 mod checkpointing;
 mod data_disk;
+mod diary;
 mod effects;
+mod environments;
 mod error;
 mod identity;
 mod image_settings;
@@ -60,7 +62,7 @@ pub use backoff::Backoff;
 pub use dorm_engine::Usage;
 pub use dorm_store::Code;
 pub use dorm_volume::{FileEntry, FileKind, Health, Limiting, NewFile, VolumeError, Volumes};
-pub use error::{BuildProblem, Failure, PoolProblem, ProjectProblem, ServiceError, VolumeProblem};
+pub use error::{BuildProblem, EnvironmentProblem, Failure, PoolProblem, ProjectProblem, ServiceError, VolumeProblem};
 pub use image_settings::START_LABEL;
 pub use messages::{AnswerAt, IfBusy, Manner};
 pub use ops::attach::{AttachmentSpec, FollowingVolumes};
@@ -71,6 +73,11 @@ pub use ops::compose::Composition;
 pub use ops::create::{CreateFrom, CreateSpec};
 pub use ops::describe::SandboxPage;
 pub use ops::diff::Moment;
+pub use ops::environments::leases::RunOutcome;
+pub use ops::environments::{
+    ENVIRONMENTS_MAX, EnsureExplanation, EnsureProgress, EnsureSpec, Ensured, EnsuredBy, LEASE_MAX, TokenSpec,
+    WorkspaceSpec,
+};
 pub use ops::exec::{CommandInput, Execution};
 pub use ops::figures::Figures;
 pub use ops::fork::{FORK_MAX, ForkChildSpec, ForkSpec};

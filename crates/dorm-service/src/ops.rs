@@ -11,6 +11,7 @@ pub(crate) mod create;
 pub(crate) mod describe;
 pub(crate) mod diff;
 mod egress;
+pub(crate) mod environments;
 mod events;
 pub(crate) mod exec;
 pub(crate) mod figures;

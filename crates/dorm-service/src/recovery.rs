@@ -18,7 +18,8 @@ use crate::ops::runs::Belonging;
 use crate::report::RecoveryReport;
 use crate::shared::{Parts, Service, Shared, Unreadable};
 use crate::{
-    builds, checkpointing, data_disk, notices, pools, references, removals, retention, sampling, soundness, timekeeping,
+    builds, checkpointing, data_disk, environments, notices, pools, references, removals, retention, sampling,
+    soundness, timekeeping,
 };
 
 mod living;
@@ -144,6 +145,7 @@ impl Service {
         service.shared.spawn(retention::keep_pruning(service.clone()));
         service.shared.spawn(builds::keep_building(service.clone()));
         service.shared.spawn(pools::keep_filling(service.clone()));
+        service.shared.spawn(environments::keep_environments(service.clone()));
         service.shared.spawn(data_disk::watch(service.shared.clone()));
         service.shared.spawn(sampling::keep_sampling(service.shared.clone()));
         service.shared.spawn(soundness::keep_scrubbing(service.clone()));

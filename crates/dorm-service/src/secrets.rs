@@ -101,7 +101,7 @@ impl Shared {
         Ok(values)
     }
 
-    fn open_secret(&self, name: &str, recorded: &str) -> Result<String, SealError> {
+    pub(crate) fn open_secret(&self, name: &str, recorded: &str) -> Result<String, SealError> {
         self.settings.secrets_key.as_ref().map_or_else(|| Ok(recorded.to_owned()), |key| key.open(name, recorded))
     }
 

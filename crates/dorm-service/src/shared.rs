@@ -32,6 +32,8 @@ mod api_keys;
 mod builds;
 mod checkpointing;
 mod commit;
+mod environments;
+mod followers;
 mod ledger;
 mod left_alone;
 mod outcome;
@@ -51,6 +53,8 @@ pub(crate) use api_keys::ApiKeys;
 pub(crate) use builds::Builds;
 pub(crate) use checkpointing::Checkpointing;
 pub(crate) use commit::blocking;
+pub(crate) use environments::{Environments, RETIRED_KEPT};
+pub(crate) use followers::Followers;
 pub(crate) use ledger::{Committed, Ledger, Share};
 pub(crate) use left_alone::LeftAlone;
 pub(crate) use paused_for_disk::PausedForDisk;
@@ -133,6 +137,8 @@ pub(crate) struct Shared {
     pub(crate) webhook_news: watch::Sender<u64>,
     pub(crate) pools: Pools,
     pub(crate) builds: Builds,
+    pub(crate) environments: Environments,
+    pub(crate) followers: Followers,
     pub(crate) projects: Projects,
     pub(crate) api_keys: ApiKeys,
     pub(crate) port_secret: PortSecret,
@@ -185,6 +191,8 @@ impl Shared {
                 webhook_news: watch::channel(0).0,
                 pools: Pools::default(),
                 builds: Builds::default(),
+                environments: Environments::default(),
+                followers: Followers::default(),
                 projects: Projects::default(),
                 api_keys: ApiKeys::default(),
                 port_secret,

@@ -118,7 +118,8 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
             }
         }
     }
-    if let Some(wrong) = world.model.wrong_pool().or_else(|| world.model.open_build()) {
+    let wrong = world.model.wrong_pool().or_else(|| world.model.open_build());
+    if let Some(wrong) = wrong.or_else(|| world.model.open_environment()) {
         return Ok(Err(wrong));
     }
     for child in world.model.promoted() {
@@ -191,6 +192,9 @@ async fn records_agree(world: &World) -> Result<()> {
     }
     if store.builds().await.context("read the builds")? != model.build_records() {
         trace.wrong("the store does not hold the builds that were committed");
+    }
+    if store.environments().await.context("read the environments")? != model.environment_records() {
+        trace.wrong("the store does not hold the environments that were committed");
     }
     if !store.open_operations().await.context("read the operations")?.is_empty() {
         trace.wrong("the store holds an open operation");

@@ -2,6 +2,7 @@
 
 mod actions;
 mod builds;
+mod environments;
 mod inside;
 mod pools;
 mod volumes;
@@ -18,7 +19,7 @@ use dorm_store::OnPartialFailure;
 
 use actions::named;
 
-use crate::model::{Making, Misfortune};
+use crate::model::{Making, Misfortune, Wanted};
 use crate::random::Random;
 use crate::world::{Guests, World};
 
@@ -79,6 +80,14 @@ pub(crate) enum Action {
     CancelBuild(BuildId),
     AwaitBuild(BuildId),
     CreateFromTemplate(u64),
+    Ensure(Wanted),
+    CancelEnvironment(u64),
+    RemoveEnvironment(u64),
+    ReleaseEnvironment(u64),
+    /// Terminates the sandbox of an environment.
+    EndEnvironment(u64),
+    /// Suspends the sandbox of an environment.
+    SuspendEnvironment(u64),
 }
 
 /// One caller.
@@ -128,6 +137,9 @@ impl Client {
         let name = self.random.chance(70).then(|| self.random.below(6));
         if self.world.is_building && self.random.chance(20) {
             return self.choose_build();
+        }
+        if self.world.is_ensuring && self.random.chance(25) {
+            return self.choose_environment();
         }
         match self.random.below(100) {
             0..12 if living.len() < 6 => self.choose_create(),

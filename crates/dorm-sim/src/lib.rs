@@ -161,6 +161,7 @@ impl Simulator {
         let store = (store, self.helper.handle());
         let mut world = World::new((data, &images), store, &mut random, plan.misfortune, trace.clone())?;
         (world.guests, world.is_building) = (self.guests, is_building);
+        world.is_ensuring = random.chance(30);
         let simulation = Simulation { world: Arc::new(world), random, plan, figures: Figures::default() };
         let figures = simulation.execute().await?;
         let (hash, lines, wrong) = trace.end();

@@ -7,6 +7,7 @@
 mod builds;
 mod callers;
 mod commits;
+mod environments;
 mod memory;
 mod pools;
 mod volumes;
@@ -17,12 +18,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_engine_fake::FakeHost;
 use dorm_lifecycle::{
-    BuildId, InheritedSettings, PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName, TemplateId, VolumeId,
-    Writers,
+    BuildId, EnvironmentId, InheritedSettings, PoolId, Sandbox, SandboxId, SavedStateId, SnapshotId, StateName,
+    TemplateId, VolumeId, Writers,
 };
 use dorm_store::{
-    EventRecord, OnPartialFailure, OperationRecord, OperationResult, PoolRecord, SandboxRecord, SnapshotRecord,
-    TemplateRecord,
+    EnvironmentRecord, EventRecord, OnPartialFailure, OperationRecord, OperationResult, PoolRecord, SandboxRecord,
+    SnapshotRecord, TemplateRecord,
 };
 
 use crate::trace::Trace;
@@ -30,6 +31,7 @@ use crate::trace::Trace;
 use builds::KnownBuild;
 pub(crate) use builds::Making;
 pub(crate) use callers::caller;
+pub(crate) use environments::Wanted;
 pub(crate) use memory::{Bounds, Counter, Memory};
 
 /// The kinds of faults in a simulation run.
@@ -67,6 +69,12 @@ struct State {
     templates: BTreeMap<TemplateId, TemplateRecord>,
     /// The sandboxes of steps of builds: the service itself ends them.
     of_builds: BTreeSet<SandboxId>,
+    environments: BTreeMap<EnvironmentId, EnvironmentRecord>,
+    /// The sandboxes that environments have made: only the service and callers who use environments
+    /// end them.
+    of_environments: BTreeSet<SandboxId>,
+    /// Whether a caller may have cancelled an attempt.
+    environments_cancelled: bool,
     /// The sandboxes that callers were told they have claimed.
     claimed: BTreeSet<SandboxId>,
     /// The writers that each volume allows.
@@ -163,13 +171,13 @@ impl Model {
         self.lock().now
     }
 
-    /// The sandboxes that are not terminated, but for those of builds.
+    /// The sandboxes that are not terminated, but for those of builds and environments.
     pub(crate) fn living(&self) -> Vec<SandboxId> {
         let state = self.lock();
-        let living = state
-            .sandboxes
-            .iter()
-            .filter(|(id, known)| known.state() != StateName::Terminated && !state.of_builds.contains(*id));
+        let living = state.sandboxes.iter().filter(|(id, known)| {
+            let is_of_work = state.of_builds.contains(*id) || state.of_environments.contains(*id);
+            known.state() != StateName::Terminated && !is_of_work
+        });
         living.map(|(id, _)| id.clone()).collect()
     }
 

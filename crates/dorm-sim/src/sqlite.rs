@@ -6,11 +6,15 @@ use std::path::Path;
 use std::sync::{Arc, mpsc};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::environment::Key;
+use dorm_lifecycle::{
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
+};
 use dorm_store::{
-    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
-    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
-    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EnvironmentRecord, EventFilter, EventRecord, OperationFilter,
+    OperationRecord, PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 use dorm_store_sql::SqlStore;
 use tokio::runtime::Handle;
@@ -136,6 +140,20 @@ impl Store for WaitingStore {
 
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
         self.ask(|store| async move { store.templates().await })
+    }
+
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError> {
+        let id = id.clone();
+        self.ask(|store| async move { store.environment(&id).await })
+    }
+
+    async fn environment_with(&self, project: &ProjectId, key: &Key) -> Result<Option<EnvironmentRecord>, StoreError> {
+        let (project, key) = (project.clone(), key.clone());
+        self.ask(|store| async move { store.environment_with(&project, &key).await })
+    }
+
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError> {
+        self.ask(|store| async move { store.environments().await })
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

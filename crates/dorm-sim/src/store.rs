@@ -6,12 +6,16 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::environment::Key;
+use dorm_lifecycle::{
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
+};
 use dorm_steps::Steps as _;
 use dorm_store::{
-    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
-    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
-    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EnvironmentRecord, EventFilter, EventRecord, OperationFilter,
+    OperationRecord, PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 use crate::model::Model;
@@ -180,6 +184,21 @@ impl Store for WatchedStore {
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
         self.pause().await;
         self.inner.templates().await
+    }
+
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError> {
+        self.pause().await;
+        self.inner.environment(id).await
+    }
+
+    async fn environment_with(&self, project: &ProjectId, key: &Key) -> Result<Option<EnvironmentRecord>, StoreError> {
+        self.pause().await;
+        self.inner.environment_with(project, key).await
+    }
+
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError> {
+        self.pause().await;
+        self.inner.environments().await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -60,6 +60,8 @@ pub(crate) struct World {
     pub(crate) guests: Guests,
     /// Whether callers request builds. Such a world has images of its own.
     pub(crate) is_building: bool,
+    /// Whether callers ask for environments.
+    pub(crate) is_ensuring: bool,
     data: PathBuf,
     images: PathBuf,
     records: Records,
@@ -143,6 +145,7 @@ impl World {
             disk: Arc::new(Mutex::new(disk)),
             guests: Guests::default(),
             is_building: false,
+            is_ensuring: false,
             data: data.to_owned(),
             images: images.to_owned(),
             records,

@@ -5,7 +5,7 @@
 //! DATA/builds/contexts/PROJECT/KEY/
 //!     content                    the contents of all files, one after the other
 //!     index.json                 paths, modes, hashes, and where each content begins
-//! DATA/builds/logs/BUILD         lines of JSON
+//! DATA/builds/logs/ID            lines of JSON
 //! ```
 //!
 //! A context is complete or absent: it gets its name by one rename. Its content is compared with
@@ -28,7 +28,7 @@ use crate::error::{StorageError, failed};
 use crate::images::Images;
 use crate::steps::{Step, Steps};
 
-pub use self::log::{LogLine, LogPage, LogStream};
+pub use self::log::{LogId, LogLine, LogPage, LogStream};
 
 const DIRECTORY: &str = "builds";
 const CONTEXTS: &str = "contexts";
@@ -228,8 +228,8 @@ impl Builds {
         disk::remove_tree(&self.place(project, key))
     }
 
-    fn log_path(&self, build: &dorm_lifecycle::BuildId) -> PathBuf {
-        self.directory.join(LOGS).join(build.as_str())
+    fn log_path(&self, id: &LogId) -> PathBuf {
+        self.directory.join(LOGS).join(id.as_str())
     }
 }
 

@@ -55,7 +55,7 @@ mod storage;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see storage")]
 mod stored;
 
-pub use builds::{ListedContext, LogLine, LogPage, LogStream, StoredContext};
+pub use builds::{ListedContext, LogId, LogLine, LogPage, LogStream, StoredContext};
 pub use damage::{DAMAGED, Damage, damage_in};
 pub use dorm_guest_ids::GuestIds;
 pub use dorm_ports::{Progress, Stage};

@@ -26,11 +26,15 @@ mod write;
 use std::path::Path;
 
 use async_trait::async_trait;
-use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::environment::Key;
+use dorm_lifecycle::{
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
+};
 use dorm_store::{
-    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
-    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
-    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EnvironmentRecord, EventFilter, EventRecord, OperationFilter,
+    OperationRecord, PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 use sqlx::SqlitePool;
 
@@ -183,6 +187,18 @@ impl Store for SqlStore {
 
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
         read::templates(&self.readers).await
+    }
+
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError> {
+        read::environment(&self.readers, id).await
+    }
+
+    async fn environment_with(&self, project: &ProjectId, key: &Key) -> Result<Option<EnvironmentRecord>, StoreError> {
+        read::environment_with(&self.readers, project, key).await
+    }
+
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError> {
+        read::environments(&self.readers).await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

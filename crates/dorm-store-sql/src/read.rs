@@ -1,21 +1,23 @@
 //! Look-ups and lists, each one statement and therefore one consistent view.
 
+use dorm_lifecycle::environment::Key;
 use dorm_lifecycle::{
-    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName,
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName,
 };
 use dorm_store::{
-    ApiKeyRecord, BuildRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord,
-    SandboxFilter, SandboxOrder, SandboxRecord, SnapshotRecord, StoreError, TemplateRecord, UnreadableRow,
-    VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, EnvironmentRecord, EventFilter, EventRecord, OperationRecord, PoolRecord, ProjectRecord,
+    RequestRecord, SandboxFilter, SandboxOrder, SandboxRecord, SnapshotRecord, StoreError, TemplateRecord,
+    UnreadableRow, VolumeRecord, WebhookRecord, key_hash,
 };
 use sqlx::sqlite::SqliteRow;
 use sqlx::{FromRow, QueryBuilder, Sqlite, SqlitePool};
 
 use crate::failed;
 use crate::rows::{
-    API_KEYS, BUILDS, DISCARDS, DocumentRow, LIVING, OPEN, POOLS, PROJECTS, SNAPSHOTS, SandboxRow, TEMPLATES, Unread,
-    VOLUMES, WEBHOOKS, api_key_of, build_of, discard_of, event_of, operation_of, pool_of, project_of, readable,
-    request_of, sandbox_of, snapshot_of, template_of, unreadable_of, volume_of, webhook_of,
+    API_KEYS, BUILDS, DISCARDS, DocumentRow, ENVIRONMENTS, LIVING, OPEN, POOLS, PROJECTS, SNAPSHOTS, SandboxRow,
+    TEMPLATES, Unread, VOLUMES, WEBHOOKS, api_key_of, build_of, discard_of, environment_of, event_of, operation_of,
+    pool_of, project_of, readable, request_of, sandbox_of, snapshot_of, template_of, unreadable_of, volume_of,
+    webhook_of,
 };
 
 pub(crate) async fn sandbox(pool: &SqlitePool, id: &SandboxId) -> Result<Option<SandboxRecord>, StoreError> {
@@ -229,6 +231,40 @@ pub(crate) async fn templates(pool: &SqlitePool) -> Result<Vec<TemplateRecord>, 
     let rows: Vec<DocumentRow> =
         sqlx::query_as(TEMPLATES).fetch_all(pool).await.map_err(|error| failed("read templates", error))?;
     Ok(readable(rows, template_of))
+}
+
+pub(crate) async fn environment(
+    pool: &SqlitePool,
+    id: &EnvironmentId,
+) -> Result<Option<EnvironmentRecord>, StoreError> {
+    let row: Option<DocumentRow> = sqlx::query_as("SELECT id, document FROM environments WHERE id = ?")
+        .bind(id.as_str())
+        .fetch_optional(pool)
+        .await
+        .map_err(|error| failed("read an environment", error))?;
+    row.map(environment_of).transpose().map_err(|row| row.error())
+}
+
+pub(crate) async fn environment_with(
+    pool: &SqlitePool,
+    project: &ProjectId,
+    key: &Key,
+) -> Result<Option<EnvironmentRecord>, StoreError> {
+    let row: Option<DocumentRow> =
+        sqlx::query_as("SELECT id, document FROM environments WHERE project = ? AND key_hash = ?")
+            .bind(project.as_str())
+            .bind(key_hash(key))
+            .fetch_optional(pool)
+            .await
+            .map_err(|error| failed("read an environment", error))?;
+    let found = row.map(environment_of).transpose().map_err(|row| row.error())?;
+    Ok(found.filter(|environment| environment.key == *key))
+}
+
+pub(crate) async fn environments(pool: &SqlitePool) -> Result<Vec<EnvironmentRecord>, StoreError> {
+    let rows: Vec<DocumentRow> =
+        sqlx::query_as(ENVIRONMENTS).fetch_all(pool).await.map_err(|error| failed("read environments", error))?;
+    Ok(readable(rows, environment_of))
 }
 
 pub(crate) async fn projects(pool: &SqlitePool) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -7,8 +7,8 @@
 use dorm_lifecycle::{SavedStateId, StateName};
 use dorm_store::codec::{self, CodecError};
 use dorm_store::{
-    ApiKeyRecord, BuildRecord, EventRecord, OperationRecord, PoolRecord, ProjectRecord, RequestRecord, RowKind,
-    SandboxRecord, SnapshotRecord, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, EnvironmentRecord, EventRecord, OperationRecord, PoolRecord, ProjectRecord,
+    RequestRecord, RowKind, SandboxRecord, SnapshotRecord, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 
 /// Id, project, name, state, revision and document of a sandbox.
@@ -24,6 +24,7 @@ pub(crate) const DISCARDS: &str = "SELECT saved_state FROM discards ORDER BY sav
 pub(crate) const WEBHOOKS: &str = "SELECT id, document FROM webhooks ORDER BY id";
 pub(crate) const POOLS: &str = "SELECT id, document FROM pools ORDER BY id";
 pub(crate) const BUILDS: &str = "SELECT id, document FROM builds ORDER BY id";
+pub(crate) const ENVIRONMENTS: &str = "SELECT id, document FROM environments ORDER BY id";
 pub(crate) const TEMPLATES: &str = "SELECT id, document FROM templates ORDER BY id";
 pub(crate) const PROJECTS: &str = "SELECT id, document FROM projects ORDER BY id";
 pub(crate) const API_KEYS: &str = "SELECT id, document FROM api_keys ORDER BY id";
@@ -91,6 +92,10 @@ pub(crate) fn pool_of(row: DocumentRow) -> Result<PoolRecord, Unread> {
 
 pub(crate) fn build_of(row: DocumentRow) -> Result<BuildRecord, Unread> {
     of(RowKind::Build, row, codec::decode_build, |build| build.id.as_str())
+}
+
+pub(crate) fn environment_of(row: DocumentRow) -> Result<EnvironmentRecord, Unread> {
+    of(RowKind::Environment, row, codec::decode_environment, |environment| environment.id.as_str())
 }
 
 pub(crate) fn template_of(row: DocumentRow) -> Result<TemplateRecord, Unread> {

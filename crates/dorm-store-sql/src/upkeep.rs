@@ -13,13 +13,13 @@ use sqlx::sqlite::{SqliteConnectOptions, SqliteRow, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, Row, Sqlite, SqliteConnection};
 
 use crate::rows::{
-    DocumentRow, SandboxRow, api_key_of, build_of, discard_of, event_of, operation_of, pool_of, project_of, request_of,
-    sandbox_of, snapshot_of, template_of, volume_of, webhook_of,
+    DocumentRow, SandboxRow, api_key_of, build_of, discard_of, environment_of, event_of, operation_of, pool_of,
+    project_of, request_of, sandbox_of, snapshot_of, template_of, volume_of, webhook_of,
 };
 use crate::{SqlStore, failed};
 
 /// The tables, each with its columns and the kind of record in it; referenced tables come first.
-const TABLES: [(&str, &[&str], Option<RowKind>); 17] = [
+const TABLES: [(&str, &[&str], Option<RowKind>); 18] = [
     ("sandboxes", &["id", "project", "name", "state", "revision", "document"], Some(RowKind::Sandbox)),
     ("labels", &["sandbox", "key", "value"], None),
     ("operations", &["id", "is_open", "document"], Some(RowKind::Operation)),
@@ -30,6 +30,7 @@ const TABLES: [(&str, &[&str], Option<RowKind>); 17] = [
     ("pools", &["id", "document"], Some(RowKind::Pool)),
     ("builds", &["id", "document"], Some(RowKind::Build)),
     ("templates", &["id", "document"], Some(RowKind::Template)),
+    ("environments", &["id", "project", "key_hash", "document"], Some(RowKind::Environment)),
     ("projects", &["id", "document"], Some(RowKind::Project)),
     ("api_keys", &["id", "document"], Some(RowKind::ApiKey)),
     ("requests", &["id", "made_at", "document"], Some(RowKind::Request)),
@@ -104,6 +105,7 @@ async fn rows(connection: &mut SqliteConnection, kind: RowKind, check: &mut File
         RowKind::Pool => read!(DocumentRow, "SELECT id, document FROM pools", pool_of),
         RowKind::Build => read!(DocumentRow, "SELECT id, document FROM builds", build_of),
         RowKind::Template => read!(DocumentRow, "SELECT id, document FROM templates", template_of),
+        RowKind::Environment => read!(DocumentRow, "SELECT id, document FROM environments", environment_of),
         RowKind::Project => read!(DocumentRow, "SELECT id, document FROM projects", project_of),
         RowKind::ApiKey => read!(DocumentRow, "SELECT id, document FROM api_keys", api_key_of),
         RowKind::Request => read!(DocumentRow, "SELECT id, document FROM requests", request_of),
@@ -276,10 +278,11 @@ const fn table_of(kind: RowKind) -> usize {
         RowKind::Pool => 7,
         RowKind::Build => 8,
         RowKind::Template => 9,
-        RowKind::Project => 10,
-        RowKind::ApiKey => 11,
-        RowKind::Request => 12,
-        RowKind::Volume => 13,
+        RowKind::Environment => 10,
+        RowKind::Project => 11,
+        RowKind::ApiKey => 12,
+        RowKind::Request => 13,
+        RowKind::Volume => 14,
     }
 }
 

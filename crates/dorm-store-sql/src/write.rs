@@ -1,5 +1,6 @@
 //! The single connection that changes the file, and the transaction of a change.
 
+mod environments;
 mod prune;
 
 use std::collections::BTreeMap;
@@ -270,6 +271,7 @@ async fn apply(connection: &mut SqliteConnection, change: Change) -> Result<Vec<
     pools(connection, &change).await?;
     builds(connection, &change).await?;
     templates(connection, &change).await?;
+    environments::write(connection, &change).await?;
     projects(connection, &change).await?;
     api_keys(connection, &change).await?;
     requests(connection, &change).await?;

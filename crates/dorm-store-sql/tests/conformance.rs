@@ -64,6 +64,7 @@ fn table(kind: RowKind) -> &'static str {
         RowKind::Pool => "pools",
         RowKind::Build => "builds",
         RowKind::Template => "templates",
+        RowKind::Environment => "environments",
         RowKind::Project => "projects",
         RowKind::ApiKey => "api_keys",
         RowKind::Request => "requests",

@@ -8,6 +8,7 @@
 mod rows;
 mod word;
 
+use dorm_lifecycle::environment::Workspace;
 use dorm_lifecycle::{ProjectId, Sandbox};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -15,8 +16,8 @@ use serde_json::{Map, Value};
 use thiserror::Error;
 
 use crate::{
-    ApiKeyRecord, BuildRecord, ClockNote, NewEvent, OperationRecord, PoolRecord, ProjectRecord, RequestRecord,
-    SnapshotRecord, TemplateRecord, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, ClockNote, EnvironmentRecord, NewEvent, OperationRecord, PoolRecord, ProjectRecord,
+    RequestRecord, SnapshotRecord, TemplateRecord, VolumeRecord, WebhookRecord,
 };
 
 /// The current version of sandboxes.
@@ -37,6 +38,8 @@ pub const POOL: u64 = 1;
 pub const BUILD: u64 = 1;
 /// The current version of templates.
 pub const TEMPLATE: u64 = 1;
+/// The current version of environments.
+pub const ENVIRONMENT: u64 = 1;
 /// The current version of projects.
 pub const PROJECT: u64 = 1;
 /// The current version of requests with an idempotency key.
@@ -250,6 +253,30 @@ pub fn decode_build(text: &str) -> Result<BuildRecord, CodecError> {
         BUILD => decode::<rows::BuildRow>(text, BUILD).map(BuildRecord::from),
         found => Err(CodecError::Version { found, newest: BUILD }),
     }
+}
+
+/// Encodes an environment.
+///
+/// # Errors
+/// [`CodecError::Unwritable`], which no environment is known to cause.
+pub fn encode_environment(environment: &EnvironmentRecord) -> Result<String, CodecError> {
+    encode::<rows::EnvironmentRow>(environment.into())
+}
+
+/// Decodes an environment.
+///
+/// # Errors
+/// Any [`CodecError`] but [`CodecError::Unwritable`].
+pub fn decode_environment(text: &str) -> Result<EnvironmentRecord, CodecError> {
+    match version(text)? {
+        ENVIRONMENT => decode::<rows::EnvironmentRow>(text, ENVIRONMENT).map(EnvironmentRecord::from),
+        found => Err(CodecError::Version { found, newest: ENVIRONMENT }),
+    }
+}
+
+/// Returns the text of a workspace, as it is part of an environment.
+pub(crate) fn workspace_text(workspace: &Workspace) -> String {
+    serde_json::to_string(&rows::WorkspaceRow::from(workspace)).unwrap_or_default()
 }
 
 /// Encodes a template.

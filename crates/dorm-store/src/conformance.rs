@@ -14,6 +14,7 @@ mod api_keys;
 mod builds;
 mod changes;
 mod concurrency;
+mod environments;
 mod events;
 mod history;
 mod listing;
@@ -135,6 +136,10 @@ pub async fn conforms(open: impl AsyncFn(&'static str) -> Arc<dyn Store>) -> Res
         }
         builds {
             builds_and_templates_are_rewritten_and_removed,
+        }
+        environments {
+            an_environment_is_rewritten_found_by_its_key_and_removed,
+            a_key_of_an_environment_is_unique_in_its_project,
         }
         projects {
             a_project_is_rewritten_and_kept,

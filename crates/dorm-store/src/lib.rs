@@ -15,6 +15,7 @@ mod code;
 pub mod codec;
 #[cfg(any(test, feature = "test-util"))]
 pub mod conformance;
+mod environment;
 mod failure;
 #[cfg(any(test, feature = "test-util"))]
 pub mod memory;
@@ -29,8 +30,10 @@ mod unreadable;
 mod volume;
 
 use async_trait::async_trait;
+use dorm_lifecycle::environment::Key;
 use dorm_lifecycle::{
-    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, SnapshotName, Timestamp,
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, SnapshotName,
+    Timestamp,
 };
 use thiserror::Error;
 
@@ -42,6 +45,10 @@ pub use build::{
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
+pub use environment::{
+    Attempt, AttemptEnd, AttemptFailure, AttemptResult, EnvironmentLease, EnvironmentRecord, Phase, RestoredFrom,
+    RetiredSandbox, RunEnd, SetupState, SetupStepRecord, SetupWork, key_hash, workspace_hash,
+};
 pub use failure::FailureRecord;
 pub use pool::{PoolRecord, PoolSource};
 pub use project::{ProjectBudgets, ProjectRecord, SecretRecord};
@@ -116,6 +123,14 @@ pub enum StoreError {
         name: SnapshotName,
         /// The snapshot that holds it.
         holder: SnapshotId,
+    },
+    /// Another environment of the project has the key.
+    #[error("the key '{key}' is that of environment {holder}")]
+    KeyTaken {
+        /// The key.
+        key: Box<Key>,
+        /// The environment that has it.
+        holder: EnvironmentId,
     },
     /// The record has changed since it was read.
     #[error("the record of {id} has changed meanwhile (expected revision {expected})")]
@@ -278,6 +293,15 @@ pub trait Store: Send + Sync + 'static {
 
     /// All templates, in the order of their ids.
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError>;
+
+    /// One environment.
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError>;
+
+    /// The environment of a project with this key.
+    async fn environment_with(&self, project: &ProjectId, key: &Key) -> Result<Option<EnvironmentRecord>, StoreError>;
+
+    /// All environments, in the order of their ids.
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError>;
 
     /// All API keys, in the order of their ids.
     async fn api_keys(&self) -> Result<Vec<ApiKeyRecord>, StoreError>;

@@ -11,15 +11,17 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use dorm_lifecycle::environment::Key;
 use dorm_lifecycle::{
-    ApiKeyId, BuildId, EventKind, Name, OperationId, PoolId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
-    SnapshotName, State, TemplateId, VolumeId, WebhookId,
+    ApiKeyId, BuildId, EnvironmentId, EventKind, Name, OperationId, PoolId, ProjectId, RequestId, SandboxId,
+    SavedStateId, SnapshotId, SnapshotName, State, TemplateId, VolumeId, WebhookId,
 };
 
 use crate::{
-    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
-    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotFilter,
-    SnapshotRecord, SnapshotStatus, Store, StoreError, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EnvironmentRecord, EventFilter, EventRecord, OperationFilter,
+    OperationRecord, PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord,
+    SnapshotFilter, SnapshotRecord, SnapshotStatus, Store, StoreError, TemplateRecord, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 mod spoiled;
@@ -46,6 +48,7 @@ struct Content {
     pools: BTreeMap<PoolId, PoolRecord>,
     builds: BTreeMap<BuildId, BuildRecord>,
     templates: BTreeMap<TemplateId, TemplateRecord>,
+    environments: BTreeMap<EnvironmentId, EnvironmentRecord>,
     projects: BTreeMap<ProjectId, ProjectRecord>,
     api_keys: BTreeMap<ApiKeyId, ApiKeyRecord>,
     requests: BTreeMap<RequestId, RequestRecord>,
@@ -94,8 +97,25 @@ impl MemoryStore {
 }
 
 impl Content {
+    /// Refuses a key that another environment has.
+    fn refuse_taken_keys(&self, change: &Change) -> Result<(), StoreError> {
+        for environment in &change.environments {
+            let has_it = |one: &&EnvironmentRecord| {
+                one.id != environment.id && one.project == environment.project && one.key == environment.key
+            };
+            let written = |one: &&EnvironmentRecord| change.environments.iter().any(|other| other.id == one.id);
+            let removed = |one: &&EnvironmentRecord| change.removed_environments.contains(&one.id);
+            let stored = self.environments.values().filter(|one| !written(one) && !removed(one));
+            if let Some(holder) = stored.chain(&change.environments).find(has_it) {
+                return Err(StoreError::KeyTaken { key: Box::new(environment.key.clone()), holder: holder.id.clone() });
+            }
+        }
+        Ok(())
+    }
+
     fn commit(&mut self, change: Change) -> Result<Vec<EventRecord>, StoreError> {
         let staged = self.stage(&change)?;
+        self.refuse_taken_keys(&change)?;
         self.snapshot_names = self.staged_names(&change)?;
         self.unspoil(&change);
         let snapshots: Vec<_> = change.ordered_snapshots().cloned().collect();
@@ -129,6 +149,10 @@ impl Content {
         for id in &change.removed_templates {
             self.templates.remove(id);
         }
+        for id in &change.removed_environments {
+            self.environments.remove(id);
+        }
+        self.environments.extend(change.environments.into_iter().map(|one| (one.id.clone(), one)));
         self.projects.extend(change.projects.into_iter().map(|project| (project.id.clone(), project)));
         self.api_keys.extend(change.api_keys.into_iter().map(|key| (key.id.clone(), key)));
         for id in &change.removed_api_keys {
@@ -294,6 +318,21 @@ impl Store for MemoryStore {
 
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
         Ok(self.readable()?.templates.values().cloned().collect())
+    }
+
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError> {
+        let content = self.content();
+        content.refuse_spoiled(RowKind::Environment, id.as_str())?;
+        Ok(content.environments.get(id).cloned())
+    }
+
+    async fn environment_with(&self, project: &ProjectId, key: &Key) -> Result<Option<EnvironmentRecord>, StoreError> {
+        let content = self.content();
+        Ok(content.environments.values().find(|one| one.project == *project && one.key == *key).cloned())
+    }
+
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError> {
+        Ok(self.readable()?.environments.values().cloned().collect())
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

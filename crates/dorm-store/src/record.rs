@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 
 use dorm_lifecycle::{
-    ApiKeyId, BuildId, Caller, Digest, EventKind, InheritedSettings, Initiator, OperationId, PoolId, ProjectId,
-    RequestId, Resources, Sandbox, SandboxId, SavedStateId, SnapshotId, SnapshotKind, SnapshotName, TemplateId,
-    Timestamp, VolumeId, WebhookId,
+    ApiKeyId, BuildId, Caller, Digest, EnvironmentId, EventKind, InheritedSettings, Initiator, OperationId, PoolId,
+    ProjectId, RequestId, Resources, Sandbox, SandboxId, SavedStateId, SnapshotId, SnapshotKind, SnapshotName,
+    TemplateId, Timestamp, VolumeId, WebhookId,
 };
 
 use crate::{
-    ApiKeyRecord, BuildRecord, ClockNote, FailureRecord, PoolRecord, ProjectRecord, RequestRecord, TemplateRecord,
-    VolumeRecord,
+    ApiKeyRecord, BuildRecord, ClockNote, EnvironmentRecord, FailureRecord, PoolRecord, ProjectRecord, RequestRecord,
+    TemplateRecord, VolumeRecord,
 };
 
 /// A sandbox as it is stored.
@@ -380,6 +380,10 @@ pub struct Change {
     pub templates: Vec<TemplateRecord>,
     /// Templates whose records are deleted; ids without a record are skipped.
     pub removed_templates: Vec<TemplateId>,
+    /// Environments. Each record is replaced as a whole.
+    pub environments: Vec<EnvironmentRecord>,
+    /// Environments whose records are deleted; ids without a record are skipped.
+    pub removed_environments: Vec<EnvironmentId>,
     /// API keys. Each record is replaced as a whole.
     pub api_keys: Vec<ApiKeyRecord>,
     /// API keys whose records are deleted; ids without a record are skipped.

@@ -1,8 +1,8 @@
 //! Requests with an idempotency key.
 
 use dorm_lifecycle::{
-    ApiKeyId, BuildId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, Timestamp, VolumeId,
-    WebhookId,
+    ApiKeyId, BuildId, EnvironmentId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId,
+    Timestamp, VolumeId, WebhookId,
 };
 
 /// A request with an idempotency key that has made something. It is recorded in the same change as
@@ -38,6 +38,8 @@ pub enum Made {
     Build(BuildId),
     /// A sandbox pool.
     Pool(PoolId),
+    /// An environment.
+    Environment(EnvironmentId),
     /// A webhook.
     Webhook(WebhookId),
     /// An API key.

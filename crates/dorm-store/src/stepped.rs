@@ -6,13 +6,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
-use dorm_lifecycle::{BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId};
+use dorm_lifecycle::environment::Key;
+use dorm_lifecycle::{
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId,
+};
 use dorm_steps::{AnySteps, Stopped};
 
 use crate::{
-    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
-    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled, SnapshotFilter,
-    SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord, WebhookRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EnvironmentRecord, EventFilter, EventRecord, OperationFilter,
+    OperationRecord, PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, SandboxFilter, SandboxRecord, Settled,
+    SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
+    WebhookRecord,
 };
 
 /// Tickets from here on are issued by this store, lower ones by the inner store.
@@ -171,6 +175,21 @@ impl Store for SteppedStore {
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
         self.living().await;
         self.inner.templates().await
+    }
+
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError> {
+        self.living().await;
+        self.inner.environment(id).await
+    }
+
+    async fn environment_with(&self, project: &ProjectId, key: &Key) -> Result<Option<EnvironmentRecord>, StoreError> {
+        self.living().await;
+        self.inner.environment_with(project, key).await
+    }
+
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError> {
+        self.living().await;
+        self.inner.environments().await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -28,6 +28,8 @@ pub enum RowKind {
     Build,
     /// A template.
     Template,
+    /// An environment.
+    Environment,
     /// A project.
     Project,
     /// An API key.
@@ -42,7 +44,7 @@ pub enum RowKind {
 
 impl RowKind {
     /// Every kind.
-    pub const ALL: [Self; 13] = [
+    pub const ALL: [Self; 14] = [
         Self::Sandbox,
         Self::Operation,
         Self::Snapshot,
@@ -51,6 +53,7 @@ impl RowKind {
         Self::Pool,
         Self::Build,
         Self::Template,
+        Self::Environment,
         Self::Project,
         Self::ApiKey,
         Self::Request,
@@ -69,6 +72,7 @@ impl RowKind {
             Self::Pool => "pool",
             Self::Build => "build",
             Self::Template => "template",
+            Self::Environment => "environment",
             Self::Project => "project",
             Self::ApiKey => "key",
             Self::Request => "request",
@@ -86,6 +90,7 @@ impl RowKind {
             | Self::Pool
             | Self::Build
             | Self::Template
+            | Self::Environment
             | Self::Project
             | Self::ApiKey
             | Self::Request

@@ -13,7 +13,9 @@ mod connection;
 #[cfg(test)]
 mod docs;
 mod doctor;
+mod ensure;
 mod env;
+mod environment;
 mod events;
 mod gc;
 mod image;
@@ -150,7 +152,9 @@ enum Verb {
     Key(key::KeyOptions),
     /// Print the certificate of the authority that signs for the daemon's own HTTPS hosts
     Ca(ca::CaOptions),
-    /// Print the environment variables with which clients find the daemon
+    /// Get the sandbox of an environment: the running one, else resumed, restored or created
+    Ensure(Box<ensure::EnsureOptions>),
+    /// Print the variables with which clients find the daemon, or list and remove environments
     Env(env::EnvOptions),
     /// Delete obsolete data from the disk, or show what is on it and why
     Gc(gc::GcOptions),
@@ -200,6 +204,7 @@ pub(crate) async fn run(arguments: Arguments) -> u8 {
         Verb::Secret(options) => (secret::run(options).await, None),
         Verb::Key(options) => (key::run(options).await, None),
         Verb::Ca(options) => (ca::run(options).await, None),
+        Verb::Ensure(options) => (ensure::run(*options).await, None),
         Verb::Env(options) => (env::run(options).await, None),
         Verb::Gc(options) => (gc::run(options).await, None),
         Verb::Backup(options) => (backup::backup(options).await, None),

@@ -7,6 +7,7 @@
 
 mod builds;
 mod door;
+mod environments;
 mod error;
 mod files;
 mod inside;

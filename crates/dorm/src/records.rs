@@ -19,13 +19,14 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use async_trait::async_trait;
+use dorm_lifecycle::environment;
 use dorm_lifecycle::{
-    BuildId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName,
+    BuildId, EnvironmentId, Name, OperationId, ProjectId, RequestId, SandboxId, SavedStateId, SnapshotId, StateName,
 };
 use dorm_store::{
-    ApiKeyRecord, BuildRecord, Change, ClockNote, EventFilter, EventRecord, OperationFilter, OperationRecord,
-    PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord, Settled,
-    SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
+    ApiKeyRecord, BuildRecord, Change, ClockNote, EnvironmentRecord, EventFilter, EventRecord, OperationFilter,
+    OperationRecord, PoolRecord, ProjectRecord, Prune, Pruned, RequestRecord, RowKind, SandboxFilter, SandboxRecord,
+    Settled, SnapshotFilter, SnapshotRecord, Store, StoreError, TemplateRecord, Ticket, UnreadableRow, VolumeRecord,
     WebhookRecord, codec,
 };
 use serde::{Deserialize, Serialize};
@@ -159,6 +160,9 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
     for template in &change.templates {
         put(RowKind::Template, template.id.as_str(), 0, codec::encode_template(template));
     }
+    for one in &change.environments {
+        put(RowKind::Environment, one.id.as_str(), 0, codec::encode_environment(one));
+    }
     for project in &change.projects {
         put(RowKind::Project, project.id.as_str(), 0, codec::encode_project(project));
     }
@@ -172,6 +176,7 @@ fn verdicts(change: &Change) -> Vec<Keyed> {
     let gone = gone.chain(change.removed_pools.iter().map(|id| (RowKind::Pool, id.to_string())));
     let gone = gone.chain(change.removed_builds.iter().map(|id| (RowKind::Build, id.to_string())));
     let gone = gone.chain(change.removed_templates.iter().map(|id| (RowKind::Template, id.to_string())));
+    let gone = gone.chain(change.removed_environments.iter().map(|id| (RowKind::Environment, id.to_string())));
     let gone = gone.chain(change.removed_volumes.iter().map(|id| (RowKind::Volume, id.to_string())));
     verdicts.extend(gone.map(|key| (key, None)));
     verdicts
@@ -249,6 +254,7 @@ impl FiledStore {
             pools: self.inner.pools().await?,
             builds: self.inner.builds().await?,
             templates: self.inner.templates().await?,
+            environments: self.inner.environments().await?,
             projects: self.inner.projects().await?,
             volumes: self.inner.volumes().await?,
             ..Change::default()
@@ -346,6 +352,22 @@ impl Store for FiledStore {
 
     async fn templates(&self) -> Result<Vec<TemplateRecord>, StoreError> {
         self.inner.templates().await
+    }
+
+    async fn environment(&self, id: &EnvironmentId) -> Result<Option<EnvironmentRecord>, StoreError> {
+        self.inner.environment(id).await
+    }
+
+    async fn environment_with(
+        &self,
+        project: &ProjectId,
+        key: &environment::Key,
+    ) -> Result<Option<EnvironmentRecord>, StoreError> {
+        self.inner.environment_with(project, key).await
+    }
+
+    async fn environments(&self) -> Result<Vec<EnvironmentRecord>, StoreError> {
+        self.inner.environments().await
     }
 
     async fn projects(&self) -> Result<Vec<ProjectRecord>, StoreError> {

@@ -11,7 +11,7 @@ use super::report::Report;
 use super::rows::Row;
 
 /// The sections of the page: parts of the bench, a title, and a sentence about what is compared.
-const SECTIONS: [(&[&str], &str, &str); 8] = [
+const SECTIONS: [(&[&str], &str, &str); 9] = [
     (
         &["lifecycle"],
         "Create, exec and parked resume",
@@ -43,6 +43,11 @@ const SECTIONS: [(&[&str], &str, &str); 8] = [
         &["files", "rewind"],
         "Filesystem snapshots and rewind",
         "The source of a snapshot stands still while its files are read out of its memory.",
+    ),
+    (
+        &["ensure"],
+        "Environments",
+        "A request for an environment beside the single commands that it stands for, through the same API.",
     ),
     (
         &["many", "density", "idle"],

@@ -21,6 +21,7 @@ const TERMS: &[&str] = &[
     "draft",
     "effect",
     "engine",
+    "environment",
     "fork",
     "initiator",
     "lease",

@@ -142,6 +142,7 @@ pub(crate) fn update(asked: wire::UpdateSandbox) -> Result<life::Update, ApiErro
     } = asked;
     let name = name.map(|name| name.parse()).transpose();
     Ok(life::Update {
+        secrets: None,
         name: name.map_err(|error: life::IdError| ApiError::invalid(error.to_string(), ""))?,
         on_timeout: on_timeout.map(Convert::convert),
         wake: wake.map(Convert::convert),

@@ -133,6 +133,7 @@ fn every_example_is_a_complete_value_of_its_type() {
     let document = serde_json::to_value(document()).unwrap();
     for (name, example) in examples::all() {
         let written = match name {
+            "EnsureRequest" => reads_as::<wire::EnsureRequest>(&example),
             "CreateSandbox" => reads_as::<wire::CreateSandbox>(&example),
             "CheckpointRequest" => reads_as::<wire::CheckpointRequest>(&example),
             "ForkRequest" => reads_as::<wire::ForkRequest>(&example),

@@ -10,7 +10,8 @@ use serde_json::{Value, json};
 use super::lost::{Seen, after_cut, count_lost, is_lost};
 use super::perform::{CHILDREN, LIMITS};
 use super::{
-    Heard, Operation, Scene, builds, egress, files_only, images, layers, merge, pools, resize, transfer, volumes,
+    Heard, Operation, Scene, builds, egress, environments, files_only, images, layers, merge, pools, resize, transfer,
+    volumes,
 };
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
@@ -50,6 +51,7 @@ pub(crate) async fn judge(
         Operation::StartAfterCreate => named(world, &scene.label, None, &mut faults).await?,
         Operation::MakeWarmContainers => {}
         Operation::BuildTemplate => builds::judge(world, &scene, heard, &mut faults).await?,
+        Operation::Ensure => environments::judge(world, &scene, heard, &mut faults).await?,
         Operation::ImportImage | Operation::RemoveImage => {
             images::judge(world, operation, is_done, &mut faults).await?;
         }

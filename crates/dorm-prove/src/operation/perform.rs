@@ -6,7 +6,9 @@ use anyhow::{Context as _, Result, bail};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::{Operation, Scene, builds, egress, files_only, images, layers, pools, resize, transfer, volumes};
+use super::{
+    Operation, Scene, builds, egress, environments, files_only, images, layers, pools, resize, transfer, volumes,
+};
 use crate::world::{WarmContainers, World};
 
 /// The limits that are set, in seconds.
@@ -80,6 +82,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
             Ok(Value::Null)
         }
         Operation::BuildTemplate => builds::perform(world, &scene.label).await,
+        Operation::Ensure => environments::perform(world, &scene.label).await,
         Operation::ImportImage => images::import(world).await,
         Operation::RemoveImage => images::remove(world).await,
         Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {

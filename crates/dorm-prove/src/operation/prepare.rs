@@ -111,6 +111,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::UsePool
         | Operation::MakeWarmContainers
         | Operation::BuildTemplate
+        | Operation::Ensure
         | Operation::ImportImage
         | Operation::RemoveImage
         | Operation::ImportLayers

@@ -315,7 +315,7 @@ impl Builder {
 /// How much is read of a list of users.
 const LIST_BYTES_MAX: u64 = 4 << 20;
 
-pub(super) fn guest_path(path: &str) -> Result<GuestPath, ServiceError> {
+pub(crate) fn guest_path(path: &str) -> Result<GuestPath, ServiceError> {
     let invalid = |_| ServiceError::ImageSetting { what: "path", value: path.to_owned() };
     GuestPath::try_from(path).map_err(invalid)
 }

@@ -108,7 +108,7 @@ impl Service {
             let due = builds.iter().enumerate().filter(|(at, build)| *at >= KEPT_MAX || is_old(build));
             for (_, build) in due {
                 // The log first: its record says that there is one.
-                shared.storage.remove_build_log(&build.id).await?;
+                shared.storage.remove_log(&(&build.id).into()).await?;
                 let change = Change { removed_builds: vec![build.id.clone()], ..Change::default() };
                 shared.commit_known(change).await?;
             }

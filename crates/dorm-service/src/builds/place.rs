@@ -19,7 +19,7 @@ use super::carry::guest_path;
 use super::plan::Stage;
 use super::{Builder, Stop};
 use crate::activity::Use;
-use crate::error::ServiceError;
+use crate::error::{BuildProblem, ServiceError};
 use crate::ops::exec::CommandInput;
 use crate::shared::{Service, blocking};
 
@@ -136,6 +136,34 @@ async fn put(
     options: WriteOptions,
 ) -> Result<(), ServiceError> {
     agent.write_file(&guest_path(&path)?, options, content(context, file)).await?;
+    Ok(())
+}
+
+/// Copies all files of a context into a directory. They belong to `owner`, or to root.
+pub(crate) async fn put_context(
+    service: &Service,
+    sandbox: &SandboxId,
+    context: &Arc<StoredContext>,
+    directory: &str,
+    owner: Option<&str>,
+) -> Result<(), ServiceError> {
+    let invalid = |value: &str| ServiceError::ImageSetting { what: "user", value: value.to_owned() };
+    let user = owner.map(|owner| owner.parse().map_err(|_| invalid(owner))).transpose()?;
+    let entries = context.context.entries();
+    let wanted: BTreeMap<String, &Entry> =
+        entries.map(|(path, entry)| (format!("{directory}/{path}"), entry)).collect();
+    put_all(service, sandbox, context, (directory, true), &wanted, &Kept { owner: user, mode: None }).await?;
+    for (path, entry) in &wanted {
+        let Entry::Link(to) = entry else { continue };
+        let made = link(service, sandbox, path, to).await?;
+        let given = match owner {
+            Some(owner) => succeeds(service, sandbox, &["chown", "-h", "--", owner, path]).await?,
+            None => true,
+        };
+        if !made || !given {
+            return Err(BuildProblem::Bad(format!("the link {path} cannot be created")).into());
+        }
+    }
     Ok(())
 }
 

@@ -247,7 +247,7 @@ impl Service {
             let mut news = self.follow_build(id).await?;
             // The record first: nothing is written to the log after the end of the build.
             let build = self.describe_build(id).await?;
-            let page = self.shared.storage.build_log(id, from, most.min(BUILD_LOG_LINES_MAX)).await?;
+            let page = self.shared.storage.log(&id.into(), from, most.min(BUILD_LOG_LINES_MAX)).await?;
             let is_over = build.state.has_ended() || !page.lines.is_empty();
             if is_over || !self.changes_before(&mut news, until).await? {
                 return Ok((page, build));
@@ -257,11 +257,15 @@ impl Service {
 
     async fn follow_build(&self, id: &BuildId) -> Result<watch::Receiver<u64>, ServiceError> {
         self.own_build(id).await?;
-        Ok(self.shared.builds.follow(id))
+        Ok(self.shared.followers.follow(id.into()))
     }
 
     /// Waits for a change; returns whether there was one in time.
-    async fn changes_before(&self, news: &mut watch::Receiver<u64>, until: Instant) -> Result<bool, ServiceError> {
+    pub(super) async fn changes_before(
+        &self,
+        news: &mut watch::Receiver<u64>,
+        until: Instant,
+    ) -> Result<bool, ServiceError> {
         tokio::select! {
             () = self.shared.stopping.cancelled() => Err(ServiceError::Stopping),
             changed = tokio::time::timeout_at(until, news.changed()) => Ok(changed.is_ok()),

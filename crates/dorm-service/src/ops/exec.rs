@@ -103,6 +103,15 @@ impl Service {
         Ok(Execution { started, output, overtime, exit: None, _in_use: in_use })
     }
 
+    /// Follows a process from the first byte of its output that is kept.
+    pub(crate) async fn follow_process(&self, id: &SandboxId, process: u64) -> Result<Execution, ServiceError> {
+        let (agent, in_use) = self.agent(id, Use::Exec).await?;
+        let status = agent.process(process).await?;
+        let output = agent.output(process, Offsets::BEGINNING).await?;
+        let started = ProcessStarted { process, pid: status.pid };
+        Ok(Execution { started, output, overtime: Arc::default(), exit: None, _in_use: in_use })
+    }
+
     fn until_stop(&self, work: impl Future<Output = ()> + Send + 'static) {
         let stopping = self.shared.stopping.clone();
         self.shared.spawn(async move {

@@ -228,6 +228,7 @@ impl Service {
         let builds = shared.store.builds().await?;
         let builds = builds.iter().filter(|build| own(&build.project) && !build.state.has_ended()).count();
         let templates = shared.store.templates().await?.iter().filter(|template| own(&template.project)).count();
+        let environments = shared.store.environments().await?.iter().filter(|one| own(&one.project)).count();
         let rows = shared.unreadable().await?;
         let unreadable = rows.rows().iter().filter(|row| row.project.as_ref().is_none_or(own)).count();
         let counts = [
@@ -237,6 +238,7 @@ impl Service {
             (pools, "sandbox pools"),
             (builds, "builds in progress"),
             (templates, "templates"),
+            (environments, "environments"),
             (unreadable, "records that cannot be read"),
         ];
         let found = counts.into_iter().filter(|(count, _)| *count > 0);

@@ -221,6 +221,7 @@ impl Service {
         let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
         holders.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
         holders.extend(self.build_holders(&snapshot.id).await?);
+        holders.extend(self.environment_holders(&snapshot.id).await?);
         holders.extend(self.shared.unreadable().await?.holders_of(snapshot));
         Ok(holders)
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::BuildId;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
 /// Facts about builds besides their records.
@@ -16,16 +16,11 @@ pub(crate) struct Builds {
     pub(crate) turn: tokio::sync::Mutex<()>,
     /// The builds that this daemon carries out, each with what cancels it.
     running: Mutex<BTreeMap<BuildId, CancellationToken>>,
-    followers: Mutex<BTreeMap<BuildId, watch::Sender<u64>>>,
 }
 
 impl Builds {
     fn running(&self) -> MutexGuard<'_, BTreeMap<BuildId, CancellationToken>> {
         self.running.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn followers(&self) -> MutexGuard<'_, BTreeMap<BuildId, watch::Sender<u64>>> {
-        self.followers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Notes that a build is being carried out; `None` if it is already.
@@ -42,7 +37,6 @@ impl Builds {
     /// Notes that a build is not carried out any more.
     pub(crate) fn end(&self, build: &BuildId) {
         self.running().remove(build);
-        self.tell(build);
         self.news.notify_waiters();
     }
 
@@ -54,20 +48,6 @@ impl Builds {
     pub(crate) fn cancel(&self, build: &BuildId) {
         if let Some(cancel) = self.running().get(build) {
             cancel.cancel();
-        }
-    }
-
-    /// Returns what changes with the record and the log of a build.
-    pub(crate) fn follow(&self, build: &BuildId) -> watch::Receiver<u64> {
-        self.followers().entry(build.clone()).or_insert_with(|| watch::channel(0).0).subscribe()
-    }
-
-    /// Tells followers that the record or the log of a build has changed.
-    pub(crate) fn tell(&self, build: &BuildId) {
-        let mut followers = self.followers();
-        followers.retain(|_, sender| sender.receiver_count() > 0);
-        if let Some(sender) = followers.get(build) {
-            sender.send_modify(|count| *count += 1);
         }
     }
 }

@@ -14,7 +14,7 @@ use dorm_service::{Code, CreateSpec, Service, ServiceError, Use};
 use crate::world::{Counter, World, create, named, read, state, write};
 
 #[derive(Clone, Copy, Debug)]
-enum Damage {
+pub(crate) enum Damage {
     Cut,
     Emptied,
     Flipped,
@@ -24,7 +24,7 @@ enum Damage {
 const DAMAGES: [Damage; 4] = [Damage::Cut, Damage::Emptied, Damage::Flipped, Damage::Removed];
 
 /// Damages the largest file of a saved state, and returns its path and its original content.
-fn damage(world: &World, saved_state: &SavedStateId, damage: Damage) -> (PathBuf, Vec<u8>) {
+pub(crate) fn damage(world: &World, saved_state: &SavedStateId, damage: Damage) -> (PathBuf, Vec<u8>) {
     let directory = world.directory.path().join("data/saved_states").join(saved_state.as_str());
     let mut files: Vec<_> = fs::read_dir(&directory).unwrap().map(|entry| entry.unwrap().path()).collect();
     files.retain(|path| path.file_name().unwrap() != "manifest.json");

@@ -138,6 +138,12 @@ impl Client {
             Action::Build(_) | Action::CancelBuild(_) | Action::AwaitBuild(_) | Action::CreateFromTemplate(_) => {
                 self.use_build(action, since).await;
             }
+            Action::Ensure(_)
+            | Action::CancelEnvironment(_)
+            | Action::RemoveEnvironment(_)
+            | Action::ReleaseEnvironment(_)
+            | Action::EndEnvironment(_)
+            | Action::SuspendEnvironment(_) => self.use_environment(action).await,
             Action::Kill(id) => {
                 if let Some(record) = self.world.model.record(id) {
                     self.world.host.kill(&record.sandbox.run_id(), "killed from outside");

@@ -99,7 +99,7 @@ impl Model {
         self.lock().builds.values().map(|known| known.record.clone()).collect()
     }
 
-    /// The build or template that needs a snapshot.
+    /// The build, template or environment that needs a snapshot.
     pub(crate) fn holder(&self, snapshot: &SnapshotId) -> Option<String> {
         holder(&self.lock(), snapshot)
     }
@@ -129,5 +129,6 @@ fn holder(state: &State, snapshot: &SnapshotId) -> Option<String> {
     };
     let template = state.templates.values().find(stands_for);
     let build = build.map(|build| format!("build {}", build.id));
-    build.or_else(|| template.map(|template| format!("template {}", template.name)))
+    let template = template.map(|template| format!("template {}", template.name));
+    build.or(template).or_else(|| super::environments::holder(state, snapshot))
 }

@@ -24,6 +24,7 @@ impl Model {
             self.event(&mut state, event);
         }
         self.builds_committed(&mut state, change);
+        self.environments_committed(&mut state, change);
         for record in &change.snapshots {
             self.snapshot_committed(&mut state, record);
         }
@@ -89,7 +90,7 @@ impl Model {
             let mut known = Known::new(next, now, live);
             known.inherited = origin.and_then(|origin| origin.record.inherited.clone());
             known.is_rolled_back_with_fork = state.rolled_back_together.contains(&sandbox.id);
-            known.is_of_build = state.of_builds.contains(&sandbox.id);
+            known.is_of_build = state.of_builds.contains(&sandbox.id) || state.of_environments.contains(&sandbox.id);
             state.sandboxes.insert(sandbox.id.clone(), known);
             return;
         };

@@ -1,13 +1,13 @@
-//! The log of a build: one line of JSON for each line of output, appended as it arrives.
+//! The log of a build or a setup: one line of JSON for each line of output, appended as it arrives.
 //!
 //! The oldest lines are kept. Once a log has [`OUTPUT_BYTES_MAX`], lines of commands are left out,
-//! and one line says so; lines about steps and the end of the build are always written.
+//! and one line says so; lines about steps and the end are always written.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 
-use dorm_lifecycle::{BuildId, Timestamp};
+use dorm_lifecycle::{BuildId, OperationId, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use super::Builds;
@@ -17,11 +17,36 @@ use crate::steps::Step;
 /// How many bytes of a log the output of commands can fill.
 const OUTPUT_BYTES_MAX: u64 = 8 << 20;
 
+/// The id of a log.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct LogId(String);
+
+impl LogId {
+    /// Returns the id as text.
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+/// The log of a build.
+impl From<&BuildId> for LogId {
+    fn from(build: &BuildId) -> Self {
+        Self(build.to_string())
+    }
+}
+
+/// The log of an attempt to set up a sandbox of an environment.
+impl From<&OperationId> for LogId {
+    fn from(attempt: &OperationId) -> Self {
+        Self(attempt.to_string())
+    }
+}
+
 /// The origin of a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LogStream {
-    /// The builder.
+    /// The daemon.
     Build,
     /// The standard output of a step.
     Stdout,
@@ -61,10 +86,10 @@ pub struct LogPage {
 
 impl Builds {
     /// Appends lines to a log, which is created if it is missing.
-    pub(crate) fn append(&self, build: &BuildId, lines: &[LogLine]) -> Result<(), StorageError> {
-        let path = self.log_path(build);
+    pub(crate) fn append(&self, id: &LogId, lines: &[LogLine]) -> Result<(), StorageError> {
+        let path = self.log_path(id);
         let wrong = |error| failed("write to the log", &path)(error);
-        let mut file = self.open_log(build)?;
+        let mut file = self.open_log(id)?;
         let mut bytes = file.seek(SeekFrom::End(0)).map_err(wrong)?;
         let mut text = Vec::new();
         for line in lines {
@@ -84,16 +109,16 @@ impl Builds {
     }
 
     /// Makes the lines of a log durable.
-    pub(crate) fn sync_log(&self, build: &BuildId) -> Result<(), StorageError> {
-        let path = self.log_path(build);
-        self.open_log(build)?.sync_all().map_err(failed("sync the log", &path))?;
+    pub(crate) fn sync_log(&self, id: &LogId) -> Result<(), StorageError> {
+        let path = self.log_path(id);
+        self.open_log(id)?.sync_all().map_err(failed("sync the log", &path))?;
         self.steps.durable(&path);
         self.steps.reach(Step::LogSynced)
     }
 
     /// Opens a log, and removes a line that a dead daemon has not completed.
-    fn open_log(&self, build: &BuildId) -> Result<File, StorageError> {
-        let path = self.log_path(build);
+    fn open_log(&self, id: &LogId) -> Result<File, StorageError> {
+        let path = self.log_path(id);
         let open = || -> io::Result<File> {
             let options = OpenOptions::new().read(true).append(true).create(true).mode(0o600).clone();
             let mut file = options.open(&path)?;
@@ -115,8 +140,8 @@ impl Builds {
     }
 
     /// Returns at most `most` lines from an offset on. A log that is missing is empty.
-    pub(crate) fn read_log(&self, build: &BuildId, from: u64, most: usize) -> Result<LogPage, StorageError> {
-        let path = self.log_path(build);
+    pub(crate) fn read_log(&self, id: &LogId, from: u64, most: usize) -> Result<LogPage, StorageError> {
+        let path = self.log_path(id);
         let text = match fs::read(&path) {
             Ok(text) => text,
             Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
@@ -142,8 +167,8 @@ impl Builds {
     }
 
     /// Removes a log. Succeeds if there is none.
-    pub(crate) fn remove_log(&self, build: &BuildId) -> Result<(), StorageError> {
-        crate::disk::remove_file(&self.log_path(build))
+    pub(crate) fn remove_log(&self, id: &LogId) -> Result<(), StorageError> {
+        crate::disk::remove_file(&self.log_path(id))
     }
 }
 

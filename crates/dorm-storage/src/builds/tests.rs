@@ -1,3 +1,4 @@
+use super::LogId;
 use std::io::Read as _;
 
 use dorm_build::context::Entry;
@@ -143,34 +144,34 @@ fn line(stream: LogStream, text: &str) -> LogLine {
 #[tokio::test]
 async fn a_log_is_read_from_any_line_and_forgets_one_that_was_cut_short() {
     let (home, storage) = storage();
-    let build = BuildId::from_random([1; 20]);
-    assert_eq!(storage.build_log(&build, 0, 10).await.unwrap().next, 0);
+    let build = LogId::from(&BuildId::from_random([1; 20]));
+    assert_eq!(storage.log(&build, 0, 10).await.unwrap().next, 0);
     let lines: Vec<_> = ["one", "two\u{1b}", ""].map(|text| line(LogStream::Stdout, text)).to_vec();
-    storage.append_build_log(&build, lines.clone()).await.unwrap();
-    let page = storage.build_log(&build, 1, 1).await.unwrap();
+    storage.append_log(&build, lines.clone()).await.unwrap();
+    let page = storage.log(&build, 1, 1).await.unwrap();
     assert_eq!((page.lines, page.next), (vec![lines[1].clone()], 2));
     let path = home.path().join("data/builds/logs").join(build.as_str());
     let whole = std::fs::read(&path).unwrap();
     std::fs::write(&path, &whole[..whole.len() - 3]).unwrap();
-    assert_eq!(storage.build_log(&build, 0, 10).await.unwrap().lines, lines[..2]);
-    storage.append_build_log(&build, vec![line(LogStream::Build, "four")]).await.unwrap();
-    let page = storage.build_log(&build, 0, 10).await.unwrap();
+    assert_eq!(storage.log(&build, 0, 10).await.unwrap().lines, lines[..2]);
+    storage.append_log(&build, vec![line(LogStream::Build, "four")]).await.unwrap();
+    let page = storage.log(&build, 0, 10).await.unwrap();
     let texts: Vec<_> = page.lines.iter().map(|line| line.text.as_str()).collect();
     assert_eq!(texts, ["one", "two\u{1b}", "four"]);
-    storage.remove_build_log(&build).await.unwrap();
-    assert!(storage.build_log(&build, 0, 10).await.unwrap().lines.is_empty());
+    storage.remove_log(&build).await.unwrap();
+    assert!(storage.log(&build, 0, 10).await.unwrap().lines.is_empty());
 }
 
 #[tokio::test]
 async fn the_oldest_output_is_kept_and_what_the_builder_says_always() {
     let (_home, storage) = storage();
-    let build = BuildId::from_random([2; 20]);
+    let build = LogId::from(&BuildId::from_random([2; 20]));
     let long = "x".repeat(1 << 20);
     for _ in 0..10 {
-        storage.append_build_log(&build, vec![line(LogStream::Stdout, &long)]).await.unwrap();
+        storage.append_log(&build, vec![line(LogStream::Stdout, &long)]).await.unwrap();
     }
-    storage.append_build_log(&build, vec![line(LogStream::Build, "failed")]).await.unwrap();
-    let lines = storage.build_log(&build, 0, 100).await.unwrap().lines;
+    storage.append_log(&build, vec![line(LogStream::Build, "failed")]).await.unwrap();
+    let lines = storage.log(&build, 0, 100).await.unwrap().lines;
     let said: Vec<_> = lines.iter().filter(|line| line.stream == LogStream::Build).map(|line| &line.text[..]).collect();
     assert_eq!(said, ["the output is larger than 8 MiB: the rest is left out", "failed"]);
     assert_eq!(lines.len(), 10);

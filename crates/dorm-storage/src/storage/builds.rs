@@ -1,11 +1,11 @@
-//! The contexts and logs of builds.
+//! The contexts of builds, and logs.
 
 use std::path::Path;
 
-use dorm_lifecycle::{BuildId, Digest, ProjectId};
+use dorm_lifecycle::{Digest, ProjectId};
 
 use super::Storage;
-use crate::builds::{ListedContext, LogLine, LogPage, StoredContext};
+use crate::builds::{ListedContext, LogId, LogLine, LogPage, StoredContext};
 use crate::error::StorageError;
 
 impl Storage {
@@ -53,39 +53,39 @@ impl Storage {
         self.blocking(move || builds.remove_context(&project, &key)).await
     }
 
-    /// Appends lines to the log of a build.
+    /// Appends lines to a log.
     ///
     /// # Errors
     /// [`StorageError::Io`] if they cannot be written.
-    pub async fn append_build_log(&self, build: &BuildId, lines: Vec<LogLine>) -> Result<(), StorageError> {
-        let (builds, build) = (self.builds.clone(), build.clone());
-        self.blocking(move || builds.append(&build, &lines)).await
+    pub async fn append_log(&self, id: &LogId, lines: Vec<LogLine>) -> Result<(), StorageError> {
+        let (builds, id) = (self.builds.clone(), id.clone());
+        self.blocking(move || builds.append(&id, &lines)).await
     }
 
-    /// Makes the lines of a build's log durable.
+    /// Makes the lines of a log durable.
     ///
     /// # Errors
     /// [`StorageError::Io`] if they cannot be synced.
-    pub async fn sync_build_log(&self, build: &BuildId) -> Result<(), StorageError> {
-        let (builds, build) = (self.builds.clone(), build.clone());
-        self.blocking(move || builds.sync_log(&build)).await
+    pub async fn sync_log(&self, id: &LogId) -> Result<(), StorageError> {
+        let (builds, id) = (self.builds.clone(), id.clone());
+        self.blocking(move || builds.sync_log(&id)).await
     }
 
-    /// Returns at most `most` lines of a build's log, from an offset on.
+    /// Returns at most `most` lines of a log, from an offset on.
     ///
     /// # Errors
     /// [`StorageError::Io`] if it cannot be read.
-    pub async fn build_log(&self, build: &BuildId, from: u64, most: usize) -> Result<LogPage, StorageError> {
-        let (builds, build) = (self.builds.clone(), build.clone());
-        self.blocking(move || builds.read_log(&build, from, most)).await
+    pub async fn log(&self, id: &LogId, from: u64, most: usize) -> Result<LogPage, StorageError> {
+        let (builds, id) = (self.builds.clone(), id.clone());
+        self.blocking(move || builds.read_log(&id, from, most)).await
     }
 
-    /// Removes the log of a build. Succeeds if there is none.
+    /// Removes a log. Succeeds if there is none.
     ///
     /// # Errors
     /// [`StorageError::Io`] if it cannot be removed.
-    pub async fn remove_build_log(&self, build: &BuildId) -> Result<(), StorageError> {
-        let (builds, build) = (self.builds.clone(), build.clone());
-        self.blocking(move || builds.remove_log(&build)).await
+    pub async fn remove_log(&self, id: &LogId) -> Result<(), StorageError> {
+        let (builds, id) = (self.builds.clone(), id.clone());
+        self.blocking(move || builds.remove_log(&id)).await
     }
 }

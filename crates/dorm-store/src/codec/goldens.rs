@@ -6,6 +6,7 @@
 
 mod builds;
 mod callers;
+mod environments;
 mod snapshots;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -15,21 +16,22 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Access, Annotations, ApiKeyId, Attachment, Background, BackgroundWork, BuildId, Cause, Checkpoints, Egress,
-    EgressDefault, EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId, Initiator,
-    OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess, PortRule,
-    ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
-    SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SuspendFailures,
-    Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
+    EgressDefault, EgressRule, EgressRules, EnvironmentId, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId,
+    Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess,
+    PortRule, ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound,
+    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State,
+    SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
 };
 use serde_json::Value;
 
 use super::properties::is_strict;
 use super::{
-    API_KEY, BUILD, CLOCK, CodecError, EVENT, OPERATION, POOL, PROJECT, REQUEST, SANDBOX, SNAPSHOT, TEMPLATE, VOLUME,
-    WEBHOOK, decode_api_key, decode_build, decode_clock, decode_event, decode_operation, decode_pool, decode_project,
-    decode_request, decode_sandbox, decode_snapshot, decode_template, decode_volume, decode_webhook, encode_api_key,
-    encode_build, encode_clock, encode_event, encode_operation, encode_pool, encode_project, encode_request,
-    encode_sandbox, encode_snapshot, encode_template, encode_volume, encode_webhook,
+    API_KEY, BUILD, CLOCK, CodecError, ENVIRONMENT, EVENT, OPERATION, POOL, PROJECT, REQUEST, SANDBOX, SNAPSHOT,
+    TEMPLATE, VOLUME, WEBHOOK, decode_api_key, decode_build, decode_clock, decode_environment, decode_event,
+    decode_operation, decode_pool, decode_project, decode_request, decode_sandbox, decode_snapshot, decode_template,
+    decode_volume, decode_webhook, encode_api_key, encode_build, encode_clock, encode_environment, encode_event,
+    encode_operation, encode_pool, encode_project, encode_request, encode_sandbox, encode_snapshot, encode_template,
+    encode_volume, encode_webhook,
 };
 use crate::{
     ClockNote, ClockPeriod, Code, FailureRecord, ForkPlan, Made, NewEvent, OnPartialFailure, OperationKind,
@@ -39,6 +41,7 @@ use crate::{
 
 use self::builds::{builds, templates};
 use self::callers::{api_keys, events_with_callers, operations_with_callers, sandboxes_with_callers};
+use self::environments::environments;
 use self::snapshots::{kept_snapshots, named_snapshots, snapshots};
 
 fn directory(version: u64) -> PathBuf {
@@ -491,6 +494,7 @@ fn requests() -> Vec<(String, RequestRecord)> {
         ("volume", Made::Volume(VolumeId::from_random([5; 20]))),
         ("pool", Made::Pool(PoolId::from_random([8; 20]))),
         ("build", Made::Build(BuildId::from_random([9; 20]))),
+        ("environment", Made::Environment(EnvironmentId::from_random([10; 20]))),
         ("webhook", Made::Webhook(WebhookId::from_random([6; 20]))),
         ("api_key", Made::ApiKey(ApiKeyId::from_random([7; 20]))),
     ];
@@ -711,6 +715,7 @@ fn every_golden_loads_is_written_the_same_and_needs_each_of_its_fields() {
         checked((POOL, pools()), encode_pool, decode_pool),
         checked((BUILD, builds()), encode_build, decode_build),
         checked((TEMPLATE, templates()), encode_template, decode_template),
+        checked((ENVIRONMENT, environments()), encode_environment, decode_environment),
         checked((PROJECT, projects()), encode_project, decode_project),
         checked((API_KEY, api_keys()), encode_api_key, decode_api_key),
         checked((REQUEST, requests()), encode_request, decode_request),

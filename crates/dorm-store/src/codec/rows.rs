@@ -4,12 +4,14 @@
 //! Every field is present, if only as `null`. Rows have no rules and no behaviour.
 
 mod api_key;
+mod attempt;
 mod background;
 mod build;
 mod caller;
 mod clock;
 mod convert;
 mod egress;
+mod environment;
 mod event;
 mod operation;
 mod pool;
@@ -26,6 +28,7 @@ mod webhook;
 pub(super) use api_key::ApiKeyRow;
 pub(super) use build::BuildRow;
 pub(super) use clock::ClockRow;
+pub(super) use environment::{EnvironmentRow, WorkspaceRow};
 pub(super) use event::EventRow;
 pub(super) use operation::OperationRow;
 pub(super) use pool::PoolRow;

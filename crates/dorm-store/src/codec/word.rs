@@ -7,6 +7,7 @@ use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
 
+use dorm_lifecycle::environment::{OnBroken, OnDrift, OnLeave, SnapshotWhen, Way};
 use dorm_lifecycle::{EventKind, Initiator, Timestamp, Wake};
 use serde::de::{Deserialize, Deserializer, Error as _};
 use serde::ser::{Serialize, Serializer};
@@ -75,6 +76,26 @@ impl Words for Code {
     fn word(self) -> &'static str {
         self.as_str()
     }
+}
+
+macro_rules! words {
+    ($($name:ident $what:literal,)+) => {
+        $(impl Words for $name {
+            const WHAT: &'static str = $what;
+            const ALL: &'static [Self] = $name::ALL;
+            fn word(self) -> &'static str {
+                self.as_str()
+            }
+        })+
+    };
+}
+
+words! {
+    Way "a way to a sandbox",
+    SnapshotWhen "a time for snapshots",
+    OnDrift "a policy for drift",
+    OnBroken "a policy for what is broken",
+    OnLeave "a policy for callers who leave",
 }
 
 /// A case of such an enum, as its word.

@@ -36,6 +36,7 @@ impl Content {
             RowKind::Pool => codec::encode_pool(self.pools.get(&id.parse().ok()?)?),
             RowKind::Build => codec::encode_build(self.builds.get(&id.parse().ok()?)?),
             RowKind::Template => codec::encode_template(self.templates.get(&id.parse().ok()?)?),
+            RowKind::Environment => codec::encode_environment(self.environments.get(&id.parse().ok()?)?),
             RowKind::Project => codec::encode_project(self.projects.get(&id.parse().ok()?)?),
             RowKind::ApiKey => codec::encode_api_key(self.api_keys.get(&id.parse().ok()?)?),
             RowKind::Volume => codec::encode_volume(self.volumes.get(&id.parse().ok()?)?),
@@ -73,6 +74,7 @@ impl Content {
             RowKind::Pool => drop(self.pools.remove(&id.parse().ok()?)?),
             RowKind::Build => drop(self.builds.remove(&id.parse().ok()?)?),
             RowKind::Template => drop(self.templates.remove(&id.parse().ok()?)?),
+            RowKind::Environment => drop(self.environments.remove(&id.parse().ok()?)?),
             RowKind::Project => drop(self.projects.remove(&id.parse().ok()?)?),
             RowKind::ApiKey => drop(self.api_keys.remove(&id.parse().ok()?)?),
             RowKind::Volume => drop(self.volumes.remove(&id.parse().ok()?)?),
@@ -102,6 +104,7 @@ impl Content {
         let Change { sandboxes, operations, snapshots, forgotten, discard: _, discarded, .. } = change;
         let Change { webhooks, removed_webhooks, api_keys, removed_api_keys, volumes, removed_volumes, .. } = change;
         let Change { builds, removed_builds, templates, removed_templates, .. } = change;
+        let Change { environments, removed_environments, .. } = change;
         let Change { pools, removed_pools, projects, requests, removed_requests, .. } = change;
         let mut keys: Vec<(RowKind, String)> = Vec::new();
         keys.extend(sandboxes.iter().map(|one| (RowKind::Sandbox, one.sandbox.id.to_string())));
@@ -117,6 +120,8 @@ impl Content {
         keys.extend(removed_builds.iter().map(|id| (RowKind::Build, id.to_string())));
         keys.extend(templates.iter().map(|one| (RowKind::Template, one.id.to_string())));
         keys.extend(removed_templates.iter().map(|id| (RowKind::Template, id.to_string())));
+        keys.extend(environments.iter().map(|one| (RowKind::Environment, one.id.to_string())));
+        keys.extend(removed_environments.iter().map(|id| (RowKind::Environment, id.to_string())));
         keys.extend(projects.iter().map(|one| (RowKind::Project, one.id.to_string())));
         keys.extend(api_keys.iter().map(|one| (RowKind::ApiKey, one.id.to_string())));
         keys.extend(removed_api_keys.iter().map(|id| (RowKind::ApiKey, id.to_string())));

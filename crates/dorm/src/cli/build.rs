@@ -3,7 +3,7 @@
 //! The context is uploaded once; then the log is followed until the build has ended. The build does
 //! not depend on this process.
 
-mod context;
+pub(super) mod context;
 mod options;
 mod verbs;
 

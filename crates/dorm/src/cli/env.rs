@@ -1,15 +1,21 @@
-//! `dorm env`: the environment variables with which clients find the daemon.
+//! `dorm env`: environments, and the environment variables with which clients find the daemon.
 
 use dorm_api_types as wire;
 
 use super::connection::Connection;
+use super::environment::EnvVerb;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use crate::exit;
 
 /// Options of `dorm env`.
 #[derive(Debug, clap::Args)]
-#[command(after_long_help = "  eval \"$(dorm env)\"\n  eval \"$(dorm env --new-key ci --project team-a)\"")]
+#[command(
+    args_conflicts_with_subcommands = true,
+    after_long_help = "  eval \"$(dorm env)\"                   # variables for clients\n  \
+                       eval \"$(dorm env --new-key ci --project team-a)\"\n  \
+                       dorm env ls                          # environments of `dorm ensure`"
+)]
 pub(crate) struct EnvOptions {
     #[command(flatten)]
     connection: Connection,
@@ -19,6 +25,8 @@ pub(crate) struct EnvOptions {
     /// Create a key with this name for the project, instead of printing the key of the daemon
     #[arg(long, value_name = "NAME")]
     new_key: Option<String>,
+    #[command(subcommand)]
+    verb: Option<EnvVerb>,
 }
 
 /// A family of clients.
@@ -28,10 +36,16 @@ enum Family {
     Dormouse,
 }
 
-/// Prints the variables as shell commands.
+/// Runs a verb, or prints the variables as shell commands.
 pub(crate) async fn run(options: EnvOptions) -> Done {
-    let EnvOptions { connection, family: Family::Dormouse, new_key } = options;
+    let EnvOptions { connection, family: Family::Dormouse, new_key, verb } = options;
+    if let Some(EnvVerb::Init(options)) = verb {
+        return super::ensure::init(options);
+    }
     let client = connection.client()?;
+    if let Some(verb) = verb {
+        return super::environment::run(&client, verb, connection.output).await;
+    }
     let server = client.listens().ok_or_else(|| {
         Problem::no_daemon("the address of the daemon is not known".to_owned(), "give it with --server")
     })?;

@@ -96,6 +96,11 @@ impl ClientError {
         matches!(self, Self::Refused { status, .. } if *status < 500)
     }
 
+    /// Whether the daemon could not be reached, or stops: nothing is known of the result.
+    pub(crate) fn is_outage(&self) -> bool {
+        !matches!(self, Self::Refused { error, .. } if error.code != "unavailable")
+    }
+
     /// Returns the refusal that an event in a stream reports, where only its body has a status.
     pub(crate) fn refused_in_stream(error: wire::Problem) -> Self {
         Self::Refused { status: error.status, error: Box::new(error) }

@@ -8,8 +8,8 @@ use dorm_engine_gvisor::NotedRun;
 use dorm_lifecycle::{RunId, SandboxId, SavedStateId, SleepImage};
 use dorm_storage::{SavedState, Storage, StorageError};
 use dorm_store::{
-    BuildRecord, OperationRecord, PoolRecord, ProjectRecord, RowKind, SandboxFilter, SandboxRecord, SnapshotRecord,
-    SnapshotStatus, Store as _, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
+    BuildRecord, EnvironmentRecord, OperationRecord, PoolRecord, ProjectRecord, RowKind, SandboxFilter, SandboxRecord,
+    SnapshotRecord, SnapshotStatus, Store as _, TemplateRecord, UnreadableRow, VolumeRecord, WebhookRecord,
 };
 use dorm_store_sql::{FileCheck, SqlStore};
 
@@ -27,6 +27,7 @@ pub(super) struct Facts {
     pub(super) pools: Vec<PoolRecord>,
     pub(super) builds: Vec<BuildRecord>,
     pub(super) templates: Vec<TemplateRecord>,
+    pub(super) environments: Vec<EnvironmentRecord>,
     pub(super) projects: Vec<ProjectRecord>,
     pub(super) volumes: Vec<VolumeRecord>,
     pub(super) discards: BTreeSet<SavedStateId>,
@@ -75,6 +76,7 @@ impl Facts {
             pools: store.pools().await?,
             builds: store.builds().await?,
             templates: store.templates().await?,
+            environments: store.environments().await?,
             projects: store.projects().await?,
             volumes: store.volumes().await?,
             discards: store.to_discard().await?.into_iter().collect(),

@@ -32,6 +32,7 @@ impl Facts {
             self.pools.extend(change.pools.clone());
             self.builds.extend(change.builds.clone());
             self.templates.extend(change.templates.clone());
+            self.environments.extend(change.environments.clone());
             self.projects.extend(change.projects.clone());
             self.volumes.extend(change.volumes.clone());
         }
@@ -52,6 +53,7 @@ impl Facts {
                 RowKind::Pool => self.pools.iter().any(|pool| pool.id.as_str() == id),
                 RowKind::Build => self.builds.iter().any(|build| build.id.as_str() == id),
                 RowKind::Template => self.templates.iter().any(|template| template.id.as_str() == id),
+                RowKind::Environment => self.environments.iter().any(|one| one.id.as_str() == id),
                 RowKind::Project => self.projects.iter().any(|project| project.id.as_str() == id),
                 RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => true,
             }
@@ -70,7 +72,12 @@ impl Facts {
                 },
                 RowKind::Snapshot => self.missing_snapshot(&file.document, storage).await,
                 // One that was removed may have left its file.
-                RowKind::Webhook | RowKind::Pool | RowKind::Build | RowKind::Template | RowKind::Volume
+                RowKind::Webhook
+                | RowKind::Pool
+                | RowKind::Build
+                | RowKind::Template
+                | RowKind::Environment
+                | RowKind::Volume
                     if !self.is_lost =>
                 {
                     continue;
@@ -79,6 +86,7 @@ impl Facts {
                 | RowKind::Pool
                 | RowKind::Build
                 | RowKind::Template
+                | RowKind::Environment
                 | RowKind::Project
                 | RowKind::Volume => rewrite(file.kind, &file.document),
                 RowKind::ApiKey | RowKind::Request | RowKind::Operation | RowKind::Discard | RowKind::Event => continue,

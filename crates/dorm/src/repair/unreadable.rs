@@ -22,6 +22,7 @@ impl Facts {
             | RowKind::Pool
             | RowKind::Build
             | RowKind::Template
+            | RowKind::Environment
             | RowKind::Project
             | RowKind::Volume => match self.file(row.kind, &row.id) {
                 Some(file) => rewrite(row.kind, &file.document),
@@ -249,6 +250,9 @@ pub(super) fn rewrite(kind: RowKind, document: &str) -> Remedy {
         }
         RowKind::Template => {
             codec::decode_template(document).map(|one| Change { templates: vec![one], ..Change::default() })
+        }
+        RowKind::Environment => {
+            codec::decode_environment(document).map(|one| Change { environments: vec![one], ..Change::default() })
         }
         RowKind::Project => {
             codec::decode_project(document).map(|project| Change { projects: vec![project], ..Change::default() })

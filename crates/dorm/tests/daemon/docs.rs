@@ -100,6 +100,11 @@ async fn the_page_on_troubleshooting_is_as_written() {
 }
 
 #[tokio::test]
+async fn the_page_on_environments_is_as_written() {
+    follow(Reading { page: "docs/environments.md", before: &[], instead: &[], not_run: &[] }).await;
+}
+
+#[tokio::test]
 async fn the_page_on_volumes_is_as_written() {
     let reading = Reading {
         page: "docs/volumes.md",

@@ -25,6 +25,12 @@ pub(super) fn api_keys() -> Vec<(String, ApiKeyRecord)> {
     vec![("key".to_owned(), full), ("key-read-only".to_owned(), reads), ("key-of-a-sandbox".to_owned(), one)]
 }
 
+/// A caller with a key.
+pub(super) fn key_caller() -> Caller {
+    let credential = Credential::ApiKey { id: ApiKeyId::from_random([7; 20]), name: "ci".to_owned() };
+    Caller { door: "api".parse().unwrap(), credential }
+}
+
 /// One caller for each kind of credential, with a name for it.
 fn callers() -> Vec<(&'static str, Caller)> {
     let id = ApiKeyId::from_random([7; 20]);

@@ -1,7 +1,8 @@
 //! The rows of requests with an idempotency key, to the domain's types and back.
 
 use dorm_lifecycle::{
-    ApiKeyId, BuildId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId, VolumeId, WebhookId,
+    ApiKeyId, BuildId, EnvironmentId, HoldId, OperationId, PoolId, ProjectId, RequestId, SandboxId, SnapshotId,
+    VolumeId, WebhookId,
 };
 use serde::{Deserialize, Serialize};
 
@@ -29,6 +30,7 @@ enum MadeRow {
     Volume(Text<VolumeId>),
     Pool(Text<PoolId>),
     Build(Text<BuildId>),
+    Environment(Text<EnvironmentId>),
     Webhook(Text<WebhookId>),
     ApiKey(Text<ApiKeyId>),
 }
@@ -64,6 +66,7 @@ impl From<&Made> for MadeRow {
             Made::Volume(id) => Self::Volume(Text(id.clone())),
             Made::Pool(id) => Self::Pool(Text(id.clone())),
             Made::Build(id) => Self::Build(Text(id.clone())),
+            Made::Environment(id) => Self::Environment(Text(id.clone())),
             Made::Webhook(id) => Self::Webhook(Text(id.clone())),
             Made::ApiKey(id) => Self::ApiKey(Text(id.clone())),
         }
@@ -80,6 +83,7 @@ impl From<MadeRow> for Made {
             MadeRow::Volume(id) => Self::Volume(id.0),
             MadeRow::Pool(id) => Self::Pool(id.0),
             MadeRow::Build(id) => Self::Build(id.0),
+            MadeRow::Environment(id) => Self::Environment(id.0),
             MadeRow::Webhook(id) => Self::Webhook(id.0),
             MadeRow::ApiKey(id) => Self::ApiKey(id.0),
         }

@@ -21,10 +21,10 @@ const PIECE_BYTES: usize = 256 << 10;
 
 /// The files of a context directory, and the hash that names them.
 #[derive(Debug)]
-pub(super) struct Context {
+pub(crate) struct Context {
     root: PathBuf,
     pub(super) listing: Listing,
-    pub(super) hash: String,
+    pub(crate) hash: String,
 }
 
 /// The effect of a line of `.dockerignore` on the paths it matches.
@@ -39,7 +39,7 @@ struct Ignoring(Vec<(GlobMatcher, Ignored)>);
 
 impl Context {
     /// Reads an existing directory.
-    pub(super) fn open(path: &Path) -> Result<Self, Problem> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Problem> {
         let host = |error| Problem::host(format!("read the context {}", path.display()), &error);
         let root = fs::canonicalize(path).map_err(host)?;
         if !root.is_dir() {
@@ -68,7 +68,7 @@ impl Context {
     }
 
     /// Returns the context as a tar archive, which is written as it is read.
-    pub(super) fn archive(&self) -> impl Stream<Item = std::io::Result<Bytes>> + Send + use<> {
+    pub(crate) fn archive(&self) -> impl Stream<Item = std::io::Result<Bytes>> + Send + use<> {
         let (pieces, read) = mpsc::channel(PIECES);
         let (root, listing) = (self.root.clone(), self.listing.clone());
         tokio::task::spawn_blocking(move || {

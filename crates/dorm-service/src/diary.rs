@@ -1,10 +1,9 @@
-//! Writes the log of a build. A line that cannot be written is lost, and the build continues: its
-//! record says how it ended.
+//! Writes the log of a build or a setup. A line that cannot be written is lost, and the work
+//! continues: its record says how it ended.
 
 use std::sync::Arc;
 
-use dorm_lifecycle::BuildId;
-use dorm_storage::{LogLine, LogStream};
+use dorm_storage::{LogId, LogLine, LogStream};
 
 use crate::error::chain;
 use crate::shared::Shared;
@@ -12,17 +11,25 @@ use crate::shared::Shared;
 /// The longest line; longer ones are divided.
 const LINE_BYTES_MAX: usize = 4096;
 
-/// The log of a build.
-pub(super) struct Diary {
+/// A log that is being written.
+pub(crate) struct Diary {
     shared: Arc<Shared>,
-    build: BuildId,
+    id: LogId,
+    /// Held while lines are written.
+    turn: Arc<tokio::sync::Mutex<()>>,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
 }
 
 impl Diary {
-    pub(super) fn new(shared: Arc<Shared>, build: BuildId) -> Self {
-        Self { shared, build, stdout: Vec::new(), stderr: Vec::new() }
+    pub(crate) fn new(shared: Arc<Shared>, id: LogId) -> Self {
+        Self { shared, id, turn: Arc::default(), stdout: Vec::new(), stderr: Vec::new() }
+    }
+
+    /// Returns another writer of the same log, for work that is done at the same time.
+    pub(crate) fn another(&self) -> Self {
+        let (shared, id, turn) = (self.shared.clone(), self.id.clone(), self.turn.clone());
+        Self { shared, id, turn, stdout: Vec::new(), stderr: Vec::new() }
     }
 
     fn line(&self, step: Option<usize>, stream: LogStream, text: &[u8]) -> LogLine {
@@ -31,14 +38,14 @@ impl Diary {
         LogLine { at_ms, step: step.map(|step| step as u64), stream, text }
     }
 
-    /// Writes a line of the builder.
-    pub(super) async fn say(&mut self, step: Option<usize>, text: &str) {
+    /// Writes a line of the daemon.
+    pub(crate) async fn say(&mut self, step: Option<usize>, text: &str) {
         let lines = text.lines().map(|line| self.line(step, LogStream::Build, line.as_bytes())).collect();
         self.write(lines).await;
     }
 
     /// Writes what a step has output. A line that is not complete waits for its rest.
-    pub(super) async fn output(&mut self, step: Option<usize>, stream: LogStream, bytes: &[u8]) {
+    pub(crate) async fn output(&mut self, step: Option<usize>, stream: LogStream, bytes: &[u8]) {
         let mut text = std::mem::take(self.kept(stream));
         text.extend_from_slice(bytes);
         let mut lines = Vec::new();
@@ -65,7 +72,7 @@ impl Diary {
     }
 
     /// Writes lines that their step has not completed.
-    pub(super) async fn flush(&mut self, step: Option<usize>) {
+    pub(crate) async fn flush(&mut self, step: Option<usize>) {
         let mut lines = Vec::new();
         for stream in [LogStream::Stdout, LogStream::Stderr] {
             let rest = std::mem::take(self.kept(stream));
@@ -77,9 +84,9 @@ impl Diary {
     }
 
     /// Makes the log durable.
-    pub(super) async fn sync(&self) {
-        if let Err(error) = self.shared.storage.sync_build_log(&self.build).await {
-            tracing::warn!(build = %self.build, error = %chain(&error), "cannot sync the log of a build");
+    pub(crate) async fn sync(&self) {
+        if let Err(error) = self.shared.storage.sync_log(&self.id).await {
+            tracing::warn!(log = self.id.as_str(), error = %chain(&error), "cannot sync a log");
         }
     }
 
@@ -94,9 +101,10 @@ impl Diary {
         if lines.is_empty() {
             return;
         }
-        if let Err(error) = self.shared.storage.append_build_log(&self.build, lines).await {
-            tracing::warn!(build = %self.build, error = %chain(&error), "cannot write to the log of a build");
+        let _turn = self.turn.lock().await;
+        if let Err(error) = self.shared.storage.append_log(&self.id, lines).await {
+            tracing::warn!(log = self.id.as_str(), error = %chain(&error), "cannot write to a log");
         }
-        self.shared.builds.tell(&self.build);
+        self.shared.followers.tell(&self.id);
     }
 }

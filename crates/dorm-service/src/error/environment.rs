@@ -1,0 +1,115 @@
+//! Errors about environments.
+
+use dorm_lifecycle::environment::{KeyError, Way, WorkspaceError};
+use dorm_lifecycle::{EnvironmentId, LeaseId, SecretName};
+use dorm_store::{AttemptFailure, Code};
+use thiserror::Error;
+
+/// The reason why an environment cannot be had or changed as requested.
+#[derive(Debug, Error)]
+pub enum EnvironmentProblem {
+    /// No environment has this id.
+    #[error("there is no environment '{0}'")]
+    Missing(String),
+    /// The key is invalid.
+    #[error(transparent)]
+    Key(#[from] KeyError),
+    /// The definition is invalid.
+    #[error(transparent)]
+    Workspace(#[from] WorkspaceError),
+    /// Parts of the request contradict each other.
+    #[error("cannot have this environment: {0}")]
+    Bad(&'static str),
+    /// A secret that the request names does not exist or cannot be read.
+    #[error("cannot use the secret {name}: {reason}")]
+    Secret {
+        /// Its name.
+        name: SecretName,
+        /// The reason.
+        reason: String,
+    },
+    /// A secret of the environment cannot be read.
+    #[error("the secret {name} of the environment cannot be read: {reason}")]
+    Lost {
+        /// The name of its variable.
+        name: String,
+        /// The reason.
+        reason: String,
+    },
+    /// The project has too many environments.
+    #[error("this project has {0} environments, which is the limit")]
+    Many(usize),
+    /// The definition is not the one that was recorded.
+    #[error("the definition of environment {environment} has changed: {}", differences.join(", "))]
+    Drift {
+        /// The environment.
+        environment: EnvironmentId,
+        /// The fields that differ.
+        differences: Vec<&'static str>,
+    },
+    /// Something exists for it but cannot be used.
+    #[error("environment {environment} cannot be had by the way '{}': {reason}", way.as_str())]
+    Broken {
+        /// The environment.
+        environment: EnvironmentId,
+        /// The way.
+        way: Way,
+        /// The reason.
+        reason: String,
+    },
+    /// It could not be made.
+    #[error(
+        "environment {environment} could not be made: {}{}",
+        failure.failure.reason,
+        failure.kept.as_ref().map_or_else(String::new, |kept| format!(" (sandbox {kept} is kept for inspection)"))
+    )]
+    Failed {
+        /// The environment.
+        environment: EnvironmentId,
+        /// The failure.
+        failure: Box<AttemptFailure>,
+    },
+    /// Making it was cancelled.
+    #[error("making environment {0} was cancelled")]
+    Cancelled(EnvironmentId),
+    /// It is being removed.
+    #[error("environment {0} is being removed")]
+    Removed(EnvironmentId),
+    /// It has no such lease.
+    #[error("environment {environment} has no lease {lease}: it was released, or it has expired")]
+    NoLease {
+        /// The environment.
+        environment: EnvironmentId,
+        /// The lease.
+        lease: LeaseId,
+    },
+}
+
+impl EnvironmentProblem {
+    pub(super) fn code(&self) -> Code {
+        match self {
+            Self::Missing(_) => Code::NotFound,
+            Self::Key(_) | Self::Workspace(_) | Self::Bad(_) | Self::Secret { .. } => Code::InvalidArgument,
+            Self::Many(_) => Code::NoRoom,
+            Self::Drift { .. } | Self::Cancelled(_) | Self::Lost { .. } => Code::Conflict,
+            Self::Broken { .. } => Code::Damaged,
+            Self::Failed { failure, .. } => failure.failure.code,
+            Self::Removed(_) | Self::NoLease { .. } => Code::Gone,
+        }
+    }
+
+    pub(super) fn next_step(&self) -> &'static str {
+        match self {
+            Self::Missing(_) => "list the environments with `dorm env ls`",
+            Self::Key(_) | Self::Workspace(_) | Self::Bad(_) => "",
+            Self::Secret { .. } => "set it with `dorm secret set`, or name another one",
+            Self::Lost { .. } => "give its value again, or put the key of the daemon back",
+            Self::Many(_) => "remove some with `dorm env rm`",
+            Self::Drift { .. } => "set on_drift to keep or rebuild, or use another key",
+            Self::Broken { .. } => "repair or remove it, or set on_broken to next",
+            Self::Failed { .. } => "see its steps and its log: `dorm env describe`, `dorm env logs`",
+            Self::Cancelled(_) | Self::Removed(_) => "ask for it again",
+            Self::NoLease { .. } => "ask for the environment again, which gives a new lease",
+        }
+    }
+}

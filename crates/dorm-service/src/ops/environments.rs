@@ -1,0 +1,858 @@
+//! Environments: one request gets a sandbox by a key, whatever state it is in.
+//!
+//! ```text
+//! resolve the definition ─► turn of the environment ─┬─ live ──────────────► answer
+//!                                                    ├─ suspended ─► resume ─► answer
+//!                                                    └─ otherwise ─► record an attempt ─► follow it ─► answer
+//! ```
+//!
+//! An attempt is carried out by `crate::environments`, whether or not a caller stays. All callers
+//! that ask meanwhile follow the same attempt.
+
+mod facts;
+mod follow;
+pub(crate) mod leases;
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use dorm_lifecycle::environment::{
+    Base, Choice, Code, Considered, Decision, Key, OnDrift, OnLeave, Policy, SetupStep, SnapshotOf, SnapshotWhen, Way,
+    Workspace, decide,
+};
+use dorm_lifecycle::{
+    Egress, EnvironmentId, Initiator, Resources, SandboxId, SecretName, SnapshotKind, Timeouts, Variables,
+};
+use dorm_ports::{SecretValue, Vault as _};
+use dorm_store::{
+    Attempt, AttemptEnd, AttemptResult, Change, EnvironmentLease, EnvironmentRecord, Made, Phase, RestoredFrom,
+    SetupStepRecord, StoreError,
+};
+use tokio::time::Instant;
+
+use super::create::{CreateFrom, CreateSpec};
+use crate::error::{EnvironmentProblem, ServiceError};
+use crate::shared::{Service, Shared};
+use crate::view::SandboxView;
+
+pub use follow::EnsureProgress;
+use follow::Waiter;
+
+/// The largest number of environments of a project.
+pub const ENVIRONMENTS_MAX: usize = 10_000;
+/// The longest lease.
+pub const LEASE_MAX: Duration = Duration::from_secs(24 * 3600);
+
+/// A request for an environment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnsureSpec {
+    /// Its key; without one, the environment is for this request alone.
+    pub key: Option<Key>,
+    /// The key that a client library has computed for it.
+    pub client_key: Option<String>,
+    /// The definition of what its sandbox has.
+    pub workspace: WorkspaceSpec,
+    /// The secrets of the project for every process in its sandbox, by the name of their variable.
+    pub secrets: BTreeMap<String, SecretName>,
+    /// Secrets for every process in its sandbox that the request gives as values.
+    pub values: Variables,
+    /// The token for the clone of its code.
+    pub token: Option<TokenSpec>,
+    /// How it is found again, and what becomes of it.
+    pub policy: Policy,
+    /// The labels of its sandbox.
+    pub labels: BTreeMap<String, String>,
+    /// What happens to an attempt if no caller waits for it any more.
+    pub on_leave: OnLeave,
+    /// How long the lease lasts that the request takes; none for no lease.
+    pub lease: Option<Duration>,
+}
+
+/// The definition of what a sandbox of an environment has.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct WorkspaceSpec {
+    /// The image, snapshot or template that it starts from.
+    pub from: CreateFrom,
+    /// Its resource limits; by default those of the template or snapshot, or the general defaults.
+    pub resources: Option<Resources>,
+    /// Where it may connect to.
+    pub egress: Option<Egress>,
+    /// Environment variables of every process in it.
+    pub variables: BTreeMap<String, String>,
+    /// The directory of the code, in which the commands run.
+    pub directory: String,
+    /// The user who runs the commands.
+    pub user: Option<String>,
+    /// The code.
+    pub code: Option<Code>,
+    /// The setup, in order.
+    pub setup: Vec<SetupStep>,
+    /// A line for `/bin/sh` that is started at each boot from files and left running.
+    pub start: Option<String>,
+    /// A line for `/bin/sh` that exits with 0 once everything is ready.
+    pub ready: Option<String>,
+    /// The time limit of each step.
+    pub step_limit: Duration,
+}
+
+/// A token for the clone of a repository.
+#[derive(Clone, PartialEq, Eq)]
+pub enum TokenSpec {
+    /// That of a secret of the project.
+    Secret(SecretName),
+    /// This one.
+    Value(SecretValue),
+}
+
+impl std::fmt::Debug for TokenSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Secret(name) => f.debug_tuple("Secret").field(name).finish(),
+            Self::Value(_) => f.write_str("Value(..)"),
+        }
+    }
+}
+
+/// The way on which a sandbox was had.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum EnsuredBy {
+    /// It was running.
+    Live,
+    /// It was resumed.
+    Resumed,
+    /// It was restored from a snapshot.
+    Restored,
+    /// It was created and set up.
+    Created,
+}
+
+/// The result of a request for an environment.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Ensured {
+    /// The environment.
+    pub environment: EnvironmentRecord,
+    /// Its sandbox.
+    pub sandbox: SandboxView,
+    /// The way on which it was had.
+    pub by: EnsuredBy,
+    /// The ways that were considered, in order, with the reasons against those not taken.
+    pub considered: Vec<Considered>,
+    /// The snapshot that it was restored from.
+    pub restored: Option<RestoredFrom>,
+    /// What was there before and is not any more.
+    pub lost: Vec<String>,
+    /// The parts of the definition that are not as recorded, if the sandbox was kept even so.
+    pub drift: Vec<String>,
+    /// The phases, with the time of each.
+    pub phases: Vec<Phase>,
+    /// The steps of the setup, if there was one.
+    pub steps: Vec<SetupStepRecord>,
+    /// Why the snapshot after the setup could not be taken.
+    pub snapshot_failure: Option<dorm_store::FailureRecord>,
+    /// Whether the attempt had been begun by an earlier request.
+    pub joined: bool,
+    /// The lease that the request has taken.
+    pub lease: Option<EnvironmentLease>,
+}
+
+/// What a request for an environment would do.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct EnsureExplanation {
+    /// The environment, if there is one with the key.
+    pub environment: Option<EnvironmentRecord>,
+    /// The ways that would be considered, and the choice.
+    pub decision: Decision,
+    /// The parts of the definition that are not as recorded.
+    pub drift: Vec<&'static str>,
+    /// The SHA-256 of the definition: environments with the same share snapshots after the setup.
+    pub workspace: String,
+}
+
+/// A request whose definition is resolved.
+struct Asked {
+    spec: EnsureSpec,
+    key: Key,
+    workspace: Workspace,
+    /// The key under which snapshots of the workspace are found.
+    workspace_key: String,
+}
+
+/// The turn of an environment: its record is decided about.
+type Turn = tokio::sync::OwnedMutexGuard<()>;
+
+/// The result of one look at an environment.
+enum Look {
+    Ready(Box<Ensured>),
+    Resume {
+        record: Box<EnvironmentRecord>,
+        sandbox: SandboxId,
+        considered: Vec<Considered>,
+        drift: Vec<String>,
+    },
+    Follow {
+        waiter: Waiter,
+        joined: bool,
+    },
+    /// The record is being worked on: look again after its next change.
+    Wait,
+}
+
+impl Service {
+    /// Returns the sandbox of an environment: the running one, else the suspended one resumed, else
+    /// one restored from a snapshot, else a new one that is set up. For one key there is only ever
+    /// one sandbox, however many callers ask.
+    ///
+    /// # Errors
+    ///
+    /// `Environment` for an invalid request, for drift that is refused, for something broken, and
+    /// if making it failed or was cancelled; those of [`Service::resume`].
+    pub async fn ensure(
+        &self,
+        spec: EnsureSpec,
+        progress: &(dyn Fn(EnsureProgress) + Send + Sync),
+    ) -> Result<Ensured, ServiceError> {
+        self.exists()?;
+        let lease = spec.lease;
+        if let Some(earlier) = self.ensured_earlier().await? {
+            return self.leased(earlier, lease).await;
+        }
+        let asked = self.asked_for(spec).await?;
+        let mut broken = None;
+        loop {
+            let changes = self.shared.environments.changes();
+            match self.look(&asked, broken.as_ref(), progress).await? {
+                Look::Ready(ensured) => return self.leased(*ensured, lease).await,
+                Look::Resume { record, sandbox, considered, drift } => {
+                    match self.resume_of(&asked, &record, &sandbox).await? {
+                        Ok((view, phases)) => {
+                            let lost = facts::lost_by_resume(&view.sandbox);
+                            let ensured = existing(*record, view, (EnsuredBy::Resumed, considered), drift, phases);
+                            return self.leased(Ensured { lost, ..ensured }, lease).await;
+                        }
+                        // The next look finds it terminated, or passes over it.
+                        Err(reason) => broken = Some((sandbox, reason)),
+                    }
+                }
+                Look::Follow { waiter, joined } => {
+                    let followed = self.follow_attempt(waiter, progress).await?;
+                    let Some((record, end)) = followed else { continue };
+                    let drift = record.workspace.differences(&asked.workspace);
+                    if end.result == AttemptResult::Ready
+                        && !drift.is_empty()
+                        && asked.spec.policy.on_drift != OnDrift::Keep
+                    {
+                        continue;
+                    }
+                    let drift = drift.into_iter().map(str::to_owned).collect();
+                    match self.made_by(record, end, joined, drift).await? {
+                        Some(ensured) => return self.leased(ensured, lease).await,
+                        // It was terminated meanwhile.
+                        None => continue,
+                    }
+                }
+                Look::Wait => self.changes_after(changes).await?,
+            }
+        }
+    }
+
+    /// Returns what the first request with this idempotency key has got, if its sandbox is still
+    /// that of the environment.
+    async fn ensured_earlier(&self) -> Result<Option<Ensured>, ServiceError> {
+        let Some(Made::Environment(id)) = self.earlier() else { return Ok(None) };
+        let Some(record) = self.shared.store.environment(id).await? else { return Ok(None) };
+        let Some(end) = record.last.clone().filter(|end| record.sandbox.as_ref() == Some(&end.attempt.sandbox)) else {
+            return Ok(None);
+        };
+        match end.result {
+            AttemptResult::Ready => self.made_by(record, end, false, Vec::new()).await,
+            AttemptResult::Failed(_) | AttemptResult::Cancelled => Ok(None),
+        }
+    }
+
+    /// Returns what [`Service::ensure`] would do, and changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// `Environment` for an invalid request.
+    pub async fn explain_ensure(&self, spec: EnsureSpec) -> Result<EnsureExplanation, ServiceError> {
+        self.exists()?;
+        let asked = self.asked_for(spec).await?;
+        let record = self.environment_of(&asked).await?;
+        let facts = self.facts(&asked, record.as_ref(), None).await?;
+        Ok(EnsureExplanation {
+            decision: decide(&facts, &asked.spec.policy),
+            drift: facts.drift,
+            environment: record.map(|record| self.shown_environment(record)),
+            workspace: asked.workspace_key,
+        })
+    }
+
+    /// Resolves and checks a request.
+    async fn asked_for(&self, spec: EnsureSpec) -> Result<Asked, ServiceError> {
+        let key = match (&spec.key, self.earlier()) {
+            (Some(key), _) => key.clone(),
+            (None, Some(Made::Environment(id))) => Key::Once(id.clone()),
+            (None, _) => Key::Once(self.shared.ids().environment()),
+        };
+        key.check().map_err(EnvironmentProblem::from)?;
+        check_spec(&spec)?;
+        for name in spec.secrets.values() {
+            self.project_secret(name)?;
+        }
+        if let Some(TokenSpec::Secret(name)) = &spec.token {
+            self.project_secret(name)?;
+        }
+        let workspace = self.resolved(&spec).await?;
+        workspace.check().map_err(EnvironmentProblem::from)?;
+        let workspace_key = dorm_store::workspace_hash(&workspace, spec.policy.snapshot_kind);
+        Ok(Asked { spec, key, workspace, workspace_key })
+    }
+
+    /// Returns the workspace of a request, with what its names stand for now.
+    async fn resolved(&self, spec: &EnsureSpec) -> Result<Workspace, ServiceError> {
+        let asked = spec.workspace.clone();
+        let create =
+            CreateSpec { resources: asked.resources, variables: asked.variables, ..CreateSpec::new(asked.from) };
+        let create = self.of_template(create).await?;
+        let (base, least) = match self.source_named(create.from).await? {
+            CreateFrom::Image(reference) => (Base::Image(self.image(&reference).await?.digest), Resources::default()),
+            CreateFrom::Snapshot(id) => {
+                let snapshot = self.complete(&id).await?;
+                if snapshot.kind == SnapshotKind::Memory
+                    && create.resources.is_some_and(|asked| asked != snapshot.resources)
+                {
+                    let what = "the resource limits (cpu, memory, disk, processes)";
+                    return Err(ServiceError::FixedBySnapshot { snapshot: id, what });
+                }
+                (Base::Snapshot(id), snapshot.resources)
+            }
+            CreateFrom::Template(template) => return Err(template.missing()),
+        };
+        let resources = create.resources.unwrap_or(least);
+        resources.check()?;
+        if let Some(egress) = &asked.egress {
+            egress.check().map_err(dorm_lifecycle::SpecError::from)?;
+        }
+        Ok(Workspace {
+            base,
+            resources,
+            egress: asked.egress,
+            variables: create.variables,
+            directory: asked.directory,
+            user: asked.user,
+            code: asked.code,
+            setup: asked.setup,
+            start: asked.start,
+            ready: asked.ready,
+            step_limit: asked.step_limit,
+        })
+    }
+
+    /// Looks at what exists, and begins an attempt if that is needed.
+    async fn look(
+        &self,
+        asked: &Asked,
+        broken: Option<&(SandboxId, String)>,
+        progress: &(dyn Fn(EnsureProgress) + Send + Sync),
+    ) -> Result<Look, ServiceError> {
+        let Some(found) = self.environment_of(asked).await? else { return self.first_attempt(asked, progress).await };
+        let turn = self.shared.environments.turns.of(&found.id).lock_owned().await;
+        let Some(record) = self.shared.store.environment(&found.id).await?.filter(|one| one.key == found.key) else {
+            return Ok(Look::Wait);
+        };
+        if let Some(attempt) = &record.attempt {
+            let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
+            self.join(record, asked, turn).await?;
+            return Ok(Look::Follow { waiter, joined: true });
+        }
+        if record.ending.is_some() {
+            return Ok(Look::Wait);
+        }
+        let facts = self.facts(asked, Some(&record), broken).await?;
+        let drift: Vec<String> = facts.drift.iter().map(|word| (*word).to_owned()).collect();
+        let Decision { considered, choice } = decide(&facts, &asked.spec.policy);
+        progress(EnsureProgress::Considered(considered.clone()));
+        let refused = |way, reason| EnvironmentProblem::Broken { environment: record.id.clone(), way, reason };
+        match choice {
+            Choice::RefuseDrift => {
+                let (environment, differences) = (record.id.clone(), facts.drift);
+                Err(EnvironmentProblem::Drift { environment, differences }.into())
+            }
+            Choice::RefuseBroken(reason) => {
+                let way = considered.last().map_or(Way::Live, |last| last.way);
+                Err(refused(way, reason).into())
+            }
+            Choice::Live | Choice::Resume => {
+                let record = self.with_policy(record, asked, turn).await?;
+                let Some(sandbox) = record.sandbox.clone() else { return Ok(Look::Wait) };
+                if choice == Choice::Resume {
+                    return Ok(Look::Resume { record: Box::new(record), sandbox, considered, drift });
+                }
+                let view = self.describe(&sandbox).await?;
+                let ensured = existing(record, view, (EnsuredBy::Live, considered), drift, Vec::new());
+                Ok(Look::Ready(Box::new(ensured)))
+            }
+            Choice::Restore { .. } | Choice::Create => {
+                let attempt = self.attempt(asked, considered, drift, (restore_of(choice), Some(&record)))?;
+                // A snapshot of its own is of the workspace on record.
+                let is_own = attempt.restore.as_ref().is_some_and(|restored| restored.of == Some(SnapshotOf::Own));
+                let record = EnvironmentRecord {
+                    client_key: asked.spec.client_key.clone().or(record.client_key),
+                    workspace: if is_own { record.workspace } else { asked.workspace.clone() },
+                    policy: asked.spec.policy.clone(),
+                    secrets: asked.spec.secrets.clone(),
+                    values: self.sealed_values(asked, Some(&record.values)),
+                    labels: asked.spec.labels.clone(),
+                    attempt: Some(attempt.clone()),
+                    ..record
+                };
+                self.begin_attempt(record, attempt, &asked.spec, (Vec::new(), Some(turn))).await
+            }
+        }
+    }
+
+    /// Records a new environment with its first attempt.
+    async fn first_attempt(
+        &self,
+        asked: &Asked,
+        progress: &(dyn Fn(EnsureProgress) + Send + Sync),
+    ) -> Result<Look, ServiceError> {
+        let count = self.shared.environments.count(self.project());
+        if count >= ENVIRONMENTS_MAX {
+            return Err(EnvironmentProblem::Many(count).into());
+        }
+        let facts = self.facts(asked, None, None).await?;
+        let Decision { considered, choice } = decide(&facts, &asked.spec.policy);
+        progress(EnsureProgress::Considered(considered.clone()));
+        let id = match &asked.key {
+            Key::Once(id) => id.clone(),
+            Key::Own(_) | Key::Thread(_) => self.shared.ids().environment(),
+        };
+        if let Choice::RefuseBroken(reason) = choice {
+            let way = considered.last().map_or(Way::Live, |last| last.way);
+            return Err(EnvironmentProblem::Broken { environment: id, way, reason }.into());
+        }
+        let attempt = self.attempt(asked, considered, Vec::new(), (restore_of(choice), None))?;
+        let record = EnvironmentRecord {
+            id: id.clone(),
+            project: self.project().clone(),
+            key: asked.key.clone(),
+            client_key: asked.spec.client_key.clone(),
+            workspace: asked.workspace.clone(),
+            policy: asked.spec.policy.clone(),
+            secrets: asked.spec.secrets.clone(),
+            values: self.sealed_values(asked, None),
+            labels: asked.spec.labels.clone(),
+            sandbox: None,
+            snapshot: None,
+            commit: None,
+            attempt: Some(attempt.clone()),
+            last: None,
+            leases: Vec::new(),
+            ending: None,
+            retired: Vec::new(),
+            created: self.shared.now(),
+            removed: false,
+        };
+        let made = self.made(Made::Environment(id));
+        match self.begin_attempt(record, attempt, &asked.spec, (made, None)).await {
+            // Another caller was first.
+            Err(ServiceError::Store(StoreError::KeyTaken { .. })) => Ok(Look::Wait),
+            begun => begun,
+        }
+    }
+
+    async fn begin_attempt(
+        &self,
+        record: EnvironmentRecord,
+        attempt: Attempt,
+        spec: &EnsureSpec,
+        (requests, turn): (Vec<dorm_store::RequestRecord>, Option<Turn>),
+    ) -> Result<Look, ServiceError> {
+        let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, spec.on_leave);
+        self.shared.write_environment(record, requests, turn).await?;
+        Ok(Look::Follow { waiter, joined: false })
+    }
+
+    fn attempt(
+        &self,
+        asked: &Asked,
+        considered: Vec<Considered>,
+        drift: Vec<String>,
+        (restore, before): (Option<RestoredFrom>, Option<&EnvironmentRecord>),
+    ) -> Result<Attempt, ServiceError> {
+        let ids = self.shared.ids();
+        let token = match &asked.spec.token {
+            Some(TokenSpec::Secret(name)) => Some(self.project_secret(name)?),
+            Some(TokenSpec::Value(value)) => Some(value.clone()),
+            None => None,
+        };
+        Ok(Attempt {
+            id: ids.operation(),
+            began: self.shared.now(),
+            caller: self.caller(),
+            on_leave: asked.spec.on_leave,
+            cancel: false,
+            considered,
+            drift,
+            sandbox: ids.sandbox(),
+            replaces: before.and_then(|record| record.sandbox.clone()),
+            before: before.map(|record| record.workspace.clone()),
+            restore,
+            setup: None,
+            token: token.map(|token| self.shared.seal_token(&token)),
+            steps: Vec::new(),
+            phases: Vec::new(),
+            snapshot_failure: None,
+        })
+    }
+
+    /// Returns the secrets of a request, sealed. Those that have not changed stay as they are.
+    fn sealed_values(&self, asked: &Asked, before: Option<&Variables>) -> Variables {
+        let opened =
+            |(name, sealed): (&String, &String)| Some((name.clone(), self.shared.open_secret(name, sealed).ok()?));
+        match before {
+            Some(before) if before.0.iter().filter_map(opened).eq(asked.spec.values.0.clone()) => before.clone(),
+            Some(_) | None => self.shared.seal_secrets(asked.spec.values.clone()),
+        }
+    }
+
+    /// Returns the value of a secret of this project.
+    pub(crate) fn project_secret(&self, name: &SecretName) -> Result<SecretValue, EnvironmentProblem> {
+        let problem = |error: dorm_ports::VaultError| EnvironmentProblem::Secret {
+            name: name.clone(),
+            reason: error.to_string(),
+        };
+        self.vault().secret(self.project(), name).map_err(problem)
+    }
+
+    /// Returns the environment of a request: the one with its key, else the one that a client
+    /// library made with the key that it computes, if that knows no other key.
+    async fn environment_of(&self, asked: &Asked) -> Result<Option<EnvironmentRecord>, ServiceError> {
+        let store = &self.shared.store;
+        if let Some(found) = store.environment_with(self.project(), &asked.key).await? {
+            return Ok(Some(found));
+        }
+        match (&asked.key, &asked.spec.client_key) {
+            (Key::Thread(_), Some(client_key)) => {
+                Ok(store.environment_with(self.project(), &Key::Own(client_key.clone())).await?)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Joins an attempt: it continues if one of its callers wants that, also after a restart.
+    async fn join(&self, mut record: EnvironmentRecord, asked: &Asked, turn: Turn) -> Result<(), ServiceError> {
+        let Some(attempt) = &mut record.attempt else { return Ok(()) };
+        if attempt.on_leave == asked.spec.on_leave || attempt.on_leave == OnLeave::Continue {
+            return Ok(());
+        }
+        attempt.on_leave = OnLeave::Continue;
+        self.shared.write_environment(record, Vec::new(), Some(turn)).await
+    }
+
+    /// Records the policy of a request, if it is another one.
+    async fn with_policy(
+        &self,
+        record: EnvironmentRecord,
+        asked: &Asked,
+        turn: Turn,
+    ) -> Result<EnvironmentRecord, ServiceError> {
+        let next = EnvironmentRecord {
+            policy: asked.spec.policy.clone(),
+            secrets: asked.spec.secrets.clone(),
+            values: self.sealed_values(asked, Some(&record.values)),
+            client_key: asked.spec.client_key.clone().or(record.client_key.clone()),
+            ..record.clone()
+        };
+        if next == record {
+            return Ok(record);
+        }
+        self.shared.write_environment(next.clone(), Vec::new(), Some(turn)).await?;
+        if let (Some(sandbox), true) = (&next.sandbox, next.policy.keep_alive != record.policy.keep_alive) {
+            self.set_timeouts(sandbox, timeouts(&next.policy)).await?;
+        }
+        Ok(next)
+    }
+
+    /// Resumes the sandbox of an environment. The inner error says why it is broken.
+    async fn resume_of(
+        &self,
+        asked: &Asked,
+        record: &EnvironmentRecord,
+        sandbox: &SandboxId,
+    ) -> Result<Result<(SandboxView, Vec<Phase>), String>, ServiceError> {
+        let began = Instant::now();
+        self.refresh_secrets(record, sandbox).await?;
+        match self.resume(sandbox, Initiator::User).await {
+            Ok(view) => Ok(Ok((view, vec![Phase { name: "resume".to_owned(), took: began.elapsed() }]))),
+            // It ended meanwhile: the next look says so.
+            Err(ServiceError::Denied { .. } | ServiceError::NoSandbox(_)) => Ok(Err("it has ended".to_owned())),
+            Err(error) if error.code() == dorm_store::Code::Damaged => match asked.spec.policy.on_broken {
+                dorm_lifecycle::environment::OnBroken::Next => Ok(Err(error.message())),
+                dorm_lifecycle::environment::OnBroken::Refuse => {
+                    let (environment, reason) = (record.id.clone(), error.message());
+                    Err(EnvironmentProblem::Broken { environment, way: Way::Resume, reason }.into())
+                }
+            },
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives a suspended sandbox the present values of the secrets of its environment.
+    pub(crate) async fn refresh_secrets(
+        &self,
+        record: &EnvironmentRecord,
+        sandbox: &SandboxId,
+    ) -> Result<(), ServiceError> {
+        let wanted = self.secret_values(record)?;
+        let has = self.record(sandbox).await?.sandbox;
+        if has.spec.secrets.0.is_empty() && wanted.0.is_empty() {
+            return Ok(());
+        }
+        if self.shared.secrets_of(&has).is_ok_and(|values| values == wanted) {
+            return Ok(());
+        }
+        let secrets = Some(self.shared.seal_secrets(wanted));
+        let update = dorm_lifecycle::Update { secrets, ..dorm_lifecycle::Update::default() };
+        self.update(sandbox, update).await.map(drop)
+    }
+
+    /// Returns the values of the secrets of an environment, by the name of their variable.
+    pub(crate) fn secret_values(&self, record: &EnvironmentRecord) -> Result<Variables, ServiceError> {
+        let value = |(variable, name): (&String, &SecretName)| {
+            Ok((variable.clone(), self.project_secret(name)?.expose().to_owned()))
+        };
+        let mut values = Variables::default();
+        for (name, sealed) in &record.values.0 {
+            let lost =
+                |error: crate::SealError| EnvironmentProblem::Lost { name: name.clone(), reason: error.to_string() };
+            values.0.insert(name.clone(), self.shared.open_secret(name, sealed).map_err(lost)?);
+        }
+        values.0.extend(record.secrets.iter().map(value).collect::<Result<BTreeMap<_, _>, ServiceError>>()?);
+        Ok(values)
+    }
+
+    /// Returns the result of an attempt; `None` if its sandbox has been terminated since.
+    async fn made_by(
+        &self,
+        record: EnvironmentRecord,
+        end: AttemptEnd,
+        joined: bool,
+        drift: Vec<String>,
+    ) -> Result<Option<Ensured>, ServiceError> {
+        let AttemptEnd { attempt, result, .. } = end;
+        match result {
+            AttemptResult::Ready => {}
+            AttemptResult::Cancelled => return Err(EnvironmentProblem::Cancelled(record.id).into()),
+            AttemptResult::Failed(failure) => {
+                let failure = Box::new(failure);
+                return Err(EnvironmentProblem::Failed { environment: record.id, failure }.into());
+            }
+        }
+        let view = match self.describe(&attempt.sandbox).await {
+            Ok(view) if view.sandbox.state.name() != dorm_lifecycle::StateName::Terminated => view,
+            Ok(_) | Err(ServiceError::NoSandbox(_)) => return Ok(None),
+            Err(error) => return Err(error),
+        };
+        let by = match attempt.restore.as_ref().and_then(|restored| restored.of) {
+            Some(_) => EnsuredBy::Restored,
+            None => EnsuredBy::Created,
+        };
+        Ok(Some(Ensured {
+            lost: facts::lost(&attempt, &record),
+            environment: self.shown_environment(record),
+            sandbox: view,
+            by,
+            considered: attempt.considered,
+            restored: attempt.restore,
+            drift,
+            phases: attempt.phases,
+            steps: attempt.steps,
+            snapshot_failure: attempt.snapshot_failure,
+            joined,
+            lease: None,
+        }))
+    }
+}
+
+/// Rejects requests that contradict themselves.
+fn check_spec(spec: &EnsureSpec) -> Result<(), ServiceError> {
+    let bad = |what| Err(ServiceError::from(EnvironmentProblem::Bad(what)));
+    let is_client_key = |key: &String| key.len() == 16 && key.bytes().all(|byte| b"0123456789abcdef".contains(&byte));
+    if spec.client_key.as_ref().is_some_and(|key| !is_client_key(key)) {
+        return bad("a client key has 16 hexadecimal digits in lower case");
+    }
+    if spec.token.is_some() && !matches!(spec.workspace.code, Some(Code::Git { .. })) {
+        return bad("there is a token, and no repository to clone with it");
+    }
+    let named = spec.secrets.keys().chain(spec.values.0.keys());
+    if named.clone().any(|name| spec.workspace.variables.contains_key(name))
+        || spec.values.0.keys().any(|name| spec.secrets.contains_key(name))
+    {
+        return bad("a variable is given twice: as an environment variable, a secret or a secret value");
+    }
+    let policy = &spec.policy;
+    if spec.lease.is_some_and(|lease| lease.is_zero() || lease > LEASE_MAX) {
+        return bad("a lease lasts at most 24 hours, and more than 0");
+    }
+    if policy.keep_alive.is_some_and(|time| time.is_zero()) {
+        return bad("keep_alive is 0: omit it to keep the sandbox running");
+    }
+    if policy.snapshot == SnapshotWhen::AfterRun && policy.snapshot_kind == SnapshotKind::Memory && named.count() > 0 {
+        return bad(
+            "a memory snapshot after a run would contain the secrets: set snapshot_kind to filesystem, or omit them",
+        );
+    }
+    Ok(())
+}
+
+/// Returns the time limits of a sandbox of an environment.
+pub(crate) fn timeouts(policy: &Policy) -> Timeouts {
+    Timeouts { idle: policy.keep_alive, ..Timeouts::default() }
+}
+
+fn restore_of(choice: Choice) -> Option<RestoredFrom> {
+    match choice {
+        Choice::Restore { snapshot, of, age } => Some(RestoredFrom { snapshot, of: Some(of), age }),
+        _ => None,
+    }
+}
+
+/// Returns the result for a sandbox that the environment had already.
+fn existing(
+    environment: EnvironmentRecord,
+    sandbox: SandboxView,
+    (by, considered): (EnsuredBy, Vec<Considered>),
+    drift: Vec<String>,
+    phases: Vec<Phase>,
+) -> Ensured {
+    Ensured {
+        environment,
+        sandbox,
+        by,
+        considered,
+        restored: None,
+        lost: Vec::new(),
+        drift,
+        phases,
+        steps: Vec::new(),
+        snapshot_failure: None,
+        joined: false,
+        lease: None,
+    }
+}
+
+impl Service {
+    /// Returns the environments of this project, in the order of their ids.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn environments(&self) -> Result<Vec<EnvironmentRecord>, ServiceError> {
+        let mut all = self.shared.store.environments().await?;
+        all.retain(|one| one.project == *self.project() && !one.removed);
+        all.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
+        Ok(all.into_iter().map(|record| self.shown_environment(record)).collect())
+    }
+
+    /// Returns one environment, by its id or by the key that its caller has chosen.
+    ///
+    /// # Errors
+    ///
+    /// `Environment` if there is none.
+    pub async fn environment(&self, named: &str) -> Result<EnvironmentRecord, ServiceError> {
+        self.own_environment(named).await.map(|record| self.shown_environment(record))
+    }
+
+    pub(super) async fn own_environment(&self, named: &str) -> Result<EnvironmentRecord, ServiceError> {
+        let store = &self.shared.store;
+        let mut found = match named.parse::<EnvironmentId>() {
+            Ok(id) => store.environment(&id).await?.filter(|one| one.project == *self.project()),
+            Err(_) => None,
+        };
+        if found.is_none() {
+            found = store.environment_with(self.project(), &Key::Own(named.to_owned())).await?;
+        }
+        let found = found.filter(|one| !one.removed);
+        found.ok_or_else(|| EnvironmentProblem::Missing(named.chars().take(100).collect()).into())
+    }
+
+    /// Returns a record with times as they are shown, and without what is only for the daemon.
+    fn shown_environment(&self, mut record: EnvironmentRecord) -> EnvironmentRecord {
+        let clock = &self.shared.clock;
+        record.created = clock.shown(record.created);
+        for lease in &mut record.leases {
+            lease.until = clock.shown(lease.until);
+        }
+        let attempts = record.attempt.iter_mut().chain(record.last.iter_mut().map(|end| &mut end.attempt));
+        for attempt in attempts {
+            attempt.token = None;
+            attempt.began = clock.shown(attempt.began);
+            for step in &mut attempt.steps {
+                step.began = step.began.map(|at| clock.shown(at));
+                step.ended = step.ended.map(|at| clock.shown(at));
+            }
+        }
+        if let Some(end) = &mut record.last {
+            end.ended = clock.shown(end.ended);
+        }
+        for retired in &mut record.retired {
+            retired.at = clock.shown(retired.at);
+        }
+        record
+    }
+}
+
+/// The name under which the token of a clone is encrypted.
+const TOKEN: &str = "token of a clone";
+
+impl Shared {
+    /// Records an environment. The caller may go away: what the record says is acted upon even so,
+    /// and the turn lasts until it is written.
+    async fn write_environment(
+        self: &std::sync::Arc<Self>,
+        record: EnvironmentRecord,
+        requests: Vec<dorm_store::RequestRecord>,
+        turn: Option<Turn>,
+    ) -> Result<(), ServiceError> {
+        let own = self.clone();
+        let write = async move {
+            let _turn = turn;
+            let change = Change { environments: vec![record.clone()], requests, ..Change::default() };
+            let written = own.commit_known(change).await;
+            if written.is_ok() {
+                own.environments.note(&record);
+            }
+            own.environments.changed();
+            written.map(drop).map_err(ServiceError::from)
+        };
+        self.finish(write).await
+    }
+
+    /// Changes the record of an environment; `None` if there is none.
+    pub(crate) async fn change_environment(
+        self: &std::sync::Arc<Self>,
+        id: &EnvironmentId,
+        change: impl FnOnce(&mut EnvironmentRecord),
+    ) -> Result<Option<EnvironmentRecord>, ServiceError> {
+        let turn = self.environments.turns.of(id).lock_owned().await;
+        let Some(mut record) = self.store.environment(id).await? else { return Ok(None) };
+        let before = record.clone();
+        change(&mut record);
+        if record != before {
+            self.write_environment(record.clone(), Vec::new(), Some(turn)).await?;
+        }
+        Ok(Some(record))
+    }
+
+    fn seal_token(&self, token: &SecretValue) -> String {
+        let token = Variables([(TOKEN.to_owned(), token.expose().to_owned())].into());
+        self.seal_secrets(token).0.remove(TOKEN).unwrap_or_default()
+    }
+
+    /// Returns the token of a clone from its record.
+    pub(crate) fn open_token(&self, sealed: &str) -> Result<SecretValue, crate::SealError> {
+        self.open_secret(TOKEN, sealed).map(SecretValue::new)
+    }
+}

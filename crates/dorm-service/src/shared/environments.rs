@@ -1,0 +1,164 @@
+//! Facts about environments besides their records.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use dorm_lifecycle::environment::OnLeave;
+use dorm_lifecycle::{EnvironmentId, OperationId, ProjectId, Timestamp};
+use dorm_store::EnvironmentRecord;
+use tokio::sync::{Notify, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::keyed::KeyedLocks;
+
+/// How long an earlier sandbox is kept.
+pub(crate) const RETIRED_KEPT: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);
+
+/// Facts about environments besides their records.
+#[derive(Default)]
+pub(crate) struct Environments {
+    /// Notified when something is due earlier than before.
+    pub(crate) news: Notify,
+    /// Held while the record of an environment is decided about.
+    pub(crate) turns: KeyedLocks<EnvironmentId>,
+    /// Held while a workspace is set up, until its snapshot is taken.
+    pub(crate) setups: KeyedLocks<(ProjectId, String)>,
+    /// The project of every environment.
+    all: Mutex<BTreeMap<EnvironmentId, ProjectId>>,
+    /// When each environment needs work next.
+    due: Mutex<BTreeMap<EnvironmentId, Timestamp>>,
+    working: Mutex<BTreeMap<EnvironmentId, CancellationToken>>,
+    waiting: Mutex<BTreeMap<OperationId, Waiting>>,
+    /// Counts the changes of all records.
+    changes: watch::Sender<u64>,
+}
+
+/// The callers that wait for an attempt.
+#[derive(Default)]
+struct Waiting {
+    callers: usize,
+    /// Whether one of them wants the attempt to continue without callers.
+    continues: bool,
+}
+
+impl Environments {
+    fn all(&self) -> MutexGuard<'_, BTreeMap<EnvironmentId, ProjectId>> {
+        self.all.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn due(&self) -> MutexGuard<'_, BTreeMap<EnvironmentId, Timestamp>> {
+        self.due.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn working(&self) -> MutexGuard<'_, BTreeMap<EnvironmentId, CancellationToken>> {
+        self.working.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, BTreeMap<OperationId, Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Returns what changes with the record of any environment.
+    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
+        self.changes.subscribe()
+    }
+
+    /// Tells that the record of an environment has changed.
+    pub(crate) fn changed(&self) {
+        self.changes.send_modify(|count| *count += 1);
+    }
+
+    /// Notes when an environment needs work, from its record.
+    pub(crate) fn note(&self, record: &EnvironmentRecord) {
+        self.all().insert(record.id.clone(), record.project.clone());
+        let is_at_work = record.attempt.is_some() || record.ending.is_some() || record.removed;
+        let leases = record.leases.iter().map(|lease| lease.until);
+        let retired = record.retired.iter().map(|retired| retired.at.after(RETIRED_KEPT));
+        let next = match is_at_work {
+            true => Some(Timestamp::default()),
+            false => leases.chain(retired).min(),
+        };
+        match next {
+            Some(at) => drop(self.due().insert(record.id.clone(), at)),
+            None => drop(self.due().remove(&record.id)),
+        }
+        self.news.notify_one();
+    }
+
+    /// Notes when work on an environment is tried again.
+    pub(crate) fn postpone(&self, id: &EnvironmentId, at: Timestamp) {
+        self.due().insert(id.clone(), at);
+        self.news.notify_one();
+    }
+
+    /// Forgets an environment whose record is gone.
+    pub(crate) fn forget(&self, id: &EnvironmentId) {
+        self.due().remove(id);
+        self.all().remove(id);
+    }
+
+    /// Returns how many environments a project has.
+    pub(crate) fn count(&self, project: &ProjectId) -> usize {
+        self.all().values().filter(|of| *of == project).count()
+    }
+
+    /// Returns the environments that need work now and have none in progress, and when the next one
+    /// will.
+    pub(crate) fn take_due(&self, now: Timestamp) -> (Vec<EnvironmentId>, Option<Timestamp>) {
+        let (due, working) = (self.due(), self.working());
+        let now_due = due.iter().filter(|(id, at)| **at <= now && !working.contains_key(*id));
+        let next = due.values().filter(|at| **at > now).min();
+        (now_due.map(|(id, _)| id.clone()).collect(), next.copied())
+    }
+
+    /// Notes that work on an environment is in progress; `None` if it is already.
+    pub(crate) fn begin(&self, id: &EnvironmentId) -> Option<CancellationToken> {
+        let mut working = self.working();
+        if working.contains_key(id) {
+            return None;
+        }
+        let cancel = CancellationToken::new();
+        working.insert(id.clone(), cancel.clone());
+        Some(cancel)
+    }
+
+    /// Notes that no work on an environment is in progress.
+    pub(crate) fn end(&self, id: &EnvironmentId) {
+        self.working().remove(id);
+        self.news.notify_one();
+    }
+
+    /// Cancels the work on an environment.
+    pub(crate) fn cancel(&self, id: &EnvironmentId) {
+        if let Some(cancel) = self.working().get(id) {
+            cancel.cancel();
+        }
+    }
+
+    /// Notes that a caller waits for an attempt.
+    pub(crate) fn wait_for(&self, attempt: &OperationId, on_leave: OnLeave) {
+        let mut waiting = self.waiting();
+        let entry = waiting.entry(attempt.clone()).or_default();
+        entry.callers += 1;
+        entry.continues |= on_leave == OnLeave::Continue;
+    }
+
+    /// Whether a caller waits for an attempt.
+    pub(crate) fn is_waited_for(&self, attempt: &OperationId) -> bool {
+        self.waiting().contains_key(attempt)
+    }
+
+    /// Notes that a caller does not wait for an attempt any more. Returns whether nobody needs the
+    /// attempt.
+    pub(crate) fn leave(&self, attempt: &OperationId) -> bool {
+        let mut waiting = self.waiting();
+        let Some(entry) = waiting.get_mut(attempt) else { return false };
+        entry.callers = entry.callers.saturating_sub(1);
+        if entry.callers > 0 {
+            return false;
+        }
+        let continues = entry.continues;
+        waiting.remove(attempt);
+        !continues
+    }
+}

@@ -1,0 +1,60 @@
+//! Environments.
+
+use dorm_api_types as wire;
+use reqwest::Method;
+
+use super::{Client, ClientError, Sse, segment};
+
+impl Client {
+    /// Asks for the sandbox of an environment: a stream of `considered`, `attempt` and `line`, then
+    /// `ensured`.
+    pub(crate) async fn ensure(&self, asked: &wire::EnsureRequest) -> Result<Sse, ClientError> {
+        self.stream(self.request(Method::POST, "/ensure").json(asked)).await
+    }
+
+    pub(crate) async fn explain_ensure(
+        &self,
+        asked: &wire::EnsureRequest,
+    ) -> Result<wire::EnsureExplanation, ClientError> {
+        self.post("/ensure/explain", asked).await
+    }
+
+    pub(crate) async fn environments(&self) -> Result<Vec<wire::Environment>, ClientError> {
+        self.pages("/environments", &[], |page: wire::EnvironmentList| (page.environments, page.next)).await
+    }
+
+    pub(crate) async fn environment(&self, name: &str) -> Result<wire::Environment, ClientError> {
+        self.get(&format!("/environments/{}", segment(name))).await
+    }
+
+    pub(crate) async fn cancel_environment(&self, name: &str) -> Result<wire::Environment, ClientError> {
+        self.read(self.request(Method::POST, &format!("/environments/{}/cancel", segment(name)))).await
+    }
+
+    pub(crate) async fn release_environment(
+        &self,
+        name: &str,
+        asked: &wire::ReleaseEnvironment,
+    ) -> Result<wire::Environment, ClientError> {
+        self.post(&format!("/environments/{}/release", segment(name)), asked).await
+    }
+
+    pub(crate) async fn renew_environment_lease(
+        &self,
+        name: &str,
+        lease: &str,
+        asked: &wire::RenewLease,
+    ) -> Result<wire::EnvironmentLease, ClientError> {
+        self.post(&format!("/environments/{}/leases/{}/renew", segment(name), segment(lease)), asked).await
+    }
+
+    pub(crate) async fn remove_environment(&self, name: &str) -> Result<(), ClientError> {
+        self.tell(self.request(Method::DELETE, &format!("/environments/{}", segment(name)))).await
+    }
+
+    /// Returns lines of the log of an environment. Without any, waits for some for a while.
+    pub(crate) async fn environment_log(&self, name: &str, offset: u64) -> Result<wire::EnvironmentLog, ClientError> {
+        let asked = self.request(Method::GET, &format!("/environments/{}/logs", segment(name)));
+        self.read(asked.query(&[("offset", offset.to_string()), ("wait_secs", "60".to_owned())])).await
+    }
+}
