@@ -1,0 +1,70 @@
+"""What differs between the asynchronous and the blocking client.
+
+The asynchronous package has a file of the same name and members.
+"""
+
+from __future__ import annotations
+
+import functools
+import threading
+import time
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+from typing import IO
+
+import httpx
+from websockets.sync.client import ClientConnection, connect, unix_connect
+
+from .._config import Config
+
+Content = str | bytes | IO[bytes] | Iterable[bytes]
+"""Contents of a file or an archive: text, bytes, an open file, or pieces of bytes."""
+
+Socket = ClientConnection
+
+PIECE_BYTES = 64 * 1024
+
+sleep = time.sleep
+
+
+def http_client(config: Config) -> httpx.Client:
+    tls = config.tls()
+    transport = httpx.HTTPTransport(
+        verify=True if tls is None else tls,
+        uds=config.socket,
+        limits=httpx.Limits(max_connections=None, max_keepalive_connections=20),
+    )
+    return httpx.Client(transport=transport, **config.http_options())
+
+
+def open_socket(config: Config, url: str, headers: dict[str, str]) -> Socket:
+    """Open a WebSocket."""
+    if config.socket is not None:
+        return unix_connect(config.socket, uri=url, additional_headers=headers, max_size=None)
+    return connect(url, additional_headers=headers, max_size=None, proxy=None, ssl=config.tls())
+
+
+def body(content: Content) -> str | bytes | Iterable[bytes]:
+    """Convert contents to what the HTTP client sends."""
+    if isinstance(content, (str, bytes)) or not hasattr(content, "read"):
+        return content
+    return iter(functools.partial(content.read, PIECE_BYTES), b"")
+
+
+@contextmanager
+def alongside(work: Callable[[], None]) -> Generator[None, None, None]:
+    """Do something while the body of the `with` runs."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            work()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run, daemon=True)
+    thread.start()
+    yield
+    thread.join()
+    if failures:
+        raise failures[0]

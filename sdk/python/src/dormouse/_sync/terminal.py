@@ -1,0 +1,110 @@
+# Generated from _async/terminal.py by scripts/generate_sync.py; do not edit.
+"""A terminal in a sandbox, over a WebSocket."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from websockets.exceptions import ConnectionClosed, InvalidHandshake, InvalidStatus
+
+from .._http import query
+from .._request import Request
+from .._values import decode
+from ..errors import ConnectError, ConnectionLostError, api_error, response_error
+from ..types import ExitStatus
+from ._io import Socket, open_socket
+from ._transport import Transport
+from .stream import Stream
+
+
+class Terminal(Stream[bytes]):
+    """An open terminal. Iterate over it for the bytes to show, until its process has ended.
+
+    After a lost connection, `sandbox.pty(attach=terminal.process, offset=terminal.offset)`
+    continues where it was.
+    """
+
+    process: int
+    """The handle of the process in the terminal."""
+
+    offset: int
+    """The offset of the next byte of the output."""
+
+    exit: ExitStatus | None
+    """How the process ended, once the iteration has."""
+
+    def __init__(self, server: str, socket: Socket, process: int, offset: int) -> None:
+        self._server = server
+        self._socket = socket
+        self.process = process
+        self.offset = offset
+        self.exit = None
+
+    def write(self, data: str | bytes) -> None:
+        """Type something."""
+        self._send(data.encode() if isinstance(data, str) else data)
+
+    def resize(self, rows: int, cols: int) -> None:
+        """Change the size of the terminal."""
+        self._send(json.dumps({"type": "resize", "rows": rows, "cols": cols}))
+
+    def send_eof(self) -> None:
+        """Send the end-of-file character."""
+        self._send(json.dumps({"type": "eof"}))
+
+    def close(self) -> None:
+        """Disconnect. The process in the terminal continues."""
+        self._socket.close()
+
+    def __next__(self) -> bytes:
+        while self.exit is None:
+            message = receive(self._server, self._socket)
+            if isinstance(message, bytes):
+                self.offset += len(message)
+                return message
+            if message["type"] == "lost":
+                self.offset = message["offset"] + message["bytes"]
+            elif message["type"] == "exit":
+                self.exit = decode(ExitStatus, {"timed_out": False, **message})
+        raise StopIteration
+
+    def _send(self, data: str | bytes) -> None:
+        try:
+            self._socket.send(data)
+        except ConnectionClosed as error:
+            raise ConnectionLostError(f"the terminal of {self._server} is disconnected") from error
+
+
+def open_terminal(transport: Transport, request: Request, offset: int) -> Terminal:
+    """Open the terminal that a request asks for."""
+    config = transport.config
+    request = transport.prepared(request)
+    url = f"ws{config.base_url.removeprefix('http')}{request.path}?{query(request.query) or ''}"
+    try:
+        socket = open_socket(config, url, {**config.headers, **request.headers})
+    except InvalidStatus as error:
+        response = error.response
+        raise response_error(
+            config.server, response.status_code, response.headers, bytes(response.body or b"")
+        ) from None
+    except (OSError, InvalidHandshake) as error:
+        raise ConnectError(f"cannot open a terminal of {config.server}: {error}") from error
+    started = receive(config.server, socket)
+    while isinstance(started, bytes) or started["type"] != "started":
+        started = receive(config.server, socket)
+    return Terminal(config.server, socket, started["process"], offset)
+
+
+def receive(server: str, socket: Socket) -> bytes | Any:
+    """Return the next bytes or message, or raise the error that the daemon reports."""
+    try:
+        message = socket.recv()
+    except ConnectionClosed as error:
+        raise ConnectionLostError(f"the terminal of {server} is disconnected") from error
+    if isinstance(message, bytes):
+        return message
+    data = json.loads(message)
+    if data["type"] == "error":
+        raise api_error(data)
+    return data
