@@ -6,7 +6,7 @@ import os
 import random
 import ssl
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -31,7 +31,7 @@ class Config:
 
     server: str
     """`http://` or `https://` and a host, or `unix:` and the path of a socket."""
-    api_key: str | None
+    api_key: str | None = field(repr=False)
     project: str | None
     ca: str | None
     timeout: float | None

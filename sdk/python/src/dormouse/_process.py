@@ -22,6 +22,7 @@ class Position(NamedTuple):
 
     @classmethod
     def parse(cls, text: str | None) -> Position:
+        """Return the position that the id of an event names."""
         stdout, _, stderr = (text or "0,0").partition(",")
         return cls(int(stdout), int(stderr))
 
