@@ -26,8 +26,11 @@ LOST = (ConnectError, ConnectionLostError, ResponseTimeoutError, UnavailableErro
 
 
 def query(parameters: Mapping[str, Any]) -> str | None:
-    """Encode the query of a URL. A path that is not UTF-8 is sent as the bytes that it has."""
-    return urlencode(parameters, doseq=True, errors="surrogateescape") or None
+    """Encode the query of a URL.
+
+    A path that is not UTF-8 is a `UnicodeEncodeError`: the daemon would take it for another one.
+    """
+    return urlencode(parameters, doseq=True) or None
 
 
 def timeout(config: Config, request: Request) -> httpx.Timeout:

@@ -9,9 +9,9 @@ import os
 import re
 import types
 import typing
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
-from typing import Any, TypeVar, Union, cast
+from typing import IO, Any, TypeVar, Union, cast
 
 T = TypeVar("T")
 
@@ -26,6 +26,8 @@ Path = str | bytes | os.PathLike[str] | os.PathLike[bytes]
 
 Text = str | bytes
 """A text for a sandbox. Bytes need not be UTF-8."""
+
+PIECE_BYTES = 64 * 1024
 
 _UNITS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
 
@@ -69,6 +71,19 @@ def command(value: str | Sequence[Text]) -> dict[str, Any]:
     if isinstance(value, bytes):
         raise TypeError("a command is a string for the shell, or a sequence of arguments")
     return {"argv": [text(argument) for argument in value]}
+
+
+def split(content: str | bytes | IO[bytes] | Iterable[bytes]) -> Iterator[bytes]:
+    """Yield contents in pieces of limited length."""
+    if isinstance(content, (str, bytes)):
+        parts: Iterable[bytes] = [content.encode() if isinstance(content, str) else content]
+    elif hasattr(content, "read"):
+        parts = iter(functools.partial(content.read, PIECE_BYTES), b"")
+    else:
+        parts = content
+    for part in parts:
+        for at in range(0, len(part), PIECE_BYTES):
+            yield part[at : at + PIECE_BYTES]
 
 
 def encode(value: Any) -> Any:

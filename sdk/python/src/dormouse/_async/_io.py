@@ -6,7 +6,6 @@ The blocking package has a file of the same name and members, written by hand.
 from __future__ import annotations
 
 import asyncio
-import functools
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
 from typing import IO, Any
@@ -15,13 +14,12 @@ import httpx
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 
 from .._config import Config
+from .._values import PIECE_BYTES, split
 
 Content = str | bytes | IO[bytes] | Iterable[bytes] | AsyncIterable[bytes]
 """Contents of a file or an archive: text, bytes, an open file, or pieces of bytes."""
 
 Socket = ClientConnection
-
-PIECE_BYTES = 64 * 1024
 
 sleep = asyncio.sleep
 
@@ -45,17 +43,19 @@ async def open_socket(config: Config, url: str, headers: dict[str, str]) -> Sock
 
 def body(content: Content) -> str | bytes | AsyncIterable[bytes]:
     """Convert contents to what the HTTP client sends."""
-    if isinstance(content, (str, bytes, AsyncIterable)):
-        return content
-    return _pieces(content)
+    return content if isinstance(content, (str, bytes, AsyncIterable)) else pieces(content)
 
 
-async def _pieces(content: IO[bytes] | Iterable[bytes]) -> AsyncIterator[bytes]:
-    """Read a file or an iterable in a thread, because either may block."""
-    pieces = (
-        iter(functools.partial(content.read, PIECE_BYTES), b"") if hasattr(content, "read") else iter(content)
-    )
-    while (piece := await asyncio.to_thread(next, pieces, None)) is not None:
+async def pieces(content: Content) -> AsyncIterator[bytes]:
+    """Yield contents in pieces of limited length."""
+    if isinstance(content, AsyncIterable):
+        async for part in content:
+            for at in range(0, len(part), PIECE_BYTES):
+                yield part[at : at + PIECE_BYTES]
+        return
+    parts = split(content)
+    # A file or an iterable may block.
+    while (piece := await asyncio.to_thread(next, parts, None)) is not None:
         yield piece
 
 

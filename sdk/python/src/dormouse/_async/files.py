@@ -23,7 +23,11 @@ from .stream import AsyncByteStream, AsyncEventStream, AsyncStream
 
 
 class AsyncFiles(AsyncPart):
-    """The files of a sandbox. Paths are absolute."""
+    """The files of a sandbox.
+
+    Paths are absolute. Where they are part of a URL, which is everywhere but in `mkdir`, `move` and
+    `set_attributes`, they must be UTF-8.
+    """
 
     async def read(self, path: Path, *, start: int | None = None, end: int | None = None) -> bytes:
         """Return the contents of a file, or the bytes from `start` up to before `end`.

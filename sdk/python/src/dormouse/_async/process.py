@@ -11,7 +11,7 @@ from .._process import Collector, ExecResult, Output, Position, ProcessEvent, Te
 from .._request import Request
 from ..errors import CommandError, ConflictError, NotFoundError
 from ..types import ExitStatus, OutputStream, ProcessInfo, SignalTarget
-from ._io import Content
+from ._io import Content, pieces
 from ._opening import opens_stream
 from ._transport import AsyncTransport
 from .handle import AsyncPart
@@ -121,9 +121,11 @@ class AsyncProcess(AsyncPart):
         await self._transport.send(ops.RESIZE_PROCESS_TERMINAL(self._sandbox, self.handle, body=body))
 
     async def feed(self, data: Content) -> None:
-        """Write to standard input and close it. It is no error if the process ends before that."""
+        """Write to standard input and close it. It is no error if the process closes it before that."""
         try:
-            await self.write(data)
+            # A single long request would break off before its response if the process reads no more.
+            async for piece in pieces(data):
+                await self.write(piece)
             await self.close_stdin()
         except (NotFoundError, ConflictError):
             pass

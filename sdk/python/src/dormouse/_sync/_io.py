@@ -5,10 +5,9 @@ The asynchronous package has a file of the same name and members.
 
 from __future__ import annotations
 
-import functools
 import threading
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
 from typing import IO
 
@@ -16,13 +15,12 @@ import httpx
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from .._config import Config
+from .._values import split
 
 Content = str | bytes | IO[bytes] | Iterable[bytes]
 """Contents of a file or an archive: text, bytes, an open file, or pieces of bytes."""
 
 Socket = ClientConnection
-
-PIECE_BYTES = 64 * 1024
 
 sleep = time.sleep
 
@@ -46,9 +44,12 @@ def open_socket(config: Config, url: str, headers: dict[str, str]) -> Socket:
 
 def body(content: Content) -> str | bytes | Iterable[bytes]:
     """Convert contents to what the HTTP client sends."""
-    if isinstance(content, (str, bytes)) or not hasattr(content, "read"):
-        return content
-    return iter(functools.partial(content.read, PIECE_BYTES), b"")
+    return content if isinstance(content, (str, bytes)) else pieces(content)
+
+
+def pieces(content: Content) -> Iterator[bytes]:
+    """Yield contents in pieces of limited length."""
+    return split(content)
 
 
 @contextmanager

@@ -12,7 +12,7 @@ from .._process import Collector, ExecResult, Output, Position, ProcessEvent, Te
 from .._request import Request
 from ..errors import CommandError, ConflictError, NotFoundError
 from ..types import ExitStatus, OutputStream, ProcessInfo, SignalTarget
-from ._io import Content
+from ._io import Content, pieces
 from ._opening import opens_stream
 from ._transport import Transport
 from .handle import Part
@@ -118,9 +118,11 @@ class Process(Part):
         self._transport.send(ops.RESIZE_PROCESS_TERMINAL(self._sandbox, self.handle, body=body))
 
     def feed(self, data: Content) -> None:
-        """Write to standard input and close it. It is no error if the process ends before that."""
+        """Write to standard input and close it. It is no error if the process closes it before that."""
         try:
-            self.write(data)
+            # A single long request would break off before its response if the process reads no more.
+            for piece in pieces(data):
+                self.write(piece)
             self.close_stdin()
         except (NotFoundError, ConflictError):
             pass
