@@ -201,9 +201,9 @@ class Types:
             kind = kind.replace("int", "Size")
         default = ""
         if not required:
-            if kind.startswith("list["):
+            if kind.startswith("list[") and not is_request:
                 default = " = field(default_factory=list)"
-            elif kind.startswith("dict["):
+            elif kind.startswith("dict[") and not is_request:
                 default = " = field(default_factory=dict)"
             else:
                 kind = kind if kind.endswith("| None") else f"{kind} | None"

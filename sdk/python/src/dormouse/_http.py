@@ -17,6 +17,7 @@ from .errors import (
     DormouseError,
     ResponseTimeoutError,
     UnavailableError,
+    api_error,
 )
 
 EVENT_STREAM = "text/event-stream"
@@ -64,3 +65,13 @@ def translated(server: str) -> Iterator[None]:
         raise ConnectionLostError(
             f"the connection to {server} broke: {error or type(error).__name__}"
         ) from error
+
+
+def raise_gateway_error(response: httpx.Response) -> None:
+    """Raise the error of a response that comes from the gateway and not from the program of a port."""
+    if response.headers.get("content-type") != "application/problem+json":
+        return
+    with contextlib.suppress(ValueError, KeyError, TypeError):
+        problem = response.json()
+        if str(problem["type"]) == f"/errors/{problem['code']}":
+            raise api_error(problem, response.headers)

@@ -462,7 +462,7 @@ class BuildStep:
 class BuildStepRequest:
     """A step of a build: exactly one of the fields that name an instruction is set."""
 
-    argv: list[str] | None = field(default_factory=list)
+    argv: list[str] | None = None
     """Run a program."""
 
     context: str | None = None
@@ -471,7 +471,7 @@ class BuildStepRequest:
     copy: BuildCopy | None = None
     """Copy files from the context."""
 
-    env: dict[str, str] | None = field(default_factory=dict)
+    env: dict[str, str] | None = None
     """Set variables for later steps and in the image."""
 
     force: bool | None = None
@@ -493,7 +493,7 @@ class BuildTemplate:
     is started, and sandboxes of the template have it running.
     """
 
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] | None = None
     """Environment variables of every process in them. Their values are never returned."""
 
     name: str | None = None
@@ -502,7 +502,7 @@ class BuildTemplate:
     resources: ResourcesRequest | None = None
     """Resource limits of its sandboxes."""
 
-    tags: list[str] = field(default_factory=list)
+    tags: list[str] | None = None
     """Tags that stand for the result from the end of the build on. Default `latest`."""
 
 
@@ -905,13 +905,13 @@ class FileStat:
 class ForkChild:
     """Settings of one child of a fork."""
 
-    env: dict[str, str] = field(default_factory=dict)
+    env: dict[str, str] | None = None
     """Environment variables that override those of the source."""
 
     idle_timeout_secs: Duration | None = None
     """Seconds from the last activity to the deadline. Default: as for the source."""
 
-    labels: dict[str, str] = field(default_factory=dict)
+    labels: dict[str, str] | None = None
     """Labels that override those of the source."""
 
     max_run_secs: Duration | None = None
@@ -925,7 +925,7 @@ class ForkChild:
     as for a named sandbox.
     """
 
-    secrets: dict[str, str | None] = field(default_factory=dict)
+    secrets: dict[str, str | None] | None = None
     """Secrets of the child: null for the value of the source, or another value. Other secrets of
     the source are not copied.
     """

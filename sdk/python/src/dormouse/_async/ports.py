@@ -7,7 +7,7 @@ from typing import Any
 import httpx
 
 from .. import _operations as ops
-from .._http import translated
+from .._http import raise_gateway_error, translated
 from ..types import PortAccess, PortInfo, PortLink
 from ._io import http_client
 from ._transport import AsyncTransport
@@ -58,7 +58,10 @@ class AsyncPort:
         }
 
     async def request(self, method: str, path: str = "/", **options: Any) -> httpx.Response:
-        """Send an HTTP request to the port.
+        """Send an HTTP request to the port, and return the response of its program.
+
+        If there is none, because nothing listens or the sandbox cannot wake, that is an `ApiError`
+        such as `PortClosedError`.
 
         Args:
             method: `GET`, `POST`, …
@@ -68,7 +71,9 @@ class AsyncPort:
         """
         async with self.client() as client:
             with translated(self._transport.config.server):
-                return await client.request(method, path, **options)
+                response = await client.request(method, path, **options)
+        raise_gateway_error(response)
+        return response
 
     def client(self) -> httpx.AsyncClient:
         """Return an HTTP client for this port. Its paths begin at the root of the port."""

@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, Any
 
 import httpx
 from websockets.sync.client import ClientConnection, connect, unix_connect
@@ -37,9 +37,13 @@ def http_client(config: Config) -> httpx.Client:
 
 def open_socket(config: Config, url: str, headers: dict[str, str]) -> Socket:
     """Open a WebSocket."""
+    options: Any = {"additional_headers": headers, "max_size": None}
     if config.socket is not None:
-        return unix_connect(config.socket, uri=url, additional_headers=headers, max_size=None)
-    return connect(url, additional_headers=headers, max_size=None, proxy=None, ssl=config.tls())
+        socket = unix_connect(config.socket, uri=url, **options)
+    else:
+        socket = connect(url, proxy=None, ssl=config.tls(), **options)
+    # Not in a `with`, because the terminal closes it.
+    return socket.__enter__()
 
 
 def body(content: Content) -> str | bytes | Iterable[bytes]:
