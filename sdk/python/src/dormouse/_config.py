@@ -51,10 +51,12 @@ class Config:
         server = (server or os.environ.get("DORM_SERVER") or DEFAULT_SERVER).rstrip("/")
         if not server.startswith(("http://", "https://", "unix:")):
             raise ValueError(f"the server {server!r} does not begin with http://, https:// or unix:")
+        if api_key is None and not server.startswith("unix:"):
+            api_key = os.environ.get("DORM_API_KEY") or None
         ca = ca or os.environ.get("DORM_CA") or None
         return cls(
             server=server,
-            api_key=api_key or os.environ.get("DORM_API_KEY") or None,
+            api_key=api_key,
             project=project,
             ca=None if ca is None else os.fspath(ca),
             timeout=seconds(timeout),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
@@ -46,9 +47,10 @@ class AsyncToolbox:
         if name not in tools:
             raise ToolError(f"there is no tool {name!r}")
         try:
-            return await tools[name](**arguments)
+            bound = inspect.signature(tools[name]).bind(**arguments)
         except TypeError as error:
             raise ToolError(f"invalid arguments of {name}: {error}") from error
+        return await tools[name](*bound.args, **bound.kwargs)
 
     async def run_anthropic(self, block: Mapping[str, Any]) -> dict[str, Any]:
         """Run a `tool_use` block, and return the `tool_result` block for it.

@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import inspect
 import json
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -47,9 +48,10 @@ class Toolbox:
         if name not in tools:
             raise ToolError(f"there is no tool {name!r}")
         try:
-            return tools[name](**arguments)
+            bound = inspect.signature(tools[name]).bind(**arguments)
         except TypeError as error:
             raise ToolError(f"invalid arguments of {name}: {error}") from error
+        return tools[name](*bound.args, **bound.kwargs)
 
     def run_anthropic(self, block: Mapping[str, Any]) -> dict[str, Any]:
         """Run a `tool_use` block, and return the `tool_result` block for it.
