@@ -35,7 +35,7 @@ def test_a_sandbox_can_be_awaited_or_entered() -> None:
                 assert (await sandbox.exec("echo awaited")).stdout == "awaited\n"
             assert sandbox.state == "terminated"
             async with client.sandboxes.create("base") as entered:
-                assert entered.state == "running"
+                assert (await entered.exec("echo entered")).stdout == "entered\n"
             assert entered.state == "terminated"
 
     asyncio.run(run())

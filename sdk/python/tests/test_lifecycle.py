@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from conftest import eventually
@@ -32,8 +33,14 @@ def snapshot(client: Client, named: Sandbox) -> Iterator[Snapshot]:
     client.snapshots.delete(snapshot.id)
 
 
-def count(sandbox: Sandbox) -> int:
-    return int(eventually(lambda: sandbox.files.read_text("/root/count").strip()))
+def counts_on(sandbox: Sandbox) -> bool:
+    """Wait until the program in a sandbox has counted on."""
+
+    def count() -> int:
+        return int(eventually(lambda: sandbox.files.read_text("/root/count").strip()))
+
+    before = count()
+    return eventually(lambda: count() > before)
 
 
 def test_a_suspended_sandbox_continues_where_it_was(counting: Sandbox) -> None:
@@ -44,8 +51,7 @@ def test_a_suspended_sandbox_continues_where_it_was(counting: Sandbox) -> None:
     assert counting.suspend().changed is False
     info = counting.resume()
     assert (info.state, info.restored, info.generation) == ("running", "memory", 2)
-    before = count(counting)
-    assert eventually(lambda: count(counting) > before)
+    assert counts_on(counting)
 
 
 def test_an_evicted_sandbox_continues_from_disk(counting: Sandbox) -> None:
@@ -53,8 +59,7 @@ def test_an_evicted_sandbox_continues_from_disk(counting: Sandbox) -> None:
     assert counting.evict().residence == "evicted"
     counting.resume(timeout=600)
     assert counting.info.restored == "memory"
-    before = count(counting)
-    assert eventually(lambda: count(counting) > before)
+    assert counts_on(counting)
 
 
 def test_a_suspend_can_keep_only_files(client: Client) -> None:
@@ -100,8 +105,7 @@ def test_a_snapshot_of_memory_continues(client: Client, counting: Sandbox) -> No
     snapshot = counting.checkpoint(kind="memory", expires=3600)
     assert snapshot.expires_at is not None
     with client.sandboxes.create(snapshot=snapshot.id) as copy:
-        before = count(copy)
-        assert eventually(lambda: count(copy) > before)
+        assert counts_on(copy)
     files = client.snapshots.files(snapshot.id)
     assert files.kind == "filesystem"
     counting.terminate()
@@ -138,8 +142,7 @@ def test_a_clone_continues_beside_its_source(client: Client, counting: Sandbox, 
             {"copy": "yes"},
             "memory",
         )
-        before = count(clone)
-        assert eventually(lambda: count(clone) > before)
+        assert counts_on(clone)
         assert clone.exec("echo $NEW").stdout == "1\n"
         kept = clone.info.snapshot
     assert kept is not None
@@ -155,8 +158,7 @@ def test_children_of_a_fork_diverge(counting: Sandbox) -> None:
         child.files.write("/root/mine", str(number))
     assert [child.files.read_text("/root/mine") for child in children] == ["0", "1", "2"]
     for child in children:
-        before = count(child)
-        assert eventually(lambda child=child, before=before: count(child) > before)
+        assert counts_on(child)
         child.terminate()
 
 
@@ -176,7 +178,7 @@ def test_a_fork_with_a_taken_name_makes_nothing(client: Client, named: Sandbox, 
 
 
 @pytest.mark.parametrize("options", [{"count": 0}, {"count": 100_000}, {}], ids=str)
-def test_an_impossible_fork_is_refused(named: Sandbox, options: dict[str, int]) -> None:
+def test_an_impossible_fork_is_refused(named: Sandbox, options: dict[str, Any]) -> None:
     with pytest.raises(InvalidArgumentError):
         named.fork(**options)
 

@@ -56,6 +56,9 @@ class AsyncTerminal(AsyncStream[bytes]):
         """Disconnect. The process in the terminal continues."""
         await self._socket.close()
 
+    async def __aenter__(self) -> AsyncTerminal:
+        return self
+
     async def __anext__(self) -> bytes:
         while self.exit is None:
             message = await receive(self._server, self._socket)

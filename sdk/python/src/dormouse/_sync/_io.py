@@ -9,7 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO, Any
+from typing import IO
 
 import httpx
 from websockets.sync.client import ClientConnection, connect, unix_connect
@@ -37,11 +37,11 @@ def http_client(config: Config) -> httpx.Client:
 
 def open_socket(config: Config, url: str, headers: dict[str, str]) -> Socket:
     """Open a WebSocket."""
-    options: Any = {"additional_headers": headers, "max_size": None}
     if config.socket is not None:
-        socket = unix_connect(config.socket, uri=url, **options)
+        socket = unix_connect(config.socket, uri=url, additional_headers=headers, max_size=None)
     else:
-        socket = connect(url, proxy=None, ssl=config.tls(), **options)
+        tls = config.tls()
+        socket = connect(url, additional_headers=headers, max_size=None, proxy=None, ssl=tls)
     # Not in a `with`, because the terminal closes it.
     return socket.__enter__()
 

@@ -57,6 +57,9 @@ class Terminal(Stream[bytes]):
         """Disconnect. The process in the terminal continues."""
         self._socket.close()
 
+    def __enter__(self) -> Terminal:
+        return self
+
     def __next__(self) -> bytes:
         while self.exit is None:
             message = receive(self._server, self._socket)
