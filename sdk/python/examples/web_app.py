@@ -1,7 +1,7 @@
 """A web app that sleeps when nobody uses it, and wakes on a request.
 
 The app counts visits in memory only. After a suspend, the next request resumes the sandbox and the
-count goes on.
+count continues.
 """
 
 from __future__ import annotations

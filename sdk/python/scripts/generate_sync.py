@@ -4,7 +4,7 @@
     python scripts/generate_sync.py --check    # fails if they are out of date
 
 Files whose name begins with `_io` or `_opening` are written by hand in both packages: they have
-what really differs.
+all that differs.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def formatted(text: str) -> str:
     name = ["--stdin-filename", "src/dormouse/_sync/generated.py", "-"]
     for command in (["check", "--quiet", "--fix-only", "--select", "I"], ["format", "--quiet"]):
         done = subprocess.run(
-            [*ruff, *command, *name], input=text, cwd=PROJECT, capture_output=True, text=True, check=True
+            [*ruff, *command, *name], input=text, cwd=PROJECT, stdout=subprocess.PIPE, text=True, check=True
         )
         text = done.stdout
     return text

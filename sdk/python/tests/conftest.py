@@ -39,7 +39,7 @@ def loop() -> Iterator[Loop]:
 
 @pytest.fixture(scope="session", params=["blocking", "async"])
 def surface(request: pytest.FixtureRequest) -> str:
-    """Which client is tested. Both run the same tests."""
+    """The client that is tested. Both run the same tests."""
     return cast("str", request.param)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import socket
 import struct
@@ -87,7 +88,7 @@ def stream(*events: bytes, broken: bool = False) -> Step:
 
 
 def until_closed(*events: bytes, closed: threading.Event) -> Step:
-    """Answer with a stream of events that goes on until the client closes the connection."""
+    """Answer with a stream of events that lasts until the client closes the connection."""
 
     def send(connection: socket.socket) -> None:
         stream(*events, broken=True)(connection)
@@ -143,7 +144,10 @@ class FakeServer:
                 if received is None:
                     continue
                 self.requests.append(received)
-                (self.steps.pop(0) if self.steps else drop)(connection)
+                step = self.steps.pop(0) if self.steps else drop
+                # The client may leave in the middle of a stream.
+                with contextlib.suppress(BrokenPipeError, ConnectionResetError):
+                    step(connection)
 
 
 def read_request(file: BinaryIO) -> Received | None:

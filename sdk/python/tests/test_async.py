@@ -1,4 +1,4 @@
-"""What only the asynchronous client has: cancellation, concurrency, and its three ways to open something."""
+"""Features of the asynchronous client alone: cancellation, concurrency, and three ways to open."""
 
 from __future__ import annotations
 

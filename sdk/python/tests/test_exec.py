@@ -91,7 +91,7 @@ def test_text_that_is_not_utf8_has_replacement_characters(sandbox: Sandbox) -> N
     [{"cwd": "relative"}, {"timeout": -1.0}, {"user": "a b:c"}, {"env": {"A=B": "c"}}],
     ids=lambda options: next(iter(options)),
 )
-def test_what_cannot_be_meant_is_refused(sandbox: Sandbox, options: dict[str, object]) -> None:
+def test_invalid_options_are_refused(sandbox: Sandbox, options: dict[str, object]) -> None:
     with pytest.raises(InvalidArgumentError):
         sandbox.exec("true", **options)  # type: ignore[arg-type]
 

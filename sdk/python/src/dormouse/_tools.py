@@ -17,7 +17,7 @@ class Tool:
     name: str
     """The name of the tool."""
     description: str
-    """What the tool does, for the model."""
+    """The purpose of the tool, for the model."""
     parameters: Mapping[str, Any]
     """The JSON schema of its arguments."""
 

@@ -24,11 +24,11 @@ class ApiError(DormouseError):
     """The daemon refused a request, or could not carry it out."""
 
     code: str
-    """What is wrong, for programs: `not_found`, `conflict`, …"""
+    """The kind of the error, for programs: `not_found`, `conflict`, …"""
     message: str
-    """What failed and why, for people."""
+    """The failure and its cause, for people."""
     next_step: str
-    """What to do about it, for people. It can be empty."""
+    """The next thing to do, for people. It can be empty."""
     status: int
     """The HTTP status."""
     retry_after: float | None

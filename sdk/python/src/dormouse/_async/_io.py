@@ -1,4 +1,4 @@
-"""What differs between the asynchronous and the blocking client.
+"""All that differs between the asynchronous and the blocking client.
 
 The blocking package has a file of the same name and members, written by hand.
 """

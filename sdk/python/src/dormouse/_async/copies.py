@@ -101,7 +101,7 @@ class AsyncCopies(AsyncLifecycle):
             timeout: Time from the start of a run to its deadline.
             idle_timeout: Time from the last activity to the deadline.
             max_run: Longest time that a run may last.
-            on_timeout: What happens at a deadline.
+            on_timeout: Action at a deadline.
             idempotency_key: A unique text; a repeated call with it makes no second clone.
         """
         body = {

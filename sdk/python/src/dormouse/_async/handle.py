@@ -9,7 +9,7 @@ from ..types import SandboxInfo, State
 from ._transport import AsyncTransport
 
 OnExit = Literal["terminate", "suspend", "leave"]
-"""What happens to a sandbox at the end of its `with` statement."""
+"""Action on a sandbox at the end of its `with` statement."""
 
 
 class AsyncHandle:
@@ -19,7 +19,7 @@ class AsyncHandle:
     """The properties of the sandbox, as of the last call that returned them."""
 
     on_exit: OnExit
-    """What happens to the sandbox at the end of its `with` statement."""
+    """Action on the sandbox at the end of its `with` statement."""
 
     def __init__(self, transport: AsyncTransport, info: SandboxInfo, *, on_exit: OnExit = "leave") -> None:
         self._transport = transport

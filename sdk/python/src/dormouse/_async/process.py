@@ -97,7 +97,7 @@ class AsyncProcess(AsyncPart):
         return int((await self._transport.json(request, dict[str, int]))["bytes"])
 
     async def close_stdin(self) -> None:
-        """Close standard input. What was written before is delivered first."""
+        """Close standard input. Input that was written before is delivered first."""
         await self._transport.send(ops.CLOSE_PROCESS_STDIN(self._sandbox, self.handle))
 
     async def signal(self, signal: int, *, target: SignalTarget | None = None) -> None:
@@ -171,7 +171,7 @@ def continued(request: Request, last_id: str | None) -> Request:
 
 
 def checked(result: ExecResult, check: bool) -> ExecResult:
-    """Return the result, or raise an error if it is to be checked and is not a success."""
+    """Return the result, or raise an error if `check` is true and it is not a success."""
     if check and not result.ok:
         raise CommandError(result)
     return result

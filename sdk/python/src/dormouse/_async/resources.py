@@ -342,12 +342,12 @@ class AsyncPools(AsyncResource):
             timeout: Time from the start of a run to its deadline. Default: none.
             idle_timeout: Time from the last activity to the deadline. Default: none.
             max_run: Longest time that a run may last. Default: none.
-            on_timeout: What happens at a deadline.
+            on_timeout: Action at a deadline.
             port_access: Who can reach its ports. Default: as for the pool.
             wake: Calls that resume the sandbox when it is suspended. Default: `traffic`.
             max_wait: How long to wait until a sandbox is ready. Default: not at all.
             idempotency_key: A unique text; a repeated call with it claims no second sandbox.
-            on_exit: What happens at the end of a `with`: `terminate`, `suspend` or `leave`.
+            on_exit: Action at the end of a `with`: `terminate`, `suspend` or `leave`.
         """
         body = {
             "name": name,

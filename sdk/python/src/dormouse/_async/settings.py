@@ -20,7 +20,7 @@ from .handle import AsyncHandle
 
 
 class AsyncSettings(AsyncHandle):
-    """Settings of a sandbox. What is left out does not change."""
+    """Settings of a sandbox. Parameters that are left out do not change."""
 
     async def update(
         self,
@@ -40,7 +40,7 @@ class AsyncSettings(AsyncHandle):
             name: A name. A sandbox that had none can be suspended from then on.
             labels: Labels to set, or with None to remove. Others stay.
             annotations: Annotations to set, or with None to remove, by the name of the program.
-            on_timeout: What happens at a deadline.
+            on_timeout: Action at a deadline.
             wake: Calls that resume the sandbox when it is suspended.
             port_access: Who can reach its ports. Open connections stay.
             port_host: `Host` header that programs behind the ports get; empty for the original one.
@@ -103,7 +103,7 @@ class AsyncSettings(AsyncHandle):
 
         Args:
             every: Time between two snapshots, from 10 seconds on.
-            keep: Which of them are kept: `"5,48x1h"` keeps the newest 5, and one of each of the
+            keep: Retention rule: `"5,48x1h"` keeps the newest 5, and one of each of the
                 last 48 hours.
             kind: `filesystem` or `memory`.
             off: Take no more. Existing snapshots are kept.

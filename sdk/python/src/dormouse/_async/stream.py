@@ -71,8 +71,9 @@ class AsyncEventStream(AsyncStream[T]):
     id of the last event, after pauses and as often as the client retries. Without `resume`, or if
     it returns None, a lost connection is an error.
 
-    `convert` returns None for events to skip. With `last`, the stream is complete only with an
-    event of one of these kinds, and never with an empty one.
+    `convert` returns None for events to skip. The stream ends with an event of one of the kinds
+    `last`; an end of the response before that is a lost connection. Without `last`, the stream
+    ends with the response.
     """
 
     def __init__(

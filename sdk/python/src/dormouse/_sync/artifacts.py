@@ -91,7 +91,7 @@ class Images(LongResource):
         insecure: bool | None = None,
         on_progress: OnProgress | None = None,
     ) -> Image:
-        """Pull an image from a registry. What an earlier pull has fetched is not fetched again.
+        """Pull an image from a registry. Data that an earlier pull has fetched is not fetched again.
 
         Args:
             reference: `HOST/NAME` with `:TAG` or `@sha256:DIGEST`. Without a host, Docker Hub.

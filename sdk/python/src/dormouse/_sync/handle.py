@@ -10,7 +10,7 @@ from ..types import SandboxInfo, State
 from ._transport import Transport
 
 OnExit = Literal["terminate", "suspend", "leave"]
-"""What happens to a sandbox at the end of its `with` statement."""
+"""Action on a sandbox at the end of its `with` statement."""
 
 
 class Handle:
@@ -20,7 +20,7 @@ class Handle:
     """The properties of the sandbox, as of the last call that returned them."""
 
     on_exit: OnExit
-    """What happens to the sandbox at the end of its `with` statement."""
+    """Action on the sandbox at the end of its `with` statement."""
 
     def __init__(self, transport: Transport, info: SandboxInfo, *, on_exit: OnExit = "leave") -> None:
         self._transport = transport

@@ -94,7 +94,7 @@ class Process(Part):
         return int((self._transport.json(request, dict[str, int]))["bytes"])
 
     def close_stdin(self) -> None:
-        """Close standard input. What was written before is delivered first."""
+        """Close standard input. Input that was written before is delivered first."""
         self._transport.send(ops.CLOSE_PROCESS_STDIN(self._sandbox, self.handle))
 
     def signal(self, signal: int, *, target: SignalTarget | None = None) -> None:
@@ -166,7 +166,7 @@ def continued(request: Request, last_id: str | None) -> Request:
 
 
 def checked(result: ExecResult, check: bool) -> ExecResult:
-    """Return the result, or raise an error if it is to be checked and is not a success."""
+    """Return the result, or raise an error if `check` is true and it is not a success."""
     if check and not result.ok:
         raise CommandError(result)
     return result

@@ -150,14 +150,14 @@ class Sandboxes:
             idle_timeout: Time from the last activity to the deadline. Default: none.
             max_run: Longest time that a run may last, even if it is held. Default: none.
             timeout_after_wake: Like `timeout`, for a run that a call has woken.
-            on_timeout: What happens at a deadline. Default: `suspend` for a named sandbox, otherwise
+            on_timeout: Action at a deadline. Default: `suspend` for a named sandbox, otherwise
                 `terminate`.
             wake: Calls that resume the sandbox when it is suspended: `never`, `traffic` (the default)
                 or `any`.
             suspendable: Whether the sandbox can be suspended. Default: whether it has a name.
             keep_generations: How many sleep images are kept, 1 to 16. Default: 1.
-            on_suspend_failure: What happens if the sandbox cannot be suspended at a deadline.
-            on_unrestorable: What happens if no sleep image can be restored.
+            on_suspend_failure: Action if the sandbox cannot be suspended at a deadline.
+            on_unrestorable: Action if no sleep image can be restored.
             checkpoints: Take snapshots on a schedule.
             port_access: Who can reach its ports: `public` or `private`.
             port_host: `Host` header that programs behind the ports get.
@@ -168,7 +168,7 @@ class Sandboxes:
             max_wait: How long to wait for room on the host. Default: not at all.
             idempotency_key: A unique text; a repeated call with it makes no second sandbox. Without
                 it, the client makes one, for its own retries.
-            on_exit: What happens at the end of a `with`: `terminate`, `suspend` or `leave`.
+            on_exit: Action at the end of a `with`: `terminate`, `suspend` or `leave`.
         """
         resources = ResourcesRequest(
             cpu_millis=millis(cpus),
@@ -217,7 +217,7 @@ class Sandboxes:
 
         Args:
             id_or_name: The id of a sandbox, or the name of a living one.
-            on_exit: What happens at the end of a `with`: `terminate`, `suspend` or `leave`.
+            on_exit: Action at the end of a `with`: `terminate`, `suspend` or `leave`.
         """
         info = self._transport.json(ops.GET_SANDBOX(id_or_name), SandboxInfo)
         return Sandbox(self._transport, info, on_exit=on_exit)

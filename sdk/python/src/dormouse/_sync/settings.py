@@ -21,7 +21,7 @@ from .handle import Handle
 
 
 class Settings(Handle):
-    """Settings of a sandbox. What is left out does not change."""
+    """Settings of a sandbox. Parameters that are left out do not change."""
 
     def update(
         self,
@@ -41,7 +41,7 @@ class Settings(Handle):
             name: A name. A sandbox that had none can be suspended from then on.
             labels: Labels to set, or with None to remove. Others stay.
             annotations: Annotations to set, or with None to remove, by the name of the program.
-            on_timeout: What happens at a deadline.
+            on_timeout: Action at a deadline.
             wake: Calls that resume the sandbox when it is suspended.
             port_access: Who can reach its ports. Open connections stay.
             port_host: `Host` header that programs behind the ports get; empty for the original one.
@@ -104,7 +104,7 @@ class Settings(Handle):
 
         Args:
             every: Time between two snapshots, from 10 seconds on.
-            keep: Which of them are kept: `"5,48x1h"` keeps the newest 5, and one of each of the
+            keep: Retention rule: `"5,48x1h"` keeps the newest 5, and one of each of the
                 last 48 hours.
             kind: `filesystem` or `memory`.
             off: Take no more. Existing snapshots are kept.
