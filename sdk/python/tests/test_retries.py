@@ -58,7 +58,7 @@ def server() -> Iterator[FakeServer]:
 
 @pytest.fixture
 def client(server: FakeServer, connect: Connect) -> Client:
-    return connect(server.url, "key", retries=2)
+    return connect(server.url, "key", retries=2, reconnect=0.5)
 
 
 @pytest.fixture
@@ -263,10 +263,10 @@ def test_a_stream_whose_server_stops_is_an_error(server: FakeServer, process: Pr
         for each in process.events():
             seen.append(each)
     assert outputs(seen) == "ab"
-    assert len(server.requests) == 3
+    assert len(server.requests) > 2
 
 
-def test_attempts_count_from_the_last_event(server: FakeServer, process: Process) -> None:
+def test_a_stream_can_be_interrupted_any_number_of_times(server: FakeServer, process: Process) -> None:
     parts = [stream(output(at, "x"), broken=True) for at in range(10)]
     server.then(*parts, stream(exit_event("10,0")))
     assert outputs(list(process.events())) == "x" * 10

@@ -127,7 +127,7 @@ def test_a_request_gets_only_the_headers_that_its_operation_accepts() -> None:
 
 
 def config(server: str) -> Config:
-    return Config.new(server, "key", None, None, 1.0, 0)
+    return Config.new(server, "key", None, None, 1.0, 0, 0.0)
 
 
 def test_a_server_is_an_address_or_a_socket() -> None:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import random
 import ssl
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -36,6 +38,7 @@ class Config:
     ca: str | None
     timeout: float | None
     retries: int
+    reconnect: float
 
     @classmethod
     def new(
@@ -46,6 +49,7 @@ class Config:
         ca: str | os.PathLike[str] | None,
         timeout: Duration | None,
         retries: int,
+        reconnect: Duration,
     ) -> Config:
         """Return settings, completed from the environment."""
         server = (server or os.environ.get("DORM_SERVER") or DEFAULT_SERVER).rstrip("/")
@@ -61,6 +65,7 @@ class Config:
             ca=None if ca is None else os.fspath(ca),
             timeout=seconds(timeout),
             retries=retries,
+            reconnect=seconds(reconnect) or 0.0,
         )
 
     @property
@@ -93,10 +98,19 @@ class Config:
         return context
 
     def delays(self) -> Iterator[float]:
-        """Yield the pause in seconds before each further attempt."""
-        for attempt in range(self.retries):
-            longest = min(FIRST_DELAY_SECS * 2**attempt, LONGEST_DELAY_SECS)
-            yield longest * random.uniform(0.5, 1.0)
+        """Return the pause in seconds before each further attempt."""
+        return map(_delay, range(self.retries))
+
+    def reconnects(self) -> Iterator[float]:
+        """Yield the pause in seconds before each attempt to continue a stream.
+
+        The time for all attempts begins when the first pause is asked for.
+        """
+        deadline = time.monotonic() + self.reconnect
+        for attempt in itertools.count():
+            if time.monotonic() >= deadline:
+                return
+            yield _delay(attempt)
 
     def port_url(self, label: str) -> str:
         """The URL of a port of a sandbox, whose host begins with this label."""
@@ -112,3 +126,8 @@ class Config:
     def http_options(self) -> dict[str, Any]:
         """Arguments of the HTTP client."""
         return {"base_url": self.base_url, "headers": self.headers}
+
+
+def _delay(attempt: int) -> float:
+    longest = min(FIRST_DELAY_SECS * (1 << min(attempt, 10)), LONGEST_DELAY_SECS)
+    return longest * random.uniform(0.5, 1.0)

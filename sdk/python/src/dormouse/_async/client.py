@@ -72,6 +72,7 @@ class AsyncClient:
         ca: str | os.PathLike[str] | None = None,
         timeout: Duration | None = 600.0,
         retries: int = 5,
+        reconnect: Duration = 60.0,
     ) -> None:
         """Create a client. No request is sent.
 
@@ -88,8 +89,12 @@ class AsyncClient:
             retries: How often a request is sent again if the daemon cannot be reached, if the
                 connection is lost, or if it asks for that; with growing pauses, 0.25 to 4 seconds.
                 Only requests that are safe to repeat are.
+            reconnect: For how long a stream whose connection is lost tries to continue where it
+                was, such as while the daemon restarts. That includes the output of `exec`.
         """
-        self._transport = AsyncTransport(Config.new(server, api_key, project, ca, timeout, retries))
+        self._transport = AsyncTransport(
+            Config.new(server, api_key, project, ca, timeout, retries, reconnect)
+        )
         self.sandboxes = AsyncSandboxes(self._transport)
         self.snapshots = AsyncSnapshots(self._transport)
         self.images = AsyncImages(self._transport)

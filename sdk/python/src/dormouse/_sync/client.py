@@ -73,6 +73,7 @@ class Client:
         ca: str | os.PathLike[str] | None = None,
         timeout: Duration | None = 600.0,
         retries: int = 5,
+        reconnect: Duration = 60.0,
     ) -> None:
         """Create a client. No request is sent.
 
@@ -89,8 +90,10 @@ class Client:
             retries: How often a request is sent again if the daemon cannot be reached, if the
                 connection is lost, or if it asks for that; with growing pauses, 0.25 to 4 seconds.
                 Only requests that are safe to repeat are.
+            reconnect: For how long a stream whose connection is lost tries to continue where it
+                was, such as while the daemon restarts. That includes the output of `exec`.
         """
-        self._transport = Transport(Config.new(server, api_key, project, ca, timeout, retries))
+        self._transport = Transport(Config.new(server, api_key, project, ca, timeout, retries, reconnect))
         self.sandboxes = Sandboxes(self._transport)
         self.snapshots = Snapshots(self._transport)
         self.images = Images(self._transport)

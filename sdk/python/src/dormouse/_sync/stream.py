@@ -69,7 +69,7 @@ class EventStream(Stream[T]):
     """Server-sent events of a request.
 
     If the connection is lost, the stream continues with the request that `resume` returns for the
-    id of the last event, after pauses and as often as the client retries. Without `resume`, or if
+    id of the last event, after pauses and for as long as the client reconnects. Without `resume`, or if
     it returns None, a lost connection is an error.
 
     `convert` returns None for events to skip. The stream ends with an event of one of the kinds
@@ -89,7 +89,7 @@ class EventStream(Stream[T]):
         self._convert = convert
         self._last = last
         self._resume = resume
-        self._delays = transport.config.delays()
+        self._delays = transport.config.reconnects()
         self._waiting: deque[ServerSentEvent] = deque()
         self._last_id: str | None = None
         self._is_over = False
@@ -113,7 +113,7 @@ class EventStream(Stream[T]):
             if event is None:
                 self.close()
                 raise StopIteration
-            self._delays = self._transport.config.delays()
+            self._delays = self._transport.config.reconnects()
             self._last_id = event.id or self._last_id
             self._is_over = self._last is not None and event.kind in self._last
             item = self._convert(event)
