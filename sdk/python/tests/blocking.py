@@ -30,6 +30,13 @@ class Loop:
         return asyncio.run_coroutine_threadsafe(done(), self._loop).result()
 
     def close(self) -> None:
+        async def cancel_tasks() -> None:
+            tasks = asyncio.all_tasks() - {asyncio.current_task()}
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+        self.run(cancel_tasks)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()

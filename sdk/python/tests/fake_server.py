@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import hashlib
 import json
 import socket
 import struct
@@ -27,7 +29,7 @@ class Received:
         return json.loads(self.body)
 
 
-Step = Callable[[socket.socket], None]
+Step = Callable[[socket.socket, Received], None]
 """Answers one request. The connection is closed after it."""
 
 
@@ -37,7 +39,7 @@ def answer(status: int, body: Any = None, headers: dict[str, str] | None = None)
     lines = [f"HTTP/1.1 {status} Status", f"content-length: {len(data)}", "connection: close"]
     lines += [f"{key}: {value}" for key, value in (headers or {}).items()]
     text = "\r\n".join(lines).encode() + b"\r\n\r\n" + data
-    return lambda connection: connection.sendall(text)
+    return lambda connection, _: connection.sendall(text)
 
 
 def problem(status: int, code: str, headers: dict[str, str] | None = None) -> Step:
@@ -45,7 +47,7 @@ def problem(status: int, code: str, headers: dict[str, str] | None = None) -> St
     return answer(status, body, headers)
 
 
-def drop(connection: socket.socket) -> None:
+def drop(connection: socket.socket, _: Received) -> None:
     """Break the connection without an answer."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
@@ -53,7 +55,7 @@ def drop(connection: socket.socket) -> None:
 def hang(released: threading.Event) -> Step:
     """Answer nothing until the test is over."""
 
-    def wait(_: socket.socket) -> None:
+    def wait(_: socket.socket, __: Received) -> None:
         released.wait(60)
 
     return wait
@@ -76,7 +78,7 @@ def exit_event(position: str, code: int = 0) -> bytes:
 def stream(*events: bytes, broken: bool = False) -> Step:
     """Answer with a stream of events, which is complete as HTTP unless it is broken."""
 
-    def send(connection: socket.socket) -> None:
+    def send(connection: socket.socket, _: Received) -> None:
         head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ntransfer-encoding: chunked\r\n\r\n"
         connection.sendall(head.encode())
         for data in events:
@@ -90,10 +92,28 @@ def stream(*events: bytes, broken: bool = False) -> Step:
 def until_closed(*events: bytes, closed: threading.Event) -> Step:
     """Answer with a stream of events that lasts until the client closes the connection."""
 
-    def send(connection: socket.socket) -> None:
-        stream(*events, broken=True)(connection)
+    def send(connection: socket.socket, received: Received) -> None:
+        stream(*events, broken=True)(connection, received)
         if connection.recv(1) == b"":
             closed.set()
+
+    return send
+
+
+def terminal(*messages: bytes | dict[str, Any]) -> Step:
+    """Open a WebSocket, send bytes and JSON messages, and close it, all at once."""
+
+    def send(connection: socket.socket, received: Received) -> None:
+        key = received.headers["sec-websocket-key"] + "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
+        accept = base64.b64encode(hashlib.sha1(key.encode()).digest()).decode()
+        lines = ["HTTP/1.1 101 Switching Protocols", "upgrade: websocket", "connection: upgrade"]
+        data = "\r\n".join([*lines, f"sec-websocket-accept: {accept}"]).encode() + b"\r\n\r\n"
+        for message in messages:
+            kind, body = (
+                (b"\x82", message) if isinstance(message, bytes) else (b"\x81", json.dumps(message).encode())
+            )
+            data += kind + bytes([len(body)]) + body
+        connection.sendall(data + b"\x88\x00")
 
     return send
 
@@ -147,7 +167,7 @@ class FakeServer:
                 step = self.steps.pop(0) if self.steps else drop
                 # The client may leave in the middle of a stream.
                 with contextlib.suppress(BrokenPipeError, ConnectionResetError):
-                    step(connection)
+                    step(connection, received)
 
 
 def read_request(file: BinaryIO) -> Received | None:

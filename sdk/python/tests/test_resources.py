@@ -293,6 +293,9 @@ def test_an_image_is_built_from_steps(client: Client, unique: str) -> None:
     assert client.builds.cancel(build.id).state == "succeeded"
     with image_tagged(client, unique), client.sandboxes.create(unique) as sandbox:
         assert sandbox.files.read_text("/built") == f"{unique} 1\n"
+    for step in build.steps:
+        if step.snapshot is not None:
+            client.snapshots.delete(step.snapshot, when_free=True)
 
 
 def test_a_build_that_fails_says_where(client: Client) -> None:

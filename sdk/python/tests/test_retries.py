@@ -18,6 +18,7 @@ from fake_server import (
     output,
     problem,
     stream,
+    terminal,
 )
 
 from dormouse import Client, Exit, Lost, Output, Process, Sandbox, _config
@@ -351,6 +352,41 @@ def test_a_fork_that_fails_in_part_has_the_children_that_exist(server: FakeServe
         sandbox.fork(2)
     assert [child.id for child in caught.value.children] == ["sbx"]
     assert [error.code for error in caught.value.errors] == ["no_room"]
+
+
+STARTED = {"type": "started", "process": 7, "pid": 70}
+
+
+def test_a_terminal_is_complete_if_the_server_closes_it_at_once(connect: Connect, tmp_path: Path) -> None:
+    lost = {"type": "lost", "offset": 5, "bytes": 10}
+    with FakeServer(tmp_path / "api.sock") as server:
+        server.then(answer(200, SANDBOX))
+        sandbox = connect(server.url).sandboxes.connect("sbx")
+        for _ in range(10):
+            server.then(terminal(STARTED, b"hello", lost, b"end", {"type": "exit", "exit_code": 4}))
+            with sandbox.pty() as pty:
+                assert b"".join(pty) == b"helloend"
+                assert pty.exit is not None
+                assert (pty.exit.exit_code, pty.process, pty.offset) == (4, 7, 18)
+
+
+def test_a_terminal_that_breaks_off_is_attached_to_again(server: FakeServer, sandbox: Sandbox) -> None:
+    server.then(terminal(STARTED, b"hel"), terminal(STARTED, b"lo", {"type": "exit", "exit_code": 0}))
+    shown = b""
+    with sandbox.pty() as pty, pytest.raises(ConnectionLostError):
+        for data in pty:
+            shown += data
+    with sandbox.pty(attach=pty.process, offset=pty.offset) as again:
+        shown += b"".join(again)
+    assert shown == b"hello"
+    assert server.requests[1].path == "/v1/sandboxes/sbx/pty?attach=7&offset=3"
+
+
+def test_an_error_in_a_terminal_is_raised(server: FakeServer, sandbox: Sandbox) -> None:
+    suspended = {"type": "error", "code": "conflict", "detail": "the sandbox is suspended", "status": 409}
+    server.then(terminal(STARTED, suspended))
+    with sandbox.pty() as pty, pytest.raises(ConflictError, match="is suspended"):
+        list(pty)
 
 
 def test_a_terminal_that_is_refused_is_the_error_of_the_daemon(server: FakeServer, sandbox: Sandbox) -> None:

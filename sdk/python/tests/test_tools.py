@@ -90,7 +90,8 @@ def test_a_rewind_undoes_what_was_done(client: Client, named: Sandbox, loop: Loo
     assert checkpoint in toolbox.run("rewind", {"checkpoint": checkpoint})
     assert named.files.exists("/usr/share")
     named.terminate()
-    client.snapshots.delete(checkpoint, when_free=True)
+    for snapshot in client.snapshots.list(source=named.id):
+        client.snapshots.delete(snapshot.id, when_free=True)
 
 
 @pytest.mark.parametrize(

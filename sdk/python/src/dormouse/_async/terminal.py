@@ -92,9 +92,13 @@ async def open_terminal(transport: AsyncTransport, request: Request, offset: int
         ) from None
     except (OSError, InvalidHandshake) as error:
         raise ConnectError(f"cannot open a terminal of {config.server}: {error}") from error
-    started = await receive(config.server, socket)
-    while isinstance(started, bytes) or started["type"] != "started":
+    try:
         started = await receive(config.server, socket)
+        while isinstance(started, bytes) or started["type"] != "started":
+            started = await receive(config.server, socket)
+    except BaseException:
+        await socket.close()
+        raise
     return AsyncTerminal(config.server, socket, started["process"], offset)
 
 

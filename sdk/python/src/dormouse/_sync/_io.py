@@ -5,6 +5,7 @@ The asynchronous package has a file of the same name and members.
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
@@ -38,12 +39,31 @@ def http_client(config: Config) -> httpx.Client:
 def open_socket(config: Config, url: str, headers: dict[str, str]) -> Socket:
     """Open a WebSocket."""
     if config.socket is not None:
-        socket = unix_connect(config.socket, uri=url, additional_headers=headers, max_size=None)
+        socket = unix_connect(
+            config.socket, uri=url, additional_headers=headers, max_size=None, create_connection=Connection
+        )
     else:
-        tls = config.tls()
-        socket = connect(url, additional_headers=headers, max_size=None, proxy=None, ssl=tls)
+        socket = connect(
+            url,
+            additional_headers=headers,
+            max_size=None,
+            proxy=None,
+            ssl=config.tls(),
+            create_connection=Connection,
+        )
     # Not in a `with`, because the terminal closes it.
     return socket.__enter__()
+
+
+class Connection(ClientConnection):
+    """A WebSocket that delivers what it has received, also if the other side has closed it already.
+
+    Otherwise, the reply to the other side's close fails, and the last messages are lost with it.
+    """
+
+    def send_data(self) -> None:
+        with contextlib.suppress(OSError):
+            super().send_data()
 
 
 def body(content: Content) -> str | bytes | Iterable[bytes]:

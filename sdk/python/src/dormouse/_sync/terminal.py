@@ -93,9 +93,13 @@ def open_terminal(transport: Transport, request: Request, offset: int) -> Termin
         ) from None
     except (OSError, InvalidHandshake) as error:
         raise ConnectError(f"cannot open a terminal of {config.server}: {error}") from error
-    started = receive(config.server, socket)
-    while isinstance(started, bytes) or started["type"] != "started":
+    try:
         started = receive(config.server, socket)
+        while isinstance(started, bytes) or started["type"] != "started":
+            started = receive(config.server, socket)
+    except BaseException:
+        socket.close()
+        raise
     return Terminal(config.server, socket, started["process"], offset)
 
 
