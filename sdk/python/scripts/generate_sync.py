@@ -3,8 +3,7 @@
     python scripts/generate_sync.py            # writes the files
     python scripts/generate_sync.py --check    # fails if they are out of date
 
-Files whose name begins with `_io` or `_opening` are written by hand in both packages: they have
-all that differs.
+`_io.py` and `_opening.py` are written by hand in both packages: they have all that differs.
 """
 
 from __future__ import annotations

@@ -201,17 +201,20 @@ class Types:
             kind = kind.replace("int", "Size")
         default = ""
         if not required:
-            if kind.startswith("list[") and not is_request:
-                default = " = field(default_factory=list)"
-            elif kind.startswith("dict[") and not is_request:
-                default = " = field(default_factory=dict)"
-            else:
-                kind = kind if kind.endswith("| None") else f"{kind} | None"
-                default = " = None"
+            default = self.default(kind, is_request)
+            if default == " = None" and not kind.endswith("| None"):
+                kind = f"{kind} | None"
         if (owner, field) in NOT_SHOWN:
             default = " = field(repr=False)" if required else " = field(default=None, repr=False)"
         name = f"{field}_" if keyword.iskeyword(field) else field
         return f"    {name}: {kind}{default}\n" + docstring(description(schema), 4)
+
+    def default(self, kind: str, is_request: bool) -> str:
+        """The default of a field that need not be present. Requests leave such a field out."""
+        container = kind.partition("[")[0]
+        if container in ("list", "dict") and not is_request and not kind.endswith("| None"):
+            return f" = field(default_factory={container})"
+        return " = None"
 
     def typed_dict(self, title: str, schema: Schema) -> str:
         required = schema.get("required", [])

@@ -1933,7 +1933,7 @@ class Snapshot:
     any more.
     """
 
-    held_by: list[str] | None = field(default_factory=list)
+    held_by: list[str] | None = None
     """Users of the snapshot, which prevent its deletion. Only present in `GET /v1/snapshots/{id}`."""
 
     id: str
