@@ -48,7 +48,7 @@ def main() -> None:
         print("nobody is there:", sandbox.state)
         print(app.request("GET").text)
         print("woken by a request:", sandbox.refresh().state, "in generation", sandbox.info.generation)
-        kinds = [event.kind for event in client.events(sandbox=sandbox.id)]
+        kinds = [event.kind for event in sandbox.events()]
         print("events:", ", ".join(kinds))
 
 

@@ -146,13 +146,19 @@ def test_events_tell_what_happened(client: Client, named: Sandbox) -> None:
     assert kinds[0] == "created"
     assert kinds[-1] == "suspended"
     assert [event.number for event in events] == sorted(event.number for event in events)
+    assert list(named.events(after=events[0].number)) == events[1:]
     assert [event.kind for event in client.events(sandbox=named.id, newest=1)] == ["suspended"]
     assert [event.kind for event in client.events(sandbox=named.id, after=events[-2].number)] == ["suspended"]
 
 
-def test_events_are_followed(client: Client, named: Sandbox) -> None:
-    (last,) = client.events(newest=1)
-    with client.follow_events(sandbox=named.id, after=last.number) as events:
+@pytest.mark.parametrize("of", ["client", "sandbox"])
+def test_events_are_followed(client: Client, named: Sandbox, of: str) -> None:
+    (last,) = named.events(newest=1)
+    with (
+        named.follow_events(after=last.number)
+        if of == "sandbox"
+        else client.follow_events(sandbox=named.id, after=last.number)
+    ) as events:
         named.suspend()
         kinds = []
         for event in events:

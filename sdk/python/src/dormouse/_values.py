@@ -57,11 +57,15 @@ def text(value: Path | None) -> str | dict[str, str] | None:
     """Convert a text of a sandbox, such as a path, to JSON."""
     if value is None:
         return None
-    data = os.fsencode(value)
+    data = _bytes(os.fspath(value))
     try:
         return data.decode()
     except UnicodeDecodeError:
         return {"base64": base64.b64encode(data).decode()}
+
+
+def _bytes(value: Text) -> bytes:
+    return value.encode(errors="surrogateescape") if isinstance(value, str) else value
 
 
 def command(value: str | Sequence[Text]) -> dict[str, Any]:
@@ -146,8 +150,10 @@ def _data_class_decoder(kind: type[Any]) -> Callable[[Any], Any]:
     return build
 
 
-def _text(value: Any) -> str:
-    return os.fsdecode(base64.b64decode(value["base64"])) if isinstance(value, Mapping) else value
+def _text(value: str | Mapping[str, str]) -> str:
+    if isinstance(value, Mapping):
+        return base64.b64decode(value["base64"]).decode(errors="surrogateescape")
+    return value
 
 
 def _time(value: str) -> datetime:

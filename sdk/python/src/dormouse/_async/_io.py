@@ -68,3 +68,4 @@ async def alongside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGener
         await task
     finally:
         task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -8,14 +8,13 @@ from types import TracebackType
 
 from .. import _operations as ops
 from .._config import Config
-from .._request import Request
-from .._sse import ServerSentEvent
-from .._values import Duration, decode
+from .._values import Duration
 from ..types import Diff, DiffOrder, Event, Health, Info, TreeNode
 from ._opening import opens_stream
 from ._transport import AsyncTransport
 from .artifacts import AsyncBuilds, AsyncImages, AsyncSnapshots
 from .daemon import AsyncDaemon
+from .events import follow_events, list_events
 from .resources import (
     AsyncKeys,
     AsyncOperations,
@@ -27,7 +26,7 @@ from .resources import (
     AsyncWebhooks,
 )
 from .sandbox import AsyncSandboxes
-from .stream import AsyncEventStream, AsyncStream
+from .stream import AsyncStream
 
 
 class AsyncClient:
@@ -117,7 +116,7 @@ class AsyncClient:
         """Return the version of the daemon, its engine, and the project of the key."""
         return await self._transport.json(ops.GET_INFO(), Info)
 
-    async def events(
+    def events(
         self,
         *,
         sandbox: str | None = None,
@@ -133,31 +132,19 @@ class AsyncClient:
             newest: Only this many of the newest events, 1,000 at most.
             limit: Number of events in one response.
         """
-        query = {"sandbox": sandbox, "after": after, "newest": newest, "limit": limit}
-        while True:
-            events = await self._transport.items(ops.LIST_EVENTS(query=query), "events", Event)
-            for event in events:
-                yield event
-            if not events or newest is not None:
-                return
-            query["after"] = events[-1].number
+        return list_events(self._transport, sandbox=sandbox, after=after, newest=newest, limit=limit)
 
     @opens_stream
     async def follow_events(
         self, *, sandbox: str | None = None, after: int | None = None
     ) -> AsyncStream[Event]:
-        """Stream events as they happen, without an end. The stream continues after a lost connection.
+        """Stream events as they happen, without an end. It continues after a lost connection.
 
         Args:
             sandbox: Only events of this sandbox.
             after: Begin after the event with this number. Default: with the oldest event.
         """
-
-        def resume(last_id: str | None) -> Request:
-            return ops.LIST_EVENTS(query={"sandbox": sandbox, "after": last_id or after})
-
-        stream = AsyncEventStream(self._transport, _event, last=(), resume=resume)
-        return await stream.open(resume(None))
+        return await follow_events(self._transport, sandbox=sandbox, after=after)
 
     async def diff(self, source: str, target: str, *, order: DiffOrder | None = None) -> Diff:
         """Compare the files of two snapshots or sandboxes. Both must be based on the same image.
@@ -195,7 +182,3 @@ class AsyncClient:
         traceback: TracebackType | None,
     ) -> None:
         await self.aclose()
-
-
-def _event(event: ServerSentEvent) -> Event:
-    return decode(Event, event.json())

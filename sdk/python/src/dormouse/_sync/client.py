@@ -9,14 +9,13 @@ from types import TracebackType
 
 from .. import _operations as ops
 from .._config import Config
-from .._request import Request
-from .._sse import ServerSentEvent
-from .._values import Duration, decode
+from .._values import Duration
 from ..types import Diff, DiffOrder, Event, Health, Info, TreeNode
 from ._opening import opens_stream
 from ._transport import Transport
 from .artifacts import Builds, Images, Snapshots
 from .daemon import Daemon
+from .events import follow_events, list_events
 from .resources import (
     Keys,
     Operations,
@@ -28,7 +27,7 @@ from .resources import (
     Webhooks,
 )
 from .sandbox import Sandboxes
-from .stream import EventStream, Stream
+from .stream import Stream
 
 
 class Client:
@@ -132,29 +131,17 @@ class Client:
             newest: Only this many of the newest events, 1,000 at most.
             limit: Number of events in one response.
         """
-        query = {"sandbox": sandbox, "after": after, "newest": newest, "limit": limit}
-        while True:
-            events = self._transport.items(ops.LIST_EVENTS(query=query), "events", Event)
-            for event in events:
-                yield event
-            if not events or newest is not None:
-                return
-            query["after"] = events[-1].number
+        return list_events(self._transport, sandbox=sandbox, after=after, newest=newest, limit=limit)
 
     @opens_stream
     def follow_events(self, *, sandbox: str | None = None, after: int | None = None) -> Stream[Event]:
-        """Stream events as they happen, without an end. The stream continues after a lost connection.
+        """Stream events as they happen, without an end. It continues after a lost connection.
 
         Args:
             sandbox: Only events of this sandbox.
             after: Begin after the event with this number. Default: with the oldest event.
         """
-
-        def resume(last_id: str | None) -> Request:
-            return ops.LIST_EVENTS(query={"sandbox": sandbox, "after": last_id or after})
-
-        stream = EventStream(self._transport, _event, last=(), resume=resume)
-        return stream.open(resume(None))
+        return follow_events(self._transport, sandbox=sandbox, after=after)
 
     def diff(self, source: str, target: str, *, order: DiffOrder | None = None) -> Diff:
         """Compare the files of two snapshots or sandboxes. Both must be based on the same image.
@@ -192,7 +179,3 @@ class Client:
         traceback: TracebackType | None,
     ) -> None:
         self.close()
-
-
-def _event(event: ServerSentEvent) -> Event:
-    return decode(Event, event.json())

@@ -3,14 +3,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from datetime import datetime
 from types import TracebackType
 from typing import TypeVar
 
 from .. import _operations as ops
 from .._values import Duration, seconds
-from ..types import Hold, IfBusy, Kept, SandboxInfo, Usage, UsageHistory, Why
+from ..types import Event, Hold, IfBusy, Kept, SandboxInfo, Usage, UsageHistory, Why
+from ._opening import opens_stream
+from .events import follow_events, list_events
 from .handle import Handle
+from .stream import Stream
 
 H = TypeVar("H", bound="Lifecycle")
 
@@ -159,6 +163,27 @@ class Lifecycle(Handle):
     def why(self) -> Why:
         """Explain the state of the sandbox, what happens next, and what is kept on disk for it."""
         return self._transport.json(ops.EXPLAIN_SANDBOX(self.id), Why)
+
+    def events(
+        self, *, after: int | None = None, newest: int | None = None, limit: int | None = None
+    ) -> Iterator[Event]:
+        """Yield the events of the sandbox that have happened, ordered by number.
+
+        Args:
+            after: Only events after the one with this number. Default: from the oldest on.
+            newest: Only this many of the newest events, 1,000 at most.
+            limit: Number of events in one response.
+        """
+        return list_events(self._transport, sandbox=self.id, after=after, newest=newest, limit=limit)
+
+    @opens_stream
+    def follow_events(self, *, after: int | None = None) -> Stream[Event]:
+        """Stream the events of the sandbox as they happen, without an end.
+
+        Args:
+            after: Begin after the event with this number. Default: with the oldest event.
+        """
+        return follow_events(self._transport, sandbox=self.id, after=after)
 
     def usage(self) -> Usage:
         """Return what the sandbox uses of CPU, memory, disk and network."""
