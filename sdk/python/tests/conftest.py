@@ -1,4 +1,4 @@
-"""Fixtures. Tests of a daemon need DORM_SERVER and DORM_API_KEY, and an image with the tag `base`."""
+"""Fixtures. Tests of a daemon need DORM_SERVER and DORM_KEY, and an image with the tag `base`."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ Connect = Callable[..., Client]
 @pytest.fixture(scope="session")
 def daemon() -> str:
     """The address of the daemon."""
-    if "DORM_SERVER" not in os.environ or "DORM_API_KEY" not in os.environ:
-        pytest.fail("set DORM_SERVER and DORM_API_KEY to those of a daemon with the image 'base'")
+    if "DORM_SERVER" not in os.environ or "DORM_KEY" not in os.environ:
+        pytest.fail("set DORM_SERVER and DORM_KEY to those of a daemon with the image 'base'")
     return os.environ["DORM_SERVER"]
 
 

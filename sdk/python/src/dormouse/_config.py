@@ -56,7 +56,7 @@ class Config:
         if not server.startswith(("http://", "https://", "unix:")):
             raise ValueError(f"the server {server!r} does not begin with http://, https:// or unix:")
         if api_key is None and not server.startswith("unix:"):
-            api_key = os.environ.get("DORM_API_KEY") or None
+            api_key = os.environ.get("DORM_KEY") or None
         ca = ca or os.environ.get("DORM_CA") or None
         return cls(
             server=server,

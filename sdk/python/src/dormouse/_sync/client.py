@@ -80,7 +80,7 @@ class Client:
             server: `http://` or `https://` with a host, or `unix:` with the path of the socket
                 `api.sock` in the daemon's data directory. Default: the environment variable
                 `DORM_SERVER`, or `http://127.0.0.1:7070`.
-            api_key: The API key. Default: `DORM_API_KEY`, or none for the socket, which needs none.
+            api_key: The API key. Default: `DORM_KEY`, or none for the socket, which needs none.
             project: The project, for keys of the project `local`. Default: that of the key.
             ca: A file with certificate authorities to trust besides those of this host, such as
                 the output of `dorm ca`. Default: `DORM_CA`.
