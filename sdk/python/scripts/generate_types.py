@@ -24,6 +24,7 @@ DOCUMENT = REPOSITORY / "docs" / "reference" / "openapi.json"
 
 # Schemas whose name is better used for the object that users work with.
 RENAMED = {
+    "Ensured": "EnsuredInfo",
     "Port": "PortInfo",
     "Process": "ProcessInfo",
     "Sandbox": "SandboxInfo",
@@ -61,7 +62,7 @@ HIDDEN = {
 TEXTS = {"NamedSecret": "str | None", "Secret": "str", "Text": "str", "Time": "datetime"}
 
 # Fields that must not appear in logs of the objects that have them.
-NOT_SHOWN = {("CreatedKey", "key"), ("PortInfo", "token"), ("Webhook", "secret")}
+NOT_SHOWN = {("CreatedKey", "key"), ("GitSource", "token"), ("PortInfo", "token"), ("Webhook", "secret")}
 
 HEADERS = ("Idempotency-Key", "If-Match", "X-Dormouse-Wake")
 
@@ -158,7 +159,8 @@ class Types:
         definitions = [
             (RENAMED.get(name, name), self.definition(name, schema))
             for name, schema in self.document.schemas.items()
-            if name in (self.responses | in_requests) - hidden and not self.document.is_list(name)
+            if name in (self.responses | in_requests) - hidden
+            and not (name in self.responses and self.document.is_list(name))
         ]
         # Aliases are evaluated when the module is imported, so they go before their users.
         definitions.sort(key=lambda item: (" = Literal[" not in item[1], item[0]))
@@ -176,6 +178,8 @@ class Types:
             return self.data_class(title, self.document.merged(schema))
         if name in self.raw:
             return self.typed_dict(title, schema)
+        if "oneOf" in schema:
+            return self.union(title, schema)
         return self.data_class(title, schema)
 
     def literal(self, title: str, schema: Schema) -> str:
@@ -239,6 +243,10 @@ class Types:
             parts.append(self.typed_dict(names[-1], variant))
         alias = f"{title} = {' | '.join(names)}\n" + docstring(schema["description"], 0)
         return "\n\n".join([*parts, alias])
+
+    def union(self, title: str, schema: Schema) -> str:
+        alias = " | ".join(self.annotation(variant) for variant in schema["oneOf"])
+        return f"{title} = {alias}\n" + docstring(schema["description"], 0)
 
     def egress(self, schema: Schema) -> str:
         words = [variant["enum"][0] for variant in schema["oneOf"] if "enum" in variant]

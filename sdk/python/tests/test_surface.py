@@ -21,7 +21,7 @@ import dormouse
 import dormouse.errors
 import dormouse.tools
 import dormouse.types
-from dormouse import _operations
+from dormouse import _environments, _operations
 from dormouse._request import Operation
 
 DOCUMENT = json.loads((REPOSITORY / "docs" / "reference" / "openapi.json").read_text())
@@ -47,7 +47,11 @@ def test_the_blocking_client_is_up_to_date() -> None:
 
 @functools.cache
 def calls() -> list[tuple[str, str]]:
-    """Return each use of an operation in the source, as its id and the text of the method."""
+    """Return each use of an operation in the source, as its id and the text of the method.
+
+    The text includes that of the function that makes the body, if several methods share one.
+    """
+    ensure_body = inspect.getsource(_environments.ensure_body)
     found = []
     for module in MODULES:
         text = (PACKAGE / "_async" / f"{module}.py").read_text()
@@ -55,6 +59,7 @@ def calls() -> list[tuple[str, str]]:
             if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
                 continue
             source = ast.get_source_segment(text, node) or ""
+            source += ensure_body if "ensure_body(" in source else ""
             for constant in re.findall(r"\bops\.([A-Z_]+)\(", source):
                 found.append((getattr(_operations, constant).id, source))
     return found

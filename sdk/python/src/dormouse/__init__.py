@@ -12,6 +12,8 @@
 from ._async.artifacts import AsyncBuilds, AsyncImages, AsyncSnapshots
 from ._async.client import AsyncClient
 from ._async.daemon import AsyncDaemon
+from ._async.ensured import AsyncEnsured, AsyncEnsureEvent
+from ._async.environments import AsyncEnvironmentRun, AsyncEnvironments
 from ._async.files import AsyncFiles
 from ._async.ports import AsyncPort, AsyncPorts
 from ._async.process import AsyncProcess, AsyncProcesses
@@ -30,10 +32,13 @@ from ._async.services import AsyncServices
 from ._async.stream import AsyncStream
 from ._async.terminal import AsyncTerminal
 from ._async.watchers import AsyncWatchers
+from ._environments import EnsureParameters, WaysConsidered, parallel
 from ._process import ExecResult, Exit, Lost, Output, Position, ProcessEvent
 from ._sync.artifacts import Builds, Images, Snapshots
 from ._sync.client import Client
 from ._sync.daemon import Daemon
+from ._sync.ensured import Ensured, EnsureEvent
+from ._sync.environments import EnvironmentRun, Environments
 from ._sync.files import Files
 from ._sync.handle import OnExit
 from ._sync.ports import Port, Ports
@@ -54,13 +59,17 @@ from ._sync.stream import Stream
 from ._sync.terminal import Terminal
 from ._sync.watchers import Watchers
 from ._values import Duration, Path, Size
-from .errors import ApiError, CommandError, DormouseError, PartialForkError, TransportError
+from .errors import ApiError, CommandError, DormouseError, PartialForkError, SetupError, TransportError
 
 __all__ = [
     "ApiError",
     "AsyncBuilds",
     "AsyncClient",
     "AsyncDaemon",
+    "AsyncEnsureEvent",
+    "AsyncEnsured",
+    "AsyncEnvironmentRun",
+    "AsyncEnvironments",
     "AsyncFiles",
     "AsyncImages",
     "AsyncKeys",
@@ -88,6 +97,11 @@ __all__ = [
     "Daemon",
     "DormouseError",
     "Duration",
+    "EnsureEvent",
+    "EnsureParameters",
+    "Ensured",
+    "EnvironmentRun",
+    "Environments",
     "ExecResult",
     "Exit",
     "Files",
@@ -111,6 +125,7 @@ __all__ = [
     "Sandboxes",
     "Secrets",
     "Services",
+    "SetupError",
     "Size",
     "Snapshots",
     "Stream",
@@ -119,5 +134,7 @@ __all__ = [
     "TransportError",
     "Volumes",
     "Watchers",
+    "WaysConsidered",
     "Webhooks",
+    "parallel",
 ]

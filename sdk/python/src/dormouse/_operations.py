@@ -12,6 +12,19 @@ GET_BUILD_LOG = Operation("getBuildLog", "GET", "/v1/builds/{build}/logs")
 GET_BUILD_CONTEXT = Operation("getBuildContext", "GET", "/v1/contexts/{hash}")
 UPLOAD_BUILD_CONTEXT = Operation("uploadBuildContext", "PUT", "/v1/contexts/{hash}")
 DIFF_FILES = Operation("diffFiles", "GET", "/v1/diff")
+ENSURE_ENVIRONMENT = Operation("ensureEnvironment", "POST", "/v1/ensure")
+EXPLAIN_ENSURE = Operation("explainEnsure", "POST", "/v1/ensure/explain")
+LIST_ENVIRONMENTS = Operation("listEnvironments", "GET", "/v1/environments")
+GET_ENVIRONMENT = Operation("getEnvironment", "GET", "/v1/environments/{environment}")
+REMOVE_ENVIRONMENT = Operation("removeEnvironment", "DELETE", "/v1/environments/{environment}")
+CANCEL_ENVIRONMENT = Operation("cancelEnvironment", "POST", "/v1/environments/{environment}/cancel")
+RENEW_ENVIRONMENT_LEASE = Operation(
+    "renewEnvironmentLease", "POST", "/v1/environments/{environment}/leases/{lease}/renew"
+)
+GET_ENVIRONMENT_LOG = Operation("getEnvironmentLog", "GET", "/v1/environments/{environment}/logs")
+RELEASE_ENVIRONMENT = Operation(
+    "releaseEnvironment", "POST", "/v1/environments/{environment}/release"
+)
 LIST_EVENTS = Operation("listEvents", "GET", "/v1/events")
 PREVIEW_GARBAGE_COLLECTION = Operation("previewGarbageCollection", "GET", "/v1/gc")
 COLLECT_GARBAGE = Operation("collectGarbage", "POST", "/v1/gc")

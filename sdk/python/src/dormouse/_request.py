@@ -30,6 +30,7 @@ class Operation:
         content: Any = None,
         headers: Mapping[str, str | None] | None = None,
         waits: bool = False,
+        repeatable: bool = False,
     ) -> Request:
         """Return a request. Entries of `query`, `body` and `headers` that are None are left out."""
         names = [name for _, name, _, _ in string.Formatter().parse(self.path) if name]
@@ -44,6 +45,7 @@ class Operation:
             content=content,
             headers={key: value for key, value in (headers or {}).items() if value is not None},
             waits=waits,
+            repeatable=repeatable,
         )
 
 
@@ -60,6 +62,8 @@ class Request:
     headers: dict[str, str] = field(default_factory=dict)
     waits: bool = False
     """Whether the response comes only when something has happened, however long that takes."""
+    repeatable: bool = False
+    """Whether carrying it out twice has the effect of carrying it out once."""
 
     def accepting(self, headers: Mapping[str, str]) -> Request:
         """Return the request with those of the headers that its operation accepts."""
@@ -80,7 +84,7 @@ class Request:
     @property
     def is_repeatable(self) -> bool:
         """Whether the request can be sent again if it is not known whether it was carried out."""
-        is_safe = self.operation.method == "GET" or "Idempotency-Key" in self.headers
+        is_safe = self.repeatable or self.operation.method == "GET" or "Idempotency-Key" in self.headers
         return is_safe and self.has_repeatable_content
 
 

@@ -3,6 +3,7 @@
 - `ApiError`: the daemon refused a request. Each code of the API has a subclass.
 - `TransportError`: there was no response, or it broke off.
 - `CommandError`: a command failed, and the caller wanted an error then.
+- `SetupError`: a step of the setup of an environment failed.
 - `PartialForkError`: some children of a fork could not be created.
 """
 
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 if TYPE_CHECKING:
     from ._process import ExecResult
+    from .types import AttemptFailure, Environment, SetupStepView
 
 
 class DormouseError(Exception):
@@ -148,6 +150,42 @@ ERRORS_BY_CODE: dict[str, type[ApiError]] = {
     "no_room": NoRoomError,
 }
 """The class of each code of the API."""
+
+
+class SetupError(ApiError):
+    """A step of the setup of an environment failed."""
+
+    environment: Environment
+    """The environment, with the attempt that failed."""
+    failure: AttemptFailure
+    """The failure."""
+
+    def __init__(self, error: ApiError, environment: Environment, failure: AttemptFailure) -> None:
+        super().__init__(
+            code=error.code,
+            message=error.message,
+            next_step=error.next_step,
+            status=error.status,
+            request_id=error.request_id,
+        )
+        self.environment = environment
+        self.failure = failure
+
+    @property
+    def step(self) -> SetupStepView | None:
+        """The step that failed."""
+        steps = self.environment.attempt.steps if self.environment.attempt else []
+        return steps[self.failure.step] if self.failure.step is not None else None
+
+    @property
+    def exit_code(self) -> int | None:
+        """Exit code of its command, if that exited."""
+        return self.failure.exit_code
+
+    @property
+    def kept(self) -> str | None:
+        """ID of the sandbox that is kept for inspection, with `keep_failed`."""
+        return self.failure.kept
 
 
 class TransportError(DormouseError):

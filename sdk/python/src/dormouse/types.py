@@ -14,6 +14,10 @@ from typing import Literal, TypedDict
 from ._values import Duration, Size
 
 
+AttemptState = Literal["running", "ready", "failed", "cancelled"]
+"""Result of an attempt to make a sandbox."""
+
+
 BuildLogStream = Literal["build", "stdout", "stderr"]
 """Origin of a line of a log."""
 
@@ -77,6 +81,18 @@ EgressDefault = Literal["deny", "public"]
 """Decision about connections and names that no rule matches."""
 
 
+EnsuredBy = Literal["live", "resumed", "restored", "created"]
+"""The way on which a sandbox was had."""
+
+
+EnvironmentLogStream = Literal["daemon", "stdout", "stderr"]
+"""Origin of a line of a log."""
+
+
+EnvironmentState = Literal["idle", "working", "ready", "ending"]
+"""State of an environment."""
+
+
 FileKind = Literal["file", "directory", "link", "other"]
 """Type of a file."""
 
@@ -111,6 +127,18 @@ KeyScope = Literal["full", "read_only", "sandbox"]
 
 Maker = Literal["request", "policy", "import"]
 """Why a snapshot was made."""
+
+
+OnBroken = Literal["refuse", "next"]
+"""What happens if a sandbox or snapshot exists and cannot be used."""
+
+
+OnDrift = Literal["rebuild", "keep", "refuse"]
+"""What happens if the definition is not the one that was recorded."""
+
+
+OnLeave = Literal["continue", "cancel"]
+"""What happens to work in progress if no caller waits for it any more."""
 
 
 OnPartialFailure = Literal["keep", "roll_back"]
@@ -159,6 +187,14 @@ Restored = Literal["memory", "filesystem", "files", "none"]
 """State that the current or last run of a sandbox started with."""
 
 
+Reuse = Literal["thread", "none"]
+"""Whether an environment is used again."""
+
+
+RunOutcome = Literal["completed", "failed"]
+"""How a run has ended."""
+
+
 SearchLimit = Literal["results", "entries", "bytes", "time", "size"]
 """Limit of a search."""
 
@@ -185,6 +221,10 @@ ServiceState = Literal["running", "waiting", "stopping", "stopped", "finished", 
 """State of a service."""
 
 
+SetupState = Literal["waiting", "running", "done", "failed"]
+"""State of a step of a setup."""
+
+
 SignalTarget = Literal["process", "group"]
 """Receiver of a signal."""
 
@@ -195,6 +235,10 @@ SnapshotKind = Literal["filesystem", "memory"]
 
 SnapshotStatus = Literal["in_progress", "completed", "failed", "deleting"]
 """Status of a snapshot."""
+
+
+SnapshotWhen = Literal["after_setup", "after_run", "none"]
+"""When snapshots are taken without a request."""
 
 
 State = Literal[
@@ -212,6 +256,10 @@ State = Literal[
 
 TreeKind = Literal["sandbox", "snapshot"]
 """Kind of a node."""
+
+
+Verdict = Literal["taken", "unavailable", "broken"]
+"""Whether a way can be taken."""
 
 
 VolumeFileKind = Literal["file", "directory", "symlink", "other"]
@@ -236,6 +284,10 @@ WatchKind = Literal[
     "overflow",
 ]
 """Kind of a change to a file."""
+
+
+Way = Literal["live", "resume", "own_snapshot", "workspace_snapshot", "create"]
+"""A way to a sandbox. They are considered in this order."""
 
 
 Writers = Literal["one", "many"]
@@ -276,6 +328,26 @@ class AttachedVolume:
 
     volume: str
     """ID of the volume."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttemptFailure:
+    """Why an attempt has failed."""
+
+    code: str
+    """Error code, as in a problem."""
+
+    exit_code: int | None = None
+    """Exit code of its command, if that exited."""
+
+    kept: str | None = None
+    """ID of the sandbox that is kept for inspection."""
+
+    reason: str
+    """The reason."""
+
+    step: int | None = None
+    """Position of the step that failed, starting at 0; null if it was not a step."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -595,6 +667,20 @@ class CollectorItem:
 
 
 @dataclass(frozen=True, kw_only=True)
+class Considered:
+    """A way that was considered."""
+
+    reason: str | None = None
+    """Why it is not taken."""
+
+    verdict: Verdict
+    """The result."""
+
+    way: Way
+    """The way."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CreatedKey:
     """A new API key."""
 
@@ -779,6 +865,275 @@ class Engine:
 
     shares_blocks: bool
     """Whether the file system of the data directory can share blocks between images."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsureExplanation:
+    """What a request for an environment would do."""
+
+    considered: list[Considered]
+    """Ways that would be considered, in order."""
+
+    drift: list[str]
+    """Fields of the definition that are not as recorded."""
+
+    environment: str | None = None
+    """ID of the environment, if there is one with the key."""
+
+    joins: bool
+    """Whether its sandbox is being made: the request would wait for that."""
+
+    refused: str | None = None
+    """Why the request would be refused."""
+
+    workspace: str
+    """Hash of the definition. Environments with the same hash share snapshots after the setup."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsurePhase:
+    """A phase of making a sandbox."""
+
+    name: str
+    """Name."""
+
+    took_secs: float
+    """How long it took."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnsuredInfo:
+    """The sandbox of an environment, and the way on which it was had."""
+
+    by: EnsuredBy
+    """The way on which it was had."""
+
+    considered: list[Considered]
+    """Ways that were considered, in order."""
+
+    drift: list[str]
+    """Fields of the definition that are not as recorded, if the sandbox was kept even so."""
+
+    environment: Environment
+    """The environment."""
+
+    joined: bool
+    """Whether an earlier request had begun to make the sandbox."""
+
+    lease: EnvironmentLease | None = None
+    """Lease that the request has taken."""
+
+    lost: list[str]
+    """What was there before and is not any more, as sentences."""
+
+    phases: list[EnsurePhase]
+    """Phases, with the time of each."""
+
+    restored: RestoredFrom | None = None
+    """Snapshot that it was restored from."""
+
+    sandbox: SandboxInfo
+    """Its running sandbox."""
+
+    snapshot_failure: str | None = None
+    """Why the snapshot after the setup could not be taken."""
+
+    steps: list[SetupStepView]
+    """Steps of the setup, if there was one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Environment:
+    """An environment."""
+
+    attempt: EnvironmentAttempt | None = None
+    """Attempt in progress to make its sandbox, or the latest one."""
+
+    client_key: str | None = None
+    """Key that a client library has computed for it."""
+
+    commit: str | None = None
+    """Commit that its code was cloned at."""
+
+    created_at: datetime
+    """When it was first asked for."""
+
+    id: str
+    """ID."""
+
+    key: str | None = None
+    """Key, if its caller has chosen one."""
+
+    leases: list[EnvironmentLease]
+    """Runs that use it."""
+
+    lifecycle: EnvironmentLifecycle
+    """How it is found again, and what becomes of it."""
+
+    project: str
+    """Project."""
+
+    retired: list[str]
+    """IDs of earlier sandboxes, which are kept for seven days."""
+
+    sandbox: str | None = None
+    """ID of its sandbox."""
+
+    snapshot: str | None = None
+    """ID of its latest snapshot."""
+
+    state: EnvironmentState
+    """State."""
+
+    thread: EnvironmentThread | None = None
+    """Thread, if it has no key."""
+
+    workspace: str
+    """Hash of the definition."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentAttempt:
+    """An attempt to make the sandbox of an environment."""
+
+    began_at: datetime
+    """When it began."""
+
+    caller: Caller | None = None
+    """Caller who asked for it first."""
+
+    considered: list[Considered]
+    """Ways that were considered, in order."""
+
+    ended_at: datetime | None = None
+    """When it ended."""
+
+    failure: AttemptFailure | None = None
+    """Why it has failed."""
+
+    id: str
+    """ID."""
+
+    phases: list[EnsurePhase]
+    """Phases that have ended."""
+
+    state: AttemptState
+    """State."""
+
+    steps: list[SetupStepView]
+    """Steps of the setup."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLease:
+    """A lease: the use of an environment by one run."""
+
+    expires_at: datetime
+    """When it expires, unless it is renewed."""
+
+    id: str
+    """ID."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLifecycle:
+    """How an environment is found again, and what becomes of its sandbox."""
+
+    destroy_on_complete: bool | None = None
+    """Terminate the sandbox when its last lease ends."""
+
+    keep_alive_secs: float | None = None
+    """Suspend the sandbox when it was not used for this time. Default: never."""
+
+    keep_failed: bool | None = None
+    """Keep the sandbox of a setup whose step has failed for an hour, for inspection."""
+
+    on_broken: OnBroken | None = None
+    """What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`."""
+
+    on_drift: OnDrift | None = None
+    """What happens if the definition is not the one that was recorded. Default `rebuild`."""
+
+    reuse: Reuse | None = None
+    """Whether the environment is used again. Default `thread`."""
+
+    sandbox_max_age_secs: float | None = None
+    """Greatest age of a sandbox that is used again. An older one is retired, and another one is
+    restored or created. Default: any.
+    """
+
+    snapshot: SnapshotWhen | None = None
+    """When snapshots are taken. Default `after_setup`."""
+
+    snapshot_kind: SnapshotKind | None = None
+    """Kind of these snapshots. Default `memory`; `filesystem` after a run."""
+
+    snapshot_max_age_secs: float | None = None
+    """Greatest age of a snapshot that is restored. Default: any."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLog:
+    """Lines of the log of the latest attempt for an environment."""
+
+    in_progress: bool
+    """Whether the attempt is in progress. Nothing is added to the log of one that has ended."""
+
+    lines: list[EnvironmentLogLine]
+    """The lines, in order."""
+
+    next_offset: int
+    """Offset of the next line: send it as `offset`."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentLogLine:
+    """A line of the log of an environment."""
+
+    at: datetime
+    """When it was written."""
+
+    offset: int
+    """Its offset in the log, starting at 0."""
+
+    step: int | None = None
+    """Position of the step, starting at 0; null if it concerns no step."""
+
+    stream: EnvironmentLogStream
+    """Its origin."""
+
+    text: str
+    """The text, without the end of the line. Bytes that are not UTF-8 are replaced."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentSource:
+    """Code of an environment: exactly one of the fields is set."""
+
+    context: str | None = None
+    """Hash of an uploaded build context, whose files are copied. See `PUT /v1/contexts/{hash}`."""
+
+    git: GitSource | None = None
+    """Git repository, which is cloned in the sandbox."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class EnvironmentThread:
+    """A thread of an agent, with the definition it asks for and the tenant it belongs to. Two are
+    the same if all fields are equal.
+    """
+
+    definition: str
+    """Name of the definition."""
+
+    organization: str | None = None
+    """Organization."""
+
+    thread: str
+    """Thread."""
+
+    user: str | None = None
+    """User."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -977,6 +1332,29 @@ class FoundLines:
 
     search: SearchEnd
     """How the search ended."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class GitSource:
+    """A git repository."""
+
+    depth: int | None = None
+    """How many commits are fetched. Default 1."""
+
+    full_history: bool | None = None
+    """Fetch all commits and branches."""
+
+    ref: str | None = None
+    """Branch, tag or commit. Default: the branch that the server names."""
+
+    token: str | None = field(default=None, repr=False)
+    """Token for the clone. Only the clone sees it, and it is never returned."""
+
+    token_secret: str | None = None
+    """Secret of the project that is the token for the clone."""
+
+    url: str
+    """URL, without credentials."""
 
 
 class _HeaderRule(TypedDict):
@@ -1253,6 +1631,14 @@ class Operation:
 
     status: OperationStatus
     """Status of the operation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class ParallelSetup:
+    """Commands of a setup that run at the same time."""
+
+    parallel: list[str]
+    """Lines for `/bin/sh`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -1594,6 +1980,23 @@ class ResourcesRequest:
 
 
 @dataclass(frozen=True, kw_only=True)
+class RestoredFrom:
+    """Snapshot that a sandbox was restored from."""
+
+    age_secs: float
+    """Its age."""
+
+    new: bool
+    """Whether it was taken just before, after the setup of the same request."""
+
+    shared: bool
+    """Whether another environment with the same definition has taken it."""
+
+    snapshot: str
+    """ID of the snapshot."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class Rewound:
     """A sandbox that was rewound."""
 
@@ -1885,6 +2288,30 @@ class ServiceInfo:
 
     stdout_bytes: int
     """Number of bytes written to standard output, over all restarts."""
+
+
+SetupStep = str | ParallelSetup
+"""A step of a setup."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SetupStepView:
+    """A step of a setup."""
+
+    began_at: datetime | None = None
+    """When it began."""
+
+    ended_at: datetime | None = None
+    """When it ended."""
+
+    exit_code: int | None = None
+    """Exit code, if it exited."""
+
+    state: SetupState
+    """State."""
+
+    title: str
+    """The command as one line."""
 
 
 @dataclass(frozen=True, kw_only=True)

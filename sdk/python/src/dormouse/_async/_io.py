@@ -8,13 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterable, AsyncIterator, Callable, Coroutine, Iterable
 from contextlib import asynccontextmanager
-from typing import IO, Any
+from typing import IO, Any, ParamSpec, TypeVar
 
 import httpx
 from websockets.asyncio.client import ClientConnection, connect, unix_connect
 
 from .._config import Config
 from .._values import PIECE_BYTES, split
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Content = str | bytes | IO[bytes] | Iterable[bytes] | AsyncIterable[bytes]
 """Contents of a file or an archive: text, bytes, an open file, or pieces of bytes."""
@@ -69,3 +72,24 @@ async def alongside(work: Callable[[], Coroutine[Any, Any, None]]) -> AsyncGener
     finally:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
+
+
+async def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that blocks for long."""
+    return await asyncio.to_thread(function, *args, **kwargs)
+
+
+class Repeated:
+    """Does something again and again, with pauses, until it is stopped."""
+
+    def __init__(self, work: Callable[[], Coroutine[Any, Any, None]], pause: float) -> None:
+        self._task = asyncio.create_task(self._run(work, pause))
+
+    async def _run(self, work: Callable[[], Coroutine[Any, Any, None]], pause: float) -> None:
+        while True:
+            await asyncio.sleep(pause)
+            await work()
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        await asyncio.gather(self._task, return_exceptions=True)

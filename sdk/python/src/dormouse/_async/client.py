@@ -14,6 +14,7 @@ from ._opening import opens_stream
 from ._transport import AsyncTransport
 from .artifacts import AsyncBuilds, AsyncImages, AsyncSnapshots
 from .daemon import AsyncDaemon
+from .environments import AsyncEnvironments
 from .events import follow_events, list_events
 from .resources import (
     AsyncKeys,
@@ -37,6 +38,8 @@ class AsyncClient:
 
     sandboxes: AsyncSandboxes
     """Sandboxes: create, connect to, and list them."""
+    environments: AsyncEnvironments
+    """Environments: get the sandbox of a key, whatever state it is in."""
     snapshots: AsyncSnapshots
     """Snapshots of sandboxes."""
     images: AsyncImages
@@ -95,6 +98,7 @@ class AsyncClient:
             Config.new(server, api_key, project, ca, timeout, retries, reconnect)
         )
         self.sandboxes = AsyncSandboxes(self._transport)
+        self.environments = AsyncEnvironments(self._transport)
         self.snapshots = AsyncSnapshots(self._transport)
         self.images = AsyncImages(self._transport)
         self.builds = AsyncBuilds(self._transport)

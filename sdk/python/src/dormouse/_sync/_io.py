@@ -10,13 +10,16 @@ import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import contextmanager
-from typing import IO
+from typing import IO, ParamSpec, TypeVar
 
 import httpx
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from .._config import Config
 from .._values import split
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 Content = str | bytes | IO[bytes] | Iterable[bytes]
 """Contents of a file or an archive: text, bytes, an open file, or pieces of bytes."""
@@ -93,3 +96,25 @@ def alongside(work: Callable[[], None]) -> Generator[None, None, None]:
     thread.join()
     if failures:
         raise failures[0]
+
+
+def in_thread(function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """Call a function that blocks for long. In this client, that blocks the caller."""
+    return function(*args, **kwargs)
+
+
+class Repeated:
+    """Does something again and again, with pauses, until it is stopped."""
+
+    def __init__(self, work: Callable[[], None], pause: float) -> None:
+        self._stopped = threading.Event()
+        self._thread = threading.Thread(target=self._run, args=(work, pause), daemon=True)
+        self._thread.start()
+
+    def _run(self, work: Callable[[], None], pause: float) -> None:
+        while not self._stopped.wait(pause):
+            work()
+
+    def stop(self) -> None:
+        self._stopped.set()
+        self._thread.join()

@@ -15,6 +15,7 @@ from ._opening import opens_stream
 from ._transport import Transport
 from .artifacts import Builds, Images, Snapshots
 from .daemon import Daemon
+from .environments import Environments
 from .events import follow_events, list_events
 from .resources import (
     Keys,
@@ -38,6 +39,8 @@ class Client:
 
     sandboxes: Sandboxes
     """Sandboxes: create, connect to, and list them."""
+    environments: Environments
+    """Environments: get the sandbox of a key, whatever state it is in."""
     snapshots: Snapshots
     """Snapshots of sandboxes."""
     images: Images
@@ -94,6 +97,7 @@ class Client:
         """
         self._transport = Transport(Config.new(server, api_key, project, ca, timeout, retries, reconnect))
         self.sandboxes = Sandboxes(self._transport)
+        self.environments = Environments(self._transport)
         self.snapshots = Snapshots(self._transport)
         self.images = Images(self._transport)
         self.builds = Builds(self._transport)
