@@ -24,18 +24,11 @@ from .types import (
 
 
 class EnsureParameters(TypedDict, total=False):
-    """The parameters of a request for an environment.
+    """The parameters of a request for an environment, besides its key.
 
-    Exactly one of `image`, `snapshot` and `template` is given, and one of `key` and `thread`
-    unless `lifecycle.reuse` is `none`.
+    Exactly one of `image`, `snapshot` and `template` is given.
     """
 
-    key: str
-    """The key of the environment, unique in the project."""
-    thread: EnvironmentThread
-    """The thread of an agent, in place of a key. All of its fields are compared."""
-    client_key: str
-    """Key of 16 hexadecimal digits under which another client library has made the environment."""
     image: str
     """A tag, a digest, or the name of an image in a registry or of a snapshot."""
     snapshot: str
@@ -78,6 +71,8 @@ class EnsureParameters(TypedDict, total=False):
     """Where the sandbox may connect to."""
     lifecycle: EnvironmentLifecycle
     """How the environment is found again, and what becomes of its sandbox."""
+    client_key: str
+    """Key of 16 hexadecimal digits under which another client library has made the environment."""
     on_leave: OnLeave
     """What happens to work in progress if no caller waits for it any more: `continue`, the
     default, or `cancel`."""
@@ -96,7 +91,12 @@ def parallel(*commands: str) -> ParallelSetup:
 
 
 def ensure_body(
-    parameters: EnsureParameters, source: EnvironmentSource | None, lease: Duration | None
+    key: str | None,
+    thread: EnvironmentThread | None,
+    parameters: EnsureParameters,
+    *,
+    source: EnvironmentSource | None,
+    lease: Duration | None = None,
 ) -> dict[str, Any]:
     """Return the body of a request for an environment."""
     unknown = parameters.keys() - EnsureParameters.__annotations__.keys()
@@ -109,9 +109,8 @@ def ensure_body(
         processes=parameters.get("processes"),
     )
     return {
-        "key": parameters.get("key"),
-        "thread": parameters.get("thread"),
-        "client_key": parameters.get("client_key"),
+        "key": key,
+        "thread": thread,
         "image": parameters.get("image"),
         "snapshot": parameters.get("snapshot"),
         "template": parameters.get("template"),
@@ -129,6 +128,7 @@ def ensure_body(
         "resources": None if resources == ResourcesRequest() else resources,
         "egress": parameters.get("egress"),
         "lifecycle": parameters.get("lifecycle"),
+        "client_key": parameters.get("client_key"),
         "on_leave": parameters.get("on_leave"),
         "lease_secs": seconds(lease),
     }

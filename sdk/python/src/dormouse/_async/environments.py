@@ -21,6 +21,7 @@ from ..types import (
     EnvironmentLog,
     EnvironmentLogLine,
     EnvironmentSource,
+    EnvironmentThread,
     GitSource,
     RunOutcome,
 )
@@ -49,7 +50,9 @@ class AsyncEnvironments(AsyncResource):
 
     async def ensure(
         self,
+        key: str | None = None,
         *,
+        thread: EnvironmentThread | None = None,
         lease: Duration | None = None,
         on_event: OnEvent | None = None,
         **parameters: Unpack[EnsureParameters],
@@ -61,14 +64,17 @@ class AsyncEnvironments(AsyncResource):
         request is sent again and joins the work in progress.
 
         Args:
+            key: The key of the environment, unique in the project. With `lifecycle.reuse` of `none`, the
+                environment needs neither a key nor a thread.
+            thread: The thread of an agent, in place of a key. All of its fields are compared.
             lease: Take a lease for this time, at most 24 hours. `run` does so, and renews it.
             on_event: Called with the progress.
-            **parameters: The environment; see `EnsureParameters`.
+            **parameters: What the sandbox has; see `EnsureParameters`.
 
         Raises:
             SetupError: A step of the setup failed.
         """
-        async with await self._begin(parameters, lease) as events:
+        async with await self._begin(key, thread, parameters, lease) as events:
             while not isinstance(event := await anext(events), AsyncEnsured):
                 if on_event is not None:
                     on_event(event)
@@ -76,23 +82,32 @@ class AsyncEnvironments(AsyncResource):
 
     @opens_stream
     async def ensure_events(
-        self, *, lease: Duration | None = None, **parameters: Unpack[EnsureParameters]
+        self,
+        key: str | None = None,
+        *,
+        thread: EnvironmentThread | None = None,
+        lease: Duration | None = None,
+        **parameters: Unpack[EnsureParameters],
     ) -> AsyncStream[AsyncEnsureEvent]:
         """Like `ensure`, as a stream of events. The last one is the result.
 
         Args:
+            key: The key of the environment, unique in the project.
+            thread: The thread of an agent, in place of a key.
             lease: Take a lease for this time, at most 24 hours.
-            **parameters: The environment; see `EnsureParameters`.
+            **parameters: What the sandbox has; see `EnsureParameters`.
 
         Raises:
             SetupError: A step of the setup failed.
         """
-        return await self._begin(parameters, lease)
+        return await self._begin(key, thread, parameters, lease)
 
     @opens
     async def run(
         self,
+        key: str | None = None,
         *,
+        thread: EnvironmentThread | None = None,
         lease: Duration = LEASE_SECS,
         on_event: OnEvent | None = None,
         **parameters: Unpack[EnsureParameters],
@@ -103,23 +118,34 @@ class AsyncEnvironments(AsyncResource):
         left by an exception. `lifecycle` says what follows.
 
         Args:
+            key: The key of the environment, unique in the project.
+            thread: The thread of an agent, in place of a key.
             lease: How long the lease lasts if this program dies, at most 24 hours.
             on_event: Called with the progress.
-            **parameters: The environment; see `EnsureParameters`.
+            **parameters: What the sandbox has; see `EnsureParameters`.
 
         Raises:
             SetupError: A step of the setup failed.
         """
-        ensured = await self.ensure(lease=lease, on_event=on_event, **parameters)
+        ensured = await self.ensure(key, thread=thread, lease=lease, on_event=on_event, **parameters)
         return AsyncEnvironmentRun(self, ensured, seconds(lease) or LEASE_SECS)
 
-    async def explain(self, **parameters: Unpack[EnsureParameters]) -> EnsureExplanation:
+    async def explain(
+        self,
+        key: str | None = None,
+        *,
+        thread: EnvironmentThread | None = None,
+        **parameters: Unpack[EnsureParameters],
+    ) -> EnsureExplanation:
         """Return what `ensure` would do, and why. It changes nothing, except that a missing image is pulled.
 
         Args:
-            **parameters: The environment; see `EnsureParameters`.
+            key: The key of the environment, unique in the project.
+            thread: The thread of an agent, in place of a key.
+            **parameters: What the sandbox has; see `EnsureParameters`.
         """
-        body = ensure_body(parameters, await self._source(parameters, upload=False), None)
+        source = await self._source(parameters, upload=False)
+        body = ensure_body(key, thread, parameters, source=source)
         return await self._transport.json(ops.EXPLAIN_ENSURE(body=body, repeatable=True), EnsureExplanation)
 
     async def get(self, environment: str) -> Environment:
@@ -187,8 +213,15 @@ class AsyncEnvironments(AsyncResource):
         """Remove an environment with its sandboxes, and with its snapshots unless others use them."""
         await self._transport.send(ops.REMOVE_ENVIRONMENT(environment, waits=True))
 
-    async def _begin(self, parameters: EnsureParameters, lease: Duration | None) -> AsyncEnsureStream:
-        body = ensure_body(parameters, await self._source(parameters, upload=True), lease)
+    async def _begin(
+        self,
+        key: str | None,
+        thread: EnvironmentThread | None,
+        parameters: EnsureParameters,
+        lease: Duration | None,
+    ) -> AsyncEnsureStream:
+        source = await self._source(parameters, upload=True)
+        body = ensure_body(key, thread, parameters, source=source, lease=lease)
         request = ops.ENSURE_ENVIRONMENT(body=body, repeatable=is_repeatable(parameters))
         return await AsyncEnsureStream(self._transport, request).begin()
 

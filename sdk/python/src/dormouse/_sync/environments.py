@@ -22,6 +22,7 @@ from ..types import (
     EnvironmentLog,
     EnvironmentLogLine,
     EnvironmentSource,
+    EnvironmentThread,
     GitSource,
     RunOutcome,
 )
@@ -50,7 +51,9 @@ class Environments(Resource):
 
     def ensure(
         self,
+        key: str | None = None,
         *,
+        thread: EnvironmentThread | None = None,
         lease: Duration | None = None,
         on_event: OnEvent | None = None,
         **parameters: Unpack[EnsureParameters],
@@ -62,14 +65,17 @@ class Environments(Resource):
         request is sent again and joins the work in progress.
 
         Args:
+            key: The key of the environment, unique in the project. With `lifecycle.reuse` of `none`, the
+                environment needs neither a key nor a thread.
+            thread: The thread of an agent, in place of a key. All of its fields are compared.
             lease: Take a lease for this time, at most 24 hours. `run` does so, and renews it.
             on_event: Called with the progress.
-            **parameters: The environment; see `EnsureParameters`.
+            **parameters: What the sandbox has; see `EnsureParameters`.
 
         Raises:
             SetupError: A step of the setup failed.
         """
-        with self._begin(parameters, lease) as events:
+        with self._begin(key, thread, parameters, lease) as events:
             while not isinstance(event := next(events), Ensured):
                 if on_event is not None:
                     on_event(event)
@@ -77,23 +83,32 @@ class Environments(Resource):
 
     @opens_stream
     def ensure_events(
-        self, *, lease: Duration | None = None, **parameters: Unpack[EnsureParameters]
+        self,
+        key: str | None = None,
+        *,
+        thread: EnvironmentThread | None = None,
+        lease: Duration | None = None,
+        **parameters: Unpack[EnsureParameters],
     ) -> Stream[EnsureEvent]:
         """Like `ensure`, as a stream of events. The last one is the result.
 
         Args:
+            key: The key of the environment, unique in the project.
+            thread: The thread of an agent, in place of a key.
             lease: Take a lease for this time, at most 24 hours.
-            **parameters: The environment; see `EnsureParameters`.
+            **parameters: What the sandbox has; see `EnsureParameters`.
 
         Raises:
             SetupError: A step of the setup failed.
         """
-        return self._begin(parameters, lease)
+        return self._begin(key, thread, parameters, lease)
 
     @opens
     def run(
         self,
+        key: str | None = None,
         *,
+        thread: EnvironmentThread | None = None,
         lease: Duration = LEASE_SECS,
         on_event: OnEvent | None = None,
         **parameters: Unpack[EnsureParameters],
@@ -104,23 +119,34 @@ class Environments(Resource):
         left by an exception. `lifecycle` says what follows.
 
         Args:
+            key: The key of the environment, unique in the project.
+            thread: The thread of an agent, in place of a key.
             lease: How long the lease lasts if this program dies, at most 24 hours.
             on_event: Called with the progress.
-            **parameters: The environment; see `EnsureParameters`.
+            **parameters: What the sandbox has; see `EnsureParameters`.
 
         Raises:
             SetupError: A step of the setup failed.
         """
-        ensured = self.ensure(lease=lease, on_event=on_event, **parameters)
+        ensured = self.ensure(key, thread=thread, lease=lease, on_event=on_event, **parameters)
         return EnvironmentRun(self, ensured, seconds(lease) or LEASE_SECS)
 
-    def explain(self, **parameters: Unpack[EnsureParameters]) -> EnsureExplanation:
+    def explain(
+        self,
+        key: str | None = None,
+        *,
+        thread: EnvironmentThread | None = None,
+        **parameters: Unpack[EnsureParameters],
+    ) -> EnsureExplanation:
         """Return what `ensure` would do, and why. It changes nothing, except that a missing image is pulled.
 
         Args:
-            **parameters: The environment; see `EnsureParameters`.
+            key: The key of the environment, unique in the project.
+            thread: The thread of an agent, in place of a key.
+            **parameters: What the sandbox has; see `EnsureParameters`.
         """
-        body = ensure_body(parameters, self._source(parameters, upload=False), None)
+        source = self._source(parameters, upload=False)
+        body = ensure_body(key, thread, parameters, source=source)
         return self._transport.json(ops.EXPLAIN_ENSURE(body=body, repeatable=True), EnsureExplanation)
 
     def get(self, environment: str) -> Environment:
@@ -188,8 +214,15 @@ class Environments(Resource):
         """Remove an environment with its sandboxes, and with its snapshots unless others use them."""
         self._transport.send(ops.REMOVE_ENVIRONMENT(environment, waits=True))
 
-    def _begin(self, parameters: EnsureParameters, lease: Duration | None) -> EnsureStream:
-        body = ensure_body(parameters, self._source(parameters, upload=True), lease)
+    def _begin(
+        self,
+        key: str | None,
+        thread: EnvironmentThread | None,
+        parameters: EnsureParameters,
+        lease: Duration | None,
+    ) -> EnsureStream:
+        source = self._source(parameters, upload=True)
+        body = ensure_body(key, thread, parameters, source=source, lease=lease)
         request = ops.ENSURE_ENVIRONMENT(body=body, repeatable=is_repeatable(parameters))
         return EnsureStream(self._transport, request).begin()
 
