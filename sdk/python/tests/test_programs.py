@@ -45,6 +45,9 @@ def test_the_readme_tells_the_truth() -> None:
             assert expected is None or shown.getvalue() == expected
     finally:
         with Client() as client:
+            for environment in client.environments.list():
+                if (environment.key or "").startswith("readme"):
+                    client.environments.remove(environment.id)
             for sandbox in client.sandboxes.list(name="readme", labels={"from": "readme"}):
                 sandbox.terminate()
 
