@@ -9,7 +9,7 @@ from pathlib import Path, PurePosixPath
 
 import pytest
 
-from dormouse._directory import ignoring, pack
+from dormouse._directory import IgnoreRules, pack
 
 
 def packed(directory: Path) -> tuple[str, dict[str, tarfile.TarInfo]]:
@@ -124,4 +124,4 @@ def test_patterns_match_as_in_the_command_line_client(
     tmp_path: Path, pattern: str, path: str, matches: bool
 ) -> None:
     (tmp_path / ".dockerignore").write_text(f"{pattern}\n")
-    assert ignoring(tmp_path)(PurePosixPath(path)) == matches
+    assert IgnoreRules(tmp_path).exclude(PurePosixPath(path)) == matches

@@ -7,7 +7,7 @@ import os
 import re
 import stat
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -24,7 +24,7 @@ def pack(directory: str | os.PathLike[str], file: IO[bytes]) -> str:
     """
     root = Path(directory)
     with tarfile.open(fileobj=file, mode="w") as archive:
-        for path in sorted(_walk(root, PurePosixPath(), ignoring(root))):
+        for path in sorted(_walk(root, PurePosixPath(), IgnoreRules(root))):
             _add(archive, root, path)
     file.seek(0)
     digest = hashlib.sha256()
@@ -34,17 +34,15 @@ def pack(directory: str | os.PathLike[str], file: IO[bytes]) -> str:
     return digest.hexdigest()
 
 
-def _walk(
-    root: Path, below: PurePosixPath, is_ignored: Callable[[PurePosixPath], bool]
-) -> Iterator[PurePosixPath]:
+def _walk(root: Path, below: PurePosixPath, rules: IgnoreRules) -> Iterator[PurePosixPath]:
     with os.scandir(root / below) as entries:
         for entry in entries:
             path = below / entry.name
-            if not is_ignored(path):
+            is_excluded = rules.exclude(path)
+            if not is_excluded:
                 yield path
-            # A later line of `.dockerignore` may include files of a directory that is excluded.
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(root, path, is_ignored)
+            if entry.is_dir(follow_symlinks=False) and (not is_excluded or rules.have_exceptions):
+                yield from _walk(root, path, rules)
 
 
 def _add(archive: tarfile.TarFile, root: Path, path: PurePosixPath) -> None:
@@ -65,24 +63,29 @@ def _add(archive: tarfile.TarFile, root: Path, path: PurePosixPath) -> None:
     archive.addfile(info)
 
 
-def ignoring(root: Path) -> Callable[[PurePosixPath], bool]:
-    """Return whether `.dockerignore` excludes a path: of the lines that match, the last one decides."""
-    try:
-        lines = [line.strip() for line in (root / IGNORE_FILE).read_text().splitlines()]
-    except FileNotFoundError:
-        lines = []
-    rules = [
-        (not line.startswith("!"), _pattern(line.removeprefix("!").strip().removeprefix("./").strip("/")))
-        for line in lines
-        if line and not line.startswith("#")
-    ]
+class IgnoreRules:
+    """The lines of `.dockerignore`: of those that match a path or a directory above it, the last decides."""
 
-    def is_ignored(path: PurePosixPath) -> bool:
+    have_exceptions: bool
+    """Whether something in an excluded directory may be included."""
+
+    def __init__(self, root: Path) -> None:
+        try:
+            lines = [line.strip() for line in (root / IGNORE_FILE).read_text().splitlines()]
+        except FileNotFoundError:
+            lines = []
+        self._rules = [
+            (not line.startswith("!"), _pattern(line.removeprefix("!").strip().removeprefix("./").strip("/")))
+            for line in lines
+            if line and not line.startswith("#")
+        ]
+        self.have_exceptions = not all(excludes for excludes, _ in self._rules)
+
+    def exclude(self, path: PurePosixPath) -> bool:
+        """Return whether a path is excluded."""
         names = [str(path), *(str(parent) for parent in path.parents if parent.name)]
-        verdicts = [excludes for excludes, pattern in rules if any(map(pattern.fullmatch, names))]
+        verdicts = [excludes for excludes, pattern in self._rules if any(map(pattern.fullmatch, names))]
         return bool(verdicts) and verdicts[-1]
-
-    return is_ignored
 
 
 _PARTS = re.compile(
