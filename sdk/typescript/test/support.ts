@@ -1,0 +1,55 @@
+/** What the tests share: a client of the daemon under test, names, and clean-up. */
+
+import { afterAll } from "vitest";
+
+import { Dormouse, type Sandbox, type CreateOptions } from "@dormouse/sdk";
+
+/** The daemon under test, from `DORM_SERVER` and `DORM_API_KEY`. */
+export const dormouse = new Dormouse();
+
+/** A name that no other test run has. */
+export function unique(prefix: string): string {
+  return `${prefix}-${crypto.randomUUID().slice(0, 8)}`;
+}
+
+const leftovers: (() => Promise<unknown>)[] = [];
+
+/** Undoes something after the tests of this file. */
+export function cleanUp(undo: () => Promise<unknown>): void {
+  leftovers.push(undo);
+}
+
+afterAll(async () => {
+  for (const undo of leftovers.splice(0).reverse()) await undo();
+});
+
+/** Creates a sandbox for the tests of this file. */
+export async function createSandbox(options: CreateOptions = {}): Promise<Sandbox> {
+  const source = options.snapshot ?? options.template ?? options.image;
+  const sandbox = await dormouse.sandboxes.create(source === undefined ? { image: "base", ...options } : options);
+  cleanUp(() => sandbox.terminate());
+  return sandbox;
+}
+
+const DEADLINE_MS = 30_000;
+
+/** Calls a function until it returns something, and fails after half a minute. */
+export async function until<T>(what: string, look: () => Promise<T | undefined | false>): Promise<T> {
+  const deadline = Date.now() + DEADLINE_MS;
+  for (;;) {
+    const found = await look();
+    if (found !== undefined && found !== false) return found as T;
+    if (Date.now() > deadline) throw new Error(`in ${DEADLINE_MS / 1000} s: ${what}`);
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+}
+
+/** The error that a promise is rejected with. */
+export async function failure<E extends Error>(promise: Promise<unknown>, kind: abstract new (...args: never[]) => E): Promise<E> {
+  const error: unknown = await promise.then(
+    () => undefined,
+    (reason: unknown) => reason,
+  );
+  if (!(error instanceof kind)) throw new Error(`expected a ${kind.name}, not ${String(error)}`);
+  return error;
+}
