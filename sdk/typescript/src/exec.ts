@@ -114,10 +114,10 @@ const INLINE_STDIN_BYTES_MAX = 256 * 1024;
 
 /** Runs a command to its end. */
 export async function exec(transport: Transport, id: string, command: Command, options: ExecOptions): Promise<ExecResult> {
-  const { onOutput, check, signal } = options;
+  const { onOutput, check } = options;
   const execution = new Execution(transport, id, command, options);
   const parts: Omit<ExecParts, "exit" | "started"> = { checkpoint: undefined, stdout: [], stderr: [], lostBytes: 0 };
-  for await (const event of followOutput(execution, { signal })) {
+  for await (const event of followOutput(execution, { signal: execution.signal })) {
     onOutput?.(event);
     if (event.type === "exit") {
       await execution.fed;
@@ -142,6 +142,9 @@ class Execution implements OutputSource {
   started: ProcessStarted | undefined;
   /** Settles when the whole input was sent. */
   fed: Promise<void> = Promise.resolve();
+  /** Aborts the execution: for the caller, or because its input cannot be read. */
+  readonly signal: AbortSignal;
+  readonly #inputFailed = new AbortController();
   readonly #transport: Transport;
   readonly #id: string;
   readonly #command: Command;
@@ -152,10 +155,12 @@ class Execution implements OutputSource {
     this.#id = id;
     this.#command = command;
     this.#options = options;
+    this.signal = AbortSignal.any([this.#inputFailed.signal, ...(options.signal ? [options.signal] : [])]);
   }
 
   open(at: OutputPosition): AsyncIterable<ServerEvent> {
-    const { signal, wake, cwd, env, user, timeoutMs, checkpoint } = this.#options;
+    const { wake, cwd, env, user, timeoutMs, checkpoint } = this.#options;
+    const { signal } = this;
     if (this.started !== undefined) {
       const params = { id: this.#id, process: this.started.process, ...at };
       return this.#transport.events("streamProcessOutput", params, { signal, wake });
@@ -177,11 +182,22 @@ class Execution implements OutputSource {
     if (event.kind === "checkpoint") this.checkpoint = data<CheckpointTaken>(event).snapshot;
     if (event.kind === "started") {
       this.started = data<ProcessStarted>(event);
-      if (this.#stdin().isStreamed) {
-        this.fed = feed(this.#transport, this.#id, this.started.process, this.#options.stdin!, this.#options);
-        // It is awaited at the end of the command.
-        this.fed.catch(() => undefined);
-      }
+      if (this.#stdin().isStreamed) this.fed = this.#feed({ id: this.#id, process: this.started.process });
+    }
+  }
+
+  /** Sends the input, and closes it. It is no error if the command reads no more. */
+  async #feed(params: { id: string; process: number }): Promise<void> {
+    const { signal } = this;
+    try {
+      await this.#transport.call("writeProcessStdin", params, { body: toBody(this.#options.stdin!), signal });
+      await this.#transport.call("closeProcessStdin", params, { signal });
+    } catch (error) {
+      const isOver = error instanceof ApiError && (error.code === "not_found" || error.code === "conflict");
+      if (isOver || signal.aborted) return;
+      // The command would wait for the rest for ever.
+      await this.#transport.call("killProcess", params).catch(() => undefined);
+      this.#inputFailed.abort(error);
     }
   }
 
@@ -189,17 +205,5 @@ class Execution implements OutputSource {
     const { stdin } = this.#options;
     const isShort = (typeof stdin === "string" || stdin instanceof Uint8Array) && stdin.length <= INLINE_STDIN_BYTES_MAX;
     return { inline: isShort ? stdin : undefined, isStreamed: stdin !== undefined && !isShort };
-  }
-}
-
-/** Sends input to a process, and closes it. It is no error if the process reads no more. */
-async function feed(transport: Transport, id: string, process: number, stdin: Data, options: InsideOptions): Promise<void> {
-  const { signal } = options;
-  try {
-    await transport.call("writeProcessStdin", { id, process }, { body: toBody(stdin), signal });
-    await transport.call("closeProcessStdin", { id, process }, { signal });
-  } catch (error) {
-    const isOver = error instanceof ApiError && (error.code === "not_found" || error.code === "conflict");
-    if (!isOver) throw error;
   }
 }

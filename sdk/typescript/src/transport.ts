@@ -236,6 +236,8 @@ export class Transport {
   /** The error of the SDK for one of `fetch` or of a body. */
   #broken(error: unknown, signal: AbortSignal | null | undefined): unknown {
     if (error instanceof DormouseError || signal?.aborted) return error;
+    // A source of the body failed with an error of the SDK.
+    if (error instanceof Error && error.cause instanceof DormouseError) return error.cause;
     return new TransportError(`the connection to ${this.server} failed: ${reason(error)}`, { cause: error });
   }
 }

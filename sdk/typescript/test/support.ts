@@ -4,7 +4,9 @@ import { afterAll } from "vitest";
 
 import { Dormouse, type Sandbox, type CreateOptions } from "@dormouse/sdk";
 
-/** The daemon under test, from `DORM_SERVER` and `DORM_API_KEY`. */
+if (!process.env["DORM_SERVER"]) throw new Error("set DORM_SERVER and DORM_API_KEY: the daemon under test");
+
+/** The daemon under test. */
 export const dormouse = new Dormouse();
 
 /** A name that no other test run has. */
