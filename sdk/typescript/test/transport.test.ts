@@ -238,6 +238,15 @@ test("an error in a stream is an ApiError", async () => {
   expect(error).toMatchObject({ code: "gone", name: "GoneError", status: 410 });
 });
 
+test("a fork that may be partial has an error for each child that could not be created", async () => {
+  const error = { type: "", title: "", status: 507, code: "no_room", detail: "the host is full", next_step: "wait" };
+  const { dormouse, received } = await fake([json(SANDBOX), json({ children: [{ sandbox: SANDBOX, error: null }, { sandbox: null, error }] }, 201)]);
+  const [made, failed] = await (await dormouse.sandboxes.connect("abc")).tryFork(2);
+  expect(made?.sandbox?.id).toBe("abc");
+  expect(failed?.error).toMatchObject({ name: "NoRoomError", message: "the host is full", nextStep: "wait", status: 507 });
+  expect(JSON.parse(received[1]!.body)).toEqual({ count: 2, on_partial_failure: "keep" });
+});
+
 test("events continue after the last one that was received", async () => {
   const { dormouse, received } = await fake([
     events(["event", { number: 4, kind: "created" }, "4"]),
