@@ -29,7 +29,12 @@ afterAll(async () => {
 export async function createSandbox(options: CreateOptions = {}): Promise<Sandbox> {
   const source = options.snapshot ?? options.template ?? options.image;
   const sandbox = await dormouse.sandboxes.create(source === undefined ? { image: "base", ...options } : options);
-  cleanUp(() => sandbox.terminate());
+  cleanUp(async () => {
+    await sandbox.terminate();
+    for await (const { id } of dormouse.snapshots.list({ source: sandbox.id })) {
+      await dormouse.snapshots.delete(id, { whenFree: true });
+    }
+  });
   return sandbox;
 }
 
