@@ -1,8 +1,8 @@
 /** What the tests share: a client of the daemon under test, names, and clean-up. */
 
-import { afterAll } from "vitest";
+import { afterAll, expect, onTestFinished } from "vitest";
 
-import { Dormouse, type Sandbox, type CreateOptions } from "@dormouse/sdk";
+import { type CreateOptions, Dormouse, NotFoundError, type Sandbox } from "@dormouse/sdk";
 
 if (!process.env["DORM_SERVER"]) throw new Error("set DORM_SERVER and DORM_API_KEY: the daemon under test");
 
@@ -14,12 +14,18 @@ export function unique(prefix: string): string {
   return `${prefix}-${crypto.randomUUID().slice(0, 8)}`;
 }
 
-const leftovers: (() => Promise<unknown>)[] = [];
-
-/** Undoes something after the tests of this file. */
+/** Undoes something at the end of the test, or if no test runs, at the end of the file. The last comes first. */
 export function cleanUp(undo: () => Promise<unknown>): void {
-  leftovers.push(undo);
+  const once = async (): Promise<void> => {
+    await undo().catch((error: unknown) => {
+      if (!(error instanceof NotFoundError)) throw error;
+    });
+  };
+  if (expect.getState().currentTestName === undefined) leftovers.push(once);
+  else onTestFinished(once);
 }
+
+const leftovers: (() => Promise<void>)[] = [];
 
 afterAll(async () => {
   for (const undo of leftovers.splice(0).reverse()) await undo();
@@ -29,13 +35,15 @@ afterAll(async () => {
 export async function createSandbox(options: CreateOptions = {}): Promise<Sandbox> {
   const source = options.snapshot ?? options.template ?? options.image;
   const sandbox = await dormouse.sandboxes.create(source === undefined ? { image: "base", ...options } : options);
-  cleanUp(async () => {
-    await sandbox.terminate();
-    for await (const { id } of dormouse.snapshots.list({ source: sandbox.id })) {
-      await dormouse.snapshots.delete(id, { whenFree: true });
-    }
-  });
+  cleanUp(() => deleteSnapshots(sandbox));
+  cleanUp(() => sandbox.terminate());
   return sandbox;
+}
+
+async function deleteSnapshots({ id: source }: Sandbox): Promise<void> {
+  for await (const { id } of dormouse.snapshots.list({ source })) {
+    await dormouse.snapshots.delete(id, { whenFree: true });
+  }
 }
 
 const DEADLINE_MS = 30_000;
