@@ -26,22 +26,31 @@ const VISIT = "curl --silent --retry 20 --retry-connrefused --retry-delay 1 http
 
 /** What the model answers, turn by turn: text, and tools to use. */
 const SCRIPT = [
-  { text: "I write a server and start it.", uses: [
-    { name: "write", input: { path: "/work/server.py", contents: SERVER } },
-    { name: "exec", input: { command: "python3 /work/server.py > /work/log 2>&1 &" } },
-    { name: "exec", input: { command: VISIT } },
-  ] },
+  {
+    text: "I write a server and start it.",
+    uses: [
+      { name: "write", input: { path: "/work/server.py", contents: SERVER } },
+      { name: "exec", input: { command: "python3 /work/server.py > /work/log 2>&1 &" } },
+      { name: "exec", input: { command: VISIT } },
+    ],
+  },
   { text: "Is it still there, with its count?", uses: [{ name: "exec", input: { command: VISIT } }] },
-  { text: "I try a change that may break it, from a checkpoint.", uses: [
-    { name: "checkpoint", input: { label: "working" } },
-    { name: "edit", input: { path: "/work/server.py", old_text: "visits += 1", new_text: "visits = visits + one" } },
-    { name: "exec", input: { command: "python3 -m py_compile /work/server.py && grep -c one /work/server.py" } },
-  ] },
+  {
+    text: "I try a change that may break it, from a checkpoint.",
+    uses: [
+      { name: "checkpoint", input: { label: "working" } },
+      { name: "edit", input: { path: "/work/server.py", old_text: "visits += 1", new_text: "visits = visits + one" } },
+      { name: "exec", input: { command: "python3 -m py_compile /work/server.py && grep -c one /work/server.py" } },
+    ],
+  },
   { text: "The counter works across turns. Done.", uses: [] },
 ];
 
 const dormouse = new Dormouse();
-await using sandbox = await dormouse.sandboxes.create({ image: "base", name: `agent-${crypto.randomUUID().slice(0, 8)}` });
+await using sandbox = await dormouse.sandboxes.create({
+  image: "base",
+  name: `agent-${crypto.randomUUID().slice(0, 8)}`,
+});
 const toolbox = new Toolbox(sandbox);
 
 for (const { text, uses } of SCRIPT) {

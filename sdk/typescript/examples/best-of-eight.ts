@@ -39,7 +39,10 @@ await parent.files.mkdir("/work");
 await parent.exec(["python3", "-c", PREPARE], { check: true });
 console.log(`prepared ${(await parent.exec("wc -w < /work/words")).stdout.trim()} words once`);
 
-async function attempt(child: Sandbox, multiplier: number): Promise<{ child: Sandbox; multiplier: number; collisions: number }> {
+async function attempt(
+  child: Sandbox,
+  multiplier: number,
+): Promise<{ child: Sandbox; multiplier: number; collisions: number }> {
   const { stdout } = await child.exec(["python3", "-c", ATTEMPT, String(multiplier)], { check: true });
   return { child, multiplier, collisions: Number(stdout) };
 }

@@ -91,7 +91,8 @@ class Generator {
       })),
     );
     for (const { operation } of this.#operations) {
-      for (const { schema } of Object.values(operation.requestBody?.content ?? {})) this.#reach(schema, this.#inRequests);
+      for (const { schema } of Object.values(operation.requestBody?.content ?? {}))
+        this.#reach(schema, this.#inRequests);
       for (const { content } of Object.values(operation.responses)) {
         for (const { schema } of Object.values(content ?? {})) this.#reach(schema, this.#inResponses);
       }
@@ -124,10 +125,13 @@ class Generator {
       });
       const [kind, bodySchema] = Object.entries(operation.requestBody?.content ?? {})[0] ?? [];
       const json = kind === "application/json";
-      const bodyType = kind === undefined ? "undefined" : json ? this.#type(bodySchema?.schema ?? {}, "request", imports) : "BodyInit";
+      const bodyType =
+        kind === undefined ? "undefined" : json ? this.#type(bodySchema?.schema ?? {}, "request", imports) : "BodyInit";
       const optionalBody = kind !== undefined && operation.requestBody?.required !== true ? " | undefined" : "";
       const success = Object.entries(operation.responses).filter(([status]) => /^2/.test(status));
-      const result = success.map(([, response]) => response.content?.["application/json"]?.schema).find((it) => it !== undefined);
+      const result = success
+        .map(([, response]) => response.content?.["application/json"]?.schema)
+        .find((it) => it !== undefined);
       const resultType = result === undefined ? "undefined" : this.#type(result, "response", imports);
       types.push(
         `  /** ${operation.summary ?? id}: \`${method} ${path}\`. */`,
@@ -145,7 +149,10 @@ class Generator {
     const maps = [...this.#maps].sort(([a], [b]) => (a < b ? -1 : 1)).map(([name, depth]) => `  ${name}: ${depth},`);
     return [
       HEAD,
-      `import type {\n${[...imports].sort().map((name) => `  ${name},\n`).join("")}} from "./types.js";\n`,
+      `import type {\n${[...imports]
+        .sort()
+        .map((name) => `  ${name},\n`)
+        .join("")}} from "./types.js";\n`,
       "/** Parameters, body and result of every operation. */",
       "export interface Operations {",
       ...types,
@@ -230,11 +237,22 @@ class Generator {
       return typeName;
     }
     const union = (parts: string[], by: string): string => [...new Set(parts)].join(by);
-    if (schema.oneOf) return union(schema.oneOf.map((it) => this.#type(it, direction, imports)), " | ");
-    if (schema.allOf) return union(schema.allOf.map((it) => this.#type(it, direction, imports)), " & ");
+    if (schema.oneOf)
+      return union(
+        schema.oneOf.map((it) => this.#type(it, direction, imports)),
+        " | ",
+      );
+    if (schema.allOf)
+      return union(
+        schema.allOf.map((it) => this.#type(it, direction, imports)),
+        " & ",
+      );
     if (schema.enum) return schema.enum.map((value) => JSON.stringify(value)).join(" | ");
     const types = [schema.type ?? "unknown"].flat();
-    return union(types.map((type) => this.#basic(type, schema, direction, imports)), " | ");
+    return union(
+      types.map((type) => this.#basic(type, schema, direction, imports)),
+      " | ",
+    );
   }
 
   #basic(type: string, schema: Schema, direction: "request" | "response", imports?: Set<string>): string {
@@ -277,7 +295,13 @@ function referenced(schema: Schema): string | undefined {
 function children(schema: Schema): Schema[] {
   const values = typeof schema.additionalProperties === "object" ? [schema.additionalProperties] : [];
   const items = schema.items ? [schema.items] : [];
-  return [...Object.values(schema.properties ?? {}), ...values, ...items, ...(schema.oneOf ?? []), ...(schema.allOf ?? [])];
+  return [
+    ...Object.values(schema.properties ?? {}),
+    ...values,
+    ...items,
+    ...(schema.oneOf ?? []),
+    ...(schema.allOf ?? []),
+  ];
 }
 
 function mapDepth(schema: Schema): number {
@@ -297,7 +321,9 @@ function rawMember(name: string, indent: string): string {
 function inMilliseconds(text: string): string {
   const scaled = text
     .replace(/\b(s|S)econds\b/g, (_, s: string) => (s === "S" ? "Milliseconds" : "milliseconds"))
-    .replace(/\d+(?:,\d{3})*(?:\.\d+)?(?! days)/g, (number) => (Number(number.replaceAll(",", "")) * 1000).toLocaleString("en-US"));
+    .replace(/\d+(?:,\d{3})*(?:\.\d+)?(?! days)/g, (number) =>
+      (Number(number.replaceAll(",", "")) * 1000).toLocaleString("en-US"),
+    );
   return /milliseconds/i.test(scaled) ? scaled : `${scaled} In milliseconds.`;
 }
 

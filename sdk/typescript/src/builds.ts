@@ -50,7 +50,10 @@ export class Builds {
   }
 
   /** Yields the lines of the log of a build, to its end. */
-  async *logs(build: string, options: { offset?: number } & CallOptions = {}): AsyncGenerator<BuildLogLine, void, undefined> {
+  async *logs(
+    build: string,
+    options: { offset?: number } & CallOptions = {},
+  ): AsyncGenerator<BuildLogLine, void, undefined> {
     const { call, fields } = split(options);
     for await (const event of this.#transport.events("getBuildLog", { build, ...fields }, call)) {
       if (event.kind === "line") yield data<BuildLogLine>(event);

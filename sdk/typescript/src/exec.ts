@@ -113,7 +113,12 @@ export class CommandError extends DormouseError {
 const INLINE_STDIN_BYTES_MAX = 256 * 1024;
 
 /** Runs a command to its end. */
-export async function exec(transport: Transport, id: string, command: Command, options: ExecOptions): Promise<ExecResult> {
+export async function exec(
+  transport: Transport,
+  id: string,
+  command: Command,
+  options: ExecOptions,
+): Promise<ExecResult> {
   const { onOutput, check } = options;
   const execution = new Execution(transport, id, command, options);
   const parts: Omit<ExecParts, "exit" | "started"> = { checkpoint: undefined, stdout: [], stderr: [], lostBytes: 0 };
@@ -121,7 +126,12 @@ export async function exec(transport: Transport, id: string, command: Command, o
     onOutput?.(event);
     if (event.type === "exit") {
       await execution.fed;
-      const result = new ExecResult({ ...parts, checkpoint: execution.checkpoint, exit: event, started: execution.started! });
+      const result = new ExecResult({
+        ...parts,
+        checkpoint: execution.checkpoint,
+        exit: event,
+        started: execution.started!,
+      });
       if (check && !result.ok) throw new CommandError(result);
       return result;
     }
@@ -203,7 +213,8 @@ class Execution implements OutputSource {
 
   #stdin(): { inline: string | Uint8Array | undefined; isStreamed: boolean } {
     const { stdin } = this.#options;
-    const isShort = (typeof stdin === "string" || stdin instanceof Uint8Array) && stdin.length <= INLINE_STDIN_BYTES_MAX;
+    const isShort =
+      (typeof stdin === "string" || stdin instanceof Uint8Array) && stdin.length <= INLINE_STDIN_BYTES_MAX;
     return { inline: isShort ? stdin : undefined, isStreamed: stdin !== undefined && !isShort };
   }
 }

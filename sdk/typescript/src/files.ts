@@ -3,7 +3,15 @@
 import { type Data, toBody, toBytes, toText } from "./bytes.js";
 import { DormouseError, NotFoundError } from "./errors.js";
 import { exec } from "./exec.js";
-import type { FileAttributes, FileKind, FileStat, FoundFiles, FoundLines, Text, WatchEvent } from "./generated/types.js";
+import type {
+  FileAttributes,
+  FileKind,
+  FileStat,
+  FoundFiles,
+  FoundLines,
+  Text,
+  WatchEvent,
+} from "./generated/types.js";
 import { Pages } from "./pages.js";
 import { Processes } from "./processes.js";
 import type { ServerEvent } from "./sse.js";
@@ -106,7 +114,11 @@ export class Files {
    */
   async write(path: string, contents: Data, options: WriteOptions = {}): Promise<FileStat> {
     const { call, fields } = split(options);
-    return await this.#transport.call("writeFile", { id: this.#id, path, ...fields }, { body: toBody(contents), ...call });
+    return await this.#transport.call(
+      "writeFile",
+      { id: this.#id, path, ...fields },
+      { body: toBody(contents), ...call },
+    );
   }
 
   /** Lists a directory, `depth` levels deep. Default: one level. */
@@ -243,5 +255,10 @@ async function* changes(events: AsyncIterable<ServerEvent>): AsyncGenerator<Watc
 }
 
 function byName({ attributes }: FileAttributes): Map<string, Uint8Array> {
-  return new Map(attributes.map(({ name, nameBytes, value, valueBytes }) => [toText(nameBytes ?? toBytes(name)), valueBytes ?? toBytes(value)]));
+  return new Map(
+    attributes.map(({ name, nameBytes, value, valueBytes }) => [
+      toText(nameBytes ?? toBytes(name)),
+      valueBytes ?? toBytes(value),
+    ]),
+  );
 }

@@ -144,7 +144,9 @@ class OutputDecoder {
   /** What the text of a stream lacks if no continuation of its last character follows. */
   #rest(type: OutputStream): OutputEvent[] {
     const text = this.#text[type].decode();
-    return text === "" ? [] : [{ type, bytes: new Uint8Array(), text, readAt: null, position: this.position } as OutputEvent];
+    return text === ""
+      ? []
+      : [{ type, bytes: new Uint8Array(), text, readAt: null, position: this.position } as OutputEvent];
   }
 }
 

@@ -77,5 +77,8 @@ export class Ports {
 function siteUrl(server: string, label: string, path: string): string {
   const url = new URL(server);
   const isAddress = url.hostname.startsWith("[") || /^[\d.]+$/.test(url.hostname);
-  return new URL(path, `${url.protocol}//${label}.${isAddress ? "localhost" : url.hostname}${url.port && `:${url.port}`}`).href;
+  return new URL(
+    path,
+    `${url.protocol}//${label}.${isAddress ? "localhost" : url.hostname}${url.port && `:${url.port}`}`,
+  ).href;
 }

@@ -158,7 +158,11 @@ export class Sandbox implements AsyncDisposable {
   /** Creates a new sandbox from the newest snapshot of this terminated one. */
   async restart(options: { name?: string } & MakeOptions = {}): Promise<Sandbox> {
     const { call, fields } = split(options);
-    const restarted: Restarted = await this.#transport.call("restartSandbox", { id: this.id }, { body: fields, ...call });
+    const restarted: Restarted = await this.#transport.call(
+      "restartSandbox",
+      { id: this.id },
+      { body: fields, ...call },
+    );
     return new Sandbox(this.#transport, restarted.sandbox);
   }
 
@@ -193,7 +197,8 @@ export class Sandbox implements AsyncDisposable {
    */
   async fork(children: number | readonly ForkChild[] = 1, options: ForkOptions = {}): Promise<Sandbox[]> {
     return (await this.#fork(children, "roll_back", options)).map(({ sandbox, error }) => {
-      if (sandbox === undefined) throw error ?? new Error("unreachable: a fork that is not rolled back has all children");
+      if (sandbox === undefined)
+        throw error ?? new Error("unreachable: a fork that is not rolled back has all children");
       return sandbox;
     });
   }
@@ -204,7 +209,10 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Returns the sandbox to a snapshot. Its current state is kept as the snapshot `future`, by default for 7 days. */
-  async rewind(to: string, options: Omit<RewindRequest, "to"> & MakeOptions & ChangeOptions = {}): Promise<{ future: string | undefined }> {
+  async rewind(
+    to: string,
+    options: Omit<RewindRequest, "to"> & MakeOptions & ChangeOptions = {},
+  ): Promise<{ future: string | undefined }> {
     const { call, fields } = split(options);
     const rewound = await this.#transport.call("rewindSandbox", { id: this.id }, { body: { to, ...fields }, ...call });
     this.#now(rewound.sandbox);
@@ -323,4 +331,3 @@ export class Sandbox implements AsyncDisposable {
     return this;
   }
 }
-

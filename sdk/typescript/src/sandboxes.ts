@@ -39,7 +39,10 @@ export class Sandboxes {
    */
   async create(options: CreateOptions): Promise<Sandbox> {
     const { signal, idempotencyKey, ...body } = options;
-    return new Sandbox(this.#transport, await this.#transport.call("createSandbox", {}, { body, signal, idempotencyKey }));
+    return new Sandbox(
+      this.#transport,
+      await this.#transport.call("createSandbox", {}, { body, signal, idempotencyKey }),
+    );
   }
 
   /** Returns a sandbox by its id, or a living one by its name. It is not resumed. */

@@ -56,13 +56,20 @@ export class Snapshots {
   }
 
   /** Sends a snapshot to a registry. */
-  async push(id: string, reference: string, options: Omit<PushSnapshot, "reference"> & ProgressOptions = {}): Promise<PushedSnapshot> {
+  async push(
+    id: string,
+    reference: string,
+    options: Omit<PushSnapshot, "reference"> & ProgressOptions = {},
+  ): Promise<PushedSnapshot> {
     const { signal, onProgress, ...fields } = options;
     return await this.#transport.finish("pushSnapshot", { id }, { body: { reference, ...fields }, signal }, onProgress);
   }
 
   /** Imports a snapshot from a registry. */
-  async pull(reference: string, options: Omit<PullSnapshot, "reference"> & ProgressOptions & MakeOptions = {}): Promise<Snapshot> {
+  async pull(
+    reference: string,
+    options: Omit<PullSnapshot, "reference"> & ProgressOptions & MakeOptions = {},
+  ): Promise<Snapshot> {
     const { onProgress, ...rest } = options;
     const { call, fields } = split(rest);
     return await this.#transport.finish("pullSnapshot", {}, { body: { reference, ...fields }, ...call }, onProgress);

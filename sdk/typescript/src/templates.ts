@@ -39,7 +39,11 @@ export class Templates {
   }
 
   /** Gives the version with the tag `from` more tags. Default of `from`: the default tag. */
-  async tag(template: string, tags: readonly string[], options: { from?: string } & CallOptions = {}): Promise<Template> {
+  async tag(
+    template: string,
+    tags: readonly string[],
+    options: { from?: string } & CallOptions = {},
+  ): Promise<Template> {
     const { call, fields } = split(options);
     return await this.#transport.call("tagTemplate", { template }, { body: { tags: [...tags], ...fields }, ...call });
   }

@@ -76,7 +76,9 @@ const RETRY_AFTER_MS_MAX = 60_000;
 type AllCallOptions = InsideOptions & ChangeOptions & MakeOptions;
 
 /** Separates the options of a call from the fields of its request. */
-export function split<T extends AllCallOptions>(options: T): { call: AllCallOptions; fields: Omit<T, keyof AllCallOptions> } {
+export function split<T extends AllCallOptions>(
+  options: T,
+): { call: AllCallOptions; fields: Omit<T, keyof AllCallOptions> } {
   const { signal, wake, ifRevision, idempotencyKey, ...fields } = options;
   return { call: { signal, wake, ifRevision, idempotencyKey }, fields };
 }
@@ -106,7 +108,11 @@ export class Transport {
   }
 
   /** Carries out an operation, and returns its response, whose body can be read as it arrives. */
-  async open<Op extends OperationId>(operation: Op, params: Operations[Op]["params"], input: Input<Op> = {}): Promise<Response> {
+  async open<Op extends OperationId>(
+    operation: Op,
+    params: Operations[Op]["params"],
+    input: Input<Op> = {},
+  ): Promise<Response> {
     return await this.#repeat(operation, input, (headers) => this.#send(operation, params, { ...input, headers }));
   }
 
@@ -209,7 +215,11 @@ export class Transport {
     }
   }
 
-  async #send<Op extends OperationId>(operation: Op, params: Operations[Op]["params"], input: Input<Op>): Promise<Response> {
+  async #send<Op extends OperationId>(
+    operation: Op,
+    params: Operations[Op]["params"],
+    input: Input<Op>,
+  ): Promise<Response> {
     const { method, body: contentType } = routes[operation] as Route;
     const headers: Record<string, string> = { ...this.credentials(), ...input.headers };
     if (input.wake !== undefined) headers["x-dormouse-wake"] = input.wake;

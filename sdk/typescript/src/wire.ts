@@ -43,7 +43,8 @@ export function toQuery(parameters: Json): [string, string][] {
 
 /** Converts the body of a response. */
 export function fromWire(value: unknown, userKeys = 0): unknown {
-  if (Array.isArray(value)) return value.map((item) => (isEncoded(item) ? toText(fromBase64(item.base64)) : fromWire(item)));
+  if (Array.isArray(value))
+    return value.map((item) => (isEncoded(item) ? toText(fromBase64(item.base64)) : fromWire(item)));
   if (!isObject(value)) return value;
   const converted: Json = {};
   for (const [name, item] of Object.entries(value)) {

@@ -20,7 +20,9 @@ beforeAll(async () => {
   sandbox = await createSandbox({ name: unique("commands"), env: { GREETING: "hello" } });
 });
 
-async function collect(output: AsyncIterable<OutputEvent>): Promise<{ stdout: string; stderr: string; events: OutputEvent[] }> {
+async function collect(
+  output: AsyncIterable<OutputEvent>,
+): Promise<{ stdout: string; stderr: string; events: OutputEvent[] }> {
   const collected = { stdout: "", stderr: "", events: [] as OutputEvent[] };
   for await (const event of output) {
     collected.events.push(event);
@@ -32,7 +34,14 @@ async function collect(output: AsyncIterable<OutputEvent>): Promise<{ stdout: st
 describe("exec", () => {
   test("returns exit code and both outputs", async () => {
     const result = await sandbox.exec("echo out; echo err >&2; exit 3");
-    expect(result).toMatchObject({ exitCode: 3, signal: null, timedOut: false, stdout: "out\n", stderr: "err\n", ok: false });
+    expect(result).toMatchObject({
+      exitCode: 3,
+      signal: null,
+      timedOut: false,
+      stdout: "out\n",
+      stderr: "err\n",
+      ok: false,
+    });
     expect(result.pid).toBeGreaterThan(1);
   });
 
@@ -42,7 +51,11 @@ describe("exec", () => {
   });
 
   test("has variables of the sandbox and its own, a directory and a user", async () => {
-    const { stdout } = await sandbox.exec("echo $GREETING $NAME $(pwd) $(id -un)", { env: { NAME: "dormouse" }, cwd: "/var", user: "nobody" });
+    const { stdout } = await sandbox.exec("echo $GREETING $NAME $(pwd) $(id -un)", {
+      env: { NAME: "dormouse" },
+      cwd: "/var",
+      user: "nobody",
+    });
     expect(stdout).toBe("hello dormouse /var nobody\n");
   });
 
@@ -81,7 +94,11 @@ describe("exec", () => {
   });
 
   test("returns ten megabytes without a gap", async () => {
-    const result = await sandbox.exec(["python3", "-c", "import sys\nfor n in range(1250000): sys.stdout.write('%07d\\n' % n)"]);
+    const result = await sandbox.exec([
+      "python3",
+      "-c",
+      "import sys\nfor n in range(1250000): sys.stdout.write('%07d\\n' % n)",
+    ]);
     expect(result.lostBytes).toBe(0);
     expect(result.stdoutBytes).toHaveLength(10_000_000);
     expect(result.stdout.slice(0, 16)).toBe("0000000\n0000001\n");
@@ -112,8 +129,12 @@ describe("exec", () => {
   });
 
   test("says that a command exceeded its limit or was killed", async () => {
-    expect((await failure(sandbox.exec("sleep 600", { check: true, timeoutMs: 100 }), CommandError)).message).toBe("the command exceeded its time limit");
-    expect((await failure(sandbox.exec("kill -9 $$", { check: true }), CommandError)).message).toBe("the command was ended by signal 9");
+    expect((await failure(sandbox.exec("sleep 600", { check: true, timeoutMs: 100 }), CommandError)).message).toBe(
+      "the command exceeded its time limit",
+    );
+    expect((await failure(sandbox.exec("kill -9 $$", { check: true }), CommandError)).message).toBe(
+      "the command was ended by signal 9",
+    );
   });
 
   test("takes a snapshot first", async () => {
@@ -165,7 +186,13 @@ describe("processes", () => {
     await process.wait();
     const { stdout, stderr, events } = await collect(process);
     expect([stdout, stderr]).toEqual(["abc", "def"]);
-    expect(events.at(-1)).toEqual({ type: "exit", exitCode: 0, signal: null, timedOut: false, position: { stdout: 3, stderr: 3 } });
+    expect(events.at(-1)).toEqual({
+      type: "exit",
+      exitCode: 0,
+      signal: null,
+      timedOut: false,
+      position: { stdout: 3, stderr: 3 },
+    });
   });
 
   test("take input until it is closed", async () => {
@@ -178,7 +205,8 @@ describe("processes", () => {
   });
 
   test("have text whose characters no border cuts", async () => {
-    const script = "import sys,time\nfor b in 'äß🐭€'.encode():\n sys.stdout.buffer.write(bytes([b])); sys.stdout.flush(); time.sleep(0.02)";
+    const script =
+      "import sys,time\nfor b in 'äß🐭€'.encode():\n sys.stdout.buffer.write(bytes([b])); sys.stdout.flush(); time.sleep(0.02)";
     const process = await sandbox.processes.start(["python3", "-c", script]);
     const { stdout, events } = await collect(process);
     expect(stdout).toBe("äß🐭€");
@@ -230,7 +258,12 @@ describe("processes", () => {
     await process.resize(100, 30);
     await process.write("\n");
     const { stdout } = await collect(process);
-    expect(stdout.replaceAll("\r", "").split("\n").filter((line) => line !== "")).toEqual(["25 81", "30 100"]);
+    expect(
+      stdout
+        .replaceAll("\r", "")
+        .split("\n")
+        .filter((line) => line !== ""),
+    ).toEqual(["25 81", "30 100"]);
   });
 
   test("tell of output that is no longer kept", async () => {
@@ -302,7 +335,11 @@ describe("processes", () => {
 const sum = (numbers: number[]): number => numbers.reduce((total, number) => total + number, 0);
 
 /** Reads output until it has this many lines. */
-async function readSome(process: Process, from: OutputPosition | undefined, lines: number): Promise<{ text: string; position: OutputPosition }> {
+async function readSome(
+  process: Process,
+  from: OutputPosition | undefined,
+  lines: number,
+): Promise<{ text: string; position: OutputPosition }> {
   let text = "";
   for await (const event of process.output({ from })) {
     if (event.type === "stdout") text += event.text;

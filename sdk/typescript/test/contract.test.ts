@@ -22,7 +22,9 @@ test("every operation of the API can be called", () => {
   const document = JSON.parse(readFileSync(path("../../../docs/reference/openapi.json"), "utf8")) as {
     paths: Record<string, Record<string, { operationId: string }>>;
   };
-  const documented = Object.values(document.paths).flatMap((methods) => Object.values(methods).map((it) => it.operationId));
+  const documented = Object.values(document.paths).flatMap((methods) =>
+    Object.values(methods).map((it) => it.operationId),
+  );
   const called = new Set<string>();
   for (const file of sources()) {
     const calls = readFileSync(file, "utf8").matchAll(/\.(?:call|open|events|listen|finish|url)\(\s*"(\w+)"/g);

@@ -18,7 +18,10 @@ export interface Received {
 type Answer = (response: ServerResponse, received: Received) => void;
 
 /** Starts a server that gives these answers in turn, the last one again and again. */
-export async function fake(answers: Answer[], options: DormouseOptions = {}): Promise<{ dormouse: Dormouse; received: Received[] }> {
+export async function fake(
+  answers: Answer[],
+  options: DormouseOptions = {},
+): Promise<{ dormouse: Dormouse; received: Received[] }> {
   const received: Received[] = [];
   const server = createServer(async (request, response) => {
     let body = "";
@@ -47,7 +50,11 @@ export function json(body: unknown, status = 200, headers: Record<string, string
 
 /** Answers with an error. */
 export function problem(code: string, status: number, headers: Record<string, string> = {}): Answer {
-  return json({ type: `/errors/${code}`, title: code, status, detail: `it is ${code}`, code, next_step: "do something" }, status, headers);
+  return json(
+    { type: `/errors/${code}`, title: code, status, detail: `it is ${code}`, code, next_step: "do something" },
+    status,
+    headers,
+  );
 }
 
 /** Closes the connection without an answer. */

@@ -1,6 +1,13 @@
 import { beforeAll, describe, expect, test } from "vitest";
 
-import { ApiError, ConflictError, InvalidArgumentError, NotFoundError, type Sandbox, type WatchEvent } from "@dormouse/sdk";
+import {
+  ApiError,
+  ConflictError,
+  InvalidArgumentError,
+  NotFoundError,
+  type Sandbox,
+  type WatchEvent,
+} from "@dormouse/sdk";
 import { download, upload } from "@dormouse/sdk/node";
 
 import { createSandbox, dormouse, failure, unique, until } from "./support.js";
@@ -230,7 +237,9 @@ describe("searches", () => {
     const { files, search } = await sandbox.files.find("/search", { name: "*.py" });
     expect(files.map(({ path }) => path)).toEqual(["/search/one.py"]);
     expect(search.truncatedBy).toBeNull();
-    expect((await sandbox.files.find("/search", { kind: "directory" })).files.map(({ path }) => path)).toEqual(["/search/sub"]);
+    expect((await sandbox.files.find("/search", { kind: "directory" })).files.map(({ path }) => path)).toEqual([
+      "/search/sub",
+    ]);
   });
 
   test("find lines by a pattern", async () => {
@@ -256,7 +265,10 @@ describe("searches", () => {
 describe("attributes", () => {
   test("are set, read and removed", async () => {
     await sandbox.files.write("/work/attributes", "x");
-    const set = await sandbox.files.setAttributes("/work/attributes", { "user.a": "text", "user.b": Uint8Array.of(255) });
+    const set = await sandbox.files.setAttributes("/work/attributes", {
+      "user.a": "text",
+      "user.b": Uint8Array.of(255),
+    });
     expect([...set.keys()].sort()).toEqual(["user.a", "user.b"]);
     await sandbox.files.setAttributes("/work/attributes", { "user.a": null });
     expect(await sandbox.files.attributes("/work/attributes")).toEqual(new Map([["user.b", Uint8Array.of(255)]]));

@@ -93,7 +93,9 @@ describe("sandboxes", () => {
 describe("a suspend", () => {
   test("keeps memory, processes and files, parked or evicted", async () => {
     const sandbox = await createSandbox({ name: unique("sleeper") });
-    const process = await sandbox.processes.start("n=0; while read x; do n=$((n + x)); echo $n; done", { stdin: "pipe" });
+    const process = await sandbox.processes.start("n=0; while read x; do n=$((n + x)); echo $n; done", {
+      stdin: "pipe",
+    });
     const output = process.output();
     const add = async (number: number): Promise<string> => {
       await process.write(`${number}\n`);
@@ -149,7 +151,9 @@ describe("a suspend", () => {
   test("of many at once reaches each of them", async () => {
     const sandbox = await createSandbox({ name: unique("crowd") });
     await Promise.all(Array.from({ length: 5 }, () => sandbox.suspend()));
-    const resumed = await Promise.all(Array.from({ length: 5 }, async () => (await dormouse.sandboxes.connect(sandbox.id)).resume()));
+    const resumed = await Promise.all(
+      Array.from({ length: 5 }, async () => (await dormouse.sandboxes.connect(sandbox.id)).resume()),
+    );
     expect(resumed.map(({ state }) => state)).toEqual(Array(5).fill("running"));
     expect((await sandbox.refresh()).info.generation).toBe(2);
   });
@@ -166,7 +170,13 @@ describe("settings", () => {
       wake: "any",
       onTimeout: "terminate",
     });
-    expect(sandbox.info).toMatchObject({ name, labels: { new_label: "2" }, annotations: { my_app: { someKey: "x" } }, wake: "any", onTimeout: "terminate" });
+    expect(sandbox.info).toMatchObject({
+      name,
+      labels: { new_label: "2" },
+      annotations: { my_app: { someKey: "x" } },
+      wake: "any",
+      onTimeout: "terminate",
+    });
     expect(sandbox.info.labels).not.toHaveProperty("old");
   });
 
@@ -200,7 +210,9 @@ describe("settings", () => {
 
   test("of egress are replaced", async () => {
     const sandbox = await createSandbox({ name: unique("egress"), egress: "closed" });
-    await sandbox.setEgress({ ordered: { rules: [{ allow: "198.51.100.0/24" }, { deny: "*.example.com" }], default: "deny" } });
+    await sandbox.setEgress({
+      ordered: { rules: [{ allow: "198.51.100.0/24" }, { deny: "*.example.com" }], default: "deny" },
+    });
     expect(sandbox.info.egress).toMatchObject({ ordered: { default: "deny" } });
     await failure(sandbox.setEgress("none"), ApiError);
     await failure(sandbox.setEgress({ allow: ["not a network"] }), InvalidArgumentError);
@@ -285,12 +297,19 @@ describe("snapshots", () => {
     await sandbox.files.write("/state", "one");
     const snapshot = await sandbox.checkpoint({ labels: { step: "one" }, expiresMs: 3_600_000 });
     cleanUp(() => dormouse.snapshots.delete(snapshot.id));
-    expect(snapshot).toMatchObject({ kind: "filesystem", status: "completed", source: sandbox.id, labels: { step: "one" } });
+    expect(snapshot).toMatchObject({
+      kind: "filesystem",
+      status: "completed",
+      source: sandbox.id,
+      labels: { step: "one" },
+    });
     const copy = await createSandbox({ snapshot: snapshot.id });
     cleanUp(() => copy.terminate());
     expect(await copy.files.readText("/state")).toBe("one");
     await failure(dormouse.snapshots.delete(snapshot.id), ConflictError);
-    expect((await dormouse.snapshots.list({ source: sandbox.id }).toArray()).map(({ id }) => id)).toEqual([snapshot.id]);
+    expect((await dormouse.snapshots.list({ source: sandbox.id }).toArray()).map(({ id }) => id)).toEqual([
+      snapshot.id,
+    ]);
   });
 
   test("of memory continue processes", async () => {
@@ -323,7 +342,9 @@ describe("snapshots", () => {
     await sandbox.files.write("/state", "moved");
     const snapshot = await sandbox.checkpoint();
     cleanUp(() => dormouse.snapshots.delete(snapshot.id));
-    const imported = await dormouse.snapshots.import(await dormouse.snapshots.export(snapshot.id), { labels: { from: "here" } });
+    const imported = await dormouse.snapshots.import(await dormouse.snapshots.export(snapshot.id), {
+      labels: { from: "here" },
+    });
     cleanUp(() => dormouse.snapshots.delete(imported.id));
     expect(imported).toMatchObject({ madeBy: "import", labels: { from: "here" } });
     expect(imported.id).not.toBe(snapshot.id);
@@ -369,7 +390,11 @@ describe("copies", () => {
   test("of a clone continue from its snapshot", async () => {
     const source = await createSandbox({ name: unique("clone"), secrets: { TOKEN: "s3cret" } });
     await source.files.write("/state", "x");
-    const { sandbox, snapshot } = await source.clone({ name: unique("copy"), secrets: { TOKEN: null }, env: { MORE: "1" } });
+    const { sandbox, snapshot } = await source.clone({
+      name: unique("copy"),
+      secrets: { TOKEN: null },
+      env: { MORE: "1" },
+    });
     cleanUp(() => dormouse.snapshots.delete(snapshot.id));
     cleanUp(() => sandbox.terminate());
     expect((await sandbox.exec("cat /state; echo $TOKEN $MORE")).stdout).toBe("xs3cret 1\n");

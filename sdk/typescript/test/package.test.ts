@@ -57,16 +57,30 @@ test("is imported by Node", async () => {
 
 test("is imported by a TypeScript program", async () => {
   await writeFile(join(project, "program.ts"), PROGRAM);
-  const options = { target: "ES2022", module: "NodeNext", strict: true, exactOptionalPropertyTypes: true, noEmit: true, types: ["node"] };
+  const options = {
+    target: "ES2022",
+    module: "NodeNext",
+    strict: true,
+    exactOptionalPropertyTypes: true,
+    noEmit: true,
+    types: ["node"],
+  };
   const typeRoots = [join(root, "node_modules/@types")];
-  await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions: { ...options, typeRoots }, files: ["program.ts"] }));
+  await writeFile(
+    join(project, "tsconfig.json"),
+    JSON.stringify({ compilerOptions: { ...options, typeRoots }, files: ["program.ts"] }),
+  );
   const checked = await run(bin("tsc"), ["-p", project]).catch((error: { stdout: string }) => error);
   expect(checked.stdout).toBe("");
 });
 
 test("has only what it needs", async () => {
   const { stdout } = await run("npm", ["ls", "--all", "--parseable"], { cwd: project });
-  const installed = stdout.trim().split("\n").slice(1).map((path) => path.slice(path.lastIndexOf("node_modules/") + 13));
+  const installed = stdout
+    .trim()
+    .split("\n")
+    .slice(1)
+    .map((path) => path.slice(path.lastIndexOf("node_modules/") + 13));
   expect(installed.sort()).toEqual(["@dormouse/sdk", "ws"]);
   expect(existsSync(join(project, "node_modules/@dormouse/sdk/dist/index.d.ts"))).toBe(true);
   expect(existsSync(join(project, "node_modules/@dormouse/sdk/src"))).toBe(false);

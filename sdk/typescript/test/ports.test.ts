@@ -33,7 +33,11 @@ describe("a port", () => {
     ].join("\n");
     await sandbox.processes.start(["python3", "-c", script]);
     const response = await until("the server listens", async () => {
-      const answer = await sandbox.ports.fetch(8001, "/a?b=c", { method: "PUT", body: "body", headers: { "x-mine": "1" } });
+      const answer = await sandbox.ports.fetch(8001, "/a?b=c", {
+        method: "PUT",
+        body: "body",
+        headers: { "x-mine": "1" },
+      });
       return answer.status === 201 && answer;
     });
     expect(await response.text()).toBe("1 /a?b=c body");
@@ -99,7 +103,11 @@ describe("a port", () => {
 describe("services", () => {
   test("are started again when they end", async () => {
     const name = unique("again");
-    await sandbox.services.start(name, "echo run; exit 1", { restart: "on_failure", restartDelayMs: 1, maxRestarts: 2 });
+    await sandbox.services.start(name, "echo run; exit 1", {
+      restart: "on_failure",
+      restartDelayMs: 1,
+      maxRestarts: 2,
+    });
     const service = await until("it gives up", async () => {
       const now = await sandbox.services.get(name);
       return now.state === "failed" && now;
@@ -109,7 +117,8 @@ describe("services", () => {
     expect(kinds.filter((kind) => kind === "started")).toHaveLength(3);
     expect(kinds.at(-1)).toBe("gave_up");
     let text = "";
-    for await (const event of sandbox.services.output(name, { follow: false })) if (event.type === "stdout") text += event.text;
+    for await (const event of sandbox.services.output(name, { follow: false }))
+      if (event.type === "stdout") text += event.text;
     expect(text).toBe("run\nrun\nrun\n");
     await sandbox.services.remove(name);
     await failure(sandbox.services.get(name), NotFoundError);
@@ -117,7 +126,9 @@ describe("services", () => {
 
   test("have their health checked, and are stopped", async () => {
     const name = unique("healthy");
-    await sandbox.services.start(name, ["python3", "-m", "http.server", "8100"], { health: { port: 8100, path: "/", intervalMs: 100 } });
+    await sandbox.services.start(name, ["python3", "-m", "http.server", "8100"], {
+      health: { port: 8100, path: "/", intervalMs: 100 },
+    });
     await until("it is healthy", async () => (await sandbox.services.get(name)).health === "healthy");
     expect((await sandbox.services.list()).map((it) => it.name)).toContain(name);
     expect((await sandbox.services.stop(name, { graceMs: 5000 })).state).toBe("stopped");

@@ -14,7 +14,9 @@ const root = fileURLToPath(new URL("..", import.meta.url));
 
 async function blocks(language: string): Promise<string[]> {
   const readme = await readFile(new URL("../README.md", import.meta.url), "utf8");
-  return [...readme.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].flatMap(([, kind, code]) => (kind === language ? [code!] : []));
+  return [...readme.matchAll(/^```(\w+)\n([^]*?)^```$/gm)].flatMap(([, kind, code]) =>
+    kind === language ? [code!] : [],
+  );
 }
 
 /** The blocks as one program: the imports, the first block, and each further one in a scope of its own. */
@@ -23,7 +25,9 @@ function program(parts: string[], name: string): string {
   const lines = parts.map((part) => part.split("\n"));
   const bodies = lines.map((part) => part.filter((line) => !isImport(line)).join("\n"));
   const [first, ...others] = bodies;
-  return [...lines.flat().filter(isImport), first, ...others.map((body) => `{\n${body}}`)].join("\n").replaceAll('"hello"', `"${name}"`);
+  return [...lines.flat().filter(isImport), first, ...others.map((body) => `{\n${body}}`)]
+    .join("\n")
+    .replaceAll('"hello"', `"${name}"`);
 }
 
 test("the blocks of TypeScript", async () => {
@@ -32,9 +36,14 @@ test("the blocks of TypeScript", async () => {
   const directory = await mkdtemp(`${root}test/.readme-`);
   try {
     await writeFile(`${directory}/readme.ts`, program(parts, name));
-    await writeFile(`${directory}/tsconfig.json`, JSON.stringify({ extends: `${root}tsconfig.json`, include: ["readme.ts"] }));
+    await writeFile(
+      `${directory}/tsconfig.json`,
+      JSON.stringify({ extends: `${root}tsconfig.json`, include: ["readme.ts"] }),
+    );
     await run(`${root}node_modules/.bin/tsc`, ["-p", directory], { cwd: root }).catch(complain);
-    const { stdout } = await run(`${root}node_modules/.bin/tsx`, [`${directory}/readme.ts`], { cwd: root }).catch(complain);
+    const { stdout } = await run(`${root}node_modules/.bin/tsx`, [`${directory}/readme.ts`], { cwd: root }).catch(
+      complain,
+    );
     expect(stdout.trim().split("\n")).toEqual(promised(parts).map((line) => line.replace(/^hello$/, name)));
   } finally {
     await rm(directory, { recursive: true });

@@ -1,13 +1,25 @@
 import { describe, expect, test } from "vitest";
 
-import { ApiError, ConflictError, Dormouse, ForbiddenError, InvalidArgumentError, NotFoundError, UnauthorizedError } from "@dormouse/sdk";
+import {
+  ApiError,
+  ConflictError,
+  Dormouse,
+  ForbiddenError,
+  InvalidArgumentError,
+  NotFoundError,
+  UnauthorizedError,
+} from "@dormouse/sdk";
 
 import { cleanUp, createSandbox, dormouse, failure, unique, until } from "./support.js";
 
 describe("the daemon", () => {
   test("tells its version, engine and health", async () => {
     expect(await dormouse.health()).toEqual({ status: "ok" });
-    expect(await dormouse.info()).toMatchObject({ version: expect.any(String), project: "local", engine: { name: "gvisor" } });
+    expect(await dormouse.info()).toMatchObject({
+      version: expect.any(String),
+      project: "local",
+      engine: { name: "gvisor" },
+    });
   });
 
   test("serves its contract, certificate and metrics", async () => {
@@ -25,7 +37,10 @@ describe("the daemon", () => {
     const stored = await dormouse.maintenance.stored();
     const image = stored.find(({ kind }) => kind === "image");
     expect(image).toBeDefined();
-    expect(await dormouse.maintenance.quarantine()).toMatchObject({ files: expect.any(Array), records: expect.any(Array) });
+    expect(await dormouse.maintenance.quarantine()).toMatchObject({
+      files: expect.any(Array),
+      records: expect.any(Array),
+    });
     const verified = await dormouse.maintenance.verify({ kind: "image", id: "0".repeat(64) });
     expect(verified).toMatchObject({ kind: "image", bytes: 0, verdict: expect.any(String) });
     await failure(dormouse.maintenance.verify({ kind: "volume", id: "x" }), InvalidArgumentError);
@@ -55,7 +70,9 @@ describe("volumes", () => {
     await reader.detach("/mnt/data");
     await writer.terminate();
     expect(new TextDecoder().decode(await dormouse.volumes.read(name, "/dir/file"))).toBe("from inside");
-    expect((await dormouse.volumes.files(name, "/")).map((entry) => entry.name).sort()).toEqual(expect.arrayContaining(["dir", "seed"]));
+    expect((await dormouse.volumes.files(name, "/")).map((entry) => entry.name).sort()).toEqual(
+      expect.arrayContaining(["dir", "seed"]),
+    );
     expect(await dormouse.volumes.get(name)).toMatchObject({ id: volume.id, sizeBytes: 64 << 20, attachedTo: [] });
   });
 
@@ -85,7 +102,10 @@ describe("images", () => {
     await sandbox.exec("mkdir -p /root/fs/etc && echo tiny > /root/fs/etc/name", { check: true });
     const tag = unique("tiny");
     const stages: string[] = [];
-    const image = await dormouse.images.upload(sandbox.files.readArchive("/root/fs"), { tag, onProgress: ({ stage }) => stages.push(stage) });
+    const image = await dormouse.images.upload(sandbox.files.readArchive("/root/fs"), {
+      tag,
+      onProgress: ({ stage }) => stages.push(stage),
+    });
     cleanUp(() => dormouse.images.delete(tag).catch(() => undefined));
     expect(image.tags).toEqual([tag]);
     let length = 0;
@@ -101,7 +121,11 @@ describe("images", () => {
     await sandbox.files.write("/made", "here");
     const snapshot = await sandbox.checkpoint();
     const tag = unique("composed");
-    const image = await dormouse.images.compose({ snapshot: snapshot.id, tag, config: { env: ["COLOUR=red"], directory: "/tmp" } });
+    const image = await dormouse.images.compose({
+      snapshot: snapshot.id,
+      tag,
+      config: { env: ["COLOUR=red"], directory: "/tmp" },
+    });
     cleanUp(() => dormouse.images.delete(tag));
     await dormouse.snapshots.delete(snapshot.id);
     expect(image.config?.env).toContain("COLOUR=red");
@@ -141,7 +165,8 @@ describe("builds", () => {
     const build = await dormouse.builds.wait(started.id);
     // The results of steps are kept for builds with the same steps.
     cleanUp(async () => {
-      for (const { snapshot } of [...build.steps].reverse()) if (snapshot) await dormouse.snapshots.delete(snapshot, { whenFree: true });
+      for (const { snapshot } of [...build.steps].reverse())
+        if (snapshot) await dormouse.snapshots.delete(snapshot, { whenFree: true });
     });
     expect(build).toMatchObject({ state: "succeeded", tag });
     cleanUp(() => dormouse.images.delete(tag));
@@ -180,7 +205,12 @@ describe("pools", () => {
     const pool = await dormouse.pools.create({ name, image: "base", ready: 1, labels: { pool: name } });
     cleanUp(() => dormouse.pools.delete(name));
     expect(pool).toMatchObject({ name, ready: 1 });
-    const claimed = await dormouse.pools.claim(name, { name: unique("claimed"), maxWaitMs: 30_000, wake: "any", labels: { job: "1" } });
+    const claimed = await dormouse.pools.claim(name, {
+      name: unique("claimed"),
+      maxWaitMs: 30_000,
+      wake: "any",
+      labels: { job: "1" },
+    });
     cleanUp(() => claimed.terminate());
     expect(claimed.info).toMatchObject({ state: "running", wake: "any", labels: { job: "1" } });
     expect((await claimed.exec("echo ready")).stdout).toBe("ready\n");
@@ -202,7 +232,9 @@ describe("access", () => {
     await failure((await reader.sandboxes.connect(sandbox.id)).exec("true"), ForbiddenError);
     const own = await dormouse.keys.create({ scope: "sandbox", sandbox: sandbox.id });
     cleanUp(() => dormouse.keys.delete(own.id));
-    expect((await (await new Dormouse({ apiKey: own.key }).sandboxes.connect(sandbox.id)).exec("echo mine")).stdout).toBe("mine\n");
+    expect(
+      (await (await new Dormouse({ apiKey: own.key }).sandboxes.connect(sandbox.id)).exec("echo mine")).stdout,
+    ).toBe("mine\n");
     const listed = await dormouse.keys.list().toArray();
     expect(listed.map(({ id }) => id)).toEqual(expect.arrayContaining([created.id, own.id]));
     expect(JSON.stringify(listed)).not.toContain(created.key);
@@ -240,7 +272,13 @@ describe("access", () => {
     expect(JSON.stringify(await dormouse.secrets.get(name))).not.toContain("canary-value");
     expect((await dormouse.secrets.list().toArray()).map((it) => it.name)).toContain(name);
     await createSandbox({
-      egress: { ordered: { rules: [], default: "public", headers: [{ host: "api.example.com", name: "Authorization", value: `Bearer {${name}}` }] } },
+      egress: {
+        ordered: {
+          rules: [],
+          default: "public",
+          headers: [{ host: "api.example.com", name: "Authorization", value: `Bearer {${name}}` }],
+        },
+      },
     });
     expect((await dormouse.secrets.get(name)).usedBy).toBe(1);
     await dormouse.secrets.delete(name);

@@ -60,7 +60,10 @@ export async function until<T>(what: string, look: () => Promise<T | undefined |
 }
 
 /** The error that a promise is rejected with. */
-export async function failure<E extends Error>(promise: Promise<unknown>, kind: abstract new (...args: never[]) => E): Promise<E> {
+export async function failure<E extends Error>(
+  promise: Promise<unknown>,
+  kind: abstract new (...args: never[]) => E,
+): Promise<E> {
   const error: unknown = await promise.then(
     () => undefined,
     (reason: unknown) => reason,

@@ -1,6 +1,15 @@
 import { beforeAll, describe, expect, test } from "vitest";
 
-import { ApiError, ConflictError, Dormouse, NotFoundError, type Pty, type Sandbox, TransportError, UnauthorizedError } from "@dormouse/sdk";
+import {
+  ApiError,
+  ConflictError,
+  Dormouse,
+  NotFoundError,
+  type Pty,
+  type Sandbox,
+  TransportError,
+  UnauthorizedError,
+} from "@dormouse/sdk";
 
 import { createSandbox, failure, unique } from "./support.js";
 
@@ -39,7 +48,13 @@ describe("a terminal", () => {
   });
 
   test("has a size that can change, a directory and a user", async () => {
-    const pty = await sandbox.pty({ cmd: "stty size; pwd; id -un; read x; stty size", rows: 30, cols: 90, cwd: "/var", user: "nobody" });
+    const pty = await sandbox.pty({
+      cmd: "stty size; pwd; id -un; read x; stty size",
+      rows: 30,
+      cols: 90,
+      cwd: "/var",
+      user: "nobody",
+    });
     const shown = await readUntil(pty, "nobody");
     expect(shown).toContain("30 90");
     expect(shown).toContain("/var");

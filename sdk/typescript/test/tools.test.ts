@@ -23,13 +23,23 @@ const run = async (name: string, input: unknown): Promise<string> => {
 
 describe("definitions", () => {
   test("are in the format of Anthropic", () => {
-    expect(toolbox.anthropic.map(({ name }) => name)).toEqual(["exec", "read", "write", "edit", "checkpoint", "rewind"]);
+    expect(toolbox.anthropic.map(({ name }) => name)).toEqual([
+      "exec",
+      "read",
+      "write",
+      "edit",
+      "checkpoint",
+      "rewind",
+    ]);
     expect(toolbox.anthropic[0]).toMatchObject({ input_schema: { type: "object", required: ["command"] } });
   });
 
   test("are in the format of OpenAI, and can be a selection", () => {
     const some = new Toolbox(sandbox, { tools: ["read", "exec"] });
-    expect(some.openai.map((it) => [it.type, it.function.name])).toEqual([["function", "exec"], ["function", "read"]]);
+    expect(some.openai.map((it) => [it.type, it.function.name])).toEqual([
+      ["function", "exec"],
+      ["function", "read"],
+    ]);
   });
 });
 
@@ -51,11 +61,19 @@ describe("tools", () => {
   test("write, read and edit files", async () => {
     expect(await run("write", { path: "/w/a.txt", contents: "one\ntwo\nthree\ntwo\n" })).toBe("wrote /w/a.txt");
     expect(await run("read", { path: "/w/a.txt", first_line: 2, line_count: 2 })).toBe("two\nthree");
-    expect(await run("edit", { path: "/w/a.txt", old_text: "three", new_text: "3 $& $1" })).toBe("replaced 1 occurrence in /w/a.txt");
-    expect(await run("edit", { path: "/w/a.txt", old_text: "two", new_text: "2" })).toMatch(/^error: old_text occurs 2 times/);
-    expect(await run("edit", { path: "/w/a.txt", old_text: "two", new_text: "2", replace_all: true })).toBe("replaced 2 occurrences in /w/a.txt");
+    expect(await run("edit", { path: "/w/a.txt", old_text: "three", new_text: "3 $& $1" })).toBe(
+      "replaced 1 occurrence in /w/a.txt",
+    );
+    expect(await run("edit", { path: "/w/a.txt", old_text: "two", new_text: "2" })).toMatch(
+      /^error: old_text occurs 2 times/,
+    );
+    expect(await run("edit", { path: "/w/a.txt", old_text: "two", new_text: "2", replace_all: true })).toBe(
+      "replaced 2 occurrences in /w/a.txt",
+    );
     expect(await run("read", { path: "/w/a.txt" })).toBe("one\n2\n3 $& $1\n2\n");
-    expect(await run("edit", { path: "/w/a.txt", old_text: "four", new_text: "4" })).toMatch(/^error: old_text does not occur/);
+    expect(await run("edit", { path: "/w/a.txt", old_text: "four", new_text: "4" })).toMatch(
+      /^error: old_text does not occur/,
+    );
     expect(await run("edit", { path: "/w/a.txt", old_text: "", new_text: "4" })).toBe("error: old_text is empty");
   });
 
@@ -88,7 +106,11 @@ describe("tools", () => {
       is_error: false,
     });
     const call = (args: string) => ({ id: "call_1", function: { name: "exec", arguments: args } });
-    expect(await toolbox.answerOpenAI(call('{"command":"echo hi"}'))).toEqual({ role: "tool", tool_call_id: "call_1", content: "hi\n[exit code 0]" });
+    expect(await toolbox.answerOpenAI(call('{"command":"echo hi"}'))).toEqual({
+      role: "tool",
+      tool_call_id: "call_1",
+      content: "hi\n[exit code 0]",
+    });
     expect((await toolbox.answerOpenAI(call("{"))).content).toBe("error: the input is not an object");
   });
 
@@ -99,7 +121,10 @@ describe("tools", () => {
 });
 
 test("the AI SDK calls the tools", async () => {
-  const usage = { inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 }, outputTokens: { total: 1, text: 1, reasoning: 0 } };
+  const usage = {
+    inputTokens: { total: 1, noCache: 1, cacheRead: 0, cacheWrite: 0 },
+    outputTokens: { total: 1, text: 1, reasoning: 0 },
+  };
   const toolCall = (id: string, toolName: string, input: object) => ({
     content: [{ type: "tool-call" as const, toolCallId: id, toolName, input: JSON.stringify(input) }],
     finishReason: { unified: "tool-calls" as const, raw: undefined },
@@ -110,10 +135,20 @@ test("the AI SDK calls the tools", async () => {
     toolCall("1", "write", { path: "/ai/x.py", contents: "print(6 * 7)" }),
     toolCall("2", "exec", { command: "python3 /ai/x.py" }),
     toolCall("3", "read", { path: "/ai/missing" }),
-    { content: [{ type: "text" as const, text: "done" }], finishReason: { unified: "stop" as const, raw: undefined }, usage, warnings: [] },
+    {
+      content: [{ type: "text" as const, text: "done" }],
+      finishReason: { unified: "stop" as const, raw: undefined },
+      usage,
+      warnings: [],
+    },
   ];
   const model = new MockLanguageModelV3({ doGenerate: script });
-  const { text, steps } = await generateText({ model, prompt: "go", tools: sandboxTools(sandbox), stopWhen: stepCountIs(5) });
+  const { text, steps } = await generateText({
+    model,
+    prompt: "go",
+    tools: sandboxTools(sandbox),
+    stopWhen: stepCountIs(5),
+  });
   expect(text).toBe("done");
   expect(steps.flatMap(({ toolResults }) => toolResults.map(({ output }) => output))).toEqual([
     "wrote /ai/x.py",

@@ -187,7 +187,9 @@ test("a list requests page after page", async () => {
     json({ sandboxes: [SANDBOX], next: "a b" }),
     json({ sandboxes: [{ ...SANDBOX, id: "def" }], next: null }),
   ]);
-  const listed = await dormouse.sandboxes.list({ state: ["running", "suspended"], labels: { a: "1", b: "2" } }).toArray();
+  const listed = await dormouse.sandboxes
+    .list({ state: ["running", "suspended"], labels: { a: "1", b: "2" } })
+    .toArray();
   expect(listed.map(({ id }) => id)).toEqual(["abc", "def"]);
   expect(received[0]?.url).toBe("/v1/sandboxes?label=a%3D1&label=b%3D2&state=running%2Csuspended");
   expect(new URL(received[1]!.url, "http://x").searchParams.get("after")).toBe("a b");
@@ -223,16 +225,22 @@ test("a command whose start is unknown is not run again", async () => {
 });
 
 test("a daemon that stops in the middle of output is an error after some attempts", async () => {
-  const { dormouse } = await fake([json(SANDBOX), events(["started", { process: 5, pid: 50 }], ["stdout", chunk("one", 0)]), drop], {
-    maxRetries: 0,
-  });
+  const { dormouse } = await fake(
+    [json(SANDBOX), events(["started", { process: 5, pid: 50 }], ["stdout", chunk("one", 0)]), drop],
+    {
+      maxRetries: 0,
+    },
+  );
   await failure((await dormouse.sandboxes.connect("abc")).exec("x"), TransportError);
 }, 20_000);
 
 test("an error in a stream is an ApiError", async () => {
   const { dormouse } = await fake([
     json(SANDBOX),
-    events(["started", { process: 5, pid: 50 }], ["error", { code: "gone", status: 410, detail: "it is terminated", next_step: "" }]),
+    events(
+      ["started", { process: 5, pid: 50 }],
+      ["error", { code: "gone", status: 410, detail: "it is terminated", next_step: "" }],
+    ),
   ]);
   const error = await failure((await dormouse.sandboxes.connect("abc")).exec("x"), ApiError);
   expect(error).toMatchObject({ code: "gone", name: "GoneError", status: 410 });
@@ -240,10 +248,26 @@ test("an error in a stream is an ApiError", async () => {
 
 test("a fork that may be partial has an error for each child that could not be created", async () => {
   const error = { type: "", title: "", status: 507, code: "no_room", detail: "the host is full", next_step: "wait" };
-  const { dormouse, received } = await fake([json(SANDBOX), json({ children: [{ sandbox: SANDBOX, error: null }, { sandbox: null, error }] }, 201)]);
+  const { dormouse, received } = await fake([
+    json(SANDBOX),
+    json(
+      {
+        children: [
+          { sandbox: SANDBOX, error: null },
+          { sandbox: null, error },
+        ],
+      },
+      201,
+    ),
+  ]);
   const [made, failed] = await (await dormouse.sandboxes.connect("abc")).tryFork(2);
   expect(made?.sandbox?.id).toBe("abc");
-  expect(failed?.error).toMatchObject({ name: "NoRoomError", message: "the host is full", nextStep: "wait", status: 507 });
+  expect(failed?.error).toMatchObject({
+    name: "NoRoomError",
+    message: "the host is full",
+    nextStep: "wait",
+    status: 507,
+  });
   expect(JSON.parse(received[1]!.body)).toEqual({ count: 2, on_partial_failure: "keep" });
 });
 
@@ -263,10 +287,16 @@ test("events continue after the last one that was received", async () => {
 
 test("a pull reports its progress and returns the image", async () => {
   const { dormouse, received } = await fake([
-    events(["progress", { stage: "fetching", bytes: 1, bytes_total: 2, entries: 0 }], ["done", { digest: "d", created_at: "t" }]),
+    events(
+      ["progress", { stage: "fetching", bytes: 1, bytes_total: 2, entries: 0 }],
+      ["done", { digest: "d", created_at: "t" }],
+    ),
   ]);
   const stages: string[] = [];
-  const image = await dormouse.images.pull("x:1", { tag: "t", onProgress: ({ stage, bytesTotal }) => stages.push(`${stage} ${bytesTotal}`) });
+  const image = await dormouse.images.pull("x:1", {
+    tag: "t",
+    onProgress: ({ stage, bytesTotal }) => stages.push(`${stage} ${bytesTotal}`),
+  });
   expect(image).toMatchObject({ digest: "d", createdAt: "t" });
   expect(stages).toEqual(["fetching 2"]);
   expect(JSON.parse(received[0]!.body)).toEqual({ reference: "x:1", tag: "t" });

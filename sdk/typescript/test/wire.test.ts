@@ -60,7 +60,8 @@ describe("values", () => {
 });
 
 describe("server-sent events", () => {
-  const text = ': hello\n\nevent: stdout\nid: 7\ndata: {"a":1}\n\n:\nevent: exit\r\ndata:x\r\ndata: ü\r\n\r\ndata: half';
+  const text =
+    ': hello\n\nevent: stdout\nid: 7\ndata: {"a":1}\n\n:\nevent: exit\r\ndata:x\r\ndata: ü\r\n\r\ndata: half';
   const expected: ServerEvent[] = [
     { kind: "stdout", id: "7", data: '{"a":1}' },
     { kind: "exit", id: "7", data: "x\nü" },

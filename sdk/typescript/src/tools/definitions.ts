@@ -18,7 +18,12 @@ export interface ToolDefinition {
   schema: InputSchema;
 }
 
-function define(name: ToolName, description: string, properties: InputSchema["properties"], required: string[]): ToolDefinition {
+function define(
+  name: ToolName,
+  description: string,
+  properties: InputSchema["properties"],
+  required: string[],
+): ToolDefinition {
   return { name, description, schema: { type: "object", properties, required, additionalProperties: false } };
 }
 

@@ -126,7 +126,10 @@ export class Toolbox {
         return `wrote ${path}`;
       }
       case "edit":
-        return await this.#edit(input as { path: string; old_text: string; new_text: string; replace_all?: boolean }, call);
+        return await this.#edit(
+          input as { path: string; old_text: string; new_text: string; replace_all?: boolean },
+          call,
+        );
       case "checkpoint": {
         const labels = input["label"] === undefined ? {} : { label: String(input["label"]) };
         return (await this.sandbox.checkpoint({ labels, ...call })).id;
@@ -168,7 +171,9 @@ export class Toolbox {
     const count = parts.length - 1;
     if (count === 0) throw new DormouseError(`old_text does not occur in ${input.path}`);
     if (count > 1 && !input.replace_all) {
-      throw new DormouseError(`old_text occurs ${count} times in ${input.path}: add text around it, or set replace_all`);
+      throw new DormouseError(
+        `old_text occurs ${count} times in ${input.path}: add text around it, or set replace_all`,
+      );
     }
     await this.sandbox.files.write(input.path, parts.join(input.new_text), call);
     return `replaced ${count} ${count === 1 ? "occurrence" : "occurrences"} in ${input.path}`;
