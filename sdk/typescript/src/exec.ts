@@ -31,6 +31,8 @@ export interface ExecOptions extends InsideOptions {
   onOutput?: ((event: OutputEvent) => void) | undefined;
   /** Throw a {@link CommandError} unless the exit code is 0. Default: false. */
   check?: boolean | undefined;
+  /** Kill the command with all its descendants if `signal` aborts the call. Default: false, it continues. */
+  killOnAbort?: boolean | undefined;
 }
 
 /** How a command ended, and what it wrote. */
@@ -119,8 +121,23 @@ export async function exec(
   command: Command,
   options: ExecOptions,
 ): Promise<ExecResult> {
-  const { onOutput, check } = options;
+  const { signal, killOnAbort } = options;
+  signal?.throwIfAborted();
   const execution = new Execution(transport, id, command, options);
+  const finished = finish(execution, options);
+  if (!killOnAbort || signal === undefined) return await finished;
+  return await new Promise((resolve, reject) => {
+    const abort = (): void => {
+      reject(signal.reason as Error);
+      execution.kill();
+    };
+    signal.addEventListener("abort", abort, { once: true });
+    finished.then(resolve, reject).finally(() => signal.removeEventListener("abort", abort));
+  });
+}
+
+/** Reads the output of a command to its end. */
+async function finish(execution: Execution, { onOutput, check }: ExecOptions): Promise<ExecResult> {
   const parts: Omit<ExecParts, "exit" | "started"> = { checkpoint: undefined, stdout: [], stderr: [], lostBytes: 0 };
   for await (const event of followOutput(execution, { signal: execution.signal })) {
     onOutput?.(event);
@@ -155,6 +172,7 @@ class Execution implements OutputSource {
   /** Aborts the execution: for the caller, or because its input cannot be read. */
   readonly signal: AbortSignal;
   readonly #inputFailed = new AbortController();
+  #isUnwanted = false;
   readonly #transport: Transport;
   readonly #id: string;
   readonly #command: Command;
@@ -165,7 +183,17 @@ class Execution implements OutputSource {
     this.#id = id;
     this.#command = command;
     this.#options = options;
-    this.signal = AbortSignal.any([this.#inputFailed.signal, ...(options.signal ? [options.signal] : [])]);
+    // A command that is to be killed is followed until its handle is known.
+    const caller = options.signal && !options.killOnAbort ? [options.signal] : [];
+    this.signal = AbortSignal.any([this.#inputFailed.signal, ...caller]);
+  }
+
+  /** Kills the command, as soon as its handle is known. */
+  kill(): void {
+    this.#isUnwanted = true;
+    if (this.started === undefined) return;
+    const params = { id: this.#id, process: this.started.process };
+    this.#transport.call("killProcess", params).catch(() => undefined);
   }
 
   open(at: OutputPosition): AsyncIterable<ServerEvent> {
@@ -192,7 +220,8 @@ class Execution implements OutputSource {
     if (event.kind === "checkpoint") this.checkpoint = data<CheckpointTaken>(event).snapshot;
     if (event.kind === "started") {
       this.started = data<ProcessStarted>(event);
-      if (this.#stdin().isStreamed) this.fed = this.#feed({ id: this.#id, process: this.started.process });
+      if (this.#isUnwanted) this.kill();
+      else if (this.#stdin().isStreamed) this.fed = this.#feed({ id: this.#id, process: this.started.process });
     }
   }
 

@@ -119,7 +119,7 @@ export class Sandbox implements AsyncDisposable {
   /**
    * Runs a command to its end: a line for `/bin/sh -c`, or a program with its arguments. A code other than 0 is a
    * result, unless `check` is set. The output has no limit, so bound what you do not trust. The command continues
-   * if the call is aborted.
+   * if the call is aborted, unless `killOnAbort` is set.
    */
   async exec(command: Command, options: ExecOptions = {}): Promise<ExecResult> {
     return await exec(this.#transport, this.id, command, options);

@@ -158,6 +158,20 @@ describe("exec", () => {
     await (await sandbox.processes.get(process!)).kill();
   });
 
+  test("kills the command with its descendants when the call is aborted, if it should", async () => {
+    const controller = new AbortController();
+    const call = sandbox.exec("setsid sleep 654 & echo ready; sleep 654", {
+      signal: controller.signal,
+      killOnAbort: true,
+      onOutput: () => controller.abort(new Error("left")),
+    });
+    await expect(call).rejects.toThrow("left");
+    await until("nothing is left", async () => (await sandbox.exec("pgrep -fx 'sleep 654'")).exitCode === 1);
+    const early = sandbox.exec("sleep 655", { signal: AbortSignal.timeout(1), killOnAbort: true });
+    await expect(early).rejects.toThrow(/timeout/);
+    await until("nothing is left", async () => (await sandbox.exec("pgrep -fx 'sleep 655'")).exitCode === 1);
+  });
+
   test("refuses what is invalid", async () => {
     await failure(sandbox.exec([]), InvalidArgumentError);
     await failure(sandbox.exec("true", { timeoutMs: -1 }), InvalidArgumentError);
