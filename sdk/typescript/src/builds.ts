@@ -22,7 +22,7 @@ export class Builds {
   }
 
   /** Lists builds, newest first. */
-  list(options: { limit?: number } & CallOptions = {}): Pages<Build> {
+  list(options: { limit?: number | undefined } & CallOptions = {}): Pages<Build> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listBuilds", { ...fields, after }, call);
@@ -31,7 +31,7 @@ export class Builds {
   }
 
   /** Returns a build. With `waitMs`, waits that long for its end, at most 600,000. */
-  async get(build: string, options: { waitMs?: number } & CallOptions = {}): Promise<Build> {
+  async get(build: string, options: { waitMs?: number | undefined } & CallOptions = {}): Promise<Build> {
     const { call, fields } = split(options);
     return await this.#transport.call("getBuild", { build, ...fields }, call);
   }
@@ -52,7 +52,7 @@ export class Builds {
   /** Yields the lines of the log of a build, to its end. */
   async *logs(
     build: string,
-    options: { offset?: number } & CallOptions = {},
+    options: { offset?: number | undefined } & CallOptions = {},
   ): AsyncGenerator<BuildLogLine, void, undefined> {
     const { call, fields } = split(options);
     for await (const event of this.#transport.events("getBuildLog", { build, ...fields }, call)) {

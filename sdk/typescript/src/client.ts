@@ -123,13 +123,13 @@ export class Dormouse {
   }
 
   /** Compares the files of two snapshots or sandboxes, from the older to the newer. */
-  async diff(from: string, to: string, options: { order?: DiffOrder } & CallOptions = {}): Promise<Diff> {
+  async diff(from: string, to: string, options: { order?: DiffOrder | undefined } & CallOptions = {}): Promise<Diff> {
     const { call, fields } = split(options);
     return await this.#transport.call("diffFiles", { from, to, ...fields }, call);
   }
 
   /** Returns which sandboxes and snapshots come from which. */
-  async tree(options: { all?: boolean } & CallOptions = {}): Promise<TreeNode[]> {
+  async tree(options: { all?: boolean | undefined } & CallOptions = {}): Promise<TreeNode[]> {
     const { call, fields } = split(options);
     return (await this.#transport.call("getTree", fields, call)).nodes;
   }

@@ -122,7 +122,7 @@ export class Files {
   }
 
   /** Lists a directory, `depth` levels deep. Default: one level. */
-  list(path: string, options: { depth?: number } & InsideOptions = {}): Pages<FileStat> {
+  list(path: string, options: { depth?: number | undefined } & InsideOptions = {}): Pages<FileStat> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listFiles", { id: this.#id, path, after, ...fields }, call);
@@ -151,7 +151,11 @@ export class Files {
   /** Creates a directory with missing parents. It may exist, unless `exclusive`. */
   async mkdir(
     path: Text,
-    options: { exclusive?: boolean; parents?: boolean; user?: string } & InsideOptions = {},
+    options: {
+      exclusive?: boolean | undefined;
+      parents?: boolean | undefined;
+      user?: string | undefined;
+    } & InsideOptions = {},
   ): Promise<FileStat> {
     const { call, fields } = split(options);
     const body = { path, parents: true, ...fields };
@@ -162,14 +166,14 @@ export class Files {
   async move(
     from: Text,
     to: Text,
-    options: { parents?: boolean; user?: string } & InsideOptions = {},
+    options: { parents?: boolean | undefined; user?: string | undefined } & InsideOptions = {},
   ): Promise<FileStat> {
     const { call, fields } = split(options);
     return await this.#transport.call("renameFile", { id: this.#id }, { body: { from, to, ...fields }, ...call });
   }
 
   /** Removes a file or an empty directory; with `recursive`, also everything in it. */
-  async remove(path: string, options: { recursive?: boolean } & InsideOptions = {}): Promise<void> {
+  async remove(path: string, options: { recursive?: boolean | undefined } & InsideOptions = {}): Promise<void> {
     const { call, fields } = split(options);
     await this.#transport.call("deleteFile", { id: this.#id, path, ...fields }, call);
   }
@@ -210,7 +214,7 @@ export class Files {
    */
   async watch(
     path: string,
-    options: { recursive?: boolean } & InsideOptions = {},
+    options: { recursive?: boolean | undefined } & InsideOptions = {},
   ): Promise<AsyncGenerator<WatchEvent, void, undefined>> {
     const { call, fields } = split(options);
     return changes(await this.#transport.listen("watchFiles", { id: this.#id, path, ...fields }, call));

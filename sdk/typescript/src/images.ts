@@ -21,7 +21,7 @@ export class Images {
   }
 
   /** Lists images. */
-  list(options: { limit?: number } & CallOptions = {}): Pages<Image> {
+  list(options: { limit?: number | undefined } & CallOptions = {}): Pages<Image> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listImages", { ...fields, after }, call);
@@ -46,13 +46,13 @@ export class Images {
   }
 
   /** Imports a tar archive: of a root file system, an OCI layout, or a Docker archive. */
-  async upload(archive: Data, options: { tag?: string } & ProgressOptions = {}): Promise<Image> {
+  async upload(archive: Data, options: { tag?: string | undefined } & ProgressOptions = {}): Promise<Image> {
     const { signal, onProgress, tag } = options;
     return await this.#transport.finish("uploadImage", { tag }, { body: toBody(archive), signal }, onProgress);
   }
 
   /** Imports an archive at a path of the daemon's host. Only over its Unix socket. */
-  async import(path: string, options: { tag?: string } & ProgressOptions = {}): Promise<Image> {
+  async import(path: string, options: { tag?: string | undefined } & ProgressOptions = {}): Promise<Image> {
     const { signal, onProgress, tag } = options;
     return await this.#transport.finish("importImage", {}, { body: { path, tag }, signal }, onProgress);
   }

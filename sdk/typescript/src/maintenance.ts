@@ -23,7 +23,7 @@ export class Maintenance {
   }
 
   /** Deletes what records mark for deletion, and with `runs` ends runs that no record names. */
-  async collectGarbage(options: { runs?: boolean } & CallOptions = {}): Promise<CollectorItem[]> {
+  async collectGarbage(options: { runs?: boolean | undefined } & CallOptions = {}): Promise<CollectorItem[]> {
     const { call, fields } = split(options);
     return (await this.#transport.call("collectGarbage", fields, call)).items;
   }

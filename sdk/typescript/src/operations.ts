@@ -17,7 +17,7 @@ export class OperationLog {
   }
 
   /** Lists operations, newest first, all or those of a sandbox. */
-  list(options: { sandbox?: string; limit?: number } & CallOptions = {}): Pages<Operation> {
+  list(options: { sandbox?: string | undefined; limit?: number | undefined } & CallOptions = {}): Pages<Operation> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listOperations", { ...fields, after }, call);
@@ -26,7 +26,7 @@ export class OperationLog {
   }
 
   /** Returns an operation. With `waitMs`, waits that long for its end, at most 600,000. */
-  async get(id: string, options: { waitMs?: number } & CallOptions = {}): Promise<Operation> {
+  async get(id: string, options: { waitMs?: number | undefined } & CallOptions = {}): Promise<Operation> {
     const { call, fields } = split(options);
     return await this.#transport.call("getOperation", { id, ...fields }, call);
   }

@@ -20,7 +20,7 @@ export class Pools {
   }
 
   /** Lists pools. */
-  list(options: { limit?: number } & CallOptions = {}): Pages<Pool> {
+  list(options: { limit?: number | undefined } & CallOptions = {}): Pages<Pool> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listPools", { ...fields, after }, call);

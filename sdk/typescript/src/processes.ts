@@ -63,7 +63,7 @@ export class Processes {
   }
 
   /** Lists running processes, and ended ones that are still remembered, oldest first. */
-  list(options: { label?: string; pid?: number } & InsideOptions = {}): Pages<ProcessInfo> {
+  list(options: { label?: string | undefined; pid?: number | undefined } & InsideOptions = {}): Pages<ProcessInfo> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const params = { id: this.#sandbox, ...fields, after: after === undefined ? undefined : Number(after) };
@@ -141,7 +141,10 @@ export class Process implements AsyncIterable<OutputEvent> {
   }
 
   /** Sends a signal to the process, or to its process group. Default: `SIGTERM` to the process. */
-  async signal(signal: Signal = "SIGTERM", options: { target?: SignalTarget } & InsideOptions = {}): Promise<void> {
+  async signal(
+    signal: Signal = "SIGTERM",
+    options: { target?: SignalTarget | undefined } & InsideOptions = {},
+  ): Promise<void> {
     const { call, fields } = split(options);
     const number = typeof signal === "number" ? signal : SIGNALS[signal];
     await this.#transport.call("signalProcess", this.#params, { body: { signal: number, ...fields }, ...call });

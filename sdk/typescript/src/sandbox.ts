@@ -145,7 +145,9 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Terminates the sandbox, for ever. It is no error if it is terminated. */
-  async terminate(options: { ifBusy?: IfBusy; wait?: boolean } & ChangeOptions = {}): Promise<this> {
+  async terminate(
+    options: { ifBusy?: IfBusy | undefined; wait?: boolean | undefined } & ChangeOptions = {},
+  ): Promise<this> {
     const { call, fields } = split(options);
     return this.#now(await this.#transport.call("terminateSandbox", { id: this.id }, { body: fields, ...call }));
   }
@@ -156,7 +158,7 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Creates a new sandbox from the newest snapshot of this terminated one. */
-  async restart(options: { name?: string } & MakeOptions = {}): Promise<Sandbox> {
+  async restart(options: { name?: string | undefined } & MakeOptions = {}): Promise<Sandbox> {
     const { call, fields } = split(options);
     const restarted: Restarted = await this.#transport.call(
       "restartSandbox",
@@ -230,13 +232,13 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Compares the files of this sandbox with those of a snapshot or another sandbox, from the older to the newer. */
-  async diff(other: string, options: { order?: DiffOrder } & CallOptions = {}): Promise<Diff> {
+  async diff(other: string, options: { order?: DiffOrder | undefined } & CallOptions = {}): Promise<Diff> {
     const { call, fields } = split(options);
     return await this.#transport.call("diffFiles", { from: other, to: this.id, ...fields }, call);
   }
 
   /** Returns the family tree that contains this sandbox, from its root. */
-  async tree(options: { all?: boolean } & CallOptions = {}): Promise<TreeNode[]> {
+  async tree(options: { all?: boolean | undefined } & CallOptions = {}): Promise<TreeNode[]> {
     const { call, fields } = split(options);
     return (await this.#transport.call("getTree", { sandbox: this.id, ...fields }, call)).nodes;
   }
@@ -306,7 +308,9 @@ export class Sandbox implements AsyncDisposable {
   }
 
   /** Returns samples of what the sandbox used. */
-  async metrics(options: { since?: Time; until?: Time } & CallOptions = {}): Promise<UsageHistory> {
+  async metrics(
+    options: { since?: Time | undefined; until?: Time | undefined } & CallOptions = {},
+  ): Promise<UsageHistory> {
     const { call, fields } = split(options);
     return await this.#transport.call("getSandboxMetrics", { id: this.id, ...fields }, call);
   }

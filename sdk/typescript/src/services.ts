@@ -40,7 +40,7 @@ export class Services {
   }
 
   /** Stops a service: SIGTERM, and SIGKILL to what is left after `graceMs` (default 10,000). */
-  async stop(name: string, options: { graceMs?: number } & InsideOptions = {}): Promise<Service> {
+  async stop(name: string, options: { graceMs?: number | undefined } & InsideOptions = {}): Promise<Service> {
     const { call, fields } = split(options);
     return await this.#transport.call("stopService", { id: this.#id, service: name }, { body: fields, ...call });
   }

@@ -16,7 +16,9 @@ export class Snapshots {
   }
 
   /** Lists snapshots, all or those of the sandbox `source`. */
-  list(options: { source?: string; name?: string; limit?: number } & CallOptions = {}): Pages<Snapshot> {
+  list(
+    options: { source?: string | undefined; name?: string | undefined; limit?: number | undefined } & CallOptions = {},
+  ): Pages<Snapshot> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listSnapshots", { ...fields, after }, call);
@@ -30,7 +32,7 @@ export class Snapshots {
   }
 
   /** Deletes a snapshot. One in use is refused, or with `whenFree` deleted as soon as nothing is based on it. */
-  async delete(id: string, options: { whenFree?: boolean } & CallOptions = {}): Promise<void> {
+  async delete(id: string, options: { whenFree?: boolean | undefined } & CallOptions = {}): Promise<void> {
     const { call, fields } = split(options);
     await this.#transport.call("deleteSnapshot", { id, ...fields }, call);
   }
@@ -48,7 +50,7 @@ export class Snapshots {
   /** Imports a snapshot from an archive. It gets a new id. */
   async import(
     archive: Data,
-    options: { labels?: Record<string, string>; expiresMs?: number } & MakeOptions = {},
+    options: { labels?: Record<string, string> | undefined; expiresMs?: number | undefined } & MakeOptions = {},
   ): Promise<Snapshot> {
     const { call, fields } = split(options);
     const params = { expiresMs: fields.expiresMs, labels: fields.labels && JSON.stringify(fields.labels) };

@@ -19,7 +19,7 @@ export class Templates {
   }
 
   /** Lists templates. */
-  list(options: { limit?: number } & CallOptions = {}): Pages<Template> {
+  list(options: { limit?: number | undefined } & CallOptions = {}): Pages<Template> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listTemplates", { ...fields, after }, call);
@@ -33,7 +33,7 @@ export class Templates {
   }
 
   /** Deletes a template, or one of its tags. */
-  async delete(template: string, options: { tag?: string } & CallOptions = {}): Promise<void> {
+  async delete(template: string, options: { tag?: string | undefined } & CallOptions = {}): Promise<void> {
     const { call, fields } = split(options);
     await this.#transport.call("deleteTemplate", { template, ...fields }, call);
   }
@@ -42,7 +42,7 @@ export class Templates {
   async tag(
     template: string,
     tags: readonly string[],
-    options: { from?: string } & CallOptions = {},
+    options: { from?: string | undefined } & CallOptions = {},
   ): Promise<Template> {
     const { call, fields } = split(options);
     return await this.#transport.call("tagTemplate", { template }, { body: { tags: [...tags], ...fields }, ...call });

@@ -58,14 +58,14 @@ export interface TransportOptions {
 
 interface Input<Op extends OperationId> extends InsideOptions, ChangeOptions, MakeOptions {
   body?: Operations[Op]["body"];
-  headers?: Record<string, string>;
+  headers?: Record<string, string> | undefined;
 }
 
 interface Route {
   method: string;
   path: string;
-  body?: string;
-  idempotent?: boolean;
+  body?: string | undefined;
+  idempotent?: boolean | undefined;
 }
 
 const RETRY_DELAY_MS = 100;
@@ -276,9 +276,9 @@ export async function sleep(ms: number, signal?: AbortSignal): Promise<void> {
 function pauseAfter(error: unknown, delay: number): number | undefined {
   const jittered = delay * (0.5 + Math.random() / 2);
   if (error instanceof TransportError) return jittered;
-  const after = (error as { retryAfterMs?: number }).retryAfterMs;
+  const after = (error as { retryAfterMs?: number | undefined }).retryAfterMs;
   if (after !== undefined) return after <= RETRY_AFTER_MS_MAX ? after : undefined;
-  return (error as { code?: string }).code === "unavailable" ? jittered : undefined;
+  return (error as { code?: string | undefined }).code === "unavailable" ? jittered : undefined;
 }
 
 function problemOf(body: string, response: Response): DormouseError {
@@ -303,6 +303,6 @@ function parse<T>(text: string, status: number): T {
 }
 
 function reason(error: unknown): string {
-  const { message, cause } = error as { message?: string; cause?: { message?: string } };
+  const { message, cause } = error as { message?: string | undefined; cause?: { message?: string | undefined } };
   return cause?.message || message || String(error);
 }

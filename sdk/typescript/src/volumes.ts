@@ -20,7 +20,7 @@ export class Volumes {
   }
 
   /** Lists volumes. */
-  list(options: { limit?: number } & CallOptions = {}): Pages<Volume> {
+  list(options: { limit?: number | undefined } & CallOptions = {}): Pages<Volume> {
     const { call, fields } = split(options);
     return new Pages(async (after) => {
       const page = await this.#transport.call("listVolumes", { ...fields, after }, call);

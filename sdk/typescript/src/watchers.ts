@@ -18,7 +18,7 @@ export class Watchers {
   }
 
   /** Begins to keep the changes below a directory. */
-  async create(path: Text, options: { recursive?: boolean } & InsideOptions = {}): Promise<Watcher> {
+  async create(path: Text, options: { recursive?: boolean | undefined } & InsideOptions = {}): Promise<Watcher> {
     const { call, fields } = split(options);
     return await this.#transport.call("createWatcher", { id: this.#id }, { body: { path, ...fields }, ...call });
   }
@@ -34,7 +34,7 @@ export class Watchers {
    */
   async events(
     watcher: number,
-    options: { after?: string | undefined; limit?: number } & InsideOptions = {},
+    options: { after?: string | undefined; limit?: number | undefined } & InsideOptions = {},
   ): Promise<WatcherEvents> {
     const { call, fields } = split(options);
     const { after, limit } = fields;
