@@ -40,6 +40,17 @@ export function concat(pieces: readonly Uint8Array[]): Uint8Array<ArrayBuffer> {
   return joined;
 }
 
+/** Reads a stream to its end. */
+export async function readAll(stream: ReadableStream<Uint8Array>): Promise<Uint8Array<ArrayBuffer>> {
+  const reader = stream.getReader();
+  const pieces: Uint8Array[] = [];
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) return concat(pieces);
+    pieces.push(value);
+  }
+}
+
 /** Contents that can be sent to a sandbox: all at once, or as a stream. */
 export type Data = string | Uint8Array | ArrayBuffer | Blob | ReadableStream<Uint8Array> | AsyncIterable<Uint8Array>;
 

@@ -2,6 +2,7 @@
 
 import { Keys, Projects, Secrets, Webhooks } from "./access.js";
 import { Builds } from "./builds.js";
+import { readAll, toText } from "./bytes.js";
 import { DormouseError } from "./errors.js";
 import { EventLog } from "./events.js";
 import type { Authority, Diff, DiffOrder, Health, Info, TreeNode } from "./generated/types.js";
@@ -118,8 +119,8 @@ export class Dormouse {
 
   /** Returns the OpenAPI document of the daemon. */
   async openApi(options: CallOptions = {}): Promise<Record<string, unknown>> {
-    const response = await this.#transport.open("getOpenApi", {}, options);
-    return (await response.json()) as Record<string, unknown>;
+    const document = toText(await readAll(await this.#transport.download("getOpenApi", {}, options)));
+    return JSON.parse(document) as Record<string, unknown>;
   }
 
   /** Compares the files of two snapshots or sandboxes, from the older to the newer. */

@@ -1,6 +1,6 @@
 /** Files of a running sandbox. */
 
-import { type Data, toBody, toBytes, toText } from "./bytes.js";
+import { type Data, readAll, toBody, toBytes, toText } from "./bytes.js";
 import { DormouseError, NotFoundError } from "./errors.js";
 import { exec } from "./exec.js";
 import type {
@@ -94,8 +94,7 @@ export class Files {
 
   /** Reads a file, or a part of it. */
   async read(path: string, options: ReadOptions = {}): Promise<Uint8Array> {
-    const response = await this.#open(path, options);
-    return new Uint8Array(await response.arrayBuffer());
+    return await readAll(await this.readStream(path, options));
   }
 
   /** Reads a file as UTF-8 text. */
@@ -105,7 +104,10 @@ export class Files {
 
   /** Reads a file as a stream, so that memory use does not depend on its size. */
   async readStream(path: string, options: ReadOptions = {}): Promise<ReadableStream<Uint8Array>> {
-    return (await this.#open(path, options)).body ?? new ReadableStream();
+    const { start, end, ...call } = options;
+    const isPart = start !== undefined || end !== undefined;
+    const headers = isPart ? { range: `bytes=${start ?? 0}-${end === undefined ? "" : end - 1}` } : {};
+    return await this.#transport.download("readFile", { id: this.#id, path }, { ...call, headers });
   }
 
   /**
@@ -242,13 +244,6 @@ export class Files {
   async writeArchive(path: string, archive: Data, options: InsideOptions = {}): Promise<void> {
     await this.mkdir(path, options);
     await exec(this.#transport, this.#id, ["tar", "-C", path, "-xf", "-"], { ...options, stdin: archive, check: true });
-  }
-
-  async #open(path: string, options: ReadOptions): Promise<Response> {
-    const { start, end, ...call } = options;
-    const isPart = start !== undefined || end !== undefined;
-    const headers = isPart ? { range: `bytes=${start ?? 0}-${end === undefined ? "" : end - 1}` } : {};
-    return await this.#transport.open("readFile", { id: this.#id, path }, { ...call, headers });
   }
 }
 

@@ -65,7 +65,7 @@ export class Images {
 
   /** Returns an image as a tar archive with an OCI layout. */
   async download(reference: string, options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
-    return (await this.#transport.open("downloadImage", { reference }, options)).body ?? new ReadableStream();
+    return await this.#transport.download("downloadImage", { reference }, options);
   }
 
   /** Writes an image to a path of the daemon's host. Only over its Unix socket. */

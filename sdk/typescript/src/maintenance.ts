@@ -1,5 +1,6 @@
 /** Maintenance of the daemon and its storage. Only with a key of its own project. */
 
+import { readAll, toText } from "./bytes.js";
 import type { CollectorItem, Quarantine, Stored, Verified } from "./generated/types.js";
 import { type CallOptions, split, type Transport } from "./transport.js";
 
@@ -14,7 +15,7 @@ export class Maintenance {
 
   /** Returns the metrics of the daemon in the Prometheus text format. */
   async metrics(options: CallOptions = {}): Promise<string> {
-    return await (await this.#transport.open("getMetrics", {}, options)).text();
+    return toText(await readAll(await this.#transport.download("getMetrics", {}, options)));
   }
 
   /** Lists what is on disk, what of it garbage collection would delete, and why. */

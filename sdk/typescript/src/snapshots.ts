@@ -44,7 +44,7 @@ export class Snapshots {
 
   /** Returns a snapshot as an archive, for {@link import} on a host that has its image. */
   async export(id: string, options: CallOptions = {}): Promise<ReadableStream<Uint8Array>> {
-    return (await this.#transport.open("exportSnapshot", { id }, options)).body ?? new ReadableStream();
+    return await this.#transport.download("exportSnapshot", { id }, options);
   }
 
   /** Imports a snapshot from an archive. It gets a new id. */

@@ -107,13 +107,37 @@ export class Transport {
     });
   }
 
-  /** Carries out an operation, and returns its response, whose body can be read as it arrives. */
-  async open<Op extends OperationId>(
+  async #open<Op extends OperationId>(
     operation: Op,
     params: Operations[Op]["params"],
     input: Input<Op> = {},
   ): Promise<Response> {
     return await this.#repeat(operation, input, (headers) => this.#send(operation, params, { ...input, headers }));
+  }
+
+  /** Carries out an operation whose response is bytes, and returns them as they arrive. */
+  async download<Op extends OperationId>(
+    operation: Op,
+    params: Operations[Op]["params"],
+    input: Input<Op> = {},
+  ): Promise<ReadableStream<Uint8Array>> {
+    const { body } = await this.#open(operation, params, input);
+    const reader = (body ?? new ReadableStream<Uint8Array>({ start: (controller) => controller.close() })).getReader();
+    const read = async () => {
+      try {
+        return await reader.read();
+      } catch (error) {
+        throw this.#broken(error, input.signal);
+      }
+    };
+    return new ReadableStream({
+      async pull(controller) {
+        const { done, value } = await read();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: (reason) => reader.cancel(reason),
+    });
   }
 
   /** Carries out an operation whose response is a stream of events. An `error` event is thrown. */
@@ -132,12 +156,12 @@ export class Transport {
     input: Input<Op> = {},
   ): Promise<AsyncGenerator<ServerEvent, void, undefined>> {
     const headers = { ...input.headers, accept: "text/event-stream" };
-    return this.#events(await this.open(operation, params, { ...input, headers }), input.signal);
+    return this.#events(await this.#open(operation, params, { ...input, headers }), input.signal);
   }
 
   async *#events(response: Response, signal: AbortSignal | undefined): AsyncGenerator<ServerEvent, void, undefined> {
     try {
-      for await (const event of parseEvents(response.body ?? new ReadableStream())) {
+      for await (const event of parseEvents(response.body!)) {
         if (event.kind === "error") throw apiError(parse(event.data, response.status));
         yield event;
       }

@@ -1,6 +1,6 @@
 /** Volumes: storage that outlives sandboxes. */
 
-import { type Data, toBody } from "./bytes.js";
+import { type Data, readAll, toBody } from "./bytes.js";
 import type { CreateVolume, Volume, VolumeFile } from "./generated/types.js";
 import { Pages } from "./pages.js";
 import { type CallOptions, type MakeOptions, split, type Transport } from "./transport.js";
@@ -40,8 +40,7 @@ export class Volumes {
 
   /** Reads a file of a volume, without a sandbox. */
   async read(volume: string, path: string, options: CallOptions = {}): Promise<Uint8Array> {
-    const response = await this.#transport.open("readVolumeFile", { volume, path }, options);
-    return new Uint8Array(await response.arrayBuffer());
+    return await readAll(await this.#transport.download("readVolumeFile", { volume, path }, options));
   }
 
   /** Writes a file of a volume, without a sandbox. */

@@ -27,7 +27,7 @@ test("every operation of the API can be called", () => {
   );
   const called = new Set<string>();
   for (const file of sources()) {
-    const calls = readFileSync(file, "utf8").matchAll(/\.(?:call|open|events|listen|finish|url)\(\s*"(\w+)"/g);
+    const calls = readFileSync(file, "utf8").matchAll(/\.(?:call|download|events|listen|finish|url)\(\s*"(\w+)"/g);
     for (const [, operation] of calls) called.add(operation!);
   }
   expect([...called].sort()).toEqual([...documented].sort());

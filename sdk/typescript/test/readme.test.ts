@@ -20,14 +20,15 @@ async function blocks(language: string): Promise<string[]> {
 }
 
 /** The blocks as one program: the imports, the first block, and each further one in a scope of its own. */
-function program(parts: string[], name: string): string {
+function program(parts: string[], name: string, directory: string): string {
   const isImport = (line: string): boolean => line.startsWith("import ");
   const lines = parts.map((part) => part.split("\n"));
   const bodies = lines.map((part) => part.filter((line) => !isImport(line)).join("\n"));
   const [first, ...others] = bodies;
   return [...lines.flat().filter(isImport), first, ...others.map((body) => `{\n${body}}`)]
     .join("\n")
-    .replaceAll('"hello"', `"${name}"`);
+    .replaceAll('"hello"', `"${name}"`)
+    .replaceAll("/tmp/dormouse-notes.txt", `${directory}/notes.txt`);
 }
 
 test("the blocks of TypeScript", async () => {
@@ -35,7 +36,7 @@ test("the blocks of TypeScript", async () => {
   const name = unique("hello");
   const directory = await mkdtemp(`${root}test/.readme-`);
   try {
-    await writeFile(`${directory}/readme.ts`, program(parts, name));
+    await writeFile(`${directory}/readme.ts`, program(parts, name, directory));
     await writeFile(
       `${directory}/tsconfig.json`,
       JSON.stringify({ extends: `${root}tsconfig.json`, include: ["readme.ts"] }),
