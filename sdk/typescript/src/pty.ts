@@ -1,7 +1,7 @@
 /** Terminals, over a WebSocket. */
 
 import { toBytes } from "./bytes.js";
-import { apiError, isProblem, TransportError, UnexpectedResponseError } from "./errors.js";
+import { apiError, DormouseError, isProblem, TransportError, UnexpectedResponseError } from "./errors.js";
 import type { ExitStatus, TerminalMessage } from "./generated/types.js";
 import { type InsideOptions, split, type Transport } from "./transport.js";
 import { fromWire } from "./wire.js";
@@ -59,7 +59,9 @@ export class Pty implements AsyncIterable<Uint8Array> {
     const url = transport.url("openTerminal", { id, ...fields });
     url.protocol = url.protocol.replace("http", "ws");
     const headers = { ...transport.credentials(), ...(call.wake && { "x-dormouse-wake": call.wake }) };
-    const { WebSocket } = await import("ws");
+    const { WebSocket } = (await import("ws")) as Partial<typeof import("ws")>;
+    // In browsers, the package is empty.
+    if (WebSocket === undefined) throw new DormouseError("a terminal needs Node, Deno or Bun");
     const socket = new WebSocket(url, { headers });
     const frames = new Frames(socket);
     call.signal?.addEventListener("abort", () => socket.terminate(), { once: true });

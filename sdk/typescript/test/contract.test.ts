@@ -3,6 +3,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
+import { build } from "esbuild";
 import { expect, test } from "vitest";
 
 import { errorClasses } from "@dormouse/sdk";
@@ -43,6 +44,13 @@ test("the core imports nothing of Node", () => {
   for (const file of sources().filter((file) => !file.endsWith("/node.ts"))) {
     expect(readFileSync(file, "utf8"), file).not.toMatch(/from "node:|import\("node:/);
   }
+});
+
+test("the core can be bundled for browsers", async () => {
+  const options = { bundle: true, write: false, format: "esm", platform: "browser", logLevel: "silent" } as const;
+  const { errors, outputFiles } = await build({ ...options, entryPoints: [path("../src/index.ts")] });
+  expect(errors).toEqual([]);
+  expect(outputFiles[0]?.text).not.toMatch(/from "(node:|ws")/);
 });
 
 function sources(): string[] {
