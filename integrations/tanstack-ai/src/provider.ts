@@ -10,7 +10,7 @@ import {
   NotFoundError,
   type PortAccess,
   type ResourcesRequest,
-  Sandbox,
+  type Sandbox,
   type SnapshotKind,
 } from "@dormouse/sdk";
 import type {
@@ -133,8 +133,9 @@ class Provider implements DormouseProvider {
     }
     const existing = await this.#living(original, input.signal);
     // Another caller may have restored it at the same time.
-    if (existing?.info.snapshot === id)
+    if (existing?.info.snapshot === id) {
       return await this.#handle(await existing.resume({ signal: input.signal }), input);
+    }
     return await this.#start({ snapshot: id, name: relatedName(original, "restored") }, input);
   }
 
@@ -187,10 +188,12 @@ class Provider implements DormouseProvider {
     const { revision: ifRevision } = sandbox.info;
     try {
       await sandbox.update({ name: relatedName(name, "retired") }, { ifRevision });
-      await sandbox.suspend();
     } catch (error) {
-      if (!(error instanceof ConflictError || error instanceof GoneError)) throw error;
+      if (error instanceof ConflictError || error instanceof GoneError) return;
+      throw error;
     }
+    // If this fails, its idle timeout suspends it.
+    await sandbox.suspend().catch(() => undefined);
   }
 
   /** The sandbox with an id or name, unless it is gone or about to be. */
@@ -202,8 +205,9 @@ class Provider implements DormouseProvider {
 
   async #handle(sandbox: Sandbox, input: SandboxCreateInput): Promise<DormouseHandle> {
     const egress = this.#egress(input.policy);
-    if (JSON.stringify(sandbox.info.egress) !== JSON.stringify(egress))
+    if (JSON.stringify(sandbox.info.egress) !== JSON.stringify(egress)) {
       await sandbox.setEgress(egress, { signal: input.signal });
+    }
     return await this.#prepare(new DormouseHandle(sandbox, this.#settings, input.env));
   }
 
