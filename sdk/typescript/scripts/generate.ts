@@ -9,6 +9,8 @@
 import { readFileSync, writeFileSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 
+import { format } from "prettier";
+
 import { camelCase, snakeCase } from "../src/names.js";
 
 interface Schema {
@@ -62,13 +64,17 @@ function beside(path: string): string {
 const DOCUMENT = beside("../../../docs/reference/openapi.json");
 
 /** The generated files, by their paths. */
-export function generate(): Map<string, string> {
+export async function generate(): Promise<Map<string, string>> {
   const document = JSON.parse(readFileSync(DOCUMENT, "utf8")) as Document;
   const generator = new Generator(document);
   return new Map([
-    [beside("../src/generated/types.ts"), generator.types()],
-    [beside("../src/generated/operations.ts"), generator.operations()],
+    [beside("../src/generated/types.ts"), await formatted(generator.types())],
+    [beside("../src/generated/operations.ts"), await formatted(generator.operations())],
   ]);
+}
+
+function formatted(text: string): Promise<string> {
+  return format(text, { parser: "typescript", printWidth: 120 });
 }
 
 class Generator {
@@ -335,5 +341,5 @@ function comment(text: string, indent: string): string {
 }
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  for (const [path, text] of generate()) writeFileSync(path, text);
+  for (const [path, text] of await generate()) writeFileSync(path, text);
 }

@@ -13,8 +13,8 @@ import { routes } from "../src/generated/operations.js";
 
 const path = (relative: string): string => fileURLToPath(new URL(relative, import.meta.url));
 
-test("the generated files are up to date", () => {
-  for (const [file, text] of generate()) {
+test("the generated files are up to date", async () => {
+  for (const [file, text] of await generate()) {
     expect(readFileSync(file, "utf8") === text, `${file}: run 'npm run generate'`).toBe(true);
   }
 });

@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 
 import { afterAll, beforeAll, expect, test } from "vitest";
 
-import "./support.js";
+import { dormouse } from "./support.js";
 
 const run = promisify(execFile);
 const root = fileURLToPath(new URL("..", import.meta.url));
@@ -53,6 +53,16 @@ afterAll(async () => {
 test("is imported by Node", async () => {
   await writeFile(join(project, "program.js"), script);
   expect((await run("node", ["program.js"], { cwd: project })).stdout).toBe(PRINTS);
+});
+
+test("reaches the daemon by HTTPS, also for terminals", async () => {
+  const { certificate } = await dormouse.authority();
+  const NODE_EXTRA_CA_CERTS = join(project, "ca.pem");
+  await writeFile(NODE_EXTRA_CA_CERTS, certificate);
+  await writeFile(join(project, "program.js"), script);
+  const DORM_SERVER = `https://localhost:${new URL(process.env["DORM_SERVER"]!).port}`;
+  const env = { ...process.env, NODE_EXTRA_CA_CERTS, DORM_SERVER };
+  expect((await run("node", ["program.js"], { cwd: project, env })).stdout).toBe(PRINTS);
 });
 
 test("is imported by a TypeScript program", async () => {

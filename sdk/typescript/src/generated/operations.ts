@@ -130,7 +130,11 @@ export interface Operations {
   /** Get the certificate authority: `GET /v1/authority`. */
   getAuthority: { params: object; body: undefined; result: Authority };
   /** List builds: `GET /v1/builds`. */
-  listBuilds: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: BuildList };
+  listBuilds: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: BuildList;
+  };
   /** Build an image or a template: `POST /v1/builds`. */
   createBuild: { params: object; body: CreateBuild; result: Build };
   /** Get a build: `GET /v1/builds/{build}`. */
@@ -138,7 +142,11 @@ export interface Operations {
   /** Cancel a build: `POST /v1/builds/{build}/cancel`. */
   cancelBuild: { params: { build: string }; body: undefined; result: Build };
   /** Read the log of a build: `GET /v1/builds/{build}/logs`. */
-  getBuildLog: { params: { build: string; offset?: number | undefined; lines?: number | undefined; waitMs?: number | undefined }; body: undefined; result: BuildLog };
+  getBuildLog: {
+    params: { build: string; offset?: number | undefined; lines?: number | undefined; waitMs?: number | undefined };
+    body: undefined;
+    result: BuildLog;
+  };
   /** Get a build context: `GET /v1/contexts/{hash}`. */
   getBuildContext: { params: { hash: string }; body: undefined; result: BuildContext };
   /** Upload a build context: `PUT /v1/contexts/{hash}`. */
@@ -146,7 +154,16 @@ export interface Operations {
   /** Compare the files of two snapshots or sandboxes: `GET /v1/diff`. */
   diffFiles: { params: { from: string; to: string; order?: DiffOrder | undefined }; body: undefined; result: Diff };
   /** List or follow events: `GET /v1/events`. */
-  listEvents: { params: { sandbox?: string | undefined; after?: number | undefined; newest?: number | undefined; limit?: number | undefined }; body: undefined; result: EventPage };
+  listEvents: {
+    params: {
+      sandbox?: string | undefined;
+      after?: number | undefined;
+      newest?: number | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    result: EventPage;
+  };
   /** Preview garbage collection: `GET /v1/gc`. */
   previewGarbageCollection: { params: object; body: undefined; result: CollectorItemList };
   /** Collect garbage: `POST /v1/gc`. */
@@ -154,7 +171,11 @@ export interface Operations {
   /** Check that the daemon responds: `GET /v1/health`. */
   getHealth: { params: object; body: undefined; result: Health };
   /** List images: `GET /v1/images`. */
-  listImages: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: ImageList };
+  listImages: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: ImageList;
+  };
   /** Create an image from a snapshot or another image: `POST /v1/images/compose`. */
   composeImage: { params: object; body: ComposeImage; result: Image };
   /** Import an image from a path on the daemon's host: `POST /v1/images/import`. */
@@ -182,7 +203,11 @@ export interface Operations {
   /** Get this OpenAPI document: `GET /v1/openapi.json`. */
   getOpenApi: { params: object; body: undefined; result: Record<string, unknown> };
   /** List operations: `GET /v1/operations`. */
-  listOperations: { params: { sandbox?: string | undefined; after?: string | undefined; limit?: number | undefined }; body: undefined; result: OperationList };
+  listOperations: {
+    params: { sandbox?: string | undefined; after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: OperationList;
+  };
   /** Get an operation: `GET /v1/operations/{id}`. */
   getOperation: { params: { id: string; waitMs?: number | undefined }; body: undefined; result: Operation };
   /** List pools: `GET /v1/pools`. */
@@ -198,7 +223,11 @@ export interface Operations {
   /** Change the size of a pool: `PUT /v1/pools/{pool}/size`. */
   resizePool: { params: { pool: string }; body: ResizePool; result: Pool };
   /** List projects: `GET /v1/projects`. */
-  listProjects: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: ProjectList };
+  listProjects: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: ProjectList;
+  };
   /** Create a project: `POST /v1/projects`. */
   createProject: { params: object; body: CreateProject; result: Project };
   /** Get a project: `GET /v1/projects/{project}`. */
@@ -210,7 +239,19 @@ export interface Operations {
   /** List unreadable records and damaged files: `GET /v1/quarantine`. */
   getQuarantine: { params: object; body: undefined; result: Quarantine };
   /** List sandboxes: `GET /v1/sandboxes`. */
-  listSandboxes: { params: { state?: string | undefined; name?: string | undefined; label?: string[] | undefined; sort?: string | undefined; order?: string | undefined; after?: string | undefined; limit?: number | undefined }; body: undefined; result: SandboxPage };
+  listSandboxes: {
+    params: {
+      state?: string | undefined;
+      name?: string | undefined;
+      label?: string[] | undefined;
+      sort?: string | undefined;
+      order?: string | undefined;
+      after?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    result: SandboxPage;
+  };
   /** Create a sandbox: `POST /v1/sandboxes`. */
   createSandbox: { params: object; body: CreateSandbox; result: SandboxInfo };
   /** Get a sandbox: `GET /v1/sandboxes/{id}`. */
@@ -236,19 +277,77 @@ export interface Operations {
   /** Read a file: `GET /v1/sandboxes/{id}/files`. */
   readFile: { params: { id: string; path: string }; body: undefined; result: undefined };
   /** Write a file: `PUT /v1/sandboxes/{id}/files`. */
-  writeFile: { params: { id: string; path: string; mode?: string | undefined; user?: string | undefined; parents?: boolean | undefined; inPlace?: boolean | undefined; append?: boolean | undefined; offset?: number | undefined }; body: BodyInit; result: FileStat };
+  writeFile: {
+    params: {
+      id: string;
+      path: string;
+      mode?: string | undefined;
+      user?: string | undefined;
+      parents?: boolean | undefined;
+      inPlace?: boolean | undefined;
+      append?: boolean | undefined;
+      offset?: number | undefined;
+    };
+    body: BodyInit;
+    result: FileStat;
+  };
   /** Delete a file or directory: `DELETE /v1/sandboxes/{id}/files`. */
-  deleteFile: { params: { id: string; path: string; recursive?: boolean | undefined }; body: undefined; result: undefined };
+  deleteFile: {
+    params: { id: string; path: string; recursive?: boolean | undefined };
+    body: undefined;
+    result: undefined;
+  };
   /** Get the extended attributes of a file: `GET /v1/sandboxes/{id}/files/attributes`. */
   getFileAttributes: { params: { id: string; path: string }; body: undefined; result: FileAttributes };
   /** Change the extended attributes of a file: `POST /v1/sandboxes/{id}/files/attributes`. */
   setFileAttributes: { params: { id: string }; body: SetFileAttributes; result: FileAttributes };
   /** Find files: `GET /v1/sandboxes/{id}/files/find`. */
-  findFiles: { params: { id: string; path: string; name?: string | undefined; kind?: FileKind | undefined; ignoreCase?: boolean | undefined; depth?: number | undefined; limit?: number | undefined; maxEntries?: number | undefined; timeoutMs?: number | undefined }; body: undefined; result: FoundFiles };
+  findFiles: {
+    params: {
+      id: string;
+      path: string;
+      name?: string | undefined;
+      kind?: FileKind | undefined;
+      ignoreCase?: boolean | undefined;
+      depth?: number | undefined;
+      limit?: number | undefined;
+      maxEntries?: number | undefined;
+      timeoutMs?: number | undefined;
+    };
+    body: undefined;
+    result: FoundFiles;
+  };
   /** Find lines in files: `GET /v1/sandboxes/{id}/files/grep`. */
-  findLines: { params: { id: string; path: string; pattern: string; literal?: boolean | undefined; ignoreCase?: boolean | undefined; name?: string | undefined; binary?: boolean | undefined; depth?: number | undefined; limit?: number | undefined; maxEntries?: number | undefined; maxBytes?: number | undefined; timeoutMs?: number | undefined }; body: undefined; result: FoundLines };
+  findLines: {
+    params: {
+      id: string;
+      path: string;
+      pattern: string;
+      literal?: boolean | undefined;
+      ignoreCase?: boolean | undefined;
+      name?: string | undefined;
+      binary?: boolean | undefined;
+      depth?: number | undefined;
+      limit?: number | undefined;
+      maxEntries?: number | undefined;
+      maxBytes?: number | undefined;
+      timeoutMs?: number | undefined;
+    };
+    body: undefined;
+    result: FoundLines;
+  };
   /** List a directory: `GET /v1/sandboxes/{id}/files/list`. */
-  listFiles: { params: { id: string; path: string; depth?: number | undefined; after?: string | undefined; limit?: number | undefined }; body: undefined; result: FileList };
+  listFiles: {
+    params: {
+      id: string;
+      path: string;
+      depth?: number | undefined;
+      after?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    result: FileList;
+  };
   /** Create a directory: `POST /v1/sandboxes/{id}/files/mkdir`. */
   createDirectory: { params: { id: string }; body: MakeDirectory; result: FileStat };
   /** Rename a file or directory: `POST /v1/sandboxes/{id}/files/rename`. */
@@ -256,7 +355,11 @@ export interface Operations {
   /** Get the metadata of a file: `GET /v1/sandboxes/{id}/files/stat`. */
   statFile: { params: { id: string; path: string }; body: undefined; result: FileStat };
   /** Watch a directory for changes: `GET /v1/sandboxes/{id}/files/watch`. */
-  watchFiles: { params: { id: string; path: string; recursive?: boolean | undefined }; body: undefined; result: undefined };
+  watchFiles: {
+    params: { id: string; path: string; recursive?: boolean | undefined };
+    body: undefined;
+    result: undefined;
+  };
   /** Fork a sandbox: `POST /v1/sandboxes/{id}/fork`. */
   forkSandbox: { params: { id: string }; body: ForkRequest; result: Forked };
   /** Keep a sandbox awake: `POST /v1/sandboxes/{id}/holds`. */
@@ -264,13 +367,27 @@ export interface Operations {
   /** Release a hold: `DELETE /v1/sandboxes/{id}/holds/{hold}`. */
   deleteHold: { params: { id: string; hold: string }; body: undefined; result: SandboxInfo };
   /** Get the usage history of a sandbox: `GET /v1/sandboxes/{id}/metrics`. */
-  getSandboxMetrics: { params: { id: string; since?: Time | undefined; until?: Time | undefined }; body: undefined; result: UsageHistory };
+  getSandboxMetrics: {
+    params: { id: string; since?: Time | undefined; until?: Time | undefined };
+    body: undefined;
+    result: UsageHistory;
+  };
   /** Get the address of a port: `GET /v1/sandboxes/{id}/ports/{port}`. */
   getPort: { params: { id: string; port: number }; body: undefined; result: PortInfo };
   /** Create a browser link to a port: `POST /v1/sandboxes/{id}/ports/{port}/link`. */
   createPortLink: { params: { id: string; port: number }; body: LinkRequest; result: PortLink };
   /** List processes: `GET /v1/sandboxes/{id}/processes`. */
-  listProcesses: { params: { id: string; after?: number | undefined; limit?: number | undefined; label?: string | undefined; pid?: number | undefined }; body: undefined; result: ProcessList };
+  listProcesses: {
+    params: {
+      id: string;
+      after?: number | undefined;
+      limit?: number | undefined;
+      label?: string | undefined;
+      pid?: number | undefined;
+    };
+    body: undefined;
+    result: ProcessList;
+  };
   /** Start a background process: `POST /v1/sandboxes/{id}/processes`. */
   startProcess: { params: { id: string }; body: StartProcess; result: ProcessStarted };
   /** Get a process: `GET /v1/sandboxes/{id}/processes/{process}`. */
@@ -278,7 +395,17 @@ export interface Operations {
   /** Kill a process and all its descendants: `POST /v1/sandboxes/{id}/processes/{process}/kill`. */
   killProcess: { params: { id: string; process: number }; body: undefined; result: Killed };
   /** Stream the output of a process: `GET /v1/sandboxes/{id}/processes/{process}/output`. */
-  streamProcessOutput: { params: { id: string; process: number; stdout?: number | undefined; stderr?: number | undefined; follow?: boolean | undefined }; body: undefined; result: undefined };
+  streamProcessOutput: {
+    params: {
+      id: string;
+      process: number;
+      stdout?: number | undefined;
+      stderr?: number | undefined;
+      follow?: boolean | undefined;
+    };
+    body: undefined;
+    result: undefined;
+  };
   /** Resize the terminal of a process: `POST /v1/sandboxes/{id}/processes/{process}/resize`. */
   resizeProcessTerminal: { params: { id: string; process: number }; body: TerminalSize; result: undefined };
   /** Send a signal to a process or its group: `POST /v1/sandboxes/{id}/processes/{process}/signal`. */
@@ -292,7 +419,21 @@ export interface Operations {
   /** Replace a sandbox with its child: `POST /v1/sandboxes/{id}/promote`. */
   promoteSandbox: { params: { id: string }; body: PromoteRequest; result: Promoted };
   /** Open a terminal over a WebSocket: `GET /v1/sandboxes/{id}/pty`. */
-  openTerminal: { params: { id: string; cmd?: string | undefined; rows?: number | undefined; cols?: number | undefined; user?: string | undefined; cwd?: string | undefined; term?: string | undefined; attach?: number | undefined; offset?: number | undefined }; body: undefined; result: undefined };
+  openTerminal: {
+    params: {
+      id: string;
+      cmd?: string | undefined;
+      rows?: number | undefined;
+      cols?: number | undefined;
+      user?: string | undefined;
+      cwd?: string | undefined;
+      term?: string | undefined;
+      attach?: number | undefined;
+      offset?: number | undefined;
+    };
+    body: undefined;
+    result: undefined;
+  };
   /** Recreate a terminated sandbox: `POST /v1/sandboxes/{id}/restart`. */
   restartSandbox: { params: { id: string }; body: RestartRequest; result: Restarted };
   /** Resume a suspended sandbox: `POST /v1/sandboxes/{id}/resume`. */
@@ -310,9 +451,23 @@ export interface Operations {
   /** Remove a service: `DELETE /v1/sandboxes/{id}/services/{service}`. */
   removeService: { params: { id: string; service: string }; body: undefined; result: undefined };
   /** List the events of a service: `GET /v1/sandboxes/{id}/services/{service}/events`. */
-  listServiceEvents: { params: { id: string; service: string; after?: number | undefined; limit?: number | undefined }; body: undefined; result: ServiceEvents };
+  listServiceEvents: {
+    params: { id: string; service: string; after?: number | undefined; limit?: number | undefined };
+    body: undefined;
+    result: ServiceEvents;
+  };
   /** Stream the output of a service: `GET /v1/sandboxes/{id}/services/{service}/output`. */
-  streamServiceOutput: { params: { id: string; service: string; stdout?: number | undefined; stderr?: number | undefined; follow?: boolean | undefined }; body: undefined; result: undefined };
+  streamServiceOutput: {
+    params: {
+      id: string;
+      service: string;
+      stdout?: number | undefined;
+      stderr?: number | undefined;
+      follow?: boolean | undefined;
+    };
+    body: undefined;
+    result: undefined;
+  };
   /** Stop a service: `POST /v1/sandboxes/{id}/services/{service}/stop`. */
   stopService: { params: { id: string; service: string }; body: StopService; result: Service };
   /** Suspend a sandbox: `POST /v1/sandboxes/{id}/suspend`. */
@@ -334,11 +489,19 @@ export interface Operations {
   /** Remove a watcher: `DELETE /v1/sandboxes/{id}/watchers/{watcher}`. */
   removeWatcher: { params: { id: string; watcher: number }; body: undefined; result: undefined };
   /** Take the changes of a watcher: `GET /v1/sandboxes/{id}/watchers/{watcher}/events`. */
-  takeWatcherEvents: { params: { id: string; watcher: number; after?: number | undefined; limit?: number | undefined }; body: undefined; result: WatcherEvents };
+  takeWatcherEvents: {
+    params: { id: string; watcher: number; after?: number | undefined; limit?: number | undefined };
+    body: undefined;
+    result: WatcherEvents;
+  };
   /** Explain the state of a sandbox: `GET /v1/sandboxes/{id}/why`. */
   explainSandbox: { params: { id: string }; body: undefined; result: Why };
   /** List secrets: `GET /v1/secrets`. */
-  listSecrets: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: SecretList };
+  listSecrets: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: SecretList;
+  };
   /** Get a secret: `GET /v1/secrets/{secret}`. */
   getSecret: { params: { secret: string }; body: undefined; result: ProjectSecret };
   /** Set a secret: `PUT /v1/secrets/{secret}`. */
@@ -346,9 +509,22 @@ export interface Operations {
   /** Remove a secret: `DELETE /v1/secrets/{secret}`. */
   deleteSecret: { params: { secret: string }; body: undefined; result: undefined };
   /** List snapshots: `GET /v1/snapshots`. */
-  listSnapshots: { params: { source?: string | undefined; name?: string | undefined; after?: string | undefined; limit?: number | undefined }; body: undefined; result: SnapshotList };
+  listSnapshots: {
+    params: {
+      source?: string | undefined;
+      name?: string | undefined;
+      after?: string | undefined;
+      limit?: number | undefined;
+    };
+    body: undefined;
+    result: SnapshotList;
+  };
   /** Import a snapshot from a file: `POST /v1/snapshots/import`. */
-  importSnapshot: { params: { labels?: string | undefined; expiresMs?: number | undefined }; body: BodyInit; result: Snapshot };
+  importSnapshot: {
+    params: { labels?: string | undefined; expiresMs?: number | undefined };
+    body: BodyInit;
+    result: Snapshot;
+  };
   /** Pull a snapshot from a registry: `POST /v1/snapshots/pull`. */
   pullSnapshot: { params: object; body: PullSnapshot; result: Snapshot };
   /** Get a snapshot: `GET /v1/snapshots/{id}`. */
@@ -362,7 +538,11 @@ export interface Operations {
   /** Push a snapshot to a registry: `POST /v1/snapshots/{id}/push`. */
   pushSnapshot: { params: { id: string }; body: PushSnapshot; result: PushedSnapshot };
   /** List templates: `GET /v1/templates`. */
-  listTemplates: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: TemplateList };
+  listTemplates: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: TemplateList;
+  };
   /** Create a template, or move its tags: `POST /v1/templates`. */
   createTemplate: { params: object; body: CreateTemplate; result: Template };
   /** Get a template: `GET /v1/templates/{template}`. */
@@ -378,7 +558,11 @@ export interface Operations {
   /** Verify an image, layer or saved state: `POST /v1/verify`. */
   verifyStoredObject: { params: object; body: Stored; result: Verified };
   /** List volumes: `GET /v1/volumes`. */
-  listVolumes: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: VolumeList };
+  listVolumes: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: VolumeList;
+  };
   /** Create a volume: `POST /v1/volumes`. */
   createVolume: { params: object; body: CreateVolume; result: Volume };
   /** Get a volume: `GET /v1/volumes/{volume}`. */
@@ -392,7 +576,11 @@ export interface Operations {
   /** List a directory on a volume: `GET /v1/volumes/{volume}/files/list`. */
   listVolumeFiles: { params: { volume: string; path: string }; body: undefined; result: VolumeFiles };
   /** List webhooks: `GET /v1/webhooks`. */
-  listWebhooks: { params: { after?: string | undefined; limit?: number | undefined }; body: undefined; result: WebhookList };
+  listWebhooks: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: WebhookList;
+  };
   /** Create a webhook: `POST /v1/webhooks`. */
   createWebhook: { params: object; body: CreateWebhook; result: Webhook };
   /** Delete a webhook: `DELETE /v1/webhooks/{id}`. */
@@ -450,7 +638,12 @@ export const routes = {
   getSandbox: { method: "GET", path: "/v1/sandboxes/{id}" },
   deleteSandbox: { method: "DELETE", path: "/v1/sandboxes/{id}" },
   updateSandbox: { method: "PATCH", path: "/v1/sandboxes/{id}", body: "application/json" },
-  checkpointSandbox: { method: "POST", path: "/v1/sandboxes/{id}/checkpoint", body: "application/json", idempotent: true },
+  checkpointSandbox: {
+    method: "POST",
+    path: "/v1/sandboxes/{id}/checkpoint",
+    body: "application/json",
+    idempotent: true,
+  },
   setCheckpointPolicy: { method: "POST", path: "/v1/sandboxes/{id}/checkpoints", body: "application/json" },
   cloneSandbox: { method: "POST", path: "/v1/sandboxes/{id}/clone", body: "application/json", idempotent: true },
   setEgress: { method: "POST", path: "/v1/sandboxes/{id}/egress", body: "application/json" },
@@ -480,9 +673,17 @@ export const routes = {
   getProcess: { method: "GET", path: "/v1/sandboxes/{id}/processes/{process}" },
   killProcess: { method: "POST", path: "/v1/sandboxes/{id}/processes/{process}/kill" },
   streamProcessOutput: { method: "GET", path: "/v1/sandboxes/{id}/processes/{process}/output" },
-  resizeProcessTerminal: { method: "POST", path: "/v1/sandboxes/{id}/processes/{process}/resize", body: "application/json" },
+  resizeProcessTerminal: {
+    method: "POST",
+    path: "/v1/sandboxes/{id}/processes/{process}/resize",
+    body: "application/json",
+  },
   signalProcess: { method: "POST", path: "/v1/sandboxes/{id}/processes/{process}/signal", body: "application/json" },
-  writeProcessStdin: { method: "POST", path: "/v1/sandboxes/{id}/processes/{process}/stdin", body: "application/octet-stream" },
+  writeProcessStdin: {
+    method: "POST",
+    path: "/v1/sandboxes/{id}/processes/{process}/stdin",
+    body: "application/octet-stream",
+  },
   closeProcessStdin: { method: "POST", path: "/v1/sandboxes/{id}/processes/{process}/stdin/close" },
   waitForProcess: { method: "GET", path: "/v1/sandboxes/{id}/processes/{process}/wait" },
   promoteSandbox: { method: "POST", path: "/v1/sandboxes/{id}/promote", body: "application/json", idempotent: true },

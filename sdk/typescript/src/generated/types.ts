@@ -675,9 +675,9 @@ export interface CreateWebhook {
 
 /** A new API key. */
 export type CreatedKey = Key & {
-      /** The key itself. It is shown only once. */
-      key: string;
-    };
+  /** The key itself. It is shown only once. */
+  key: string;
+};
 
 /** Credential that admits a request. */
 export type Credential = "owner_socket" | "owner_key" | "api_key" | "port_token" | "port_link";
@@ -743,7 +743,11 @@ export interface DiskIo {
 }
 
 /** Where a sandbox may connect to. */
-export type Egress = "public" | "closed" | "none" | {
+export type Egress =
+  | "public"
+  | "closed"
+  | "none"
+  | {
       /**
        * Only these IPv4 networks, such as `198.51.100.0/24`, and the public addresses of these host
        * names: `example.com` for one name, `*.example.com` for every name below it, or `*` for every
@@ -751,7 +755,8 @@ export type Egress = "public" | "closed" | "none" | {
        * for its public addresses only.
        */
       allow: string[];
-    } | {
+    }
+  | {
       /** Rules in their order. */
       ordered: EgressRules;
     };
@@ -763,13 +768,15 @@ export type EgressDefault = "deny" | "public";
  * A rule. Its text is an IPv4 network, such as `198.51.100.0/24`, or a host name: `example.com`,
  * `*.example.com` or `*`. The network `0.0.0.0/0` also stands for every name.
  */
-export type EgressRule = {
+export type EgressRule =
+  | {
       /**
        * Allows connections to the network, or to the public addresses that the name resolves to. A
        * network that is not itself part of a private network stands for its public addresses only.
        */
       allow: string;
-    } | {
+    }
+  | {
       /** Refuses connections to the network. A denied name does not resolve. */
       deny: string;
     };
@@ -2133,7 +2140,8 @@ export interface ServiceEvent {
 }
 
 /** Kind of an event of a service. */
-export type ServiceEventKind = "started" | "not_started" | "exited" | "restarting" | "gave_up" | "finished" | "healthy" | "unhealthy" | "stopped";
+export type ServiceEventKind =
+  "started" | "not_started" | "exited" | "restarting" | "gave_up" | "finished" | "healthy" | "unhealthy" | "stopped";
 
 /** Events of a service, oldest first. */
 export interface ServiceEvents {
@@ -2399,7 +2407,8 @@ export interface StartService {
 }
 
 /** Lifecycle state of a sandbox. */
-export type State = "pending" | "running" | "snapshotting" | "suspending" | "suspended" | "resuming" | "terminating" | "terminated";
+export type State =
+  "pending" | "running" | "snapshotting" | "suspending" | "suspended" | "resuming" | "terminating" | "terminated";
 
 /** Standard input of a process. */
 export type Stdin = "empty" | "pipe";
@@ -2514,33 +2523,39 @@ export interface TemplateVersion {
 }
 
 /** A text frame of the terminal WebSocket. Binary frames carry the bytes of the terminal. */
-export type TerminalMessage = {
+export type TerminalMessage =
+  | {
       /** Process ID inside the sandbox. */
       pid: number;
       /** Handle of the process. */
       process: number;
       type: "started";
-    } | {
+    }
+  | {
       /** Number of columns. */
       cols: number;
       /** Number of rows. */
       rows: number;
       type: "resize";
-    } | {
+    }
+  | {
       type: "eof";
-    } | {
+    }
+  | {
       /** Length of the gap in bytes. */
       bytes: number;
       /** Position where the gap starts. */
       offset: number;
       type: "lost";
-    } | {
+    }
+  | {
       /** Exit code, 0 to 255. */
       exitCode?: number | null;
       /** Number of the signal that ended the process. */
       signal?: number | null;
       type: "exit";
-    } | {
+    }
+  | {
       /** Error code. */
       code: string;
       /** The failure and its reason. */
