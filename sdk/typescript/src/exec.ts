@@ -234,9 +234,9 @@ class Execution implements OutputSource {
     } catch (error) {
       const isOver = error instanceof ApiError && (error.code === "not_found" || error.code === "conflict");
       if (isOver || signal.aborted) return;
+      this.#inputFailed.abort(error);
       // The command would wait for the rest for ever.
       await this.#transport.call("killProcess", params).catch(() => undefined);
-      this.#inputFailed.abort(error);
     }
   }
 
