@@ -143,6 +143,7 @@ async function finish(execution: Execution, { onOutput, check }: ExecOptions): P
     onOutput?.(event);
     if (event.type === "exit") {
       await execution.fed;
+      execution.signal.throwIfAborted();
       const result = new ExecResult({
         ...parts,
         checkpoint: execution.checkpoint,

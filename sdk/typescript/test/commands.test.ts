@@ -260,7 +260,7 @@ describe("processes", () => {
     const process = await sandbox.processes.start("echo one; sleep 600");
     const first = await until("the first line", async () => {
       const { stdout } = await collect(process.output({ follow: false }));
-      return stdout && stdout;
+      return stdout !== "" && stdout;
     });
     expect(first).toBe("one\n");
     await process.kill();
