@@ -1,7 +1,7 @@
 /** The package that is published, in a fresh project with the packages that it needs. */
 
 import { execFile } from "node:child_process";
-import { copyFile, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -57,12 +57,15 @@ beforeAll(async () => {
   await compile(sdk, builtSdk, {});
   await compile(root, built, { "@dormouse/sdk": [join(builtSdk, "dist/index.d.ts")] });
   const archives = [await pack(sdk, builtSdk), await pack(root, built)];
-  const { devDependencies } = JSON.parse(await readFile(join(root, "package.json"), "utf8")) as {
-    devDependencies: Record<string, string>;
-  };
-  const layer = ["@tanstack/ai-sandbox", "@tanstack/ai"].map((name) => `${name}@${devDependencies[name]}`);
-  await writeFile(join(project, "package.json"), JSON.stringify({ name: "fresh", private: true, type: "module" }));
-  await run("npm", ["install", "--no-audit", "--no-fund", "--prefer-offline", ...archives, ...layer], { cwd: project });
+  // The layer is the one that is installed here, so that no registry is needed.
+  const layer = ["@tanstack/ai-sandbox", "@tanstack/ai"].map((name) => [
+    name,
+    `file:${join(root, "node_modules", name)}`,
+  ]);
+  const own = ["@dormouse/sdk", "@dormouse/ai-sandbox"].map((name, at) => [name, `file:${archives[at]}`]);
+  const dependencies = { ...Object.fromEntries([...own, ...layer]), ws: `file:${join(sdk, "node_modules/ws")}` };
+  await writeFile(join(project, "package.json"), JSON.stringify({ private: true, type: "module", dependencies }));
+  await run("npm", ["install", "--no-audit", "--no-fund", "--offline"], { cwd: project });
 }, 240_000);
 
 afterAll(async () => {
