@@ -29,7 +29,7 @@ import { WorkspacePaths } from "./paths.js";
 
 /** Options of {@link dormouseSandbox}. */
 export interface DormouseSandboxOptions {
-  /** The client, or its options. Default: `DORM_SERVER` and `DORM_API_KEY` of the environment. */
+  /** The client, or its options. Default: `DORM_SERVER` and `DORM_KEY` of the environment. */
   client?: Dormouse | DormouseOptions;
   /** What sandboxes start from. Default: `{ image: "base" }`. */
   source?: { image: string } | { snapshot: string } | { template: string };

@@ -5,7 +5,7 @@ import { afterAll } from "vitest";
 
 import { dormouseSandbox, type DormouseProvider, type DormouseSandboxOptions } from "../src/index.js";
 
-if (!process.env["DORM_SERVER"]) throw new Error("set DORM_SERVER and DORM_API_KEY: the daemon under test");
+if (!process.env["DORM_SERVER"]) throw new Error("set DORM_SERVER and DORM_KEY: the daemon under test");
 
 /** The daemon under test. */
 export const dormouse = new Dormouse();

@@ -20,7 +20,7 @@ import { Volumes } from "./volumes.js";
 export interface DormouseOptions {
   /** Address of the daemon. Default: the environment variable `DORM_SERVER`, otherwise `http://127.0.0.1:7070`. */
   server?: string | undefined;
-  /** API key. Default: the environment variable `DORM_API_KEY`. */
+  /** API key. Default: the environment variable `DORM_KEY`. */
   apiKey?: string | undefined;
   /** Project of all requests, if the key may choose it. Default: the project of the key. */
   project?: string | undefined;
@@ -80,7 +80,7 @@ export class Dormouse {
     }
     const transport = new Transport({
       server,
-      apiKey: options.apiKey ?? environment("DORM_API_KEY"),
+      apiKey: options.apiKey ?? environment("DORM_KEY"),
       project: options.project,
       maxRetries: options.maxRetries ?? DEFAULT_RETRIES,
       fetch: options.fetch ?? ((input, init) => fetch(input, init)),

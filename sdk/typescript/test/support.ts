@@ -4,7 +4,7 @@ import { afterAll, expect, onTestFinished } from "vitest";
 
 import { type CreateOptions, Dormouse, NotFoundError, type Sandbox } from "@dormouse/sdk";
 
-if (!process.env["DORM_SERVER"]) throw new Error("set DORM_SERVER and DORM_API_KEY: the daemon under test");
+if (!process.env["DORM_SERVER"]) throw new Error("set DORM_SERVER and DORM_KEY: the daemon under test");
 
 /** The daemon under test. */
 export const dormouse = new Dormouse();
