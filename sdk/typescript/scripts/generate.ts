@@ -52,7 +52,12 @@ interface Document {
 const HEAD = "// Generated from docs/reference/openapi.json by scripts/generate.ts; do not edit.\n";
 
 /** Schemas that a class of the SDK stands for have another name. */
-const NAMES: Record<string, string> = { Sandbox: "SandboxInfo", Process: "ProcessInfo", Port: "PortInfo" };
+const NAMES: Record<string, string> = {
+  Sandbox: "SandboxInfo",
+  Process: "ProcessInfo",
+  Port: "PortInfo",
+  Ensured: "EnsuredInfo",
+};
 /** Schemas that the SDK has types of its own for. */
 const OWN = new Set(["Text", "Binary", "OutputEvent", "CommandEvent"]);
 

@@ -3,6 +3,7 @@
 import { Keys, Projects, Secrets, Webhooks } from "./access.js";
 import { Builds } from "./builds.js";
 import { readAll, toText } from "./bytes.js";
+import { Environments } from "./environments.js";
 import { DormouseError } from "./errors.js";
 import { EventLog } from "./events.js";
 import type { Authority, Diff, DiffOrder, Health, Info, TreeNode } from "./generated/types.js";
@@ -45,6 +46,8 @@ const DEFAULT_RETRIES = 3;
 export class Dormouse {
   /** Sandboxes. */
   readonly sandboxes: Sandboxes;
+  /** Environments: sandboxes that are found, restored or set up by a key. */
+  readonly environments: Environments;
   /** Snapshots, from which any number of sandboxes can be created. */
   readonly snapshots: Snapshots;
   /** Images, from which sandboxes boot. */
@@ -74,19 +77,20 @@ export class Dormouse {
   readonly #transport: Transport;
 
   constructor(options: DormouseOptions = {}) {
-    const server = options.server ?? environment("DORM_SERVER") ?? DEFAULT_SERVER;
+    const server = options.server ?? variable("DORM_SERVER") ?? DEFAULT_SERVER;
     if (!/^https?:\/\//.test(server) || !URL.canParse(server)) {
       throw new DormouseError(`'${server}' is not the address of a daemon, such as ${DEFAULT_SERVER}`);
     }
     const transport = new Transport({
       server,
-      apiKey: options.apiKey ?? environment("DORM_KEY"),
+      apiKey: options.apiKey ?? variable("DORM_KEY"),
       project: options.project,
       maxRetries: options.maxRetries ?? DEFAULT_RETRIES,
       fetch: options.fetch ?? ((input, init) => fetch(input, init)),
     });
     this.#transport = transport;
     this.sandboxes = new Sandboxes(transport);
+    this.environments = new Environments(transport);
     this.snapshots = new Snapshots(transport);
     this.images = new Images(transport);
     this.builds = new Builds(transport);
@@ -137,7 +141,7 @@ export class Dormouse {
 }
 
 /** An environment variable, in runtimes that have them. */
-function environment(name: string): string | undefined {
+function variable(name: string): string | undefined {
   const { process } = globalThis as { process?: { env?: Record<string, string | undefined> } };
   return process?.env?.[name] || undefined;
 }

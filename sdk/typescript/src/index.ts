@@ -9,6 +9,8 @@ export { Keys, type ListOptions, Projects, Secrets, Webhooks } from "./access.js
 export { Builds } from "./builds.js";
 export type { Data } from "./bytes.js";
 export { Dormouse, type DormouseOptions } from "./client.js";
+export { type Ensured, type EnsureEvent, type EnsureOptions, SetupError } from "./ensure.js";
+export { Environments } from "./environments.js";
 export * from "./errors.js";
 export { EventLog, type ListEvents } from "./events.js";
 export { type Command, CommandError, type ExecOptions, ExecResult } from "./exec.js";
@@ -31,6 +33,7 @@ export { Pools } from "./pools.js";
 export { Port, Ports } from "./ports.js";
 export { type OutputOptions, Process, Processes, type Signal, SIGNALS, type StartOptions } from "./processes.js";
 export { Pty, type PtyOptions } from "./pty.js";
+export { Run, type RunOptions } from "./run.js";
 export { type ForkOptions, type ForkResult, Sandbox } from "./sandbox.js";
 export { type CreateOptions, type ListSandboxes, Sandboxes } from "./sandboxes.js";
 export { type ServiceOptions, Services } from "./services.js";

@@ -1,7 +1,8 @@
 /**
  * Requests to the daemon: authentication, conversion of bodies, errors, and retries.
  *
- * A request is repeated only if that is safe: if it is a GET, or a POST with an idempotency key.
+ * A request is repeated only if that is safe: if it is a GET, a POST with an idempotency key, or one that finds what
+ * the first has made.
  */
 
 import { apiError, DormouseError, isProblem, TransportError, UnexpectedResponseError } from "./errors.js";
@@ -59,6 +60,8 @@ export interface TransportOptions {
 interface Input<Op extends OperationId> extends InsideOptions, ChangeOptions, MakeOptions {
   body?: Operations[Op]["body"];
   headers?: Record<string, string> | undefined;
+  /** Whether a POST can be repeated, although it has no idempotency key. */
+  isRepeatable?: boolean | undefined;
 }
 
 interface Route {
@@ -226,7 +229,8 @@ export class Transport {
     const headers = { ...input.headers };
     if (idempotent) headers["idempotency-key"] = input.idempotencyKey ?? crypto.randomUUID();
     // A stream cannot be sent again.
-    const isSafe = method === "GET" || (idempotent === true && !((input.body as unknown) instanceof ReadableStream));
+    const canBeSentAgain = !((input.body as unknown) instanceof ReadableStream);
+    const isSafe = method === "GET" || input.isRepeatable === true || (idempotent === true && canBeSentAgain);
     for (let retries = isSafe ? this.#options.maxRetries : 0, delay = RETRY_DELAY_MS; ; retries--) {
       try {
         return await attempt(headers);

@@ -26,6 +26,13 @@ import type {
   CreatedKey,
   Diff,
   DiffOrder,
+  EnsureExplanation,
+  EnsureRequest,
+  EnsuredInfo,
+  Environment,
+  EnvironmentLease,
+  EnvironmentList,
+  EnvironmentLog,
   EventPage,
   ExecRequest,
   ExecResult,
@@ -72,7 +79,9 @@ import type {
   PushSnapshot,
   PushedSnapshot,
   Quarantine,
+  ReleaseEnvironment,
   Rename,
+  RenewLease,
   ReplayWebhook,
   ResizePool,
   RestartRequest,
@@ -153,6 +162,37 @@ export interface Operations {
   uploadBuildContext: { params: { hash: string }; body: BodyInit; result: BuildContext };
   /** Compare the files of two snapshots or sandboxes: `GET /v1/diff`. */
   diffFiles: { params: { from: string; to: string; order?: DiffOrder | undefined }; body: undefined; result: Diff };
+  /** Get the sandbox of an environment: `POST /v1/ensure`. */
+  ensureEnvironment: { params: object; body: EnsureRequest; result: EnsuredInfo };
+  /** Explain what a request for an environment would do: `POST /v1/ensure/explain`. */
+  explainEnsure: { params: object; body: EnsureRequest; result: EnsureExplanation };
+  /** List environments: `GET /v1/environments`. */
+  listEnvironments: {
+    params: { after?: string | undefined; limit?: number | undefined };
+    body: undefined;
+    result: EnvironmentList;
+  };
+  /** Get an environment: `GET /v1/environments/{environment}`. */
+  getEnvironment: { params: { environment: string }; body: undefined; result: Environment };
+  /** Remove an environment: `DELETE /v1/environments/{environment}`. */
+  removeEnvironment: { params: { environment: string }; body: undefined; result: undefined };
+  /** Cancel making the sandbox of an environment: `POST /v1/environments/{environment}/cancel`. */
+  cancelEnvironment: { params: { environment: string }; body: undefined; result: Environment };
+  /** Renew a lease of an environment: `POST /v1/environments/{environment}/leases/{lease}/renew`. */
+  renewEnvironmentLease: { params: { environment: string; lease: string }; body: RenewLease; result: EnvironmentLease };
+  /** Read the log of an environment: `GET /v1/environments/{environment}/logs`. */
+  getEnvironmentLog: {
+    params: {
+      environment: string;
+      offset?: number | undefined;
+      lines?: number | undefined;
+      waitMs?: number | undefined;
+    };
+    body: undefined;
+    result: EnvironmentLog;
+  };
+  /** End a run that uses an environment: `POST /v1/environments/{environment}/release`. */
+  releaseEnvironment: { params: { environment: string }; body: ReleaseEnvironment; result: Environment };
   /** List or follow events: `GET /v1/events`. */
   listEvents: {
     params: {
@@ -601,6 +641,19 @@ export const routes = {
   getBuildContext: { method: "GET", path: "/v1/contexts/{hash}" },
   uploadBuildContext: { method: "PUT", path: "/v1/contexts/{hash}", body: "application/x-tar" },
   diffFiles: { method: "GET", path: "/v1/diff" },
+  ensureEnvironment: { method: "POST", path: "/v1/ensure", body: "application/json" },
+  explainEnsure: { method: "POST", path: "/v1/ensure/explain", body: "application/json" },
+  listEnvironments: { method: "GET", path: "/v1/environments" },
+  getEnvironment: { method: "GET", path: "/v1/environments/{environment}" },
+  removeEnvironment: { method: "DELETE", path: "/v1/environments/{environment}" },
+  cancelEnvironment: { method: "POST", path: "/v1/environments/{environment}/cancel" },
+  renewEnvironmentLease: {
+    method: "POST",
+    path: "/v1/environments/{environment}/leases/{lease}/renew",
+    body: "application/json",
+  },
+  getEnvironmentLog: { method: "GET", path: "/v1/environments/{environment}/logs" },
+  releaseEnvironment: { method: "POST", path: "/v1/environments/{environment}/release", body: "application/json" },
   listEvents: { method: "GET", path: "/v1/events" },
   previewGarbageCollection: { method: "GET", path: "/v1/gc" },
   collectGarbage: { method: "POST", path: "/v1/gc" },

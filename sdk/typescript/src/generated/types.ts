@@ -30,6 +30,23 @@ export interface AttachedVolume {
   volume: string;
 }
 
+/** Why an attempt has failed. */
+export interface AttemptFailure {
+  /** Error code, as in a problem. */
+  code: string;
+  /** Exit code of its command, if that exited. */
+  exitCode?: number | null;
+  /** ID of the sandbox that is kept for inspection. */
+  kept?: string | null;
+  /** The reason. */
+  reason: string;
+  /** Position of the step that failed, starting at 0; null if it was not a step. */
+  step?: number | null;
+}
+
+/** Result of an attempt to make a sandbox. */
+export type AttemptState = "running" | "ready" | "failed" | "cancelled";
+
 /** Certificate authority of the daemon's own hosts. */
 export interface Authority {
   /** Its certificate, in PEM. */
@@ -414,6 +431,16 @@ export interface ComposeImage {
   snapshot?: string | null | undefined;
   /** Tag for the image. An image that has this tag loses it. */
   tag?: string | null | undefined;
+}
+
+/** A way that was considered. */
+export interface Considered {
+  /** Why it is not taken. */
+  reason?: string | null;
+  /** The result. */
+  verdict: Verdict;
+  /** The way. */
+  way: Way;
 }
 
 /** Requests a build: exactly one of `dockerfile` and `from` is set. */
@@ -831,6 +858,277 @@ export interface Engine {
   sharesBlocks: boolean;
 }
 
+/** What a request for an environment would do. */
+export interface EnsureExplanation {
+  /** Ways that would be considered, in order. */
+  considered: Considered[];
+  /** Fields of the definition that are not as recorded. */
+  drift: string[];
+  /** ID of the environment, if there is one with the key. */
+  environment?: string | null;
+  /** Whether its sandbox is being made: the request would wait for that. */
+  joins: boolean;
+  /** Why the request would be refused. */
+  refused?: string | null;
+  /** Hash of the definition. Environments with the same hash share snapshots after the setup. */
+  workspace: string;
+}
+
+/** A phase of making a sandbox. */
+export interface EnsurePhase {
+  /** Name. */
+  name: string;
+  /** How long it took. In milliseconds. */
+  tookMs: number;
+}
+
+/**
+ * Asks for the sandbox of an environment. Exactly one of `image`, `snapshot` and `template` is
+ * set, and one of `key` and `thread` unless `lifecycle.reuse` is `none`.
+ */
+export interface EnsureRequest {
+  /**
+   * Key that a client library has computed for it, of 16 hexadecimal digits. An environment that
+   * was made with this as its `key` is found by a request with a `thread`, too.
+   */
+  clientKey?: string | null | undefined;
+  /** Directory of the code, in which the commands run. Default `/workspace`. */
+  directory?: string | null | undefined;
+  /** Where it may connect to. Default: as for the snapshot, otherwise `public`. */
+  egress?: Egress | null | undefined;
+  /** Environment variables of every process. Their values are never returned. */
+  env?: Record<string, string> | undefined;
+  /** Tag or digest of the image that it boots from, or the name of a snapshot. */
+  image?: string | null | undefined;
+  /** Key, chosen by the caller: at most 1024 bytes, unique in the project. */
+  key?: string | null | undefined;
+  /** Labels of the sandbox. */
+  labels?: Record<string, string> | undefined;
+  /**
+   * Take a lease for this time, at most 24,000 hours. When the last lease is released or expires,
+   * the run has ended, and `lifecycle` says what follows. Default: no lease. In milliseconds.
+   */
+  leaseMs?: number | null | undefined;
+  /** How it is found again, and what becomes of it. */
+  lifecycle?: EnvironmentLifecycle | null | undefined;
+  /** What happens to work in progress if no caller waits for it any more. Default `continue`. */
+  onLeave?: OnLeave | null | undefined;
+  /** Whether the image is pulled. Default `missing`. */
+  pull?: Pull | null | undefined;
+  /** Line for `/bin/sh` that exits with 0 once everything is ready. It is repeated until then. */
+  readyCommand?: string | null | undefined;
+  /** Resource limits. */
+  resources?: ResourcesRequest | null | undefined;
+  /**
+   * Secrets of the project for every process, by the name of their environment variable. They
+   * are no part of the definition: a secret may change. A sandbox gets the values when it starts
+   * and when it is resumed.
+   */
+  secrets?: Record<string, string> | undefined;
+  /** Setup steps, in order. */
+  setup?: SetupStep[] | undefined;
+  /** ID of the snapshot that it starts from. */
+  snapshot?: string | null | undefined;
+  /** Code. */
+  source?: EnvironmentSource | null | undefined;
+  /**
+   * Line for `/bin/sh` that is started after the setup, and at each later boot from files, and
+   * left running.
+   */
+  startCommand?: string | null | undefined;
+  /**
+   * Time limit of the clone, of each command and of the wait until everything is ready. Default
+   * 1,800,000. In milliseconds.
+   */
+  stepTimeoutMs?: number | null | undefined;
+  /** Template that it starts from, `NAME` or `NAME:TAG`. */
+  template?: string | null | undefined;
+  /** Thread of an agent, in place of a key. */
+  thread?: EnvironmentThread | null | undefined;
+  /** User who runs the commands and owns the code. Default: that of the image. */
+  user?: string | null | undefined;
+}
+
+/** The sandbox of an environment, and the way on which it was had. */
+export interface EnsuredInfo {
+  /** The way on which it was had. */
+  by: EnsuredBy;
+  /** Ways that were considered, in order. */
+  considered: Considered[];
+  /** Fields of the definition that are not as recorded, if the sandbox was kept even so. */
+  drift: string[];
+  /** The environment. */
+  environment: Environment;
+  /** Whether an earlier request had begun to make the sandbox. */
+  joined: boolean;
+  /** Lease that the request has taken. */
+  lease?: EnvironmentLease | null;
+  /** What was there before and is not any more, as sentences. */
+  lost: string[];
+  /** Phases, with the time of each. */
+  phases: EnsurePhase[];
+  /** Snapshot that it was restored from. */
+  restored?: RestoredFrom | null;
+  /** Its running sandbox. */
+  sandbox: SandboxInfo;
+  /** Why the snapshot after the setup could not be taken. */
+  snapshotFailure?: string | null;
+  /** Steps of the setup, if there was one. */
+  steps: SetupStepView[];
+}
+
+/** The way on which a sandbox was had. */
+export type EnsuredBy = "live" | "resumed" | "restored" | "created";
+
+/** An environment. */
+export interface Environment {
+  /** Attempt in progress to make its sandbox, or the latest one. */
+  attempt?: EnvironmentAttempt | null;
+  /** Key that a client library has computed for it. */
+  clientKey?: string | null;
+  /** Commit that its code was cloned at. */
+  commit?: string | null;
+  /** When it was first asked for. */
+  createdAt: Time;
+  /** ID. */
+  id: string;
+  /** Key, if its caller has chosen one. */
+  key?: string | null;
+  /** Runs that use it. */
+  leases: EnvironmentLease[];
+  /** How it is found again, and what becomes of it. */
+  lifecycle: EnvironmentLifecycle;
+  /** Project. */
+  project: string;
+  /** IDs of earlier sandboxes, which are kept for seven days. */
+  retired: string[];
+  /** ID of its sandbox. */
+  sandbox?: string | null;
+  /** ID of its latest snapshot. */
+  snapshot?: string | null;
+  /** State. */
+  state: EnvironmentState;
+  /** Thread, if it has no key. */
+  thread?: EnvironmentThread | null;
+  /** Hash of the definition. */
+  workspace: string;
+}
+
+/** An attempt to make the sandbox of an environment. */
+export interface EnvironmentAttempt {
+  /** When it began. */
+  beganAt: Time;
+  /** Caller who asked for it first. */
+  caller?: Caller | null;
+  /** Ways that were considered, in order. */
+  considered: Considered[];
+  /** When it ended. */
+  endedAt?: Time | null;
+  /** Why it has failed. */
+  failure?: AttemptFailure | null;
+  /** ID. */
+  id: string;
+  /** Phases that have ended. */
+  phases: EnsurePhase[];
+  /** State. */
+  state: AttemptState;
+  /** Steps of the setup. */
+  steps: SetupStepView[];
+}
+
+/** A lease: the use of an environment by one run. */
+export interface EnvironmentLease {
+  /** When it expires, unless it is renewed. */
+  expiresAt: Time;
+  /** ID. */
+  id: string;
+}
+
+/** How an environment is found again, and what becomes of its sandbox. */
+export interface EnvironmentLifecycle {
+  /** Terminate the sandbox when its last lease ends. */
+  destroyOnComplete?: boolean | undefined;
+  /** Suspend the sandbox when it was not used for this time. Default: never. In milliseconds. */
+  keepAliveMs?: number | null | undefined;
+  /** Keep the sandbox of a setup whose step has failed for an hour, for inspection. */
+  keepFailed?: boolean | undefined;
+  /** What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`. */
+  onBroken?: OnBroken | null | undefined;
+  /** What happens if the definition is not the one that was recorded. Default `rebuild`. */
+  onDrift?: OnDrift | null | undefined;
+  /** Whether the environment is used again. Default `thread`. */
+  reuse?: Reuse | null | undefined;
+  /** Greatest age of a sandbox that is used again. An older one is retired. Default: any. In milliseconds. */
+  sandboxMaxAgeMs?: number | null | undefined;
+  /** When snapshots are taken. Default `after_setup`. */
+  snapshot?: SnapshotWhen | null | undefined;
+  /** Kind of these snapshots. Default `memory`; `filesystem` after a run. */
+  snapshotKind?: SnapshotKind | null | undefined;
+  /** Greatest age of a snapshot that is restored. Default: any. In milliseconds. */
+  snapshotMaxAgeMs?: number | null | undefined;
+}
+
+/** A page of environments. */
+export interface EnvironmentList {
+  /** The environments. */
+  environments: Environment[];
+  /** Cursor: `after` of the next page. Null on the last page. */
+  next?: string | null;
+}
+
+/** Lines of the log of the latest attempt for an environment. */
+export interface EnvironmentLog {
+  /** Whether the attempt is in progress. Nothing is added to the log of one that has ended. */
+  inProgress: boolean;
+  /** The lines, in order. */
+  lines: EnvironmentLogLine[];
+  /** Offset of the next line: send it as `offset`. */
+  nextOffset: number;
+}
+
+/** A line of the log of an environment. */
+export interface EnvironmentLogLine {
+  /** When it was written. */
+  at: Time;
+  /** Its offset in the log, starting at 0. */
+  offset: number;
+  /** Position of the step, starting at 0; null if it concerns no step. */
+  step?: number | null;
+  /** Its origin. */
+  stream: EnvironmentLogStream;
+  /** The text, without the end of the line. Bytes that are not UTF-8 are replaced. */
+  text: string;
+}
+
+/** Origin of a line of a log. */
+export type EnvironmentLogStream = "daemon" | "stdout" | "stderr";
+
+/** Code of an environment: exactly one of the fields is set. */
+export interface EnvironmentSource {
+  /** Hash of an uploaded build context, whose files are copied. See `PUT /v1/contexts/{hash}`. */
+  context?: string | null | undefined;
+  /** Git repository, which is cloned in the sandbox. */
+  git?: GitSource | null | undefined;
+}
+
+/** State of an environment. */
+export type EnvironmentState = "idle" | "working" | "ready" | "ending";
+
+/**
+ * A thread of an agent, with the definition it asks for and the tenant it belongs to. Two are the
+ * same if all fields are equal.
+ */
+export interface EnvironmentThread {
+  /** Name of the definition. */
+  definition: string;
+  /** Organization. */
+  organization?: string | null | undefined;
+  /** Thread. */
+  thread: string;
+  /** User. */
+  user?: string | null | undefined;
+}
+
 /** Something that happened to a sandbox. */
 export interface Event {
   /** When it happened. */
@@ -1114,6 +1412,22 @@ export interface FoundLines {
   search: SearchEnd;
 }
 
+/** A git repository. */
+export interface GitSource {
+  /** How many commits are fetched. Default 1. */
+  depth?: number | null | undefined;
+  /** Fetch all commits and branches. */
+  fullHistory?: boolean | undefined;
+  /** Branch, tag or commit. Default: the branch that the server names. */
+  ref?: string | null | undefined;
+  /** Token for the clone. Only the clone sees it, and it is never returned. */
+  token?: Secret | null | undefined;
+  /** Secret of the project that is the token for the clone. */
+  tokenSecret?: string | null | undefined;
+  /** URL, without credentials. */
+  url: string;
+}
+
 /**
  * A header that is set in HTTPS requests, outside of the sandbox. The first rule for a host, port
  * and header counts.
@@ -1383,6 +1697,15 @@ export interface NetworkUsage {
   sentBytes: number;
 }
 
+/** What happens if a sandbox or snapshot exists and cannot be used. */
+export type OnBroken = "refuse" | "next";
+
+/** What happens if the definition is not the one that was recorded. */
+export type OnDrift = "rebuild" | "keep" | "refuse";
+
+/** What happens to work in progress if no caller waits for it any more. */
+export type OnLeave = "continue" | "cancel";
+
 /** Action if a child of a fork cannot be created. */
 export type OnPartialFailure = "keep" | "roll_back";
 
@@ -1455,6 +1778,12 @@ export interface OutputChunk {
 
 /** An output stream of a process. */
 export type OutputStream = "stdout" | "stderr";
+
+/** Commands of a setup that run at the same time. */
+export interface ParallelSetup {
+  /** Lines for `/bin/sh`. */
+  parallel: string[];
+}
 
 /** A pool of sandboxes that are made in advance. */
 export interface Pool {
@@ -1786,6 +2115,14 @@ export interface Reason {
   signal: string;
 }
 
+/** Ends the run that a lease is for. */
+export interface ReleaseEnvironment {
+  /** ID of the lease. Default: the run had none. */
+  lease?: string | null | undefined;
+  /** How the run has ended. Default `completed`. */
+  outcome?: RunOutcome | null | undefined;
+}
+
 /** Renames a file or directory. An existing file of the new name is replaced. */
 export interface Rename {
   /** Current absolute path. */
@@ -1796,6 +2133,12 @@ export interface Rename {
   to: Text;
   /** Owner of created parent directories: a name, a number, or `UID:GID`. Default: root. */
   user?: string | null | undefined;
+}
+
+/** Renews a lease. */
+export interface RenewLease {
+  /** How long it lasts from now, at most 24,000 hours. In milliseconds. */
+  leaseMs: number;
 }
 
 /** Resends events to a webhook. */
@@ -1870,6 +2213,18 @@ export interface Restarted {
 /** State that the current or last run of a sandbox started with. */
 export type Restored = "memory" | "filesystem" | "files" | "none";
 
+/** Snapshot that a sandbox was restored from. */
+export interface RestoredFrom {
+  /** Its age. In milliseconds. */
+  ageMs: number;
+  /** Whether it was taken just before, after the setup of the same request. */
+  new: boolean;
+  /** Whether another environment with the same definition has taken it. */
+  shared: boolean;
+  /** ID of the snapshot. */
+  snapshot: string;
+}
+
 /** Resumes a sandbox. */
 export interface ResumeRequest {
   /** Action while another operation is in progress. Default `wait`. */
@@ -1893,6 +2248,9 @@ export interface ResumeRequest {
   wait?: boolean | null | undefined;
 }
 
+/** Whether an environment is used again. */
+export type Reuse = "thread" | "none";
+
 /** Rewinds a sandbox to a snapshot. */
 export interface RewindRequest {
   /** Keep that snapshot until it is deleted, or not at all. Cannot be combined with `keepMs`. */
@@ -1915,6 +2273,9 @@ export interface Rewound {
   /** ID of the snapshot it was rewound to. */
   to: string;
 }
+
+/** How a run has ended. */
+export type RunOutcome = "completed" | "failed";
 
 /** A sandbox. */
 export interface SandboxInfo {
@@ -2228,6 +2589,26 @@ export interface SetTimeouts {
   timeoutMs?: number | null | undefined;
 }
 
+/** State of a step of a setup. */
+export type SetupState = "waiting" | "running" | "done" | "failed";
+
+/** A step of a setup. */
+export type SetupStep = string | ParallelSetup;
+
+/** A step of a setup. */
+export interface SetupStepView {
+  /** When it began. */
+  beganAt?: Time | null;
+  /** When it ended. */
+  endedAt?: Time | null;
+  /** Exit code, if it exited. */
+  exitCode?: number | null;
+  /** State. */
+  state: SetupState;
+  /** The command as one line. */
+  title: string;
+}
+
 /** Sends a signal to a process. */
 export interface SignalRequest {
   /** Linux signal number, 1 to 31. */
@@ -2330,6 +2711,9 @@ export interface SnapshotList {
 
 /** Status of a snapshot. */
 export type SnapshotStatus = "in_progress" | "completed" | "failed" | "deleting";
+
+/** When snapshots are taken without a request. */
+export type SnapshotWhen = "after_setup" | "after_run" | "none";
 
 /** Starts a background process. Exactly one of `argv` and `shell` is required. */
 export interface StartProcess {
@@ -2704,6 +3088,9 @@ export interface UsageSample {
   usage: Usage;
 }
 
+/** Whether a way can be taken. */
+export type Verdict = "taken" | "unavailable" | "broken";
+
 /** The result of verifying an object. */
 export interface Verified {
   /** Total size of its files in bytes, as far as it is known. */
@@ -2830,6 +3217,9 @@ export interface WatcherList {
   /** The watchers, at most 64. */
   watchers: Watcher[];
 }
+
+/** A way to a sandbox. They are considered in this order. */
+export type Way = "live" | "resume" | "own_snapshot" | "workspace_snapshot" | "create";
 
 /** A webhook: events are sent to its URL. */
 export interface Webhook {
