@@ -69,6 +69,25 @@ type SetupFailure = AttemptFailure & { step: number };
 const REPEATS_MAX = 60;
 const REPEAT_DELAY_MS = 500;
 
+/** How long one request for lines of a log waits. HTTP clients give up on a silent response after some minutes. */
+const WAIT_MS_MAX = 60_000;
+
+/** Yields the log of the latest attempt, to its end if `follow`. */
+export async function* logLines(
+  transport: Transport,
+  environment: string,
+  options: { offset?: number | undefined; follow?: boolean | undefined } & CallOptions,
+): AsyncGenerator<EnvironmentLogLine, void, undefined> {
+  const { offset: from = 0, follow = true, signal } = options;
+  for (let offset = from; ;) {
+    const params = { environment, offset, waitMs: follow ? WAIT_MS_MAX : 0 };
+    const page = await transport.call("getEnvironmentLog", params, { signal });
+    yield* page.lines;
+    if (page.lines.length === 0 && !(follow && page.inProgress)) return;
+    offset = page.nextOffset;
+  }
+}
+
 /** Yields what happens until the sandbox of an environment runs. */
 export async function* ensureEvents(
   transport: Transport,
@@ -77,11 +96,13 @@ export async function* ensureEvents(
   // One that nothing can be found by again must not be made twice.
   const isRepeatable = body.lifecycle?.reuse !== "none";
   const progress = new Progress(transport);
+  let wasInterrupted = false;
   for (let repeats = 0; ; repeats++) {
     try {
       for await (const event of transport.events("ensureEnvironment", {}, { body, signal, isRepeatable })) {
         repeats = 0;
         const told = progress.take(event);
+        if (told?.type === "ensured" && wasInterrupted) yield* progress.missed(signal);
         if (told !== undefined) yield told;
         if (told?.type === "ensured") return;
       }
@@ -89,6 +110,7 @@ export async function* ensureEvents(
     } catch (error) {
       const mayRepeat = isRepeatable && progress.hasBegun && repeats < REPEATS_MAX;
       if (!mayRepeat || !isInterruption(error)) throw await progress.explained(error, signal);
+      wasInterrupted = true;
       await sleep(REPEAT_DELAY_MS, signal);
     }
   }
@@ -131,11 +153,31 @@ class Progress {
 
   /** The error, or if a step of the setup has failed, the one that says so. */
   async explained(error: unknown, signal: AbortSignal | undefined): Promise<unknown> {
-    if (!(error instanceof ApiError) || this.#environment === undefined) return error;
+    if (!(error instanceof ApiError)) return error;
+    const environment = await this.#now(signal).catch(() => undefined);
+    const failure = environment?.attempt?.failure;
+    return environment !== undefined && isOfStep(failure) ? new SetupError(error, environment, failure) : error;
+  }
+
+  /** The lines that the attempt has written while there was no connection. */
+  async *missed(signal: AbortSignal | undefined): AsyncGenerator<EnsureEvent, void, undefined> {
+    const environment = await this.#now(signal);
+    if (environment === undefined) return;
+    for await (const line of logLines(this.#transport, environment.id, {
+      offset: this.#nextLine,
+      follow: false,
+      signal,
+    })) {
+      yield { type: "line", line };
+    }
+  }
+
+  /** The environment now, unless there is another attempt than the one that was told of. */
+  async #now(signal: AbortSignal | undefined): Promise<Environment | undefined> {
+    if (this.#environment === undefined) return undefined;
     const { id, attempt } = this.#environment;
-    const now = await this.#transport.call("getEnvironment", { environment: id }, { signal }).catch(() => undefined);
-    const failure = now?.attempt?.id === attempt?.id ? now?.attempt?.failure : undefined;
-    return now !== undefined && isOfStep(failure) ? new SetupError(error, now, failure) : error;
+    const now = await this.#transport.call("getEnvironment", { environment: id }, { signal });
+    return now.attempt?.id === attempt?.id ? now : undefined;
   }
 
   #advance(environment: Environment): EnsureEvent {

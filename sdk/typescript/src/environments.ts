@@ -1,6 +1,6 @@
 /** Environments: sandboxes that are asked for by a key, whatever state they are in. */
 
-import { type Ensured, type EnsureEvent, ensureEvents, type EnsureOptions } from "./ensure.js";
+import { type Ensured, type EnsureEvent, ensureEvents, type EnsureOptions, logLines } from "./ensure.js";
 import type {
   EnsureExplanation,
   EnsureRequest,
@@ -13,8 +13,7 @@ import { Pages } from "./pages.js";
 import { Run, type RunOptions } from "./run.js";
 import { type CallOptions, split, type Transport } from "./transport.js";
 
-/** How long one request for lines of a log waits. HTTP clients give up on a silent response after some minutes. */
-const WAIT_MS_MAX = 60_000;
+/** How long a lease lasts, unless a run says otherwise. */
 const LEASE_MS = 600_000;
 
 /**
@@ -88,18 +87,11 @@ export class Environments {
    * Yields the log of the latest attempt to make the sandbox, to the end of the attempt. With `follow: false`, only what
    * exists now.
    */
-  async *logs(
+  logs(
     environment: string,
     options: { offset?: number | undefined; follow?: boolean | undefined } & CallOptions = {},
   ): AsyncGenerator<EnvironmentLogLine, void, undefined> {
-    const { offset: from = 0, follow = true, signal } = options;
-    for (let offset = from; ;) {
-      const params = { environment, offset, waitMs: follow ? WAIT_MS_MAX : 0 };
-      const page = await this.#transport.call("getEnvironmentLog", params, { signal });
-      yield* page.lines;
-      if (page.lines.length === 0 && !(follow && page.inProgress)) return;
-      offset = page.nextOffset;
-    }
+    return logLines(this.#transport, environment, options);
   }
 
   /** Cancels the attempt in progress to make the sandbox, if there is one. Every caller that waits gets an error. */
