@@ -1,6 +1,6 @@
 /** A sandbox, as TanStack AI sees it. */
 
-import { DormouseError, type Sandbox, type SnapshotKind } from "@dormouse/sdk";
+import { type Dormouse, DormouseError, type Sandbox, type SnapshotKind } from "@dormouse/sdk";
 import {
   createExecBackedGit,
   type SandboxChannel,
@@ -13,13 +13,15 @@ import {
 } from "@tanstack/ai-sandbox";
 
 import { CAPABILITIES, type Capabilities } from "./capabilities.js";
+import { destroy, environmentOf } from "./environment.js";
 import { createFs, type Fs } from "./fs.js";
-import { PROVIDER, relatedName } from "./names.js";
+import { forkName, PROVIDER } from "./names.js";
 import type { WorkspacePaths } from "./paths.js";
 import { createProcess } from "./process.js";
 
 /** What handles have in common. */
 export interface HandleSettings {
+  dormouse: Dormouse;
   paths: WorkspacePaths;
   shell: string;
   user: string | undefined;
@@ -58,7 +60,8 @@ export class DormouseHandle implements SandboxHandle {
 
   /** Takes a snapshot, which stays when the sandbox is destroyed. */
   async snapshot(label?: string): Promise<SnapshotRef> {
-    const labels = { [PROVIDER]: this.sandbox.name ?? this.id, ...(label === undefined ? {} : { label }) };
+    const environment = await environmentOf(this.#settings.dormouse, this.sandbox);
+    const labels = { [PROVIDER]: environment?.key ?? this.id, ...(label === undefined ? {} : { label }) };
     const { id } = await this.sandbox.checkpoint({ kind: this.#settings.snapshotKind, labels });
     return label === undefined ? { id } : { id, label };
   }
@@ -66,16 +69,15 @@ export class DormouseHandle implements SandboxHandle {
   /** Creates a sandbox that continues from this moment, with memory, processes and variables. */
   async fork(): Promise<DormouseHandle> {
     const { secrets = [] } = (await this.sandbox.refresh()).info;
-    const name = relatedName(this.sandbox.name ?? PROVIDER, "fork");
     // Dormouse gives a fork no secrets but those that are named: all, because it works for the same user.
-    const child = { name, secrets: Object.fromEntries(secrets.map((secret) => [secret, null])) };
+    const child = { name: forkName(), secrets: Object.fromEntries(secrets.map((secret) => [secret, null])) };
     const [fork] = await this.sandbox.fork([child]);
     return new DormouseHandle(fork!, this.#settings, this.#env);
   }
 
   /** Terminates the sandbox. It is no error if it is gone. */
   async destroy(): Promise<void> {
-    await this.sandbox.terminate();
+    await destroy(this.#settings.dormouse, this.sandbox);
   }
 
   async #connect(number: number): Promise<SandboxChannel> {

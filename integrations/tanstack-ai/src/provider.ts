@@ -1,13 +1,10 @@
 /** The provider: creates, finds, restores and destroys sandboxes for TanStack AI. */
 
 import {
-  ConflictError,
-  type CreateOptions,
   Dormouse,
   type DormouseOptions,
   type Egress,
   GoneError,
-  NotFoundError,
   type PortAccess,
   type ResourcesRequest,
   type Sandbox,
@@ -23,8 +20,9 @@ import type {
 } from "@tanstack/ai-sandbox";
 
 import { CAPABILITIES, type Capabilities } from "./capabilities.js";
+import { destroy, unlessGone } from "./environment.js";
 import { DormouseHandle, type HandleSettings } from "./handle.js";
-import { PROVIDER, relatedName, sandboxName } from "./names.js";
+import { PROVIDER } from "./names.js";
 import { WorkspacePaths } from "./paths.js";
 
 /** Options of {@link dormouseSandbox}. */
@@ -39,8 +37,6 @@ export interface DormouseSandboxOptions {
   shell?: string;
   /** User that runs commands: a name, a number, or `UID:GID`. Default: the user of the image, or root. */
   user?: string;
-  /** Start of the names of sandboxes. Default `tanstack`. */
-  namePrefix?: string;
   /** CPU, memory, disk and processes. Default: those of the daemon. */
   resources?: ResourcesRequest;
   /** Where sandboxes may connect to, unless the policy of a definition denies the network. Default `public`. */
@@ -55,11 +51,9 @@ export interface DormouseSandboxOptions {
   snapshotKind?: SnapshotKind;
   /**
    * How old the sandbox of an id may be, in milliseconds, so that `create` with this id joins it. An older one is
-   * retired, and a fresh one is created. Default: any age. See the README.
+   * suspended and kept for seven days, and a fresh one is created. Default: any age. See the README.
    */
   maxAgeMs?: number;
-  /** How a sandbox is retired: it is renamed and suspended, or terminated. Default `rename`. */
-  retire?: "rename" | "terminate";
 }
 
 /** A provider whose handles are {@link DormouseHandle}s. */
@@ -70,8 +64,11 @@ export interface DormouseProvider extends SandboxProvider {
   restoreSnapshot(input: SandboxRestoreInput): Promise<DormouseHandle>;
 }
 
+/** What sandboxes start from. */
+type Source = NonNullable<DormouseSandboxOptions["source"]>;
+
 const IDLE_TIMEOUT_MS = 1_800_000;
-/** How often a name is tried that others take and free meanwhile. */
+/** How often a sandbox is asked for that others destroy meanwhile. */
 const ATTEMPTS_MAX = 10;
 
 /** Creates a provider of Dormouse sandboxes. */
@@ -89,7 +86,7 @@ class Provider implements DormouseProvider {
     const { client, workspaceRoot, shell = "sh", user, snapshotKind = "filesystem" } = options;
     this.#dormouse = client instanceof Dormouse ? client : new Dormouse(client);
     this.#options = options;
-    this.#settings = { paths: new WorkspacePaths(workspaceRoot), shell, user, snapshotKind };
+    this.#settings = { dormouse: this.#dormouse, paths: new WorkspacePaths(workspaceRoot), shell, user, snapshotKind };
   }
 
   capabilities(): Capabilities {
@@ -97,20 +94,19 @@ class Provider implements DormouseProvider {
   }
 
   /**
-   * Creates the sandbox of an id, or joins it if it exists. So any number of callers with one id get one sandbox, also
-   * from several processes.
+   * Creates the sandbox of an id, or joins it if it exists. The daemon has one environment for each id, so any number of
+   * callers with one id get one sandbox, also from several processes.
    */
   async create(input: SandboxCreateInput): Promise<DormouseHandle> {
-    const { namePrefix = "tanstack", source = { image: "base" } } = this.#options;
-    const name = sandboxName(namePrefix, input.id ?? crypto.randomUUID());
+    const { source = { image: "base" } } = this.#options;
+    const key = input.id ?? crypto.randomUUID();
     for (let attempt = 1; ; attempt++) {
       try {
-        return await this.#start({ ...source, name }, input);
+        return await this.#handle(await this.#ensure(key, source, input), input);
       } catch (error) {
-        if (!(error instanceof ConflictError) || attempt === ATTEMPTS_MAX) throw error;
+        // Another caller may have destroyed the sandbox that this one has joined.
+        if (!(error instanceof GoneError) || attempt === ATTEMPTS_MAX) throw error;
       }
-      const existing = await this.#join(name, input);
-      if (existing !== undefined) return await this.#handle(existing, input);
     }
   }
 
@@ -125,108 +121,63 @@ class Provider implements DormouseProvider {
   /** Creates a sandbox from a snapshot, with the policy and the variables of now. */
   async restoreSnapshot(input: SandboxRestoreInput): Promise<DormouseHandle> {
     const { id, labels } = await this.#dormouse.snapshots.get(input.snapshotId, { signal: input.signal });
-    const original = labels[PROVIDER] ?? `${PROVIDER}-${id}`;
-    try {
-      return await this.#start({ snapshot: id, name: original }, input);
-    } catch (error) {
-      if (!(error instanceof ConflictError)) throw error;
+    const key = labels[PROVIDER] ?? id;
+    if (await this.#canRestore(key, id, input.signal)) {
+      const restored = await this.#ensure(key, { snapshot: id }, input);
+      if (restored.info.snapshot === id) return await this.#handle(restored, input);
     }
-    const existing = await this.#living(original, input.signal);
-    // Another caller may have restored it at the same time.
-    if (existing?.info.snapshot === id) {
-      return await this.#handle(await existing.resume({ signal: input.signal }), input);
-    }
-    return await this.#start({ snapshot: id, name: relatedName(original, "restored") }, input);
+    // The id has another sandbox, which lives.
+    return await this.#handle(await this.#ensure(crypto.randomUUID(), { snapshot: id }, input), input);
   }
 
   /** Terminates a sandbox. It is no error if it is gone. */
   async destroy({ id }: SandboxDestroyInput): Promise<void> {
     // The layer of 0.2.4 destroys the sandbox of an aborted run with the signal of that run, so it is not heeded.
     const sandbox = await this.#living(id);
-    if (sandbox !== undefined) await unlessGone(sandbox.terminate());
+    if (sandbox !== undefined) await destroy(this.#dormouse, sandbox);
   }
 
-  async #start(source: CreateOptions, input: SandboxCreateInput): Promise<DormouseHandle> {
-    const { resources, portAccess = "private", labels, idleTimeoutMs = IDLE_TIMEOUT_MS } = this.#options;
+  async #ensure(key: string, source: Source, input: SandboxCreateInput): Promise<Sandbox> {
+    const { resources, user, labels, idleTimeoutMs: keepAliveMs = IDLE_TIMEOUT_MS, maxAgeMs } = this.#options;
     const { adapterName } = input as { adapterName?: string };
-    const sandbox = await this.#dormouse.sandboxes.create({
+    const { sandbox } = await this.#dormouse.environments.ensure({
       ...source,
-      ...{ resources, portAccess, idleTimeoutMs },
+      ...{ key, resources, user, directory: this.#settings.paths.root, env: input.env, signal: input.signal },
       egress: this.#egress(input.policy),
       labels: { ...labels, [PROVIDER]: "tanstack-ai", ...(adapterName === undefined ? {} : { adapter: adapterName }) },
-      // Secrets are encrypted in records, and in no snapshot of files. Every process has them as variables.
-      secrets: input.env ?? {},
-      onTimeout: "suspend",
-      wake: "any",
-      signal: input.signal,
+      // The layer does the setup, and takes the snapshots.
+      lifecycle: { snapshot: "none", onDrift: "keep", keepAliveMs, sandboxMaxAgeMs: maxAgeMs },
     });
-    try {
-      return await this.#prepare(new DormouseHandle(sandbox, this.#settings, input.env));
-    } catch (error) {
-      await sandbox.terminate().catch(() => undefined);
-      throw error;
-    }
+    return sandbox;
   }
 
-  /** The sandbox that has a name; undefined if the name is free now. */
-  async #join(name: string, { signal }: SandboxCreateInput): Promise<Sandbox | undefined> {
-    const { maxAgeMs = Infinity } = this.#options;
-    const sandbox = await this.#living(name, signal);
-    if (sandbox === undefined) return undefined;
-    const ageMs = Date.now() - Date.parse(sandbox.info.createdAt);
-    if (ageMs <= maxAgeMs) return await unlessGone(sandbox.resume({ signal }));
-    await this.#retire(sandbox, name);
-    return undefined;
+  /** Whether the environment with a key has no sandbox, or one that was restored from this snapshot. */
+  async #canRestore(key: string, snapshot: string, signal: AbortSignal | undefined): Promise<boolean> {
+    const environment = await unlessGone(this.#dormouse.environments.get(key, { signal }));
+    const sandbox = environment?.sandbox && (await this.#living(environment.sandbox, signal));
+    return !sandbox || sandbox.info.snapshot === snapshot;
   }
 
-  async #retire(sandbox: Sandbox, name: string): Promise<void> {
-    if (this.#options.retire === "terminate") {
-      await unlessGone(sandbox.terminate());
-      return;
-    }
-    // Of several callers that retire it at the same time, one does.
-    const { revision: ifRevision } = sandbox.info;
-    try {
-      await sandbox.update({ name: relatedName(name, "retired") }, { ifRevision });
-    } catch (error) {
-      if (error instanceof ConflictError || error instanceof GoneError) return;
-      throw error;
-    }
-    // If this fails, its idle timeout suspends it.
-    await sandbox.suspend().catch(() => undefined);
-  }
-
-  /** The sandbox with an id or name, unless it is gone or about to be. */
-  async #living(idOrName: string, signal?: AbortSignal | undefined): Promise<Sandbox | undefined> {
-    const sandbox = await unlessGone(this.#dormouse.sandboxes.connect(idOrName, { signal }));
+  /** The sandbox with an id, unless it is gone or about to be. */
+  async #living(id: string, signal?: AbortSignal | undefined): Promise<Sandbox | undefined> {
+    const sandbox = await unlessGone(this.#dormouse.sandboxes.connect(id, { signal }));
     if (sandbox?.state === "terminating") await unlessGone(sandbox.terminate({ signal }));
     return sandbox?.state === "terminated" ? undefined : sandbox;
   }
 
+  /** The handle of a sandbox, which may have been made with other options or for another policy. */
   async #handle(sandbox: Sandbox, input: SandboxCreateInput): Promise<DormouseHandle> {
+    const { user, portAccess = "private" } = this.#options;
+    const { signal } = input;
     const egress = this.#egress(input.policy);
-    if (JSON.stringify(sandbox.info.egress) !== JSON.stringify(egress)) {
-      await sandbox.setEgress(egress, { signal: input.signal });
-    }
-    return await this.#prepare(new DormouseHandle(sandbox, this.#settings, input.env));
-  }
-
-  async #prepare(handle: DormouseHandle): Promise<DormouseHandle> {
-    await handle.sandbox.files.mkdir(handle.workspaceRoot, { user: this.#options.user });
+    if (JSON.stringify(sandbox.info.egress) !== JSON.stringify(egress)) await sandbox.setEgress(egress, { signal });
+    if (sandbox.info.portAccess !== portAccess) await sandbox.update({ portAccess }, { signal });
+    const handle = new DormouseHandle(sandbox, this.#settings, input.env);
+    await sandbox.files.mkdir(handle.workspaceRoot, { user });
     return handle;
   }
 
   #egress(policy: SandboxPolicy | undefined): Egress {
     return policy?.capabilities?.network === "deny" ? "closed" : (this.#options.egress ?? "public");
-  }
-}
-
-/** The result of a call, or undefined if what it is for is gone. Every other failure is thrown. */
-async function unlessGone<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (error instanceof NotFoundError || error instanceof GoneError) return undefined;
-    throw error;
   }
 }

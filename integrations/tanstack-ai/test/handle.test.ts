@@ -306,8 +306,8 @@ describe("ports", () => {
       access: "private",
     };
     const client = new Dormouse({ server: "https://boxes.example.org", fetch: async () => Response.json(info) });
-    const settings = { paths: new WorkspacePaths(), shell: "sh", user: undefined, snapshotKind: "filesystem" } as const;
-    const remote = new Handle(await client.sandboxes.connect("abc"), settings);
+    const settings = { dormouse: client, paths: new WorkspacePaths(), shell: "sh", user: undefined } as const;
+    const remote = new Handle(await client.sandboxes.connect("abc"), { ...settings, snapshotKind: "filesystem" });
     expect(remote.provider).toBe(PROVIDER);
     expect(await remote.ports.connect(80)).toEqual({
       url: "https://80-abc.boxes.example.org/",

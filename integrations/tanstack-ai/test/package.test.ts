@@ -20,7 +20,7 @@ const PROGRAM = `
 import { dormouseSandbox, type DormouseHandle } from "@dormouse/ai-sandbox";
 import { defineSandbox, defineWorkspace } from "@tanstack/ai-sandbox";
 
-const provider = dormouseSandbox({ source: { image: "base" }, namePrefix: "packed" });
+const provider = dormouseSandbox({ source: { image: "base" } });
 const workspace = defineWorkspace({ source: { type: "none" }, setup: ["echo ready > state"] });
 const sandbox = defineSandbox({ id: "agent", provider, workspace, lifecycle: { snapshot: "none" } });
 

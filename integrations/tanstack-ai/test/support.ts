@@ -13,10 +13,10 @@ export const dormouse = new Dormouse();
 /** Identifies everything that this file makes. */
 const run = `t${crypto.randomUUID().slice(0, 8)}`;
 
-/** A provider whose sandboxes are terminated after the tests of this file. */
+/** A provider whose sandboxes and environments are removed after the tests of this file. */
 export function provider(options: DormouseSandboxOptions = {}): DormouseProvider {
   const resources = { memoryBytes: 256 << 20 };
-  return dormouseSandbox({ client: dormouse, namePrefix: run, resources, ...options, labels: { run } });
+  return dormouseSandbox({ client: dormouse, resources, ...options, labels: { run } });
 }
 
 /** A name that no other test run has. */
@@ -26,10 +26,13 @@ export function unique(prefix: string): string {
 
 afterAll(async () => {
   const sources: string[] = [];
+  const used = new Set<string | undefined>();
   for await (const sandbox of dormouse.sandboxes.list({ labels: { run } })) {
     if (sandbox.state !== "terminated") await dormouse.sandboxes.delete(sandbox.id);
     sources.push(sandbox.id);
+    used.add(sandbox.labels["dorm.environment"]);
   }
+  for await (const { id } of dormouse.environments.list()) if (used.has(id)) await dormouse.environments.remove(id);
   for (const source of sources) {
     for await (const { id } of dormouse.snapshots.list({ source }))
       await dormouse.snapshots.delete(id, { whenFree: true });
