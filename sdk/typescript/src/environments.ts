@@ -59,7 +59,7 @@ export class Environments {
    * ```
    */
   async run(options: RunOptions): Promise<Run> {
-    const { leaseMs = LEASE_MS } = options;
+    const leaseMs = options.leaseMs ?? LEASE_MS;
     return new Run(this, await this.ensure({ ...options, leaseMs }), leaseMs);
   }
 

@@ -12,7 +12,7 @@ export interface RunOptions extends EnsureOptions {
   /**
    * How long the lease lasts if it is not renewed, because this program has died. At most 24 hours. Default 600,000.
    */
-  leaseMs?: number | undefined;
+  leaseMs?: number | null | undefined;
 }
 
 /** How often the lease is renewed while it lasts. */
