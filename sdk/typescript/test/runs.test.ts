@@ -75,9 +75,9 @@ describe("a run", () => {
   });
 
   test("renews its lease in the background", async () => {
-    await using run = await environments.run(asked(undefined, 3000));
+    await using run = await environments.run(asked(undefined, 6000));
     const { expiresAt } = run.lease;
-    await until("it is renewed twice", async () => Date.parse(run.lease.expiresAt) - Date.parse(expiresAt) > 1000);
+    await until("it is renewed", async () => run.lease.expiresAt !== expiresAt);
     expect(run.signal.aborted).toBe(false);
     const { leases } = await environments.get(run.ensured.environment.id);
     expect(leases.map(({ id }) => id)).toEqual([run.lease.id]);
