@@ -30,6 +30,8 @@ const EXTENSIONS: [&str; 5] = ["rs", "md", "toml", "py", "sh"];
 /// The table of retired words itself, and pages that are generated from other files.
 const EXEMPT: [&str; 2] = ["xtask/src/tidy/", "docs/reference/"];
 const LINES_MAX: usize = 800;
+/// Files that are written by a generator and may have any length.
+const GENERATED: [&str; 1] = ["sdk/python/src/dormouse/types.py"];
 
 /// A file of the repository.
 struct File {
@@ -108,7 +110,11 @@ fn files(root: &Path) -> Result<Vec<File>> {
 }
 
 fn lengths(files: &[File], wrong: &mut Vec<String>) {
-    for file in files.iter().filter(|file| ["rs", "py", "sh"].iter().any(|of| file.has_extension(of))) {
+    let is_checked = |file: &&File| {
+        let is_code = ["rs", "py", "sh"].iter().any(|of| file.has_extension(of));
+        is_code && !GENERATED.contains(&file.path.as_str())
+    };
+    for file in files.iter().filter(is_checked) {
         let lines = file.text.lines().count();
         if lines > LINES_MAX {
             wrong.push(format!("{} has {lines} lines, over the limit of {LINES_MAX}", file.path));

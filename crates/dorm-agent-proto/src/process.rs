@@ -167,7 +167,8 @@ pub struct ProcessStatus {
     pub arguments: Vec<GuestString>,
     /// Its working directory at the start.
     pub directory: GuestPath,
-    /// Its variables in addition to the sandbox's own: as many as fit into [`STATUS_BYTES`].
+    /// Its variables in addition to the sandbox's own, without their values: as many as fit into
+    /// [`STATUS_BYTES`].
     pub variables: Vec<Variable>,
     /// Its user, if one was given.
     pub user: Option<User>,

@@ -47,6 +47,10 @@ use std::sync::Arc;
 
 use crate::agent::Agent;
 
+/// Freed memory is cleared: it has had variables and contents of files, and is saved in snapshots.
+#[global_allocator]
+static ALLOCATOR: zeroizing_alloc::ZeroAlloc<std::alloc::System> = zeroizing_alloc::ZeroAlloc(std::alloc::System);
+
 fn main() -> ExitCode {
     let mut arguments = std::env::args_os().skip(1);
     if arguments.next().is_some_and(|argument| argument == exchange::ARGUMENT) {

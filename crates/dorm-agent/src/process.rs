@@ -138,7 +138,7 @@ impl Processes {
         let spawned = plan.spawn(&tree::mark(&self.own, id))?;
         // Only this much of it is ever shown.
         spec.arguments = first(&spec.arguments, argument_bytes);
-        spec.variables = first(&spec.variables, variable_bytes);
+        spec.variables = first(&without_values(&spec.variables), variable_bytes);
         let expected = (spec.first_reader == FirstReader::Expected).then(Instant::now);
         let mut table = lock(&self.table);
         table.last = id;
@@ -421,6 +421,12 @@ fn first<T: Clone>(all: &[T], length: impl Fn(&T) -> usize) -> Vec<T> {
 
 fn argument_bytes(argument: &GuestString) -> usize {
     argument.as_bytes().len()
+}
+
+/// Returns variables with empty values: a value may be a secret, and the memory of the agent is in
+/// snapshots long after the process has ended.
+fn without_values(variables: &[Variable]) -> Vec<Variable> {
+    variables.iter().filter_map(|variable| Variable::new(variable.name().as_bytes(), "").ok()).collect()
 }
 
 fn variable_bytes(variable: &Variable) -> usize {

@@ -39,7 +39,10 @@ pub(crate) fn run(agent: &Arc<Agent>) {
         }
         match rustix::io::read(input, &mut buffer) {
             Ok(0) if ended(agent) == Ended::ForGood => return,
-            Ok(length) => decoder.push(&buffer[..length]),
+            Ok(length) => {
+                decoder.push(&buffer[..length]);
+                buffer[..length].fill(0);
+            }
             Err(Errno::AGAIN) => drop(wait_ready(input, PollFlags::IN)),
             Err(Errno::INTR) => {}
             Err(_) if ended(agent) == Ended::ForGood => return,

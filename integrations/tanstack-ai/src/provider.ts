@@ -142,7 +142,9 @@ class Provider implements DormouseProvider {
     const { adapterName } = input as { adapterName?: string };
     const { sandbox } = await this.#dormouse.environments.ensure({
       ...source,
-      ...{ key, resources, user, directory: this.#settings.paths.root, env: input.env, signal: input.signal },
+      ...{ key, resources, user, directory: this.#settings.paths.root, signal: input.signal },
+      // The layer has secrets here, and nothing else.
+      secretValues: input.env,
       egress: this.#egress(input.policy),
       labels: { ...labels, [PROVIDER]: "tanstack-ai", ...(adapterName === undefined ? {} : { adapter: adapterName }) },
       // The layer does the setup, and takes the snapshots.

@@ -384,7 +384,7 @@ describe("policy and secrets", () => {
     const handle = await client(unique("thread"), { workspace: defineWorkspace({ ...workspace, secrets }) }).ensure();
     expect((await handle.process.exec("echo $TOKEN")).stdout).toBe("canary-7\n");
     const { info } = await dormouse.sandboxes.connect(handle.id);
-    expect(info.env).toEqual(["TOKEN"]);
+    expect(info.secrets).toEqual(["TOKEN"]);
     expect(JSON.stringify(info)).not.toContain("canary-7");
   });
 

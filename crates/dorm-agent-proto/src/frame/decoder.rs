@@ -104,7 +104,10 @@ impl Decoder {
             channel: number(&rest[8..12]),
             payload: rest[HEADER..HEADER + length].to_vec(),
         };
-        self.start += HEADER + length + TRAILER;
+        let end = self.start + HEADER + length + TRAILER;
+        // A request may have a secret, and memory is saved.
+        self.bytes[self.start..end].fill(0);
+        self.start = end;
         frame
     }
 

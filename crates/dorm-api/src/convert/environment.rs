@@ -39,7 +39,11 @@ pub(crate) fn ensure(
             let what = "an environment that is used again needs a key";
             return Err(ApiError::invalid(what, "give key or thread, or set lifecycle.reuse to none"));
         }
-        (_, _, wire::Reuse::None) => None,
+        (None, None, wire::Reuse::None) => None,
+        (_, _, wire::Reuse::None) => {
+            let what = "an environment that is not used again has no key";
+            return Err(ApiError::invalid(what, "leave out key and thread, or set lifecycle.reuse to thread"));
+        }
     };
     let (code, token) = code(asked.source)?;
     Ok(EnsureSpec {

@@ -367,6 +367,12 @@ impl Maker {
             (attempt.token, attempt.setup) = (None, None);
             let workspace = attempt.before.take();
             if result == AttemptResult::Ready {
+                match &attempt.restore {
+                    Some(restored) if restored.of.is_none() => record.snapshot = Some(restored.snapshot.clone()),
+                    // That of another definition must not be restored for this one.
+                    _ if workspace.is_some_and(|before| before != record.workspace) => record.snapshot = None,
+                    _ => {}
+                }
                 let before = record.sandbox.replace(attempt.sandbox.clone());
                 let before = before.filter(|before| *before != attempt.sandbox);
                 record.retired.extend(before.map(|sandbox| RetiredSandbox { sandbox, at: now, is_settled: false }));

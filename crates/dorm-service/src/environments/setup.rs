@@ -192,10 +192,9 @@ impl Maker {
             self.end_sandbox(&work.sandbox).await?;
         }
         let id = snapshot.id.clone();
-        self.update(|record, attempt| {
-            let restored = RestoredFrom { snapshot: id.clone(), of: None, age: Duration::ZERO };
+        self.update(|_, attempt| {
+            let restored = RestoredFrom { snapshot: id, of: None, age: Duration::ZERO };
             (attempt.restore, attempt.setup) = (Some(restored), None);
-            record.snapshot = Some(id);
         })
         .await?;
         if let Err(error) = self.service.supersede(snapshot, key).await {

@@ -107,7 +107,7 @@ impl EnvironmentProblem {
             Self::Many(_) => "remove some with `dorm env rm`",
             Self::Drift { .. } => "set on_drift to keep or rebuild, or use another key",
             Self::Broken { .. } => "repair or remove it, or set on_broken to next",
-            Self::Failed { .. } => "see its steps and its log: `dorm env describe`, `dorm env logs`",
+            Self::Failed { .. } => "see its log: `dorm env logs`, or GET /v1/environments/{environment}/logs",
             Self::Cancelled(_) | Self::Removed(_) => "ask for it again",
             Self::NoLease { .. } => "ask for the environment again, which gives a new lease",
         }

@@ -521,7 +521,7 @@ pub(super) fn is_strict<T>(name: &str, text: &str, read: impl Fn(&str) -> Result
 fn objects(value: &Value) -> Vec<String> {
     let (itself, parts): (_, Vec<_>) = match value {
         Value::Object(fields) => {
-            let free = ["variables", "secrets", "labels", "annotations", "arguments"];
+            let free = ["variables", "secrets", "values", "labels", "annotations", "arguments"];
             let fields = fields.iter().filter(|(key, _)| !free.contains(&key.as_str()));
             // The keys of tags and of rules for ports are free, what they stand for is not.
             let parts = fields.flat_map(|(key, value)| match value {

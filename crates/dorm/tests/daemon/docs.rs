@@ -101,7 +101,12 @@ async fn the_page_on_troubleshooting_is_as_written() {
 
 #[tokio::test]
 async fn the_page_on_environments_is_as_written() {
-    follow(Reading { page: "docs/environments.md", before: &[], instead: &[], not_run: &[] }).await;
+    let place = Place::new();
+    let page =
+        std::fs::read_to_string(Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/environments.md")).unwrap();
+    let definition = page.split("```toml\n").nth(1).unwrap().split("```").next().unwrap();
+    std::fs::write(place.directory().join("environment.toml"), definition).unwrap();
+    follow_in(place, Reading { page: "docs/environments.md", before: &[], instead: &[], not_run: &[] }).await;
 }
 
 #[tokio::test]

@@ -237,7 +237,7 @@ async fn a_hundred_callers_from_two_processes_get_one_sandbox_and_one_setup() {
     let callers = || {
         Command::new("python3")
             .args(["-c", CALLERS, &asked.to_string()])
-            .env("SERVER", format!("http://{}", daemon.address()))
+            .env("SERVER", daemon.address())
             .env("KEY", daemon.key())
             .stdout(Stdio::piped())
             .spawn()

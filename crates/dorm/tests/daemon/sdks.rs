@@ -22,7 +22,7 @@ async fn passes(directory: &str, program: &Path, arguments: &[&str]) {
         .args(arguments)
         .current_dir(&directory)
         .env("PATH", format!("{programs}:{path}"))
-        .env("DORM_SERVER", format!("http://{}", place.daemon().address()))
+        .env("DORM_SERVER", place.daemon().address())
         .env("DORM_KEY", place.daemon().key());
     let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
     let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
