@@ -1046,7 +1046,9 @@ class EnvironmentLifecycle:
     """Suspend the sandbox when it was not used for this time. Default: never."""
 
     keep_failed: bool | None = None
-    """Keep the sandbox of a setup whose step has failed for an hour, for inspection."""
+    """Keep the sandbox of a setup whose step has failed, for inspection: for an hour, or until the
+    environment is asked for again.
+    """
 
     on_broken: OnBroken | None = None
     """What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`."""

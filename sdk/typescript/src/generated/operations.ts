@@ -641,7 +641,7 @@ export const routes = {
   getBuildContext: { method: "GET", path: "/v1/contexts/{hash}" },
   uploadBuildContext: { method: "PUT", path: "/v1/contexts/{hash}", body: "application/x-tar" },
   diffFiles: { method: "GET", path: "/v1/diff" },
-  ensureEnvironment: { method: "POST", path: "/v1/ensure", body: "application/json" },
+  ensureEnvironment: { method: "POST", path: "/v1/ensure", body: "application/json", idempotent: true },
   explainEnsure: { method: "POST", path: "/v1/ensure/explain", body: "application/json" },
   listEnvironments: { method: "GET", path: "/v1/environments" },
   getEnvironment: { method: "GET", path: "/v1/environments/{environment}" },
@@ -803,6 +803,7 @@ export const maps: Readonly<Record<string, number>> = {
   env: 1,
   labels: 1,
   port_rules: 1,
+  secret_values: 1,
   secrets: 1,
   tags: 1,
 };

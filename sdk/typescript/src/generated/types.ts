@@ -919,6 +919,8 @@ export interface EnsureRequest {
   readyCommand?: string | null | undefined;
   /** Resource limits. */
   resources?: ResourcesRequest | null | undefined;
+  /** Further secrets for every process, as values. They are recorded encrypted and never returned. */
+  secretValues?: Record<string, Secret> | undefined;
   /**
    * Secrets of the project for every process, by the name of their environment variable. They
    * are no part of the definition: a secret may change. A sandbox gets the values when it starts
@@ -1050,7 +1052,10 @@ export interface EnvironmentLifecycle {
   destroyOnComplete?: boolean | undefined;
   /** Suspend the sandbox when it was not used for this time. Default: never. In milliseconds. */
   keepAliveMs?: number | null | undefined;
-  /** Keep the sandbox of a setup whose step has failed for an hour, for inspection. */
+  /**
+   * Keep the sandbox of a setup whose step has failed, for inspection: for an hour, or until the
+   * environment is asked for again.
+   */
   keepFailed?: boolean | undefined;
   /** What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`. */
   onBroken?: OnBroken | null | undefined;
@@ -1058,7 +1063,10 @@ export interface EnvironmentLifecycle {
   onDrift?: OnDrift | null | undefined;
   /** Whether the environment is used again. Default `thread`. */
   reuse?: Reuse | null | undefined;
-  /** Greatest age of a sandbox that is used again. An older one is retired. Default: any. In milliseconds. */
+  /**
+   * Greatest age of a sandbox that is used again. An older one is retired, and another one is
+   * restored or created. Default: any. In milliseconds.
+   */
   sandboxMaxAgeMs?: number | null | undefined;
   /** When snapshots are taken. Default `after_setup`. */
   snapshot?: SnapshotWhen | null | undefined;
