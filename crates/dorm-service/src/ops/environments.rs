@@ -192,6 +192,8 @@ enum Look {
     Follow {
         waiter: Waiter,
         joined: bool,
+        /// Whether the attempt is of another definition.
+        is_of_another: bool,
     },
     /// The record is being worked on: look again after its next change.
     Wait,
@@ -233,9 +235,13 @@ impl Service {
                         Err(reason) => broken = Some((sandbox, reason)),
                     }
                 }
-                Look::Follow { waiter, joined } => {
+                Look::Follow { waiter, joined, is_of_another } => {
                     let followed = self.follow_attempt(waiter, progress).await?;
                     let Some((record, end)) = followed else { continue };
+                    // The failure of another definition says nothing about this one.
+                    if end.result != AttemptResult::Ready && is_of_another {
+                        continue;
+                    }
                     let drift = record.workspace.differences(&asked.workspace);
                     if end.result == AttemptResult::Ready
                         && !drift.is_empty()
@@ -362,8 +368,9 @@ impl Service {
         };
         if let Some(attempt) = &record.attempt {
             let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
+            let is_of_another = !record.workspace.differences(&asked.workspace).is_empty();
             self.join(record, asked, turn).await?;
-            return Ok(Look::Follow { waiter, joined: true });
+            return Ok(Look::Follow { waiter, joined: true, is_of_another });
         }
         if record.ending.is_some() {
             return Ok(Look::Wait);
@@ -471,7 +478,7 @@ impl Service {
     ) -> Result<Look, ServiceError> {
         let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, spec.on_leave);
         self.shared.write_environment(record, requests, turn).await?;
-        Ok(Look::Follow { waiter, joined: false })
+        Ok(Look::Follow { waiter, joined: false, is_of_another: false })
     }
 
     fn attempt(

@@ -349,7 +349,7 @@ async fn drift_is_refused_kept_or_leads_to_another_sandbox() {
     service.terminate(&back.sandbox.sandbox.id).await.unwrap();
     let again = ensured(&service, asked("one", &["echo a > /a"])).await;
     assert_eq!(again.by, EnsuredBy::Restored);
-    assert_eq!(said(&service, &again.sandbox.sandbox.id, "cat /a; cat /b").await, "a\n");
+    assert_eq!(said(&service, &again.sandbox.sandbox.id, "cat /a").await, "a\n");
     world.is_sound().await;
 }
 
