@@ -10,7 +10,7 @@ from fake_server import FakeServer, answer, drop, event, problem, stream
 from test_retries import SANDBOX
 
 from dormouse import SetupError
-from dormouse.errors import ConnectionLostError, FailedError
+from dormouse.errors import FailedError
 from dormouse.types import EnvironmentLifecycle, EnvironmentLogLine, GitSource
 
 STEP = {"title": "make", "state": "failed", "exit_code": 2}
@@ -103,14 +103,13 @@ def test_a_request_that_was_not_answered_is_sent_again(connect: Connect) -> None
         assert connect(server.url).environments.ensure(key="web", image="base").by == "created"
 
 
-def test_a_request_for_one_use_is_not_repeated(connect: Connect) -> None:
+def test_a_request_for_one_use_is_repeated_with_its_idempotency_key(connect: Connect) -> None:
     once = EnvironmentLifecycle(reuse="none")
     for step in (drop, stream(CONSIDERED, broken=True)):
         with FakeServer() as server:
             server.then(step, stream(ENSURED))
-            with pytest.raises(ConnectionLostError):
-                connect(server.url).environments.ensure(image="base", lifecycle=once)
-            assert len(server.requests) == 1
+            assert connect(server.url).environments.ensure(image="base", lifecycle=once).by == "created"
+            assert len({request.headers["idempotency-key"] for request in server.requests}) == 1
 
 
 def test_a_failed_step_is_read_from_the_environment(connect: Connect) -> None:

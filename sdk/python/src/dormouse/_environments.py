@@ -57,6 +57,8 @@ class EnsureParameters(TypedDict, total=False):
     """Variables of every process."""
     secrets: Mapping[str, str]
     """Secrets of the project for every process, by the name of their variable."""
+    secret_values: Mapping[str, str]
+    """Further secrets for every process, as values, which are stored encrypted."""
     labels: Mapping[str, str]
     """Labels of the sandbox."""
     cpus: float
@@ -124,6 +126,7 @@ def ensure_body(
         "step_timeout_secs": seconds(parameters.get("step_timeout")),
         "env": parameters.get("env"),
         "secrets": parameters.get("secrets"),
+        "secret_values": parameters.get("secret_values"),
         "labels": parameters.get("labels"),
         "resources": None if resources == ResourcesRequest() else resources,
         "egress": parameters.get("egress"),
@@ -132,9 +135,3 @@ def ensure_body(
         "on_leave": parameters.get("on_leave"),
         "lease_secs": seconds(lease),
     }
-
-
-def is_repeatable(parameters: EnsureParameters) -> bool:
-    """Return whether asking again finds the same environment."""
-    lifecycle = parameters.get("lifecycle")
-    return lifecycle is None or lifecycle.reuse != "none"

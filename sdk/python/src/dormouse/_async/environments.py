@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from .. import _operations as ops
 from .._directory import pack
-from .._environments import EnsureParameters, WaysConsidered, ensure_body, is_repeatable
+from .._environments import EnsureParameters, WaysConsidered, ensure_body
 from .._http import LOST
 from .._values import Duration, seconds
 from ..errors import DormouseError, NotFoundError
@@ -222,7 +222,8 @@ class AsyncEnvironments(AsyncResource):
     ) -> AsyncEnsureStream:
         source = await self._source(parameters, upload=True)
         body = ensure_body(key, thread, parameters, source=source, lease=lease)
-        request = ops.ENSURE_ENVIRONMENT(body=body, repeatable=is_repeatable(parameters))
+        # Every attempt has the same idempotency key.
+        request = self._transport.prepared(ops.ENSURE_ENVIRONMENT(body=body))
         return await AsyncEnsureStream(self._transport, request).begin()
 
     async def _source(self, parameters: EnsureParameters, *, upload: bool) -> EnvironmentSource | None:
