@@ -136,7 +136,7 @@ pub(crate) fn ensure_tools(environment: &Environment) -> Result<()> {
     ensure_image(base::TOOLS, work, &tar).map(drop)
 }
 
-/// What the tests of generated and hand-written clients need.
+/// The programs that the tests of generated and hand-written clients need.
 pub(crate) struct Clients {
     /// A Python with the packages of the tests.
     pub(crate) python: PathBuf,

@@ -54,7 +54,8 @@ pub struct EnsureRequest {
     /// and when it is resumed.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secrets: BTreeMap<String, String>,
-    /// Further secrets for every process, as values. They are recorded encrypted and never returned.
+    /// Further secrets for every process, as values. They are recorded encrypted and never
+    /// returned.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub secret_values: BTreeMap<String, Secret>,
     /// Code.
@@ -83,7 +84,7 @@ pub struct EnsureRequest {
     /// How it is found again, and what becomes of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<EnvironmentLifecycle>,
-    /// What happens to work in progress if no caller waits for it any more. Default `continue`.
+    /// Fate of work in progress if no caller waits for it any more. Default `continue`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_leave: Option<OnLeave>,
     /// Take a lease for this time, at most 24 hours. When the last lease is released or expires,
@@ -190,10 +191,10 @@ pub struct EnvironmentLifecycle {
     pub keep_alive_secs: Option<f64>,
     /// Terminate the sandbox when its last lease ends.
     pub destroy_on_complete: bool,
-    /// What happens if the definition is not the one that was recorded. Default `rebuild`.
+    /// Action if the definition is not the one that was recorded. Default `rebuild`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_drift: Option<OnDrift>,
-    /// What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`.
+    /// Action if a sandbox or snapshot exists and cannot be used. Default `refuse`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_broken: Option<OnBroken>,
     /// Keep the sandbox of a setup whose step has failed, for inspection: for an hour, or until the
@@ -235,7 +236,7 @@ words! {
 }
 
 words! {
-    /// What happens if the definition is not the one that was recorded.
+    /// Action if the definition is not the one that was recorded.
     OnDrift {
         /// Another sandbox is made. The earlier one is suspended and kept for seven days.
         Rebuild,
@@ -247,7 +248,7 @@ words! {
 }
 
 words! {
-    /// What happens if a sandbox or snapshot exists and cannot be used.
+    /// Action if a sandbox or snapshot exists and cannot be used.
     OnBroken {
         /// The request fails.
         Refuse,
@@ -257,7 +258,7 @@ words! {
 }
 
 words! {
-    /// What happens to work in progress if no caller waits for it any more.
+    /// Fate of work in progress if no caller waits for it any more.
     OnLeave {
         /// It continues.
         Continue,
@@ -375,7 +376,7 @@ pub struct Ensured {
     pub considered: Vec<Considered>,
     /// Snapshot that it was restored from.
     pub restored: Option<RestoredFrom>,
-    /// What was there before and is not any more, as sentences.
+    /// Losses: everything that was there before and is not any more, as sentences.
     pub lost: Vec<String>,
     /// Fields of the definition that are not as recorded, if the sandbox was kept even so.
     pub drift: Vec<String>,
@@ -428,7 +429,7 @@ pub struct SetupStepView {
     pub ended_at: Option<Time>,
 }
 
-/// What a request for an environment would do.
+/// The effect that a request for an environment would have.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct EnsureExplanation {
     /// ID of the environment, if there is one with the key.

@@ -124,9 +124,9 @@ pub struct Policy {
     pub keep_alive: Option<Duration>,
     /// Whether the sandbox is terminated when its last lease ends.
     pub destroy_on_complete: bool,
-    /// What happens if the workspace is not the one that was recorded.
+    /// Action if the workspace is not the one that was recorded.
     pub on_drift: OnDrift,
-    /// What happens if something exists but cannot be used.
+    /// Action if something exists but cannot be used.
     pub on_broken: OnBroken,
     /// Whether the sandbox of a setup that has failed is kept for inspection.
     pub keep_failed: bool,
@@ -184,7 +184,7 @@ words! {
 }
 
 words! {
-    /// What happens if the workspace is not the one that the environment has.
+    /// Action if the workspace is not the one that the environment has.
     OnDrift {
         /// The sandbox is retired, and another one is made.
         Rebuild "rebuild",
@@ -196,7 +196,7 @@ words! {
 }
 
 words! {
-    /// What happens if a sandbox or a snapshot exists but cannot be used.
+    /// Action if a sandbox or a snapshot exists but cannot be used.
     OnBroken {
         /// The request fails, and says what is broken.
         Refuse "refuse",
@@ -206,7 +206,7 @@ words! {
 }
 
 words! {
-    /// What happens to work in progress when no caller waits for it any more.
+    /// Fate of work in progress when no caller waits for it any more.
     OnLeave {
         /// It continues.
         Continue "continue",

@@ -29,8 +29,6 @@ use crate::shared::Service;
 
 /// The label of the sandboxes and snapshots of an environment; its value is the id.
 pub(crate) const LABEL: &str = "dorm.environment";
-/// The label of snapshots after a setup; its value is the key of the workspace.
-pub(crate) const WORKSPACE_LABEL: &str = "dorm.workspace";
 /// The delay before work is tried again after its records could not be read or written.
 const AGAIN: Duration = Duration::from_secs(5);
 /// The longest sleep of the task that begins work.
@@ -43,7 +41,7 @@ pub(crate) async fn keep_environments(service: Service) {
     loop {
         match shared.store.environments().await {
             Ok(mut records) => {
-                // A setup in progress takes the turn of its workspace before those that wait for it.
+                // A setup in progress takes the turn of its workspace before those that wait.
                 let waits =
                     |record: &EnvironmentRecord| record.attempt.as_ref().is_none_or(|attempt| attempt.setup.is_none());
                 records.sort_by_key(|record| (waits(record), record.created));

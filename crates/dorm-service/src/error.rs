@@ -535,7 +535,7 @@ impl ServiceError {
             Self::NotASnapshotName { .. } => "choose another name",
             Self::NoMemory(_) => "use the snapshot itself",
             Self::MemorySnapshot(_) => "make a filesystem snapshot of it first, with `dorm sbx checkpoint files`",
-            Self::TrialFailed { source, .. } => source.next_step(),
+            Self::TrialFailed { source, .. } | Self::ForkFailed { source, .. } => source.next_step(),
             Self::NotTheSame(_) => "find out which of its processes ends across a suspend",
             Self::NotReady { .. } => "run it in a sandbox of the image to see why, or set another ready command",
             Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
@@ -551,7 +551,6 @@ impl ServiceError {
                 "start the daemon with the key that encrypts it (--secrets-key), or with --without-lost-secrets to \
                  continue without it"
             }
-            Self::ForkFailed { source, .. } => source.next_step(),
             Self::OperationFailed { failure, state, .. } => after_failure(failure, *state),
             Self::HostPart(_) => "import or pull that image again",
             Self::NotAdmitted { .. } => "suspend or terminate sandboxes, or raise the daemon's budgets",

@@ -8,11 +8,14 @@
 mod rows;
 mod word;
 
+use std::time::Duration;
+
 use dorm_lifecycle::environment::Workspace;
-use dorm_lifecycle::{ProjectId, Sandbox};
+use dorm_lifecycle::{ProjectId, Sandbox, SnapshotKind};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use sha2::{Digest as _, Sha256};
 use thiserror::Error;
 
 use crate::{
@@ -274,8 +277,18 @@ pub fn decode_environment(text: &str) -> Result<EnvironmentRecord, CodecError> {
     }
 }
 
+/// Returns the SHA-256 of a workspace and of the kind of its snapshots, by which a snapshot of the
+/// same workspace is found. The time limit of a step is not a property of the result, and no part
+/// of the hash.
+pub fn workspace_hash(workspace: &Workspace, kind: SnapshotKind) -> String {
+    let workspace = Workspace { step_limit: Duration::ZERO, ..workspace.clone() };
+    let mut hash = Sha256::new();
+    hash.update(format!("{} {}", kind.as_str(), workspace_text(&workspace)));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// Returns the text of a workspace, as it is part of an environment.
-pub(crate) fn workspace_text(workspace: &Workspace) -> String {
+fn workspace_text(workspace: &Workspace) -> String {
     serde_json::to_string(&rows::WorkspaceRow::from(workspace)).unwrap_or_default()
 }
 

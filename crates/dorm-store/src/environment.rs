@@ -5,12 +5,11 @@ use std::time::Duration;
 
 use dorm_lifecycle::environment::{Considered, Key, OnLeave, Policy, SnapshotOf, Workspace};
 use dorm_lifecycle::{
-    Caller, EnvironmentId, LeaseId, OperationId, ProjectId, SandboxId, SecretName, SnapshotId, SnapshotKind, Timestamp,
-    Variables,
+    Caller, EnvironmentId, LeaseId, OperationId, ProjectId, SandboxId, SecretName, SnapshotId, Timestamp, Variables,
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::{FailureRecord, codec};
+use crate::FailureRecord;
 
 /// Returns the SHA-256 of all parts of a key. Stores find the record of a key by it, and then
 /// compare the key itself.
@@ -20,16 +19,6 @@ pub fn key_hash(key: &Key) -> String {
         let part = part.map_or_else(|| "-".to_owned(), |part| format!("{}:{part}", part.len()));
         hash.update(format!("{name}={part}\n"));
     }
-    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
-}
-
-/// Returns the SHA-256 of a workspace and of the kind of its snapshots, by which a snapshot of the
-/// same workspace is found. The time limit of a step is not a property of the result, and no part
-/// of the hash.
-pub fn workspace_hash(workspace: &Workspace, kind: SnapshotKind) -> String {
-    let workspace = Workspace { step_limit: Duration::ZERO, ..workspace.clone() };
-    let mut hash = Sha256::new();
-    hash.update(format!("{} {}", kind.as_str(), codec::workspace_text(&workspace)));
     hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
@@ -44,7 +33,7 @@ pub struct EnvironmentRecord {
     pub key: Key,
     /// The key that a client library has computed for it.
     pub client_key: Option<String>,
-    /// What its sandbox has, or what the attempt in progress makes.
+    /// The workspace of its sandbox, or of the attempt in progress.
     pub workspace: Workspace,
     /// The policy of the latest request.
     pub policy: Policy,
@@ -86,9 +75,9 @@ pub struct Attempt {
     pub began: Timestamp,
     /// The caller who asked for it first.
     pub caller: Option<Caller>,
-    /// What the sandbox of the environment had before; it has that again if the attempt fails.
+    /// The workspace that the environment had before; it has that again if the attempt fails.
     pub before: Option<Workspace>,
-    /// What happens if no caller waits for it any more.
+    /// Action if no caller waits for it any more.
     pub on_leave: OnLeave,
     /// Whether its cancellation was requested.
     pub cancel: bool,
@@ -215,7 +204,7 @@ pub struct EnvironmentLease {
     pub until: Timestamp,
 }
 
-/// What is done at the end of a run.
+/// The actions at the end of a run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct RunEnd {
     /// The snapshot to take.

@@ -45,9 +45,10 @@ pub use build::{
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};
 pub use code::Code;
+pub use codec::workspace_hash;
 pub use environment::{
     Attempt, AttemptEnd, AttemptFailure, AttemptResult, EnvironmentLease, EnvironmentRecord, Phase, RestoredFrom,
-    RetiredSandbox, RunEnd, SetupState, SetupStepRecord, SetupWork, key_hash, workspace_hash,
+    RetiredSandbox, RunEnd, SetupState, SetupStepRecord, SetupWork, key_hash,
 };
 pub use failure::FailureRecord;
 pub use pool::{PoolRecord, PoolSource};

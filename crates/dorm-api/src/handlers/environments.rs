@@ -169,7 +169,7 @@ pub(crate) async fn describe(
 
 /// Remove an environment
 ///
-/// Its sandboxes are terminated, and its snapshots are deleted as soon as nothing needs them, unless
+/// Its sandboxes are terminated. Its snapshots are deleted as soon as nothing needs them, unless
 /// another environment has the same definition.
 #[utoipa::path(delete, path = "/v1/environments/{environment}", operation_id = "removeEnvironment",
     tag = "environments",

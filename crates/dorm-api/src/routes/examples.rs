@@ -54,25 +54,7 @@ fn requests() -> Vec<(&'static str, Value)> {
             "StartProcess",
             json!({ "shell": "python3 -m http.server 8000", "cwd": "/work", "stdin": "empty", "label": "web" }),
         ),
-        (
-            "EnsureRequest",
-            json!({
-                "thread": { "thread": "t1", "definition": "repo-agent", "user": "u1" },
-                "image": "node:22",
-                "source": { "git": { "url": "https://git.example.com/app.git", "ref": "main", "full_history": false } },
-                "secrets": { "NPM_TOKEN": "NPM_TOKEN" },
-                "setup": ["npm ci", { "parallel": ["npm run build", "npm test"] }],
-                "ready_command": "test -d dist",
-                "lifecycle": {
-                    "snapshot": "after_setup",
-                    "keep_alive_secs": 900.0,
-                    "destroy_on_complete": false,
-                    "on_drift": "rebuild",
-                    "keep_failed": false
-                },
-                "lease_secs": 600.0
-            }),
-        ),
+        ("EnsureRequest", ensure_request()),
         ("CreateVolume", json!({ "name": "models", "size_bytes": 10_737_418_240_u64, "writers": "one" })),
         ("PullImage", json!({ "reference": "python:3.13-slim", "insecure": false, "pull": "missing" })),
         ("UpdateSandbox", json!({ "name": "agent-7", "wake": "any", "labels": { "team": "research", "draft": null } })),
@@ -95,6 +77,25 @@ fn requests() -> Vec<(&'static str, Value)> {
             json!({ "url": "http://hooks.example.com/dormouse", "kinds": ["suspended", "resume_failed"] }),
         ),
     ]
+}
+
+fn ensure_request() -> Value {
+    json!({
+                "thread": { "thread": "t1", "definition": "repo-agent", "user": "u1" },
+                "image": "node:22",
+                "source": { "git": { "url": "https://git.example.com/app.git", "ref": "main", "full_history": false } },
+                "secrets": { "NPM_TOKEN": "NPM_TOKEN" },
+                "setup": ["npm ci", { "parallel": ["npm run build", "npm test"] }],
+                "ready_command": "test -d dist",
+                "lifecycle": {
+                    "snapshot": "after_setup",
+                    "keep_alive_secs": 900.0,
+                    "destroy_on_complete": false,
+                    "on_drift": "rebuild",
+                    "keep_failed": false
+                },
+                "lease_secs": 600.0
+    })
 }
 
 fn answers() -> Vec<(&'static str, Value)> {

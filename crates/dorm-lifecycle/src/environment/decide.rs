@@ -40,7 +40,7 @@ pub enum Verdict {
     Broken(String),
 }
 
-/// What exists for an environment.
+/// Everything that exists for an environment.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Facts {
     /// Its sandbox.

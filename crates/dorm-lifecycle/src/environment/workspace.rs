@@ -13,7 +13,7 @@ const COMMAND_BYTES_MAX: usize = 64 << 10;
 /// The range of the time limit of a step.
 const STEP_LIMITS: (Duration, Duration) = (Duration::from_secs(1), Duration::from_secs(24 * 3600));
 
-/// What a sandbox of an environment has when it is ready. Secrets are not part of it.
+/// The contents of a sandbox of an environment when it is ready. Secrets are not part of it.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub struct Workspace {
     /// The files that it starts from.

@@ -1,4 +1,4 @@
-//! A request for an environment: whenever the daemon dies, there is one sandbox for the key or none,
+//! A request for an environment: if the daemon dies, there is one sandbox for the key or none,
 //! what is handed out is whole, and its setup ran once.
 
 use std::time::Instant;

@@ -34,7 +34,6 @@ pub(crate) async fn judge(
             _ => return Ok(faults),
         }
     }
-    let is_done = heard.is_some();
     match operation {
         Operation::CreateNamed
         | Operation::CreateEphemeral
@@ -53,7 +52,7 @@ pub(crate) async fn judge(
         Operation::BuildTemplate => builds::judge(world, &scene, heard, &mut faults).await?,
         Operation::Ensure => environments::judge(world, &scene, heard, &mut faults).await?,
         Operation::ImportImage | Operation::RemoveImage => {
-            images::judge(world, operation, is_done, &mut faults).await?;
+            images::judge(world, operation, heard.is_some(), &mut faults).await?;
         }
         Operation::ImportLayers | Operation::PullImage | Operation::RemoveLayers => {
             layers::judge(world, operation, heard, &mut faults).await?;
@@ -61,7 +60,7 @@ pub(crate) async fn judge(
         Operation::TerminateRunning
         | Operation::TerminateParked
         | Operation::TerminateEvicted
-        | Operation::TimeoutTerminates => ended(world, operation, scene, is_done, &mut faults).await?,
+        | Operation::TimeoutTerminates => ended(world, operation, scene, heard.is_some(), &mut faults).await?,
         Operation::SuspendFiles | Operation::ResumeFiles => {
             files_only::judge(world, operation, scene, heard, &mut faults).await?;
         }

@@ -181,7 +181,7 @@ impl Maker {
         }
     }
 
-    /// Restores the sandbox from a snapshot. Returns `false` if another way is to be taken.
+    /// Restores the sandbox from a snapshot. Returns `false` if another way must be taken.
     async fn restore(&mut self, restore: RestoredFrom) -> Result<bool, Stop> {
         let began = Instant::now();
         let snapshot = self.service.shared.store.snapshot(&restore.snapshot).await?;
@@ -386,7 +386,7 @@ impl Maker {
         });
         changed.await.map_err(Stop::later)?;
         self.service.shared.followers.tell(&(&id).into());
-        // What it held may be unused now.
+        // Snapshots that it held may be unused now.
         self.service.shared.removals.poke();
         Ok(())
     }

@@ -8,12 +8,13 @@ use dorm_lifecycle::{Initiator, SandboxId, StateName, Timeouts, Variables};
 use dorm_store::{Change, Removal, RestoredFrom, SetupState, SetupWork, SnapshotFilter, SnapshotRecord};
 use tokio::time::Instant;
 
+use super::LABEL;
 use super::attempt::{Maker, Stop};
 use super::plan::{groups, records};
-use super::{LABEL, WORKSPACE_LABEL};
 use crate::error::{ServiceError, chain};
 use crate::messages::SnapshotSpec;
 use crate::ops::create::{CreateFrom, CreateSpec};
+use crate::ops::environments::WORKSPACE_LABEL;
 
 impl Maker {
     /// Sets up a sandbox. Returns whether that sandbox itself is handed out; otherwise there is a
@@ -112,7 +113,7 @@ impl Maker {
             Base::Snapshot(id) => self.service.shared.store.snapshot(id).await?,
         };
         let spec = self.spec(from, base.as_ref()).map_err(|error| self.stop(error))?;
-        // The agent of a sandbox that is captured must not know the secrets.
+        // The agent of a sandbox that is saved must not know the secrets.
         let spec = match takes {
             true => CreateSpec { secrets: Variables::default(), timeouts: Timeouts::default(), ..spec },
             false => spec,

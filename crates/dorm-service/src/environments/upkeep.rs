@@ -3,9 +3,10 @@
 use dorm_lifecycle::{Command, Initiator, Keep, SandboxId, State};
 use dorm_store::{Change, EnvironmentRecord, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
-use super::{LABEL, WORKSPACE_LABEL};
+use super::LABEL;
 use crate::error::{ServiceError, chain};
 use crate::messages::SnapshotSpec;
+use crate::ops::environments::WORKSPACE_LABEL;
 use crate::shared::{RETIRED_KEPT, Service};
 
 impl Service {

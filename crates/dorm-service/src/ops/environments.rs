@@ -12,6 +12,7 @@
 mod facts;
 mod follow;
 pub(crate) mod leases;
+mod records;
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -20,24 +21,24 @@ use dorm_lifecycle::environment::{
     Base, Choice, Code, Considered, Decision, Key, OnDrift, OnLeave, Policy, SetupStep, SnapshotOf, SnapshotWhen, Way,
     Workspace, decide,
 };
-use dorm_lifecycle::{
-    Egress, EnvironmentId, Initiator, Resources, SandboxId, SecretName, SnapshotKind, Timeouts, Variables,
-};
+use dorm_lifecycle::{Egress, Initiator, Resources, SandboxId, SecretName, SnapshotKind, Timeouts, Variables};
 use dorm_ports::{SecretValue, Vault as _};
 use dorm_store::{
-    Attempt, AttemptEnd, AttemptResult, Change, EnvironmentLease, EnvironmentRecord, Made, Phase, RestoredFrom,
+    Attempt, AttemptEnd, AttemptResult, EnvironmentLease, EnvironmentRecord, Made, Phase, RestoredFrom,
     SetupStepRecord, StoreError,
 };
 use tokio::time::Instant;
 
 use super::create::{CreateFrom, CreateSpec};
 use crate::error::{EnvironmentProblem, ServiceError};
-use crate::shared::{Service, Shared};
+use crate::shared::Service;
 use crate::view::SandboxView;
 
 pub use follow::EnsureProgress;
 use follow::Waiter;
 
+/// The label of snapshots after a setup; its value is the key of the workspace.
+pub(crate) const WORKSPACE_LABEL: &str = "dorm.workspace";
 /// The largest number of environments of a project.
 pub const ENVIRONMENTS_MAX: usize = 10_000;
 /// The longest lease.
@@ -62,7 +63,7 @@ pub struct EnsureSpec {
     pub policy: Policy,
     /// The labels of its sandbox.
     pub labels: BTreeMap<String, String>,
-    /// What happens to an attempt if no caller waits for it any more.
+    /// Fate of an attempt if no caller waits for it any more.
     pub on_leave: OnLeave,
     /// How long the lease lasts that the request takes; none for no lease.
     pub lease: Option<Duration>,
@@ -139,7 +140,7 @@ pub struct Ensured {
     pub considered: Vec<Considered>,
     /// The snapshot that it was restored from.
     pub restored: Option<RestoredFrom>,
-    /// What was there before and is not any more.
+    /// Losses: everything that was there before and is not any more.
     pub lost: Vec<String>,
     /// The parts of the definition that are not as recorded, if the sandbox was kept even so.
     pub drift: Vec<String>,
@@ -155,7 +156,7 @@ pub struct Ensured {
     pub lease: Option<EnvironmentLease>,
 }
 
-/// What a request for an environment would do.
+/// The effect that a request for an environment would have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct EnsureExplanation {
     /// The environment, if there is one with the key.
@@ -747,119 +748,5 @@ fn existing(
         snapshot_failure: None,
         joined: false,
         lease: None,
-    }
-}
-
-impl Service {
-    /// Returns the environments of this project, in the order of their ids.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the store fails.
-    pub async fn environments(&self) -> Result<Vec<EnvironmentRecord>, ServiceError> {
-        let mut all = self.shared.store.environments().await?;
-        all.retain(|one| one.project == *self.project() && !one.removed);
-        all.sort_by(|one, other| (one.created, &one.id).cmp(&(other.created, &other.id)));
-        Ok(all.into_iter().map(|record| self.shown_environment(record)).collect())
-    }
-
-    /// Returns one environment, by its id or by the key that its caller has chosen.
-    ///
-    /// # Errors
-    ///
-    /// `Environment` if there is none.
-    pub async fn environment(&self, named: &str) -> Result<EnvironmentRecord, ServiceError> {
-        self.own_environment(named).await.map(|record| self.shown_environment(record))
-    }
-
-    pub(super) async fn own_environment(&self, named: &str) -> Result<EnvironmentRecord, ServiceError> {
-        let store = &self.shared.store;
-        let mut found = match named.parse::<EnvironmentId>() {
-            Ok(id) => store.environment(&id).await?.filter(|one| one.project == *self.project()),
-            Err(_) => None,
-        };
-        if found.is_none() {
-            found = store.environment_with(self.project(), &Key::Own(named.to_owned())).await?;
-        }
-        let found = found.filter(|one| !one.removed);
-        found.ok_or_else(|| EnvironmentProblem::Missing(named.chars().take(100).collect()).into())
-    }
-
-    /// Returns a record with times as they are shown, and without what is only for the daemon.
-    fn shown_environment(&self, mut record: EnvironmentRecord) -> EnvironmentRecord {
-        let clock = &self.shared.clock;
-        record.created = clock.shown(record.created);
-        for lease in &mut record.leases {
-            lease.until = clock.shown(lease.until);
-        }
-        let attempts = record.attempt.iter_mut().chain(record.last.iter_mut().map(|end| &mut end.attempt));
-        for attempt in attempts {
-            attempt.token = None;
-            attempt.began = clock.shown(attempt.began);
-            for step in &mut attempt.steps {
-                step.began = step.began.map(|at| clock.shown(at));
-                step.ended = step.ended.map(|at| clock.shown(at));
-            }
-        }
-        if let Some(end) = &mut record.last {
-            end.ended = clock.shown(end.ended);
-        }
-        for retired in &mut record.retired {
-            retired.at = clock.shown(retired.at);
-        }
-        record
-    }
-}
-
-/// The name under which the token of a clone is encrypted.
-const TOKEN: &str = "token of a clone";
-
-impl Shared {
-    /// Records an environment. The caller may go away: what the record says is acted upon even so,
-    /// and the turn lasts until it is written.
-    async fn write_environment(
-        self: &std::sync::Arc<Self>,
-        record: EnvironmentRecord,
-        requests: Vec<dorm_store::RequestRecord>,
-        turn: Option<Turn>,
-    ) -> Result<(), ServiceError> {
-        let own = self.clone();
-        let write = async move {
-            let _turn = turn;
-            let change = Change { environments: vec![record.clone()], requests, ..Change::default() };
-            let written = own.commit_known(change).await;
-            if written.is_ok() {
-                own.environments.note(&record);
-            }
-            own.environments.changed();
-            written.map(drop).map_err(ServiceError::from)
-        };
-        self.finish(write).await
-    }
-
-    /// Changes the record of an environment; `None` if there is none.
-    pub(crate) async fn change_environment(
-        self: &std::sync::Arc<Self>,
-        id: &EnvironmentId,
-        change: impl FnOnce(&mut EnvironmentRecord),
-    ) -> Result<Option<EnvironmentRecord>, ServiceError> {
-        let turn = self.environments.turns.of(id).lock_owned().await;
-        let Some(mut record) = self.store.environment(id).await? else { return Ok(None) };
-        let before = record.clone();
-        change(&mut record);
-        if record != before {
-            self.write_environment(record.clone(), Vec::new(), Some(turn)).await?;
-        }
-        Ok(Some(record))
-    }
-
-    fn seal_token(&self, token: &SecretValue) -> String {
-        let token = Variables([(TOKEN.to_owned(), token.expose().to_owned())].into());
-        self.seal_secrets(token).0.remove(TOKEN).unwrap_or_default()
-    }
-
-    /// Returns the token of a clone from its record.
-    pub(crate) fn open_token(&self, sealed: &str) -> Result<SecretValue, crate::SealError> {
-        self.open_secret(TOKEN, sealed).map(SecretValue::new)
     }
 }

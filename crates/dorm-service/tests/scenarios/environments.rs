@@ -196,8 +196,8 @@ async fn a_step_that_fails_is_named_and_its_sandbox_is_kept_if_that_is_wanted() 
     assert_eq!(states(record(&world, &environment).await), wanted);
     let (log, _) = service.environment_log("one", 0, 1000, Duration::ZERO).await.unwrap();
     assert!(log.lines.iter().any(|line| line.text == "about to fail" && line.step == Some(1)), "{log:?}");
-    let keeping = with(spec, |policy| policy.keep_failed = true);
-    let EnvironmentProblem::Failed { failure, .. } = problem(ensure(&service, keeping).await) else { panic!() };
+    let inspected = with(spec, |policy| policy.keep_failed = true);
+    let EnvironmentProblem::Failed { failure, .. } = problem(ensure(&service, inspected).await) else { panic!() };
     let kept = failure.kept.unwrap();
     assert_eq!(living(&world).await, std::slice::from_ref(&kept));
     let view = service.describe(&kept).await.unwrap().sandbox;

@@ -8,7 +8,7 @@ use dorm_store::{AttemptResult, Change, EnvironmentRecord, SetupState};
 
 use super::{Model, State};
 
-/// What a caller asks for.
+/// The request of a caller.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Wanted {
     /// The number in its key.

@@ -11,7 +11,7 @@ use crate::client::Client;
 use crate::exit;
 use crate::values;
 
-/// What to do with environments.
+/// The commands for environments.
 #[derive(Debug, Subcommand)]
 pub(crate) enum EnvVerb {
     /// Write a first environment.toml from the lock files, Dockerfile or devcontainer.json of a

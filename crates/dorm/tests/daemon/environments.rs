@@ -208,14 +208,14 @@ async fn a_token_and_a_secret_reach_the_setup_and_are_found_nowhere() {
             "{log}"
         );
     }
+    let events = daemon.get("/events?limit=1000").await.unwrap().to_string();
+    assert!(!events.contains(SECRET) && !events.contains(TOKEN));
     // Records, logs, the snapshots after the setups, and the daemon's own log.
     for text in [TOKEN, SECRET] {
         let found = find(daemon.data(), text);
         assert_eq!(found, Vec::<String>::new(), "{text}");
         assert!(!daemon.log().contains(text));
     }
-    let events = daemon.get("/events?limit=1000").await.unwrap().to_string();
-    assert!(!events.contains(SECRET) && !events.contains(TOKEN));
     remove_all(daemon).await;
     place.end(&[]).await;
 }

@@ -6,8 +6,7 @@ use dorm_lifecycle::environment::{Choice, Facts, SandboxFact, SnapshotFact, Snap
 use dorm_lifecycle::{Cause, Restored, Sandbox, SandboxId, SnapshotId, SnapshotKind, State};
 use dorm_store::{Attempt, EnvironmentRecord, RestoredFrom, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
-use super::Asked;
-use crate::environments::WORKSPACE_LABEL;
+use super::{Asked, WORKSPACE_LABEL};
 use crate::error::ServiceError;
 use crate::shared::Service;
 

@@ -13,7 +13,7 @@ use crate::error::{EnvironmentProblem, ServiceError};
 use crate::ops::builds::BUILD_LOG_LINES_MAX;
 use crate::shared::{Service, Shared};
 
-/// What a caller who waits for an environment may be told.
+/// Something that a caller who waits for an environment may be told.
 #[derive(Clone, Debug)]
 pub enum EnsureProgress {
     /// The ways were considered.

@@ -160,7 +160,7 @@ impl Suggestion {
         self.user = dev.remote_user.or(dev.container_user);
         self.env.extend(dev.container_env);
         self.env.extend(dev.remote_env.into_iter().filter_map(|(name, value)| Some((name, value?))));
-        // What the variables of the tool stand for is not known here.
+        // The values of the variables of the tool are not known here.
         self.env.retain(|_, value| !value.contains("${"));
         let commands: Vec<Lifecycle> = [dev.on_create_command, dev.post_create_command].into_iter().flatten().collect();
         if !commands.is_empty() {

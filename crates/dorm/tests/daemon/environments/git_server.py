@@ -59,7 +59,7 @@ class Handler(http.server.BaseHTTPRequestHandler):
             "GIT_CONFIG_KEY_1": "uploadpack.allowAnySHA1InWant",
             "GIT_CONFIG_VALUE_1": "true",
         }
-        done = subprocess.run(["git", "http-backend"], input=body, env=variables, capture_output=True)
+        done = subprocess.run(["git", "http-backend"], input=body, env=variables, stdout=subprocess.PIPE)
         head, _, content = done.stdout.partition(b"\r\n\r\n")
         headers = [line.split(": ", 1) for line in head.decode().split("\r\n") if line]
         status = next((value for name, value in headers if name == "Status"), "200 OK")

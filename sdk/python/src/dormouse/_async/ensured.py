@@ -1,4 +1,4 @@
-"""What a request for an environment returns, and its stream of events."""
+"""The result of a request for an environment, and its stream of events."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class AsyncEnsured:
 
     @property
     def lost(self) -> Sequence[str]:
-        """What was there before and is not any more, as sentences."""
+        """Losses: everything that was there before and is not any more, as sentences."""
         return self.info.lost
 
     @property

@@ -1,5 +1,5 @@
 # Generated from _async/ensured.py by scripts/generate_sync.py; do not edit.
-"""What a request for an environment returns, and its stream of events."""
+"""The result of a request for an environment, and its stream of events."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ class Ensured:
 
     @property
     def lost(self) -> Sequence[str]:
-        """What was there before and is not any more, as sentences."""
+        """Losses: everything that was there before and is not any more, as sentences."""
         return self.info.lost
 
     @property
