@@ -84,7 +84,7 @@ pub struct EnsureRequest {
     /// How it is found again, and what becomes of it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub lifecycle: Option<EnvironmentLifecycle>,
-    /// Fate of work in progress if no caller waits for it any more. Default `continue`.
+    /// Rule for work in progress if no caller waits for it any more. Default `continue`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub on_leave: Option<OnLeave>,
     /// Take a lease for this time, at most 24 hours. When the last lease is released or expires,
@@ -258,7 +258,7 @@ words! {
 }
 
 words! {
-    /// Fate of work in progress if no caller waits for it any more.
+    /// Rule for work in progress if no caller waits for it any more.
     OnLeave {
         /// It continues.
         Continue,

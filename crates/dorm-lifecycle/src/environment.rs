@@ -206,7 +206,7 @@ words! {
 }
 
 words! {
-    /// Fate of work in progress when no caller waits for it any more.
+    /// Rule for work in progress when no caller waits for it any more.
     OnLeave {
         /// It continues.
         Continue "continue",

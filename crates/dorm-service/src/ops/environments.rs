@@ -63,7 +63,7 @@ pub struct EnsureSpec {
     pub policy: Policy,
     /// The labels of its sandbox.
     pub labels: BTreeMap<String, String>,
-    /// Fate of an attempt if no caller waits for it any more.
+    /// Rule for an attempt if no caller waits for it any more.
     pub on_leave: OnLeave,
     /// How long the lease lasts that the request takes; none for no lease.
     pub lease: Option<Duration>,

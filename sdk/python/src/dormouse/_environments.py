@@ -76,7 +76,7 @@ class EnsureParameters(TypedDict, total=False):
     client_key: str
     """Key of 16 hexadecimal digits under which another client library has made the environment."""
     on_leave: OnLeave
-    """Fate of work in progress if no caller waits for it any more: `continue`, the
+    """Rule for work in progress if no caller waits for it any more: `continue`, the
     default, or `cancel`."""
 
 

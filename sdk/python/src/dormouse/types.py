@@ -130,15 +130,15 @@ Maker = Literal["request", "policy", "import"]
 
 
 OnBroken = Literal["refuse", "next"]
-"""What happens if a sandbox or snapshot exists and cannot be used."""
+"""Action if a sandbox or snapshot exists and cannot be used."""
 
 
 OnDrift = Literal["rebuild", "keep", "refuse"]
-"""What happens if the definition is not the one that was recorded."""
+"""Action if the definition is not the one that was recorded."""
 
 
 OnLeave = Literal["continue", "cancel"]
-"""What happens to work in progress if no caller waits for it any more."""
+"""Rule for work in progress if no caller waits for it any more."""
 
 
 OnPartialFailure = Literal["keep", "roll_back"]
@@ -869,7 +869,7 @@ class Engine:
 
 @dataclass(frozen=True, kw_only=True)
 class EnsureExplanation:
-    """What a request for an environment would do."""
+    """The effect that a request for an environment would have."""
 
     considered: list[Considered]
     """Ways that would be considered, in order."""
@@ -924,7 +924,7 @@ class EnsuredInfo:
     """Lease that the request has taken."""
 
     lost: list[str]
-    """What was there before and is not any more, as sentences."""
+    """Losses: everything that was there before and is not any more, as sentences."""
 
     phases: list[EnsurePhase]
     """Phases, with the time of each."""
@@ -1051,10 +1051,10 @@ class EnvironmentLifecycle:
     """
 
     on_broken: OnBroken | None = None
-    """What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`."""
+    """Action if a sandbox or snapshot exists and cannot be used. Default `refuse`."""
 
     on_drift: OnDrift | None = None
-    """What happens if the definition is not the one that was recorded. Default `rebuild`."""
+    """Action if the definition is not the one that was recorded. Default `rebuild`."""
 
     reuse: Reuse | None = None
     """Whether the environment is used again. Default `thread`."""

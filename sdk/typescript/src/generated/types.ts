@@ -858,7 +858,7 @@ export interface Engine {
   sharesBlocks: boolean;
 }
 
-/** What a request for an environment would do. */
+/** The effect that a request for an environment would have. */
 export interface EnsureExplanation {
   /** Ways that would be considered, in order. */
   considered: Considered[];
@@ -911,7 +911,7 @@ export interface EnsureRequest {
   leaseMs?: number | null | undefined;
   /** How it is found again, and what becomes of it. */
   lifecycle?: EnvironmentLifecycle | null | undefined;
-  /** What happens to work in progress if no caller waits for it any more. Default `continue`. */
+  /** Rule for work in progress if no caller waits for it any more. Default `continue`. */
   onLeave?: OnLeave | null | undefined;
   /** Whether the image is pulled. Default `missing`. */
   pull?: Pull | null | undefined;
@@ -965,7 +965,7 @@ export interface EnsuredInfo {
   joined: boolean;
   /** Lease that the request has taken. */
   lease?: EnvironmentLease | null;
-  /** What was there before and is not any more, as sentences. */
+  /** Losses: everything that was there before and is not any more, as sentences. */
   lost: string[];
   /** Phases, with the time of each. */
   phases: EnsurePhase[];
@@ -1057,9 +1057,9 @@ export interface EnvironmentLifecycle {
    * environment is asked for again.
    */
   keepFailed?: boolean | undefined;
-  /** What happens if a sandbox or snapshot exists and cannot be used. Default `refuse`. */
+  /** Action if a sandbox or snapshot exists and cannot be used. Default `refuse`. */
   onBroken?: OnBroken | null | undefined;
-  /** What happens if the definition is not the one that was recorded. Default `rebuild`. */
+  /** Action if the definition is not the one that was recorded. Default `rebuild`. */
   onDrift?: OnDrift | null | undefined;
   /** Whether the environment is used again. Default `thread`. */
   reuse?: Reuse | null | undefined;
@@ -1705,13 +1705,13 @@ export interface NetworkUsage {
   sentBytes: number;
 }
 
-/** What happens if a sandbox or snapshot exists and cannot be used. */
+/** Action if a sandbox or snapshot exists and cannot be used. */
 export type OnBroken = "refuse" | "next";
 
-/** What happens if the definition is not the one that was recorded. */
+/** Action if the definition is not the one that was recorded. */
 export type OnDrift = "rebuild" | "keep" | "refuse";
 
-/** What happens to work in progress if no caller waits for it any more. */
+/** Rule for work in progress if no caller waits for it any more. */
 export type OnLeave = "continue" | "cancel";
 
 /** Action if a child of a fork cannot be created. */
