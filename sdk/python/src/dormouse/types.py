@@ -142,7 +142,7 @@ OnLeave = Literal["continue", "cancel"]
 
 
 OnPartialFailure = Literal["keep", "roll_back"]
-"""What happens if a child of a fork cannot be created."""
+"""Action if a child of a fork cannot be created."""
 
 
 OnSuspendFailure = Literal["keep", "terminate"]
@@ -156,7 +156,7 @@ OnTimeout = Literal["terminate", "suspend", "suspend_files"]
 
 
 OnUnrestorable = Literal["fail", "filesystem", "fresh"]
-"""What happens if none of the sleep images of a sandbox can be restored."""
+"""Action if none of the sleep images of a sandbox can be restored."""
 
 
 OperationStatus = Literal["in_progress", "completed", "failed"]
@@ -2084,13 +2084,13 @@ class SandboxInfo:
     """Sleep images older than `sleep_image`, newest first."""
 
     on_suspend_failure: OnSuspendFailure | None = None
-    """What happens if the sandbox cannot be suspended at a deadline."""
+    """Action if the sandbox cannot be suspended at a deadline."""
 
     on_timeout: OnTimeout
     """Action at a deadline."""
 
     on_unrestorable: OnUnrestorable
-    """What happens if no sleep image can be restored."""
+    """Action if no sleep image can be restored."""
 
     operation: CurrentOperation | None = None
     """The operation in progress, if there is one."""

@@ -576,11 +576,11 @@ export interface CreateSandbox {
    * sandbox without a name is ephemeral.
    */
   name?: string | null | undefined;
-  /** What happens if the sandbox cannot be suspended at a deadline. Default `keep`. */
+  /** Action if the sandbox cannot be suspended at a deadline. Default `keep`. */
   onSuspendFailure?: OnSuspendFailure | null | undefined;
   /** Action at a deadline. Default: `suspend` for a named sandbox, `terminate` otherwise. */
   onTimeout?: OnTimeout | null | undefined;
-  /** What happens if no sleep image can be restored. Default `fail`. */
+  /** Action if no sleep image can be restored. Default `fail`. */
   onUnrestorable?: OnUnrestorable | null | undefined;
   /**
    * Who can reach the ports of the sandbox. Default: as for the snapshot, otherwise the setting
@@ -1367,7 +1367,7 @@ export interface ForkRequest {
   children?: ForkChild[] | undefined;
   /** Number of children without names, with the settings of the source, 1 to 256. */
   count?: number | null | undefined;
-  /** What happens if a child cannot be created. Default `keep`. */
+  /** Action if a child cannot be created. Default `keep`. */
   onPartialFailure?: OnPartialFailure | undefined;
   /** How the volumes of the source are attached to the children. Default `same`. */
   volumes?: FollowingVolumes | undefined;
@@ -1717,7 +1717,7 @@ export type OnDrift = "rebuild" | "keep" | "refuse";
 /** Rule for work in progress if no caller waits for it any more. */
 export type OnLeave = "continue" | "cancel";
 
-/** What happens if a child of a fork cannot be created. */
+/** Action if a child of a fork cannot be created. */
 export type OnPartialFailure = "keep" | "roll_back";
 
 /**
@@ -1729,7 +1729,7 @@ export type OnSuspendFailure = "keep" | "terminate";
 /** Action on a running sandbox at a deadline. */
 export type OnTimeout = "terminate" | "suspend" | "suspend_files";
 
-/** What happens if none of the sleep images of a sandbox can be restored. */
+/** Action if none of the sleep images of a sandbox can be restored. */
 export type OnUnrestorable = "fail" | "filesystem" | "fresh";
 
 /**
@@ -2338,11 +2338,11 @@ export interface SandboxInfo {
   name?: string | null;
   /** Sleep images older than `sleepImage`, newest first. */
   olderImages: SleepImage[];
-  /** What happens if the sandbox cannot be suspended at a deadline. */
+  /** Action if the sandbox cannot be suspended at a deadline. */
   onSuspendFailure?: OnSuspendFailure;
   /** Action at a deadline. */
   onTimeout: OnTimeout;
-  /** What happens if no sleep image can be restored. */
+  /** Action if no sleep image can be restored. */
   onUnrestorable: OnUnrestorable;
   /** The operation in progress, if there is one. */
   operation?: CurrentOperation | null;
@@ -2575,7 +2575,7 @@ export interface SetFileAttributes {
 export interface SetRetention {
   /** How many sleep images are kept, 1 to 16. */
   keepGenerations?: number | null | undefined;
-  /** What happens if no sleep image can be restored. */
+  /** Action if no sleep image can be restored. */
   onUnrestorable?: OnUnrestorable | null | undefined;
 }
 
