@@ -172,12 +172,7 @@ impl Builder {
     }
 
     pub(super) async fn admit_snapshot(&self) -> Result<(), Stop> {
-        let shared = &self.service.shared;
-        let admitted = async {
-            shared.admit_write("take a snapshot", 0).await?;
-            shared.admit_to_disk_of("take a snapshot", self.service.project(), 0).await
-        };
-        admitted.await.map_err(|error| self.stop(error))
+        self.service.admit_snapshot().await.map_err(|error| self.stop(error))
     }
 
     /// Returns the sandbox of a step.

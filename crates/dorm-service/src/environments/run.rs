@@ -22,6 +22,8 @@ use crate::error::ServiceError;
 use crate::ops::exec::{CommandInput, Execution};
 use crate::shared::Service;
 
+/// The label of the process of a start command.
+const START_LABEL: &str = "dorm.start";
 /// How long the daemon waits for the end of a command after its time limit.
 const GRACE: Duration = Duration::from_secs(300);
 /// The delay before the ready command is repeated.
@@ -211,9 +213,20 @@ impl Maker {
     /// Starts the command that stays running.
     async fn start(&mut self, at: usize, command: &str, sandbox: &SandboxId) -> Result<(), Stop> {
         let mut job = self.job(at, &["/bin/sh", "-c", command], sandbox)?;
-        job.spec.label = Some("dorm.start".to_owned());
-        let started = self.unless(async { job.service.start(&job.sandbox, job.spec, None).await }).await?;
-        let ended = started.map(|_| Ended { exit: Some(ExitStatus::Code(0)), timed_out: false, tail: String::new() });
+        job.label = START_LABEL.to_owned();
+        job.spec.label = Some(job.label.clone());
+        let started = async {
+            match job.earlier().await? {
+                // A daemon that died before it could record that.
+                Some(_) => Ok(()),
+                None => job.service.start(&job.sandbox, job.spec, None).await.map(drop),
+            }
+        };
+        let ended = self.unless(started).await?.map(|()| Ended {
+            exit: Some(ExitStatus::Code(0)),
+            timed_out: false,
+            tail: String::new(),
+        });
         self.ended(at, ended, "the start command").await
     }
 
@@ -269,12 +282,7 @@ impl Job {
 
     /// Runs the command, or follows it if it was started before.
     async fn run_or_follow(&mut self) -> Result<Ended, ServiceError> {
-        let earlier = {
-            let (agent, _in_use) = self.service.agent(&self.sandbox, Use::Process).await?;
-            let is_it = |status: &ProcessStatus| status.label.as_ref() == Some(&self.label);
-            agent.processes_that(None, 1, is_it).await?.items.into_iter().next()
-        };
-        match earlier {
+        match self.earlier().await? {
             None => self.run_anew(true).await,
             Some(earlier) => {
                 let line = "the command was started before: its output is repeated from its beginning";
@@ -283,6 +291,13 @@ impl Job {
                 self.follow(execution, true).await
             }
         }
+    }
+
+    /// Returns the process of the command, if it was started before.
+    async fn earlier(&self) -> Result<Option<ProcessStatus>, ServiceError> {
+        let (agent, _in_use) = self.service.agent(&self.sandbox, Use::Process).await?;
+        let is_it = |status: &ProcessStatus| status.label.as_ref() == Some(&self.label);
+        Ok(agent.processes_that(None, 1, is_it).await?.items.into_iter().next())
     }
 
     /// Runs the command to its end. Its output goes to the log if `is_logged`.

@@ -14,7 +14,7 @@ use super::plan::{groups, records};
 use crate::error::{ServiceError, chain};
 use crate::messages::SnapshotSpec;
 use crate::ops::create::{CreateFrom, CreateSpec};
-use crate::ops::environments::WORKSPACE_LABEL;
+use crate::ops::environments::{WORKSPACE_LABEL, timeouts};
 
 impl Maker {
     /// Sets up a sandbox. Returns whether that sandbox itself is handed out; otherwise there is a
@@ -172,9 +172,7 @@ impl Maker {
         let kind = self.record.policy.snapshot_kind;
         let asked = SnapshotSpec { labels: labels.into(), ..SnapshotSpec::new(id, kind, Removal::Asked, by) };
         let taken = async {
-            let (shared, project) = (&self.service.shared, self.service.project());
-            shared.admit_write("take a snapshot", 0).await?;
-            shared.admit_to_disk_of("take a snapshot", project, 0).await?;
+            self.service.admit_snapshot().await?;
             self.service.snapshot_as(sandbox, asked).await
         };
         match taken.await {
@@ -226,8 +224,11 @@ impl Maker {
             self.service.resume(sandbox, Initiator::User).await.map(drop)
         };
         with_secrets.await.map_err(|error: ServiceError| self.stop(error))?;
-        let timeouts = crate::ops::environments::timeouts(&self.record.policy);
-        self.service.set_timeouts(sandbox, timeouts).await.map(drop).map_err(|error| self.stop(error))
+        self.service
+            .set_timeouts(sandbox, timeouts(&self.record.policy))
+            .await
+            .map(drop)
+            .map_err(|error| self.stop(error))
     }
 
     /// Whether every step has been done.

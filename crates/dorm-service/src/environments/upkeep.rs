@@ -70,8 +70,7 @@ impl Service {
         if let Some(earlier) = earlier.filter(|one| one.status == SnapshotStatus::Completed) {
             return Ok(earlier);
         }
-        self.shared.admit_write("take a snapshot", 0).await?;
-        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
+        self.admit_snapshot().await?;
         let by = self.asked_by(Initiator::Host);
         let labels = [(LABEL.to_owned(), record.id.to_string())].into();
         let kind = record.policy.snapshot_kind;

@@ -64,8 +64,7 @@ impl Service {
             return self.taken_earlier(earlier).await;
         }
         self.may_be_named(settings.name.as_ref()).await?;
-        self.shared.admit_write("take a snapshot", 0).await?;
-        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
+        self.admit_snapshot().await?;
         let taken = self.snapshot_as(id, self.asked(settings)).await?;
         Ok(self.shared.shown_snapshot(taken))
     }
@@ -85,8 +84,7 @@ impl Service {
             return self.begun_earlier(earlier).await;
         }
         self.may_be_named(settings.name.as_ref()).await?;
-        self.shared.admit_write("take a snapshot", 0).await?;
-        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
+        self.admit_snapshot().await?;
         let (tell, begun) = oneshot::channel();
         let asked = SnapshotSpec { begun: Some(tell), ..self.asked(settings) };
         let (service, id) = (self.clone(), id.clone());
@@ -104,6 +102,12 @@ impl Service {
         let request = self.request.clone();
         let by = self.asked_by(Initiator::User);
         SnapshotSpec { name, labels, request, ..SnapshotSpec::new(self.shared.ids().snapshot(), kind, removal, by) }
+    }
+
+    /// Checks that the disk and the budget of the project have room for a snapshot.
+    pub(crate) async fn admit_snapshot(&self) -> Result<(), ServiceError> {
+        self.shared.admit_write("take a snapshot", 0).await?;
+        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await
     }
 
     pub(crate) async fn snapshot_as(

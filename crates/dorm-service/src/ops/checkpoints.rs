@@ -48,8 +48,7 @@ impl Service {
     ) -> Result<SnapshotRecord, ServiceError> {
         let shared = &self.shared;
         shared.checkpointing.begun(id, shared.now());
-        shared.admit_write("take a snapshot", 0).await?;
-        shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
+        self.admit_snapshot().await?;
         let settings = CheckpointSpec { kind, ..CheckpointSpec::default() };
         let asked = SnapshotSpec { made_by: Maker::Policy, by: self.asked_by(by), ..self.asked(settings) };
         let taken = self.snapshot_as(id, asked).await;

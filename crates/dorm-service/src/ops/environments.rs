@@ -669,7 +669,7 @@ impl Service {
         };
         Ok(Some(Ensured {
             lost: facts::lost(&attempt, &record),
-            environment: self.shown_environment(record),
+            environment: record,
             sandbox: view,
             by,
             considered: attempt.considered,

@@ -21,8 +21,7 @@ impl Service {
         if let Some(Made::Snapshot(earlier)) = self.earlier() {
             return self.taken_earlier(earlier).await;
         }
-        self.shared.admit_write("take a snapshot", 0).await?;
-        self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await?;
+        self.admit_snapshot().await?;
         let (service, id) = (self.clone(), id.clone());
         let work = async move { service.take_files(&id).await };
         let taken = self.shared.finish(work).await?;

@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
-use dorm_agent_client::{GuestString, Output, ProcessSpec};
+use dorm_agent_client::{GuestString, Output, ProcessSpec, ProcessStatus};
 use dorm_lifecycle::SandboxId;
 use dorm_lifecycle::environment::{Key, OnBroken, OnLeave, Policy, SetupStep, SnapshotWhen};
-use dorm_service::{CommandInput, CreateFrom, EnsureSpec, EnvironmentProblem, RunOutcome, ServiceError, WorkspaceSpec};
+use dorm_service::{
+    CommandInput, CreateFrom, EnsureSpec, EnvironmentProblem, RunOutcome, ServiceError, Use, WorkspaceSpec,
+};
 use futures_util::StreamExt as _;
 
 use super::{Action, Client};
@@ -34,7 +36,7 @@ impl Wanted {
                 user: None,
                 code: None,
                 setup,
-                start: None,
+                start: Some("sleep 1000000".to_owned()),
                 ready: None,
                 step_limit: Duration::from_secs(600),
             },
@@ -122,6 +124,11 @@ impl Client {
                         .trace
                         .wrong(format_args!("{id} was handed out for {wanted:?} and was set up as {said:?}"));
                 }
+                if let Ok(started) = self.started(&id).await
+                    && started > 1
+                {
+                    self.world.trace.wrong(format_args!("the start command of {id} runs {started} times"));
+                }
             }
             Err(ServiceError::Environment(problem)) => {
                 self.note(format_args!("told: {problem}"));
@@ -138,6 +145,13 @@ impl Client {
             }
             Err(error) => self.refused(action, &error),
         }
+    }
+
+    /// Returns how often the start command of a sandbox runs.
+    async fn started(&self, id: &SandboxId) -> Result<usize, ServiceError> {
+        let (agent, _in_use) = self.service.agent(id, Use::Process).await?;
+        let is_it = |status: &ProcessStatus| status.exit.is_none() && status.label.as_deref() == Some("dorm.start");
+        Ok(agent.processes_that(None, 10, is_it).await?.items.len())
     }
 
     /// Returns what the setups of a sandbox have written.

@@ -89,14 +89,14 @@ async fn follow(client: &Client, request: &wire::EnsureRequest) -> Result<wire::
     // One that nothing can be found by again must not be made twice.
     let reuse = request.lifecycle.as_ref().and_then(|lifecycle| lifecycle.reuse);
     let attempts = if reuse == Some(wire::Reuse::None) { 0 } else { ATTEMPTS };
-    let (mut tried, mut told) = (0, 0);
+    let (mut tried, mut told) = (0, Told::default());
     loop {
-        let before = told;
+        let before = told.clone();
         match follow_once(client, request, &mut told).await {
             Ok(ensured) => return Ok(ensured),
             Err(error) if !error.is_outage() => return Err(error.into()),
             Err(error) => {
-                tried = if told > before { 0 } else { tried + 1 };
+                tried = if told != before { 0 } else { tried + 1 };
                 if tried > attempts {
                     return Err(error.into());
                 }
@@ -106,19 +106,34 @@ async fn follow(client: &Client, request: &wire::EnsureRequest) -> Result<wire::
     }
 }
 
-/// Prints lines of the log from the offset `told` on.
+/// The lines that were printed.
+#[derive(Clone, PartialEq, Eq, Default)]
+struct Told {
+    /// The attempt that they are of. Each has a log of its own.
+    attempt: Option<String>,
+    lines: u64,
+}
+
+/// Prints lines of the log that were not yet told.
 async fn follow_once(
     client: &Client,
     request: &wire::EnsureRequest,
-    told: &mut u64,
+    told: &mut Told,
 ) -> Result<wire::Ensured, ClientError> {
     let mut events = client.ensure(request).await?;
     while let Some(event) = events.next().await? {
         match event.kind.as_str() {
+            "attempt" => {
+                let environment: wire::Environment = events.parse(&event)?;
+                let attempt = environment.attempt.map(|attempt| attempt.id);
+                if attempt != told.attempt {
+                    *told = Told { attempt, lines: 0 };
+                }
+            }
             "line" => {
                 let line: wire::EnvironmentLogLine = events.parse(&event)?;
-                if line.offset >= *told {
-                    *told = line.offset + 1;
+                if line.offset >= told.lines {
+                    told.lines = line.offset + 1;
                     output::talk(&output::harmless(&line.text));
                 }
             }

@@ -22,14 +22,9 @@ impl Service {
         let drift = record.map(|record| record.workspace.differences(&asked.workspace)).unwrap_or_default();
         let own = record.and_then(|record| record.snapshot.as_ref());
         let sandbox = record.and_then(|record| record.sandbox.as_ref());
+        let (sandbox, sandbox_age) = self.sandbox_fact(sandbox, broken).await?;
         let unknown = || SnapshotFact::None("it was not looked for".to_owned());
-        let facts = Facts {
-            sandbox: self.sandbox_fact(sandbox, broken).await?,
-            sandbox_age: self.age_of(sandbox).await?,
-            own: unknown(),
-            of_workspace: unknown(),
-            drift,
-        };
+        let facts = Facts { sandbox, sandbox_age, own: unknown(), of_workspace: unknown(), drift };
         // A sandbox that is there is used without a look at all snapshots.
         if !matches!(decide(&facts, &asked.spec.policy).choice, Choice::Create) {
             return Ok(facts);
@@ -49,28 +44,20 @@ impl Service {
         })
     }
 
-    /// Returns the time since a sandbox was created.
-    async fn age_of(&self, sandbox: Option<&SandboxId>) -> Result<Duration, ServiceError> {
-        let Some(id) = sandbox else { return Ok(Duration::ZERO) };
-        match self.record(id).await {
-            Ok(record) => Ok(self.shared.now().since(record.sandbox.created)),
-            Err(ServiceError::NoSandbox(_)) => Ok(Duration::ZERO),
-            Err(error) => Err(error),
-        }
-    }
-
+    /// Returns the sandbox of an environment, and the time since it was created.
     async fn sandbox_fact(
         &self,
         sandbox: Option<&SandboxId>,
         broken: Option<&(SandboxId, String)>,
-    ) -> Result<SandboxFact, ServiceError> {
-        let Some(id) = sandbox else { return Ok(SandboxFact::None("it has no sandbox".to_owned())) };
+    ) -> Result<(SandboxFact, Duration), ServiceError> {
+        let none = |why: String| Ok((SandboxFact::None(why), Duration::ZERO));
+        let Some(id) = sandbox else { return none("it has no sandbox".to_owned()) };
         let found = match self.record(id).await {
             Ok(record) => record.sandbox,
-            Err(ServiceError::NoSandbox(_)) => return Ok(SandboxFact::None(format!("sandbox {id} is forgotten"))),
+            Err(ServiceError::NoSandbox(_)) => return none(format!("sandbox {id} is forgotten")),
             Err(error) => return Err(error),
         };
-        Ok(match &found.state {
+        let fact = match &found.state {
             State::Terminated { cause, .. } => SandboxFact::None(format!("sandbox {id} {}", ended(cause))),
             State::Terminating { .. } => SandboxFact::None(format!("sandbox {id} is being terminated")),
             State::Running { .. } | State::Snapshotting { .. } => match &found.unreachable {
@@ -86,7 +73,8 @@ impl Service {
                     None => SandboxFact::Suspended,
                 }
             }
-        })
+        };
+        Ok((fact, self.shared.now().since(found.created)))
     }
 
     async fn snapshot_fact(&self, id: &SnapshotId) -> Result<SnapshotFact, ServiceError> {

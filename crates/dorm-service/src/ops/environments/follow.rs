@@ -75,16 +75,24 @@ impl Service {
             let changes = shared.environments.changes();
             let record = shared.store.environment(id).await?;
             let record = record.ok_or_else(|| EnvironmentProblem::Removed(id.clone()))?;
-            offset = self.tell_lines(attempt, offset, progress).await?;
+            // The attempt comes before its lines: offsets begin again with each attempt.
+            let tell = |record: EnvironmentRecord| {
+                progress(EnsureProgress::Attempt(Box::new(self.shown_environment(record))));
+            };
             match (&record.attempt, &record.last) {
                 (Some(current), _) if current.id == *attempt => {
                     if seen.as_ref() != Some(current) {
                         seen = Some(current.clone());
-                        progress(EnsureProgress::Attempt(Box::new(self.shown_environment(record))));
+                        tell(record);
                     }
+                    offset = self.tell_lines(attempt, offset, progress).await?;
                 }
                 (_, Some(last)) if last.attempt.id == *attempt => {
                     let end = last.clone();
+                    if seen.is_none() {
+                        tell(record.clone());
+                    }
+                    self.tell_lines(attempt, offset, progress).await?;
                     return Ok(Some((record, end)));
                 }
                 (_, _) => return Ok(None),
@@ -109,11 +117,17 @@ impl Service {
         from: u64,
         progress: &(dyn Fn(EnsureProgress) + Send + Sync),
     ) -> Result<u64, ServiceError> {
-        let page = self.shared.storage.log(&attempt.into(), from, BUILD_LOG_LINES_MAX).await?;
-        for (offset, line) in (from..).zip(page.lines) {
-            progress(EnsureProgress::Line { attempt: attempt.clone(), offset, line });
+        let mut next = from;
+        loop {
+            let page = self.shared.storage.log(&attempt.into(), next, BUILD_LOG_LINES_MAX).await?;
+            if page.lines.is_empty() {
+                return Ok(next);
+            }
+            for (offset, line) in (next..).zip(page.lines) {
+                progress(EnsureProgress::Line { attempt: attempt.clone(), offset, line });
+                next = offset + 1;
+            }
         }
-        Ok(page.next)
     }
 
     /// Waits until the record of an environment has changed.

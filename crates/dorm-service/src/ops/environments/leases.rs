@@ -96,16 +96,8 @@ impl Service {
             }
         });
         let record = changed.await?.ok_or_else(|| EnvironmentProblem::Removed(id.clone()))?;
-        let mut record = record;
-        while record.ending.is_some() {
-            let changes = self.shared.environments.changes();
-            let Some(now) = self.shared.store.environment(&id).await? else { break };
-            record = now;
-            if record.ending.is_some() {
-                self.changes_after(changes).await?;
-            }
-        }
-        Ok(self.shown_environment(record))
+        let ended = self.environment_once(&id, |record| record.ending.is_none()).await?;
+        Ok(self.shown_environment(ended.unwrap_or(record)))
     }
 
     /// Cancels the attempt in progress for an environment, if there is one, and waits for its end.
@@ -120,20 +112,15 @@ impl Service {
                 attempt.cancel = true;
             }
         });
-        let Some(mut record) = changed.await? else { return Err(EnvironmentProblem::Removed(id).into()) };
+        let Some(record) = changed.await? else { return Err(EnvironmentProblem::Removed(id).into()) };
         let Some(cancelled) = record.attempt.as_ref().map(|attempt| attempt.id.clone()) else {
             return Ok(self.shown_environment(record));
         };
         self.shared.environments.cancel(&id);
-        while record.attempt.as_ref().is_some_and(|attempt| attempt.id == cancelled) {
-            let changes = self.shared.environments.changes();
-            let Some(now) = self.shared.store.environment(&id).await? else { break };
-            record = now;
-            if record.attempt.is_some() {
-                self.changes_after(changes).await?;
-            }
-        }
-        Ok(self.shown_environment(record))
+        let has_ended =
+            |record: &EnvironmentRecord| record.attempt.as_ref().is_none_or(|attempt| attempt.id != cancelled);
+        let ended = self.environment_once(&id, has_ended).await?;
+        Ok(self.shown_environment(ended.unwrap_or(record)))
     }
 
     /// Removes an environment: its sandboxes are terminated and its own snapshots deleted. The
@@ -153,10 +140,20 @@ impl Service {
         });
         changed.await?;
         self.shared.environments.cancel(&id);
+        self.environment_once(&id, |_| false).await.map(drop)
+    }
+
+    /// Waits until the record of an environment is as wanted; `None` if it is gone.
+    async fn environment_once(
+        &self,
+        id: &EnvironmentId,
+        is_wanted: impl Fn(&EnvironmentRecord) -> bool,
+    ) -> Result<Option<EnvironmentRecord>, ServiceError> {
         loop {
             let changes = self.shared.environments.changes();
-            if self.shared.store.environment(&id).await?.is_none() {
-                return Ok(());
+            let Some(record) = self.shared.store.environment(id).await? else { return Ok(None) };
+            if is_wanted(&record) {
+                return Ok(Some(record));
             }
             self.changes_after(changes).await?;
         }
