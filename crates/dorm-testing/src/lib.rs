@@ -5,12 +5,16 @@
 
 mod daemon;
 pub mod docs;
+mod git_server;
 mod host;
+mod internet;
 pub mod matrix;
 pub mod project;
 
 pub use daemon::{Answer, Daemon, Prepare, until};
+pub use git_server::GitServer;
 pub use host::{held_by_kernel, left_overs, loop_device, processes_of, sandbox_process};
+pub use internet::{Internet, addresses_of_this_host};
 
 /// Sends a signal to a process of the same user, without a program that a small host may not have.
 ///

@@ -1,34 +1,27 @@
 //! Environments with real sandboxes: repositories from servers that serve well and badly, many
 //! callers from several processes, and secrets that are found nowhere.
 
-use std::io::{BufRead as _, BufReader};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex};
+use std::process::{Command, Stdio};
 
-use dorm_testing::{Daemon, until};
+use dorm_testing::{Daemon, GitServer, until};
 use futures_util::future::join_all;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use crate::internet::Internet;
 use crate::place::{PATIENCE, Place};
 
 const TOKEN: &str = "ghs-Rk4vW81mQz-for-the-clone-only";
 const SECRET: &str = "npm-Lx92pTq7Yd-for-the-setup-only";
 
-/// A server of repositories outside.
-struct GitServer {
-    internet: Internet,
-    server: Child,
-    saw: Arc<Mutex<Vec<String>>>,
+/// A server of `app.git`, with a branch and a tag.
+struct Repository {
+    server: GitServer,
     directory: tempfile::TempDir,
 }
 
-impl GitServer {
-    /// Makes one that serves `app.git`, with a branch and a tag.
+impl Repository {
     fn new() -> Self {
-        let internet = Internet::new();
         let directory = tempfile::tempdir().unwrap();
         let script = "set -e; git init -q -b main work; cd work; git config user.email a@b.c; git config user.name a
             echo one > file; head -c 300000 /dev/urandom > large; git add .; git commit -qm one; git tag v1
@@ -36,42 +29,17 @@ impl GitServer {
             git checkout -q main; cd ..; git clone -q --bare work app.git";
         let made = Command::new("sh").args(["-c", script]).current_dir(directory.path()).status().unwrap();
         assert!(made.success());
-        let program = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/daemon/environments/git_server.py");
-        let mut server = Command::new("ip")
-            .args(["netns", "exec", internet.name(), "python3"])
-            .arg(program)
-            .arg(directory.path())
-            .arg(TOKEN)
-            .stdout(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "ready");
-        let saw: Arc<Mutex<Vec<String>>> = Arc::default();
-        let noted = saw.clone();
-        std::thread::spawn(move || {
-            for line in lines.map_while(Result::ok) {
-                noted.lock().unwrap().push(line);
-            }
-        });
-        Self { internet, server, saw, directory }
+        Self { server: GitServer::new(directory.path(), TOKEN).unwrap(), directory }
     }
 
     fn url(&self, mode: &str) -> String {
-        format!("http://{}/{mode}/app.git", self.internet.address)
+        self.server.url(mode, "app.git")
     }
 
     fn commit(&self, reference: &str) -> String {
         let work = self.directory.path().join("work");
         let asked = Command::new("git").arg("-C").arg(work).args(["rev-parse", reference]).output().unwrap();
         String::from_utf8(asked.stdout).unwrap().trim().to_owned()
-    }
-}
-
-impl Drop for GitServer {
-    fn drop(&mut self) {
-        let _ = self.server.kill();
-        let _ = self.server.wait();
     }
 }
 
@@ -106,7 +74,7 @@ async fn remove_all(daemon: &Daemon) {
 
 #[tokio::test]
 async fn a_repository_is_cloned_at_a_branch_a_tag_or_a_commit() {
-    let git = GitServer::new();
+    let git = Repository::new();
     let place = Place::new();
     let daemon = place.daemon();
     let asked = |key: &str, reference: Option<&str>, full: bool| {
@@ -135,7 +103,7 @@ async fn a_repository_is_cloned_at_a_branch_a_tag_or_a_commit() {
 
 #[tokio::test]
 async fn servers_that_refuse_hang_or_serve_half_are_named() {
-    let git = GitServer::new();
+    let git = Repository::new();
     let place = Place::new();
     let daemon = place.daemon();
     let source = |mode: &str| json!({ "git": { "url": git.url(mode) } });
@@ -178,7 +146,7 @@ async fn find(below: &Path, text: &str) -> Vec<String> {
 
 #[tokio::test]
 async fn a_token_and_a_secret_reach_the_setup_and_are_found_nowhere() {
-    let git = GitServer::new();
+    let git = Repository::new();
     let place = Place::new();
     let daemon = place.daemon();
     daemon.ask(Method::PUT, "/secrets/NPM", Some(json!({ "value": SECRET }))).await.unwrap();
@@ -195,7 +163,7 @@ async fn a_token_and_a_secret_reach_the_setup_and_are_found_nowhere() {
             "lifecycle": { "snapshot_kind": kind },
         });
         let made = ensure(daemon, asked.clone()).await;
-        assert!(git.saw.lock().unwrap().iter().any(|line| line == "authorized"));
+        assert!(git.server.has_seen_token());
         // The secret is there for every process, the token for none.
         assert_eq!(
             said(daemon, &made, "printf %s \"$NPM_TOKEN\" | sha256sum | diff - /root/sum && echo same").await,

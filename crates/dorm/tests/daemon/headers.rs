@@ -1,20 +1,18 @@
 //! Header rules: a secret reaches a server outside, and nothing of it is in the sandbox.
 
-use std::io::{BufRead as _, BufReader};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 use std::sync::{Arc, Mutex};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use base64::Engine as _;
 use dorm_ports::Authority;
-use dorm_testing::{Daemon, until};
+use dorm_testing::{Daemon, Internet, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::net::UdpSocket;
 
-use crate::internet::Internet;
 use crate::place::{PATIENCE, Place};
 
 const SECRET: &str = "tok-Zq7vX93kLw-outside-only";
@@ -75,7 +73,7 @@ struct Outside {
 
 impl Outside {
     async fn new() -> Self {
-        let internet = Internet::new();
+        let internet = Internet::new().unwrap();
         let directory = tempfile::tempdir().unwrap();
         let authority = Authority::derive(&[99; 32], &"outside".parse().unwrap());
         std::fs::write(directory.path().join("ca.pem"), authority.certificate().unwrap()).unwrap();
@@ -84,13 +82,11 @@ impl Outside {
         let pem = pem("PRIVATE KEY", &made.key) + &pem("CERTIFICATE", &made.certificate);
         let identity = directory.path().join("server.pem");
         std::fs::write(&identity, pem).unwrap();
-        let inside = ["netns", "exec", internet.name(), "python3", "-c", SERVER];
-        let mut server = Command::new("ip").args(inside).arg(&identity).stdout(Stdio::piped()).spawn().unwrap();
-        let mut lines = BufReader::new(server.stdout.take().unwrap()).lines();
-        assert_eq!(lines.next().unwrap().unwrap(), "ready");
+        let program = ["python3", "-c", SERVER, identity.to_str().unwrap()];
+        let (server, lines) = internet.serve(&program).unwrap();
         let saw: Arc<Mutex<Vec<String>>> = Arc::default();
         let record = Arc::clone(&saw);
-        std::thread::spawn(move || lines.map_while(Result::ok).for_each(|line| record.lock().unwrap().push(line)));
+        std::thread::spawn(move || lines.for_each(|line| record.lock().unwrap().push(line)));
         let names = name_server(internet.address.clone()).await;
         Self { _internet: internet, server, saw, names, directory }
     }

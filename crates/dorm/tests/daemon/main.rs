@@ -18,7 +18,6 @@ mod hostile;
 mod https;
 mod identity;
 mod inside;
-mod internet;
 mod large;
 mod limits;
 mod local_users;

@@ -1,9 +1,9 @@
 //! The network of a sandbox: it never reaches the host or another sandbox.
 
+use dorm_testing::{Internet, addresses_of_this_host};
 use serde_json::json;
 use tokio::net::TcpListener;
 
-use crate::internet::{Internet, addresses_of_this_host};
 use crate::place::{Counter, Place};
 
 const TRY: &str = "import socket,sys\n\
@@ -18,7 +18,7 @@ async fn neither_the_host_nor_another_sandbox_is_reached() {
     let port = listener.local_addr().unwrap().port().to_string();
     let id = daemon.create(json!({ "image": "base" })).await.unwrap();
     let other = Counter::create(daemon, json!({ "name": "other", "image": "base" })).await;
-    let own = addresses_of_this_host();
+    let own = addresses_of_this_host().unwrap();
     for address in own.iter().map(String::as_str).chain(["10.0.0.1", "169.254.169.254"]) {
         for port in [port.as_str(), "8000"] {
             let (_, said) = daemon.exec(&id, &["python3", "-c", TRY, address, port]).await.unwrap();
@@ -100,7 +100,7 @@ async fn set_egress(daemon: &dorm_testing::Daemon, id: &str, egress: serde_json:
 
 #[tokio::test]
 async fn a_closed_egress_cuts_a_download_and_stays_closed() {
-    let internet = Internet::new();
+    let internet = Internet::new().unwrap();
     let mut place = Place::new();
     let daemon = place.daemon();
     let id = daemon.create(json!({ "name": "web", "image": "base" })).await.unwrap();
@@ -157,7 +157,7 @@ async fn a_closed_egress_cuts_a_download_and_stays_closed() {
 
 #[tokio::test]
 async fn an_egress_of_everything_reaches_the_internet_and_neither_metadata_nor_host_nor_neighbour() {
-    let internet = Internet::new();
+    let internet = Internet::new().unwrap();
     let place = Place::new();
     let daemon = place.daemon();
     let listener = TcpListener::bind("0.0.0.0:0").await.unwrap();
@@ -165,7 +165,7 @@ async fn an_egress_of_everything_reaches_the_internet_and_neither_metadata_nor_h
     let other = Counter::create(daemon, json!({ "name": "other", "image": "base" })).await;
     let id = daemon.create(json!({ "image": "base", "egress": "closed" })).await.unwrap();
     assert!(!reaches(daemon, &id, &internet.address).await);
-    let mut own = addresses_of_this_host();
+    let mut own = addresses_of_this_host().unwrap();
     own.push(internet.host.clone());
     for everything in
         [json!({ "allow": ["0.0.0.0/0", "*"] }), json!({ "ordered": { "rules": [{ "allow": "0.0.0.0/0" }] } })]
