@@ -19,6 +19,7 @@ mod page;
 mod peer;
 mod plots;
 mod price;
+mod project;
 mod reflink;
 mod report;
 mod rows;
@@ -199,8 +200,12 @@ pub(crate) fn show(options: &Options) -> Result<()> {
 }
 
 /// Runs the bench, or some parts of it, and prints what was measured, also if a part fails.
-pub(crate) async fn run(dorm: &Path, environment: &crate::setup::Environment, options: &Options) -> Result<()> {
-    let stage = Stage::new(dorm, environment, options.runsc.as_deref(), options.short).await?;
+pub(crate) async fn run(
+    dorm: &Path,
+    (environment, clients): (&crate::setup::Environment, crate::setup::Clients),
+    options: &Options,
+) -> Result<()> {
+    let stage = Stage::new(dorm, (environment, clients), options.runsc.as_deref(), options.short).await?;
     let machine = Machine::of(&stage, options.note.as_deref());
     let mut found = Found::default();
     let measured = measure(&stage, options, &mut found).await;

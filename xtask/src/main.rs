@@ -147,7 +147,8 @@ fn run(command: Command) -> Result<()> {
         Command::Bench(options) => {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;
-            wait(bench::run(&options.program()?, &environment, &options))
+            let clients = setup::ensure_clients(&environment)?;
+            wait(bench::run(&options.program()?, (&environment, clients), &options))
         }
     }
 }

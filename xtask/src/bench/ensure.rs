@@ -1,53 +1,59 @@
-//! Requests for an environment, beside the single commands that they stand for.
+//! Requests for the environment of a project in Python and JavaScript, beside the single commands
+//! that they stand for.
 
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use dorm_testing::Daemon;
+use dorm_testing::{Daemon, GitServer};
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::guest::{answers, is_in, resume};
-use super::millis;
 use super::rows::Row;
 use super::stage::Stage;
+use super::{millis, project};
 
 const KEY: &str = "bench-ensure";
 
-/// A setup like that of a project in Python: it reads and writes thousands of files.
-fn asked() -> Value {
+fn asked(repository: &str) -> Value {
     json!({
         "key": KEY,
-        "image": "base",
-        "resources": { "memory_bytes": 512 << 20 },
-        "setup": ["cp -a /usr/lib/python3* .", "python3 -m compileall -q -f python3*"],
-        "start_command": "exec python3 -m http.server 8000",
-        "ready_command": "curl -fs -o /dev/null http://localhost:8000/",
+        "image": "tools",
+        "resources": { "memory_bytes": 1u64 << 30 },
+        "egress": "public",
+        "source": { "git": { "url": repository } },
+        "setup": project::SETUP,
+        "start_command": project::START,
+        "ready_command": project::READY,
     })
 }
 
 /// Compares ensure with resume, and with a create from the same snapshot.
 pub(super) async fn ensured(stage: &Stage, daemon: &Daemon) -> Result<Vec<Row>> {
+    let repositories = stage.path("repositories");
+    project::repository(&repositories, &stage.clients)?;
+    let server = GitServer::new(&repositories, "none")?;
+    let asked = asked(&server.url("open", project::REPOSITORY));
     let mut live = Row::shown("ensure of a running environment to exec").beside("own exec");
     let mut parked = Row::new("ensure of a parked environment to first exec", 1.2).beside("own resume");
     let mut restored = Row::new("ensure that restores, to first exec", 1.2).beside("own create from that snapshot");
     let mut cold = Row::shown("ensure that creates and sets up, to first exec").beside("own ensure that restores");
-    let (_, took) = had(daemon, "created").await?;
+    let (_, took) = had(daemon, &asked, "created").await?;
     cold.ours.push(took);
     for round in 0..stage.rounds(9) {
         eprintln!("bench: ensure, round {}", round + 1);
-        let (id, took) = had(daemon, "live").await?;
+        let (id, took) = had(daemon, &asked, "live").await?;
         live.ours.push(took);
         let began = Instant::now();
         answers(daemon, &id).await?;
         live.peer.push(millis(began));
         is_in(daemon, &id, "suspend", "parked").await?;
-        let (id, took) = had(daemon, "resumed").await?;
+        let (id, took) = had(daemon, &asked, "resumed").await?;
         parked.ours.push(took);
         is_in(daemon, &id, "suspend", "parked").await?;
         parked.peer.push(resume(daemon, &id).await?);
         daemon.act(&id, "terminate").await?;
-        let (id, took) = had(daemon, "restored").await?;
+        let (id, took) = had(daemon, &asked, "restored").await?;
         restored.ours.push(took);
         let environment = daemon.get(&format!("/environments/{KEY}")).await?;
         let began = Instant::now();
@@ -64,9 +70,9 @@ pub(super) async fn ensured(stage: &Stage, daemon: &Daemon) -> Result<Vec<Row>> 
 }
 
 /// Asks for the environment; returns its sandbox and the milliseconds to its first exec.
-async fn had(daemon: &Daemon, by: &str) -> Result<(String, f64)> {
+async fn had(daemon: &Daemon, asked: &Value, by: &str) -> Result<(String, f64)> {
     let began = Instant::now();
-    let ensured = daemon.post("/ensure", asked()).await?;
+    let ensured = daemon.post("/ensure", asked.clone()).await?;
     let id = ensured["sandbox"]["id"].as_str().unwrap_or_default().to_owned();
     answers(daemon, &id).await?;
     let took = millis(began);

@@ -13,7 +13,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::watch;
 
 use super::peer::Peer;
-use crate::setup::Environment;
+use crate::setup::{Clients, Environment};
 
 /// The directories of benches, in that of temporary files; the id of the process follows.
 const PREFIX: &str = "dormouse-bench-";
@@ -33,6 +33,7 @@ pub(super) struct Stage {
     pub(super) stock: PathBuf,
     /// The daemon's `runsc`.
     pub(super) engine: PathBuf,
+    pub(super) clients: Clients,
     /// Whether to repeat less.
     pub(super) short: bool,
     interrupted: watch::Receiver<bool>,
@@ -42,7 +43,7 @@ impl Stage {
     /// Prepares the directory, after ending what killed benches have left.
     pub(super) async fn new(
         dorm: &Path,
-        environment: &Environment,
+        (environment, clients): (&Environment, Clients),
         engine: Option<&Path>,
         short: bool,
     ) -> Result<Self> {
@@ -56,6 +57,7 @@ impl Stage {
             rootfs: environment.images.join(&environment.base).join("rootfs"),
             stock: environment.stock_runsc.clone(),
             engine: engine.unwrap_or(&environment.runsc).to_owned(),
+            clients,
             short,
             interrupted,
         };
