@@ -1,24 +1,32 @@
 /**
- * A project that agents work on. Each thread asks for its sandbox by a key, and gets it in whatever state it is: the
+ * A project in Python and JavaScript that agents work on, which is uploaded, and installed with pip and npm. Each thread asks for its sandbox by a key, and gets it in whatever state it is: the
  * first is set up, others start from its snapshot, and one that has ended is restored.
  */
+
+import { execFileSync } from "node:child_process";
+import { fileURLToPath } from "node:url";
 
 import { Dormouse, type EnsureRequest, SetupError } from "@dormouse/sdk";
 
 const dormouse = new Dormouse();
 const project = `project-${crypto.randomUUID().slice(0, 8)}`;
 
+const directory = fileURLToPath(new URL("project", import.meta.url));
+const archive = execFileSync("tar", ["--sort=name", "--mtime=@0", "--numeric-owner", "-C", directory, "-cf", "-", "."]);
+const { hash } = await dormouse.builds.uploadContext(archive);
+const pip = "pip install --quiet --no-index --no-build-isolation --break-system-packages --root-user-action=ignore";
+
 const definition: EnsureRequest = {
-  image: "base",
-  resources: { memoryBytes: 128 << 20 },
+  image: "tools",
+  resources: { memoryBytes: 512 << 20 },
   env: { PROJECT: project },
+  source: { context: hash },
   setup: [
-    "git init --quiet . && echo 'print(6 * 7)' > main.py",
-    { parallel: ["python3 -m compileall -q .", "echo '# Notes' > NOTES.md"] },
-    "echo $(ls | wc -l) files are ready",
+    { parallel: [`${pip} --editable .`, "cd web && npm install --silent --offline"] },
+    "echo '# Notes' > NOTES.md && node web/index.js",
   ],
   startCommand: "exec python3 -m http.server 8000",
-  readyCommand: "curl --silent --fail http://localhost:8000/main.py",
+  readyCommand: "python3 -c 'import shop, urllib.request as web; web.urlopen(\"http://localhost:8000/\")'",
 };
 
 async function ensure(thread: string, request: EnsureRequest = definition) {

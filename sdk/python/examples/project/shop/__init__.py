@@ -1,0 +1,2 @@
+def price(amount: int) -> int:
+    return amount * 120
