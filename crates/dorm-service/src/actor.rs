@@ -547,6 +547,7 @@ impl Actor {
                 let (shared, run) = (self.shared.clone(), run.clone());
                 self.shared.spawn(async move {
                     tokio::select! {
+                        biased;
                         () = tokio::time::sleep(RELIEVE_AGAIN) => {}
                         () = shared.stopping.cancelled() => return,
                     }

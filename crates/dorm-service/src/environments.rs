@@ -17,6 +17,7 @@ mod run;
 mod setup;
 mod upkeep;
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_lifecycle::EnvironmentId;
@@ -29,10 +30,18 @@ use crate::shared::Service;
 
 /// The label of the sandboxes and snapshots of an environment; its value is the id.
 pub(crate) const LABEL: &str = "dorm.environment";
+/// The label of a snapshot with the commit of its code.
+const COMMIT_LABEL: &str = "dorm.commit";
 /// The delay before work is tried again after its records could not be read or written.
 const AGAIN: Duration = Duration::from_secs(5);
 /// The longest sleep of the task that begins work.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
+
+/// Returns the labels of a snapshot of an environment.
+fn labels_of(id: &EnvironmentId, commit: Option<&String>, also: BTreeMap<String, String>) -> BTreeMap<String, String> {
+    let commit = commit.map(|commit| (COMMIT_LABEL.to_owned(), commit.clone()));
+    also.into_iter().chain([(LABEL.to_owned(), id.to_string())]).chain(commit).collect()
+}
 
 /// Carries out what is due for environments until the service stops, and continues what earlier
 /// daemons began.

@@ -12,7 +12,7 @@ use dorm_ports::Clock as _;
 use dorm_storage::Storage;
 use dorm_store::{OperationKind, OperationRecord, SandboxRecord, Store, StoreError};
 use dorm_volume::Volumes;
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{Notify, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -145,6 +145,8 @@ pub(crate) struct Shared {
     pub(crate) port_links: PortLinks,
     pub(crate) usage_history: UsageHistory,
     news: watch::Sender<u64>,
+    /// Notified of every change with an event, in the order of waiting.
+    pub(crate) committed: Notify,
     actors: Mutex<BTreeMap<SandboxId, ActorHandle>>,
 }
 
@@ -199,6 +201,7 @@ impl Shared {
                 port_links: PortLinks::default(),
                 usage_history: UsageHistory::default(),
                 news: watch::channel(0).0,
+                committed: Notify::new(),
                 actors: Mutex::default(),
             }
         })

@@ -101,6 +101,8 @@ pub struct Attempt {
     pub phases: Vec<Phase>,
     /// Why the snapshot after the setup could not be taken.
     pub snapshot_failure: Option<FailureRecord>,
+    /// The commit that the code of its sandbox was cloned at.
+    pub commit: Option<String>,
 }
 
 /// A snapshot that a sandbox is restored from.

@@ -15,6 +15,9 @@ use super::save::unrecorded;
 use super::{OPERATION_LIMIT, Seen, Task, UNDO, Written, connect, files_of_image, mount_all, mount_inside, too_late};
 use crate::error::{Failure, ServiceError, chain};
 
+/// The delay before the previous egress of a run is set again.
+const AGAIN: Duration = Duration::from_secs(1);
+
 /// Gives a live run the volumes in `after` and no others. Volumes to be removed must not be in use,
 /// so they are unmounted inside first; on any failure, the run gets those in `before` again.
 pub(super) async fn attach(task: &Task, run: &RunId, before: &[Attachment], after: &[Attachment]) -> Seen {
@@ -118,7 +121,7 @@ pub(super) async fn egress(task: &Task, run: &RunId, before: &Egress, after: &Eg
                 Err(_) => Err(Failure::late("ending its parked run", UNDO)),
             }
         }
-        false => set_egress(task, run, before).await,
+        false => restore_egress(task, run, before).await,
     };
     let Err(also) = restored else { return Seen::failed(Observation::EgressFailed, failure) };
     tracing::error!(%run, reason = also.reason(), "cannot restore the previous egress of a run");
@@ -127,6 +130,23 @@ pub(super) async fn egress(task: &Task, run: &RunId, before: &Egress, after: &Eg
         format!("{why}; its run may have the previous egress or the new one ({also}): set the egress again")
     });
     Seen::failed(Observation::EgressFailed, failure)
+}
+
+/// Gives a run its previous egress again. Until it has that, the operation is in progress: a daemon
+/// that dies meanwhile leaves its change to the next one, which sets the new egress.
+async fn restore_egress(task: &Task, run: &RunId, before: &Egress) -> Result<(), Failure> {
+    let until = tokio::time::Instant::now() + UNDO;
+    loop {
+        let Err(failure) = set_egress(task, run, before).await else { return Ok(()) };
+        if tokio::time::Instant::now() >= until {
+            return Err(failure);
+        }
+        tokio::select! {
+            biased;
+            () = task.shared.stopping.cancelled() => return Err(failure),
+            () = tokio::time::sleep(AGAIN) => {}
+        }
+    }
 }
 
 /// Makes a running guest trust the authority of its project, which the new policy needs.

@@ -5,14 +5,14 @@ use std::time::Duration;
 use dorm_lifecycle::environment::{Considered, SnapshotOf, Verdict, Way};
 use dorm_lifecycle::{EnvironmentId, OnTimeout, SandboxId, SnapshotKind, StateName, Timeouts, Wake};
 use dorm_store::{
-    Attempt, AttemptEnd, AttemptFailure, AttemptResult, Code, EnvironmentRecord, FailureRecord, Phase, Removal,
-    RestoredFrom, RetiredSandbox, SetupState, SnapshotRecord, SnapshotStatus, StoreError,
+    Attempt, AttemptEnd, AttemptFailure, AttemptResult, Code, EnvironmentRecord, FailureRecord, Phase, RestoredFrom,
+    RetiredSandbox, SetupState, SnapshotRecord, SnapshotStatus, StoreError,
 };
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::plan::{boot_groups, records};
-use super::{LABEL, is_left};
+use super::{COMMIT_LABEL, LABEL, is_left};
 use crate::diary::Diary;
 use crate::error::ServiceError;
 use crate::messages::{AnswerAt, Manner};
@@ -205,6 +205,10 @@ impl Maker {
             }
         }
         self.phase("restore", began).await?;
+        if let Some(snapshot) = snapshot.as_ref().filter(|_| restore.of.is_some()) {
+            let commit = snapshot.labels.get(COMMIT_LABEL).cloned();
+            self.update(|_, attempt| attempt.commit = commit).await?;
+        }
         if snapshot.is_some_and(|snapshot| snapshot.kind == SnapshotKind::Filesystem) {
             self.boot(&sandbox).await?;
         }
@@ -256,7 +260,7 @@ impl Maker {
             }
             attempt.considered.push(Considered { way: Way::Create, verdict: Verdict::Taken });
             // The id of a sandbox is not used twice.
-            (attempt.restore, attempt.sandbox) = (None, next);
+            (attempt.restore, attempt.sandbox, attempt.commit) = (None, next, None);
         })
         .await
     }
@@ -373,6 +377,7 @@ impl Maker {
                     _ if workspace.is_some_and(|before| before != record.workspace) => record.snapshot = None,
                     _ => {}
                 }
+                record.commit.clone_from(&attempt.commit);
                 let before = record.sandbox.replace(attempt.sandbox.clone());
                 let before = before.filter(|before| *before != attempt.sandbox);
                 record.retired.extend(before.map(|sandbox| RetiredSandbox { sandbox, at: now, is_settled: false }));
@@ -422,6 +427,6 @@ impl Maker {
         let taken = self.attempt.setup.as_ref().and_then(|setup| setup.snapshot.as_ref());
         let Some(id) = taken else { return Ok(None) };
         let snapshot = self.service.shared.store.snapshot(id).await?;
-        Ok(snapshot.filter(|one| one.status == SnapshotStatus::Completed && one.removal != Removal::WhenFree))
+        Ok(snapshot.filter(|one| one.status == SnapshotStatus::Completed))
     }
 }

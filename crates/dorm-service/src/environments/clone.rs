@@ -73,7 +73,7 @@ impl Maker {
         let is_cloned = matches!(&cloned, Ok(Ended { exit: Some(ExitStatus::Code(0)), .. }));
         if is_cloned {
             let commit = self.unless(self.commit_in(at, sandbox)).await??;
-            self.update(|record, attempt| (record.commit, attempt.token) = (commit, None)).await?;
+            self.update(|_, attempt| (attempt.commit, attempt.token) = (commit, None)).await?;
         }
         self.ended(at, cloned, "the clone").await
     }

@@ -8,8 +8,8 @@ use dorm_lifecycle::{Initiator, SandboxId, StateName, Timeouts, Variables};
 use dorm_store::{Change, Removal, RestoredFrom, SetupState, SetupWork, SnapshotFilter, SnapshotRecord};
 use tokio::time::Instant;
 
-use super::LABEL;
 use super::attempt::{Maker, Stop};
+use super::labels_of;
 use super::plan::{groups, records};
 use crate::error::{ServiceError, chain};
 use crate::messages::SnapshotSpec;
@@ -44,8 +44,19 @@ impl Maker {
         if takes && self.attempt.setup.is_none() && self.found_meanwhile(&key).await? {
             return Ok(false);
         }
-        if let Some(snapshot) = self.finished_snapshot().await? {
-            return self.after_snapshot(&snapshot, &key).await.map(|()| false);
+        match self.finished_snapshot().await? {
+            Some(snapshot) if snapshot.removal == Removal::WhenFree => {
+                // Its deletion was asked for. An id is not used twice.
+                let next = self.service.shared.ids().snapshot();
+                self.update(|_, attempt| {
+                    if let Some(work) = &mut attempt.setup {
+                        work.snapshot = Some(next);
+                    }
+                })
+                .await?;
+            }
+            Some(snapshot) => return self.after_snapshot(&snapshot, &key).await.map(|()| false),
+            None => {}
         }
         let sandbox = self.setup_sandbox(takes).await?;
         let began = Instant::now();
@@ -69,6 +80,7 @@ impl Maker {
         if passed_over {
             return Ok(false);
         }
+        let _staying = self.service.staying().await.map_err(|error| self.stop(error))?;
         let found = self.service.newest_of_workspace(key).await.map_err(|error| self.stop(error))?;
         let Some(found) = found else { return Ok(false) };
         let age = self.service.shared.now().since(found.created);
@@ -168,9 +180,10 @@ impl Maker {
         self.diary.say(None, "the setup is done: taking a snapshot").await;
         let Some(id) = self.attempt.setup.as_ref().and_then(|work| work.snapshot.clone()) else { return Ok(true) };
         let by = self.service.asked_by(Initiator::User);
-        let labels = [(WORKSPACE_LABEL.to_owned(), key.to_owned()), (LABEL.to_owned(), self.id.to_string())];
+        let labels = [(WORKSPACE_LABEL.to_owned(), key.to_owned())].into();
+        let labels = labels_of(&self.id, self.attempt.commit.as_ref(), labels);
         let kind = self.record.policy.snapshot_kind;
-        let asked = SnapshotSpec { labels: labels.into(), ..SnapshotSpec::new(id, kind, Removal::Asked, by) };
+        let asked = SnapshotSpec { labels, ..SnapshotSpec::new(id, kind, Removal::Asked, by) };
         let taken = async {
             self.service.admit_snapshot().await?;
             self.service.snapshot_as(sandbox, asked).await
@@ -241,15 +254,20 @@ impl crate::shared::Service {
     /// Deletes the snapshots of a workspace that a newer one has replaced, as soon as nothing needs
     /// them.
     async fn supersede(&self, newest: &SnapshotRecord, key: &str) -> Result<(), ServiceError> {
+        let _deletions = self.shared.deletions.lock().await;
+        let _alone = self.shared.holding.write().await;
         let filter = SnapshotFilter { project: Some(self.project().clone()), ..SnapshotFilter::default() };
         let is_older = |one: &SnapshotRecord| {
-            one.id != newest.id
+            one.created < newest.created
                 && one.removal == Removal::Asked
                 && one.labels.get(WORKSPACE_LABEL).is_some_and(|label| label == key)
                 && one.status == dorm_store::SnapshotStatus::Completed
         };
         for older in self.shared.store.find_snapshots(&filter).await?.into_iter().filter(is_older) {
-            self.remove_when_free(older).await?;
+            // An attempt that is about to restore it is to find it.
+            if self.environment_holders(&older.id).await?.is_empty() {
+                self.leave_when_free(older).await?;
+            }
         }
         Ok(())
     }
@@ -261,7 +279,11 @@ impl crate::shared::Service {
         if now.status != dorm_store::SnapshotStatus::Completed {
             return Ok(());
         }
-        let leaving = SnapshotRecord { removal: Removal::WhenFree, ..now };
+        self.leave_when_free(now).await
+    }
+
+    async fn leave_when_free(&self, snapshot: SnapshotRecord) -> Result<(), ServiceError> {
+        let leaving = SnapshotRecord { removal: Removal::WhenFree, ..snapshot };
         self.shared.commit_known(Change { snapshots: vec![leaving.clone()], ..Change::default() }).await?;
         self.shared.removals.note(&leaving);
         Ok(())

@@ -1,9 +1,11 @@
 //! Ends runs, and removes sandboxes and environments that are not needed any more.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle::{Command, Initiator, Keep, SandboxId, State};
 use dorm_store::{Change, EnvironmentRecord, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 
-use super::LABEL;
+use super::{LABEL, labels_of};
 use crate::error::{ServiceError, chain};
 use crate::messages::SnapshotSpec;
 use crate::ops::environments::WORKSPACE_LABEL;
@@ -38,9 +40,12 @@ impl Service {
         taken: Option<SnapshotRecord>,
         destroyed: bool,
     ) -> Result<(), ServiceError> {
-        let before = record.snapshot.clone();
+        // The snapshot before it goes in the same change: nothing would find it later.
+        let alone = self.shared.deletions.lock().await;
+        let replaced = self.replaced_by(record, taken.as_ref()).await?;
+        let others = Change { snapshots: replaced.iter().cloned().collect(), ..Change::default() };
         let newest = taken.as_ref().map(|snapshot| snapshot.id.clone());
-        let changed = self.shared.change_environment(&record.id, |record| {
+        let changed = self.shared.change_environment_with(&record.id, others, |record| {
             record.ending = None;
             if let Some(newest) = newest {
                 record.snapshot = Some(newest);
@@ -50,14 +55,26 @@ impl Service {
             }
         });
         changed.await?;
-        let replaced = before.filter(|before| taken.as_ref().is_some_and(|taken| taken.id != *before));
-        if let Some(replaced) = replaced
-            && let Some(replaced) = self.shared.store.snapshot(&replaced).await?
-            && !replaced.labels.contains_key(WORKSPACE_LABEL)
-        {
-            self.remove_when_free(replaced).await?;
+        drop(alone);
+        if let Some(replaced) = &replaced {
+            self.shared.removals.note(replaced);
         }
         Ok(())
+    }
+
+    /// Returns the record of the snapshot of an earlier run, to be deleted as soon as nothing uses
+    /// it.
+    async fn replaced_by(
+        &self,
+        record: &EnvironmentRecord,
+        taken: Option<&SnapshotRecord>,
+    ) -> Result<Option<SnapshotRecord>, ServiceError> {
+        let before = record.snapshot.as_ref().filter(|before| taken.is_some_and(|taken| taken.id != **before));
+        let Some(before) = before else { return Ok(None) };
+        let before = self.shared.store.snapshot(before).await?;
+        let is_of_runs =
+            |one: &SnapshotRecord| one.status == SnapshotStatus::Completed && !one.labels.contains_key(WORKSPACE_LABEL);
+        Ok(before.filter(is_of_runs).map(|before| SnapshotRecord { removal: Removal::WhenFree, ..before }))
     }
 
     async fn snapshot_after_run(
@@ -72,7 +89,7 @@ impl Service {
         }
         self.admit_snapshot().await?;
         let by = self.asked_by(Initiator::Host);
-        let labels = [(LABEL.to_owned(), record.id.to_string())].into();
+        let labels = labels_of(&record.id, record.commit.as_ref(), BTreeMap::new());
         let kind = record.policy.snapshot_kind;
         let asked = SnapshotSpec { labels, ..SnapshotSpec::new(id.clone(), kind, Removal::Asked, by) };
         self.snapshot_as(sandbox, asked).await

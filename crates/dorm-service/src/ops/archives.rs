@@ -43,6 +43,7 @@ impl Service {
     ) -> Result<Spool, ServiceError> {
         let mut from = pin!(from);
         let received = tokio::select! {
+            biased;
             () = self.shared.stopping.cancelled() => return Err(ServiceError::Stopping),
             received = self.receive(&mut from, length) => received,
         };

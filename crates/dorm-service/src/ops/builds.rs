@@ -8,7 +8,7 @@ use dorm_lifecycle::{BuildId, Digest, SnapshotId};
 use dorm_storage::LogPage;
 use dorm_store::{BuildPlan, BuildRecord, BuildState, Change, Made, TemplateSource};
 use futures_util::Stream;
-use tokio::sync::watch;
+use tokio::sync::futures::OwnedNotified;
 use tokio::time::Instant;
 
 use crate::build_plan::{check, contexts_of};
@@ -190,9 +190,9 @@ impl Service {
     pub async fn await_build(&self, id: &BuildId, patience: Duration) -> Result<BuildRecord, ServiceError> {
         let until = Instant::now() + patience;
         loop {
-            let mut news = self.follow_build(id).await?;
+            let news = self.follow_build(id).await?;
             let build = self.describe_build(id).await?;
-            if build.state.has_ended() || !self.changes_before(&mut news, until).await? {
+            if build.state.has_ended() || !self.changes_before(news, until).await? {
                 return Ok(build);
             }
         }
@@ -244,31 +244,28 @@ impl Service {
     ) -> Result<(LogPage, BuildRecord), ServiceError> {
         let until = Instant::now() + patience;
         loop {
-            let mut news = self.follow_build(id).await?;
+            let news = self.follow_build(id).await?;
             // The record first: nothing is written to the log after the end of the build.
             let build = self.describe_build(id).await?;
             let page = self.shared.storage.log(&id.into(), from, most.min(BUILD_LOG_LINES_MAX)).await?;
             let is_over = build.state.has_ended() || !page.lines.is_empty();
-            if is_over || !self.changes_before(&mut news, until).await? {
+            if is_over || !self.changes_before(news, until).await? {
                 return Ok((page, build));
             }
         }
     }
 
-    async fn follow_build(&self, id: &BuildId) -> Result<watch::Receiver<u64>, ServiceError> {
+    async fn follow_build(&self, id: &BuildId) -> Result<OwnedNotified, ServiceError> {
         self.own_build(id).await?;
         Ok(self.shared.followers.follow(id.into()))
     }
 
     /// Waits for a change; returns whether there was one in time.
-    pub(super) async fn changes_before(
-        &self,
-        news: &mut watch::Receiver<u64>,
-        until: Instant,
-    ) -> Result<bool, ServiceError> {
+    pub(super) async fn changes_before(&self, news: OwnedNotified, until: Instant) -> Result<bool, ServiceError> {
         tokio::select! {
+            biased;
             () = self.shared.stopping.cancelled() => Err(ServiceError::Stopping),
-            changed = tokio::time::timeout_at(until, news.changed()) => Ok(changed.is_ok()),
+            changed = tokio::time::timeout_at(until, news) => Ok(changed.is_ok()),
         }
     }
 
@@ -290,7 +287,9 @@ impl Service {
         // Builds first: one that ends meanwhile hands its snapshot to a template.
         for build in self.shared.store.builds().await? {
             let work = build.work.as_ref().map(|work| &work.snapshot);
-            if !build.state.has_ended() && (build.snapshot.as_ref() == Some(snapshot) || work == Some(snapshot)) {
+            let steps = build.steps.iter().filter_map(|step| step.snapshot.as_ref());
+            let needs = steps.chain(&build.snapshot).chain(work).any(|needed| needed == snapshot);
+            if !build.state.has_ended() && needs {
                 holders.push(format!("build {}", build.id));
             }
         }

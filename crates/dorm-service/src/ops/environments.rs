@@ -24,7 +24,7 @@ use dorm_lifecycle::environment::{
 use dorm_lifecycle::{Egress, Initiator, Resources, SandboxId, SecretName, SnapshotKind, Timeouts, Variables};
 use dorm_ports::{SecretValue, Vault as _};
 use dorm_store::{
-    Attempt, AttemptEnd, AttemptResult, EnvironmentLease, EnvironmentRecord, Made, Phase, RestoredFrom,
+    Attempt, AttemptEnd, AttemptResult, Change, EnvironmentLease, EnvironmentRecord, Made, Phase, RestoredFrom,
     SetupStepRecord, StoreError,
 };
 use tokio::time::Instant;
@@ -180,6 +180,8 @@ struct Asked {
 
 /// The turn of an environment: its record is decided about.
 type Turn = tokio::sync::OwnedMutexGuard<()>;
+/// A snapshot or project cannot be deleted meanwhile.
+pub(crate) type Staying = tokio::sync::OwnedRwLockReadGuard<()>;
 
 /// The result of one look at an environment.
 enum Look {
@@ -363,6 +365,8 @@ impl Service {
         progress: &(dyn Fn(EnsureProgress) + Send + Sync),
     ) -> Result<Look, ServiceError> {
         let Some(found) = self.environment_of(asked).await? else { return self.first_attempt(asked, progress).await };
+        // Before the turn: nobody who has a turn waits for the end of a deletion.
+        let staying = self.staying().await?;
         let turn = self.shared.environments.turns.of(&found.id).lock_owned().await;
         let Some(record) = self.shared.store.environment(&found.id).await?.filter(|one| one.key == found.key) else {
             return Ok(Look::Wait);
@@ -414,9 +418,16 @@ impl Service {
                     attempt: Some(attempt.clone()),
                     ..record
                 };
-                self.begin_attempt(record, attempt, &asked.spec, (Vec::new(), Some(turn))).await
+                self.begin_attempt(record, attempt, &asked.spec, (Vec::new(), (turn, staying))).await
             }
         }
+    }
+
+    /// Keeps the project and its snapshots from being deleted until a decision is recorded.
+    pub(crate) async fn staying(&self) -> Result<Staying, ServiceError> {
+        let staying = self.shared.holding.clone().read_owned().await;
+        self.exists()?;
+        Ok(staying)
     }
 
     /// Records a new environment with its first attempt.
@@ -429,6 +440,7 @@ impl Service {
         if count >= ENVIRONMENTS_MAX {
             return Err(EnvironmentProblem::Many(count).into());
         }
+        let staying = self.staying().await?;
         let facts = self.facts(asked, None, None).await?;
         let Decision { considered, choice } = decide(&facts, &asked.spec.policy);
         progress(EnsureProgress::Considered(considered.clone()));
@@ -463,7 +475,7 @@ impl Service {
             removed: false,
         };
         let made = self.made(Made::Environment(id));
-        match self.begin_attempt(record, attempt, &asked.spec, (made, None)).await {
+        match self.begin_attempt(record, attempt, &asked.spec, (made, staying)).await {
             // Another caller was first.
             Err(ServiceError::Store(StoreError::KeyTaken { .. })) => Ok(Look::Wait),
             begun => begun,
@@ -475,10 +487,11 @@ impl Service {
         record: EnvironmentRecord,
         attempt: Attempt,
         spec: &EnsureSpec,
-        (requests, turn): (Vec<dorm_store::RequestRecord>, Option<Turn>),
+        (requests, held): (Vec<dorm_store::RequestRecord>, impl Send + 'static),
     ) -> Result<Look, ServiceError> {
         let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, spec.on_leave);
-        self.shared.write_environment(record, requests, turn).await?;
+        let others = Change { requests, ..Change::default() };
+        self.shared.write_environment(record, others, held).await?;
         Ok(Look::Follow { waiter, joined: false, is_of_another: false })
     }
 
@@ -512,6 +525,7 @@ impl Service {
             steps: Vec::new(),
             phases: Vec::new(),
             snapshot_failure: None,
+            commit: None,
         })
     }
 
@@ -556,7 +570,7 @@ impl Service {
             return Ok(());
         }
         attempt.on_leave = OnLeave::Continue;
-        self.shared.write_environment(record, Vec::new(), Some(turn)).await
+        self.shared.write_environment(record, Change::default(), turn).await
     }
 
     /// Records the policy of a request, if it is another one.
@@ -576,7 +590,7 @@ impl Service {
         if next == record {
             return Ok(record);
         }
-        self.shared.write_environment(next.clone(), Vec::new(), Some(turn)).await?;
+        self.shared.write_environment(next.clone(), Change::default(), turn).await?;
         if let (Some(sandbox), true) = (&next.sandbox, next.policy.keep_alive != record.policy.keep_alive) {
             self.set_timeouts(sandbox, timeouts(&next.policy)).await?;
         }

@@ -189,6 +189,7 @@ impl Service {
                 return Err(ServiceError::NotAdmitted { what: "claim a sandbox", reason });
             }
             tokio::select! {
+                biased;
                 () = self.shared.stopping.cancelled() => return Err(ServiceError::Stopping),
                 _ = tokio::time::timeout_at(until.min(now + LOOK_AGAIN), news) => {}
             }

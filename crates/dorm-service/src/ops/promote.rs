@@ -172,9 +172,8 @@ impl Service {
     /// rewind is in progress.
     async fn was_rewound(&self, operation: &OperationRecord, snapshot: &SnapshotId) -> Result<bool, ServiceError> {
         let Some(parent) = &operation.sandbox else { return Ok(false) };
-        let mut news = self.news();
         loop {
-            news.mark_unchanged();
+            let news = self.shared.committed.notified();
             let Some(record) = self.shared.store.sandbox(parent).await? else { return Ok(false) };
             let sandbox = record.sandbox;
             if sandbox.state.rewind().is_none_or(|rewind| rewind.to != *snapshot) {
@@ -183,7 +182,7 @@ impl Service {
             tokio::select! {
                 biased;
                 () = self.shared.stopping.cancelled() => return Err(ServiceError::Stopping),
-                changed = news.changed() => if changed.is_err() { return Err(ServiceError::Stopping) },
+                () = news => {}
             }
         }
     }

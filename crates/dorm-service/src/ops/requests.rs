@@ -17,7 +17,7 @@ use dorm_store::{
     FailureRecord, Made, OperationFilter, OperationKind, OperationRecord, OperationResult, RequestRecord,
     SnapshotFilter, SnapshotRecord, SnapshotStatus,
 };
-use tokio::sync::watch;
+use tokio::sync::futures::Notified;
 
 use crate::error::ServiceError;
 use crate::keyed::KeyedRequest;
@@ -88,8 +88,8 @@ impl Service {
         &self,
         id: &OperationId,
     ) -> Result<Option<(OperationRecord, OperationResult)>, ServiceError> {
-        let mut news = self.news();
         loop {
+            let news = self.shared.committed.notified();
             match self.shared.store.operation(id).await? {
                 None => return Ok(None),
                 Some(operation) => {
@@ -98,15 +98,16 @@ impl Service {
                     }
                 }
             }
-            self.something_happens(&mut news).await?;
+            self.something_happens(news).await?;
         }
     }
 
     /// Returns after the next event, or after a while.
-    async fn something_happens(&self, news: &mut watch::Receiver<u64>) -> Result<(), ServiceError> {
+    async fn something_happens(&self, news: Notified<'_>) -> Result<(), ServiceError> {
         tokio::select! {
+            biased;
             () = self.shared.stopping.cancelled() => Err(ServiceError::Stopping),
-            _ = tokio::time::timeout(LOOK_AGAIN, news.changed()) => Ok(()),
+            _ = tokio::time::timeout(LOOK_AGAIN, news) => Ok(()),
         }
     }
 
@@ -128,11 +129,11 @@ impl Service {
 
     /// Returns a snapshot that an earlier request recorded, once it is completed.
     pub(super) async fn taken_earlier(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
-        let mut news = self.news();
         loop {
+            let news = self.shared.committed.notified();
             let snapshot = self.begun_earlier(id).await?;
             match &snapshot.status {
-                SnapshotStatus::InProgress => self.something_happens(&mut news).await?,
+                SnapshotStatus::InProgress => self.something_happens(news).await?,
                 SnapshotStatus::Completed => return Ok(snapshot),
                 SnapshotStatus::Failed(failure) => return Err(ServiceError::FailedEarlier(failure.clone())),
                 SnapshotStatus::Deleting => return Err(ServiceError::made_is_gone("snapshot", id)),

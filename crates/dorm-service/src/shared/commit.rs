@@ -27,6 +27,7 @@ impl Shared {
                 *newest = (*newest).max(last.number);
                 newer
             });
+            self.committed.notify_waiters();
         }
         if concerns_pool {
             self.pools.news.notify_waiters();

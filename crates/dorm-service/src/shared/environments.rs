@@ -1,12 +1,13 @@
 //! Facts about environments besides their records.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::environment::OnLeave;
 use dorm_lifecycle::{EnvironmentId, OperationId, ProjectId, Timestamp};
 use dorm_store::EnvironmentRecord;
-use tokio::sync::{Notify, watch};
+use tokio::sync::Notify;
+use tokio::sync::futures::OwnedNotified;
 use tokio_util::sync::CancellationToken;
 
 use crate::keyed::KeyedLocks;
@@ -29,8 +30,9 @@ pub(crate) struct Environments {
     due: Mutex<BTreeMap<EnvironmentId, Timestamp>>,
     working: Mutex<BTreeMap<EnvironmentId, CancellationToken>>,
     waiting: Mutex<BTreeMap<OperationId, Waiting>>,
-    /// Counts the changes of all records.
-    changes: watch::Sender<u64>,
+    /// Notified of a change of any record. Wakes in the order of waiting: a watch channel does not,
+    /// and no run of the simulator could be repeated.
+    changes: Arc<Notify>,
 }
 
 /// The callers that wait for an attempt.
@@ -58,14 +60,14 @@ impl Environments {
         self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns what changes with the record of any environment.
-    pub(crate) fn changes(&self) -> watch::Receiver<u64> {
-        self.changes.subscribe()
+    /// Returns what ends with the next change of the record of any environment.
+    pub(crate) fn changes(&self) -> OwnedNotified {
+        self.changes.clone().notified_owned()
     }
 
     /// Tells that the record of an environment has changed.
     pub(crate) fn changed(&self) {
-        self.changes.send_modify(|count| *count += 1);
+        self.changes.notify_waiters();
     }
 
     /// Notes when an environment needs work, from its record.

@@ -7,7 +7,7 @@ use dorm_lifecycle::environment::{Considered, OnLeave};
 use dorm_lifecycle::{EnvironmentId, OperationId};
 use dorm_storage::{LogLine, LogPage};
 use dorm_store::{AttemptEnd, EnvironmentRecord};
-use tokio::sync::watch;
+use tokio::sync::futures::OwnedNotified;
 
 use crate::error::{EnvironmentProblem, ServiceError};
 use crate::ops::builds::BUILD_LOG_LINES_MAX;
@@ -69,10 +69,10 @@ impl Service {
     ) -> Result<Option<(EnvironmentRecord, AttemptEnd)>, ServiceError> {
         let shared = &self.shared;
         let (id, attempt) = (&waiter.environment, &waiter.attempt);
-        let mut lines = shared.followers.follow(attempt.into());
         let (mut offset, mut seen) = (0, None);
         loop {
-            let changes = shared.environments.changes();
+            let mut changes = std::pin::pin!(shared.environments.changes());
+            let mut lines = shared.followers.follow(attempt.into());
             let record = shared.store.environment(id).await?;
             let record = record.ok_or_else(|| EnvironmentProblem::Removed(id.clone()))?;
             // The attempt comes before its lines: offsets begin again with each attempt.
@@ -101,12 +101,11 @@ impl Service {
                 tokio::select! {
                     biased;
                     () = shared.stopping.cancelled() => return Err(ServiceError::Stopping),
-                    changed = self.changes_after(changes.clone()) => {
-                        changed?;
-                        break;
-                    }
-                    _ = lines.changed() => offset = self.tell_lines(attempt, offset, progress).await?,
+                    () = &mut changes => break,
+                    () = lines => {}
                 }
+                lines = shared.followers.follow(attempt.into());
+                offset = self.tell_lines(attempt, offset, progress).await?;
             }
         }
     }
@@ -131,11 +130,11 @@ impl Service {
     }
 
     /// Waits until the record of an environment has changed.
-    pub(super) async fn changes_after(&self, mut changes: watch::Receiver<u64>) -> Result<(), ServiceError> {
+    pub(super) async fn changes_after(&self, changes: OwnedNotified) -> Result<(), ServiceError> {
         tokio::select! {
             biased;
             () = self.shared.stopping.cancelled() => Err(ServiceError::Stopping),
-            _ = changes.changed() => Ok(()),
+            () = changes => Ok(()),
         }
     }
 
@@ -158,10 +157,10 @@ impl Service {
             let current = record.attempt.as_ref().map(|attempt| attempt.id.clone());
             let attempt = current.clone().or_else(|| record.last.as_ref().map(|end| end.attempt.id.clone()));
             let Some(attempt) = attempt else { return Ok((LogPage::default(), self.shown_environment(record))) };
-            let mut news = self.shared.followers.follow((&attempt).into());
+            let news = self.shared.followers.follow((&attempt).into());
             let page = self.shared.storage.log(&(&attempt).into(), from, most.min(BUILD_LOG_LINES_MAX)).await?;
             let is_over = current.is_none() || !page.lines.is_empty();
-            if is_over || !self.changes_before(&mut news, until).await? {
+            if is_over || !self.changes_before(news, until).await? {
                 return Ok((page, self.shown_environment(record)));
             }
         }

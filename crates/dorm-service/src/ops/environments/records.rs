@@ -5,7 +5,6 @@ use dorm_lifecycle::{EnvironmentId, Variables};
 use dorm_ports::SecretValue;
 use dorm_store::{Change, EnvironmentRecord};
 
-use super::Turn;
 use crate::error::{EnvironmentProblem, ServiceError};
 use crate::shared::{Service, Shared};
 
@@ -74,18 +73,18 @@ impl Service {
 const TOKEN: &str = "token of a clone";
 
 impl Shared {
-    /// Records an environment. The caller may go away: what the record says is acted upon even so,
-    /// and the turn lasts until it is written.
+    /// Records an environment, and other changes at the same time. The caller may go away: what the
+    /// record says is acted upon even so, and what is held lasts until it is written.
     pub(super) async fn write_environment(
         self: &std::sync::Arc<Self>,
         record: EnvironmentRecord,
-        requests: Vec<dorm_store::RequestRecord>,
-        turn: Option<Turn>,
+        others: Change,
+        held: impl Send + 'static,
     ) -> Result<(), ServiceError> {
         let own = self.clone();
         let write = async move {
-            let _turn = turn;
-            let change = Change { environments: vec![record.clone()], requests, ..Change::default() };
+            let _held = held;
+            let change = Change { environments: vec![record.clone()], ..others };
             let written = own.commit_known(change).await;
             if written.is_ok() {
                 own.environments.note(&record);
@@ -102,12 +101,23 @@ impl Shared {
         id: &EnvironmentId,
         change: impl FnOnce(&mut EnvironmentRecord),
     ) -> Result<Option<EnvironmentRecord>, ServiceError> {
+        self.change_environment_with(id, Change::default(), change).await
+    }
+
+    /// Changes the record of an environment, and other records at the same time; `None` if there is
+    /// none.
+    pub(crate) async fn change_environment_with(
+        self: &std::sync::Arc<Self>,
+        id: &EnvironmentId,
+        others: Change,
+        change: impl FnOnce(&mut EnvironmentRecord),
+    ) -> Result<Option<EnvironmentRecord>, ServiceError> {
         let turn = self.environments.turns.of(id).lock_owned().await;
         let Some(mut record) = self.store.environment(id).await? else { return Ok(None) };
         let before = record.clone();
         change(&mut record);
         if record != before {
-            self.write_environment(record.clone(), Vec::new(), Some(turn)).await?;
+            self.write_environment(record.clone(), others, turn).await?;
         }
         Ok(Some(record))
     }

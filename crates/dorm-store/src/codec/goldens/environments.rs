@@ -94,6 +94,7 @@ fn attempt() -> Attempt {
         steps: [SetupState::Done, SetupState::Running, SetupState::Failed, SetupState::Waiting].map(step).into(),
         phases: vec![Phase { name: text("create"), took: Duration::from_millis(52) }],
         snapshot_failure: Some(FailureRecord::new(FailureCode::NoRoom, "the disk is full")),
+        commit: Some(text("5f1c0b6e")),
     }
 }
 

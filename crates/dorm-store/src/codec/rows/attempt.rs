@@ -38,6 +38,8 @@ pub(super) struct AttemptRow {
     phases: Vec<PhaseRow>,
     #[serde(deserialize_with = "present")]
     snapshot_failure: Option<FailureRow>,
+    #[serde(deserialize_with = "present")]
+    commit: Option<String>,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -155,6 +157,7 @@ impl From<&Attempt> for AttemptRow {
             steps,
             phases,
             snapshot_failure,
+            commit,
         } = attempt;
         Self {
             id: Text(id.clone()),
@@ -186,6 +189,7 @@ impl From<&Attempt> for AttemptRow {
                 .map(|Phase { name, took }| PhaseRow { name: name.clone(), took: Length(*took) })
                 .collect(),
             snapshot_failure: snapshot_failure.as_ref().map(FailureRow::from),
+            commit: commit.clone(),
         }
     }
 }
@@ -218,6 +222,7 @@ impl From<AttemptRow> for Attempt {
             steps: row.steps.into_iter().map(Into::into).collect(),
             phases: row.phases.into_iter().map(|row| Phase { name: row.name, took: row.took.0 }).collect(),
             snapshot_failure: row.snapshot_failure.map(Into::into),
+            commit: row.commit,
         }
     }
 }
