@@ -72,6 +72,10 @@ impl Service {
         Self { request: None, manner: Manner::default(), ..self.clone() }
     }
 
+    pub(super) fn request_id(&self) -> Option<&RequestId> {
+        self.request.as_ref().map(|request| &request.id)
+    }
+
     /// Returns the object that an earlier request with the same idempotency key has made.
     pub(super) fn earlier(&self) -> Option<&Made> {
         self.request.as_ref()?.earlier.as_ref()

@@ -563,11 +563,12 @@ async fn explaining_changes_nothing() {
 async fn an_environment_for_one_request_is_found_again_only_by_a_retry() {
     let world = World::new().await;
     let service = world.daemon().await;
-    let once = || EnsureSpec { key: None, ..asked("", &["echo x >> /counter"]) };
+    let once = || EnsureSpec { key: None, lease: Some(HOUR), ..asked("", &["echo x >> /counter"]) };
     let id = RequestId::from_random([1; 20]);
     let first = ensured(&service.for_request(&id, [1; 32]).await.unwrap(), once()).await;
     let again = ensured(&service.for_request(&id, [1; 32]).await.unwrap(), once()).await;
     assert_eq!(first.sandbox.sandbox.id, again.sandbox.sandbox.id);
+    assert_eq!(again.environment.leases.len(), 1, "a retry has the lease of the first request");
     let other = ensured(&service, once()).await;
     assert_eq!(other.by, EnsuredBy::Restored);
     assert_ne!(first.sandbox.sandbox.id, other.sandbox.sandbox.id);

@@ -5,6 +5,7 @@ use std::time::Duration;
 use dorm_lifecycle::environment::{Key, SnapshotWhen};
 use dorm_lifecycle::{EnvironmentId, LeaseId, Timestamp};
 use dorm_store::{EnvironmentLease, EnvironmentRecord, RunEnd};
+use sha2::{Digest as _, Sha256};
 
 use super::{Ensured, LEASE_MAX};
 use crate::error::{EnvironmentProblem, ServiceError};
@@ -30,9 +31,10 @@ impl Service {
             return Ok(Ensured { environment, ..ensured });
         };
         let id = ensured.environment.id.clone();
-        let lease = EnvironmentLease { id: self.shared.ids().lease(), until: self.shared.now().after(time) };
+        let lease = EnvironmentLease { id: self.lease_id(), until: self.shared.now().after(time) };
         let taken = lease.clone();
         let changed = self.shared.change_environment(&id, |record| {
+            record.leases.retain(|one| one.id != taken.id);
             if !record.removed && record.leases.len() < LEASES_MAX {
                 record.leases.push(taken);
             }
@@ -44,6 +46,13 @@ impl Service {
         }
         let shown = EnvironmentLease { until: self.shared.clock.shown(lease.until), ..lease };
         Ok(Ensured { environment: self.shown_environment(record), lease: Some(shown), ..ensured })
+    }
+
+    /// Returns the id of the lease of this request: a repeated request has the same.
+    fn lease_id(&self) -> LeaseId {
+        let Some(request) = self.request_id() else { return self.shared.ids().lease() };
+        let hash = Sha256::digest(format!("lease {request}"));
+        LeaseId::from_random(std::array::from_fn(|at| hash[at]))
     }
 
     /// Renews a lease: it lasts for `time` from now.
