@@ -18,7 +18,7 @@ pub struct GitServer {
 }
 
 impl GitServer {
-    /// Serves the bare repositories below a directory. Those whose mode is `private` need the token.
+    /// Serves the bare repositories below a directory. In the mode `private` they need the token.
     ///
     /// # Errors
     /// Those of [`Internet::new`].
