@@ -39,6 +39,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-engine-conformance", 3, &[]),
     ("dorm-service", 3, &[]),
     ("dorm-agent-binary", 3, &[]),
+    ("dorm-client", 4, &[]),
     ("dorm-engine-fake", 4, &[]),
     ("dorm-engine-gvisor", 4, &[]),
     ("dorm-net", 4, &[]),
@@ -68,7 +69,7 @@ pub(crate) fn check(root: &Path) -> Result<()> {
     let packages = packages(root)?;
     arrows(&packages, &mut wrong);
     let mut files = Vec::new();
-    for part in ["crates", "xtask"] {
+    for part in ["crates", "sdk/rust", "xtask"] {
         sources(&root.join(part), &mut files)?;
     }
     module_files(root, &files, &mut wrong);

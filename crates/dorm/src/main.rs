@@ -8,7 +8,6 @@
 mod backup;
 mod bounds;
 mod cli;
-mod client;
 mod clock;
 mod configuration;
 mod confine;

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
+use dorm_client::OwnerSocket;
 use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
@@ -31,7 +32,7 @@ use crate::data_disk::HostDisk;
 use crate::doors;
 use crate::guest_ids;
 use crate::identity::{self, Identity};
-use crate::owner_socket::OwnerSocket;
+use crate::owner_socket;
 use crate::program::Runsc;
 use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
@@ -274,7 +275,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let scheme = if options.listen.ip().is_loopback() { "http" } else { "https" };
     let address = format!("{scheme}://{address}");
     data.note_address(&address)?;
-    let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((socket.listen()?, socket)));
+    let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((owner_socket::listen(&socket)?, socket)));
     let (owner, socket) = owner.with_context(|| format!("cannot listen on api.sock in {}", data.path().display()))?;
     println!("dorm is ready on {address} (data in {})", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));
@@ -287,7 +288,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let server = tokio::spawn(server.run(shutdown.grace()));
     let until = shutdown.asked().await;
     stop.cancel();
-    if let Err(error) = socket.remove() {
+    if let Err(error) = owner_socket::remove(&socket) {
         tracing::debug!(%error, "cannot remove the owner's socket; the next start removes it");
     }
     match tokio::time::timeout_at(until, server).await {

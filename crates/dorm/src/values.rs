@@ -306,12 +306,11 @@ pub(crate) enum SortBy {
     Started,
 }
 
-impl SortBy {
-    /// Its word in requests.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Created => "created",
-            Self::Started => "started",
+impl From<SortBy> for dorm_client::SortBy {
+    fn from(sort: SortBy) -> Self {
+        match sort {
+            SortBy::Created => Self::Created,
+            SortBy::Started => Self::Started,
         }
     }
 }
@@ -326,12 +325,11 @@ pub(crate) enum Order {
     Desc,
 }
 
-impl Order {
-    /// Its word in requests.
-    pub(crate) const fn as_str(self) -> &'static str {
-        match self {
-            Self::Asc => "asc",
-            Self::Desc => "desc",
+impl From<Order> for dorm_client::Order {
+    fn from(order: Order) -> Self {
+        match order {
+            Order::Asc => Self::Asc,
+            Order::Desc => Self::Desc,
         }
     }
 }

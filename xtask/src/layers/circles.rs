@@ -50,10 +50,10 @@ impl Package {
 
 /// Adds a line to `wrong` for each crate with more or fewer modules in circles than listed.
 pub(super) fn check(root: &Path, files: &[PathBuf], wrong: &mut Vec<String>) -> Result<()> {
-    let crates = root.join("crates");
+    let (crates, sdks) = (root.join("crates"), root.join("sdk"));
     let mut packages: BTreeMap<String, Package> = BTreeMap::new();
     for path in files {
-        let Some((package, file)) = source_file(&crates, path) else { continue };
+        let Some((package, file)) = source_file(&crates, path).or_else(|| source_file(&sdks, path)) else { continue };
         let text = std::fs::read_to_string(path).with_context(|| format!("read {}", path.display()))?;
         packages.entry(package).or_default().read(file, &text);
     }

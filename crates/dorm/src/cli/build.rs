@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use dorm_api_types as wire;
 use dorm_build::{BuildError, Copy, Kept, Placed, Step, from_dockerfile};
+use dorm_client::{Client, ClientError};
 use serde::Serialize;
 
 use self::context::Context;
@@ -22,7 +23,6 @@ use super::problem::{Done, Problem};
 use super::progress::Progress;
 use super::shown;
 use super::signals::{Signals, ended_by};
-use crate::client::{Client, ClientError};
 use crate::exit;
 
 /// How often a connection to the daemon is tried again while a build is followed, and how long

@@ -4,11 +4,11 @@
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use dorm_client::{Client, OwnerSocket, Retries};
+
 use super::output::Format;
 use super::problem::Problem;
-use crate::client::Client;
 use crate::data::{DataError, read_address, read_key};
-use crate::owner_socket::OwnerSocket;
 
 /// The environment variable with the key of a daemon whose data directory is not on this host.
 const KEY: &str = "DORM_KEY";
@@ -40,7 +40,8 @@ pub(crate) struct Connection {
 impl Connection {
     /// Returns a client for the daemon. Sends nothing yet.
     pub(crate) fn client(&self) -> Result<Client, Problem> {
-        let client = self.client_of_key()?;
+        // A person sees that a request has failed, and decides what to do.
+        let client = self.client_of_key()?.with_retries(Retries { requests: 0, ..Retries::default() });
         Ok(match self.project() {
             Some(project) => client.in_project(project),
             None => client,

@@ -5,9 +5,9 @@ mod init;
 
 use std::io::IsTerminal as _;
 use std::path::PathBuf;
-use std::time::Duration;
 
 use dorm_api_types as wire;
+use dorm_client::{Client, Dormouse, EnsureEvent};
 
 use self::file::Definition;
 pub(super) use self::init::{InitOptions, init};
@@ -16,13 +16,8 @@ use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
-use crate::client::{Client, ClientError};
 use crate::exit;
 use crate::values;
-
-/// How often a connection to the daemon is tried again, and how long after the last attempt.
-const ATTEMPTS: usize = 60;
-const AGAIN: Duration = Duration::from_secs(1);
 
 /// Options of `dorm ensure`.
 #[derive(Debug, clap::Args)]
@@ -75,7 +70,7 @@ pub(crate) async fn run(options: EnsureOptions) -> Done {
     if options.explain {
         return explain(&client.explain_ensure(&request).await?, format);
     }
-    let ensured = follow(&client, &request).await?;
+    let ensured = follow(client, request).await?;
     match format {
         Format::Json => output::json(&ensured)?,
         Format::Table => show(&ensured)?,
@@ -85,63 +80,16 @@ pub(crate) async fn run(options: EnsureOptions) -> Done {
 
 /// Asks for the environment and shows the work until it is ready, also across restarts of the
 /// daemon.
-async fn follow(client: &Client, request: &wire::EnsureRequest) -> Result<wire::Ensured, Problem> {
-    // One that nothing can be found by again must not be made twice.
-    let reuse = request.lifecycle.as_ref().and_then(|lifecycle| lifecycle.reuse);
-    let attempts = if reuse == Some(wire::Reuse::None) { 0 } else { ATTEMPTS };
-    let (mut tried, mut told) = (0, Told::default());
-    loop {
-        let before = told.clone();
-        match follow_once(client, request, &mut told).await {
-            Ok(ensured) => return Ok(ensured),
-            Err(error) if !error.is_outage() => return Err(error.into()),
-            Err(error) => {
-                tried = if told != before { 0 } else { tried + 1 };
-                if tried > attempts {
-                    return Err(error.into());
-                }
-                tokio::time::sleep(AGAIN).await;
-            }
-        }
-    }
-}
-
-/// The lines that were printed.
-#[derive(Clone, PartialEq, Eq, Default)]
-struct Told {
-    /// The attempt that they are of. Each has a log of its own.
-    attempt: Option<String>,
-    lines: u64,
-}
-
-/// Prints lines of the log that were not yet told.
-async fn follow_once(
-    client: &Client,
-    request: &wire::EnsureRequest,
-    told: &mut Told,
-) -> Result<wire::Ensured, ClientError> {
-    let mut events = client.ensure(request).await?;
+async fn follow(client: Client, request: wire::EnsureRequest) -> Result<wire::Ensured, Problem> {
+    let mut events = Dormouse::new(client).ensure(request).events().await?;
     while let Some(event) = events.next().await? {
-        match event.kind.as_str() {
-            "attempt" => {
-                let environment: wire::Environment = events.parse(&event)?;
-                let attempt = environment.attempt.map(|attempt| attempt.id);
-                if attempt != told.attempt {
-                    *told = Told { attempt, lines: 0 };
-                }
-            }
-            "line" => {
-                let line: wire::EnvironmentLogLine = events.parse(&event)?;
-                if line.offset >= told.lines {
-                    told.lines = line.offset + 1;
-                    output::talk(&output::harmless(&line.text));
-                }
-            }
-            "ensured" => return events.parse(&event),
-            _ => {}
+        match event {
+            EnsureEvent::Line(line) => output::talk(&output::harmless(&line.text)),
+            EnsureEvent::Ensured(ensured) => return Ok(ensured.info),
+            EnsureEvent::Considered(_) | EnsureEvent::Attempt(_) => {}
         }
     }
-    Err(events.ended())
+    Err(events.ended().into())
 }
 
 const fn way(way: wire::Way) -> &'static str {

@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::ensure::InitOptions;
 use super::output::{self, Format};
 use super::problem::Done;
 use super::shown;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 

@@ -1,12 +1,12 @@
 //! `dorm events`: prints events, and follows new ones.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::connection::Connection;
 use super::output::{self, Format, harmless};
 use super::problem::{Done, Problem};
 use super::shown;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm events`.

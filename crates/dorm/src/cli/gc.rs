@@ -2,12 +2,12 @@
 //! obsolete; and verifies that the data on the disk is what was written.
 
 use dorm_api_types as wire;
+use dorm_client::{Client, ClientError};
 
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::Done;
 use super::shown;
-use crate::client::{Client, ClientError};
 use crate::exit;
 
 /// Options of `dorm gc`.

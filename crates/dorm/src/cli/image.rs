@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Subcommand;
 use dorm_api_types as wire;
+use dorm_client::Client;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use jiff::Timestamp;
 use tokio_util::io::ReaderStream;
@@ -15,7 +16,6 @@ use super::problem::{Done, Problem};
 use super::progress::Progress;
 use super::sbx::cp::place::Place;
 use super::shown;
-use crate::client::Client;
 use crate::exit;
 
 const PIECE_BYTES: usize = 256 << 10;

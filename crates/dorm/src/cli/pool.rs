@@ -2,13 +2,13 @@
 
 use clap::Subcommand;
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::connection::Connection;
 use super::output::{self, Format};
 use super::problem::{Done, Problem};
 use super::progress::Progress;
 use super::shown;
-use crate::client::Client;
 use crate::exit;
 use crate::values::{self, PortAccess, Wake};
 

@@ -2,8 +2,9 @@
 
 use std::error::Error;
 
+use dorm_client::ClientError;
+
 use super::output::harmless;
-use crate::client::ClientError;
 use crate::data::DataError;
 use crate::exit;
 
@@ -85,7 +86,7 @@ impl From<ClientError> for Problem {
     fn from(error: ClientError) -> Self {
         let message = message(&error);
         match error {
-            ClientError::Refused { status, error } => {
+            ClientError::Refused { status, error, .. } => {
                 let code = match status {
                     400 | 413 | 416 | 422 => exit::USAGE,
                     404 => exit::NOT_FOUND,
@@ -116,7 +117,11 @@ impl From<ClientError> for Problem {
                 message,
                 "give a file in PEM with --ca, such as the output of `dorm ca` on the daemon's host",
             ),
-            ClientError::Start { .. } | ClientError::Tls { .. } => Self::failed(message, ""),
+            ClientError::Start { .. }
+            | ClientError::Request { .. }
+            | ClientError::Tls { .. }
+            | ClientError::NotText { .. }
+            | ClientError::Command { .. } => Self::failed(message, ""),
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Pulls an image and shows the progress.
 
 use dorm_api_types as wire;
+use dorm_client::{Client, Sse};
 
 use super::problem::Problem;
 use super::progress::Progress;
 use super::shown;
-use crate::client::{Client, Sse};
 
 /// When to contact a registry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
@@ -54,15 +54,12 @@ fn names_registry(image: &str) -> bool {
 }
 
 /// Shows the progress of a stream and returns its image.
-pub(crate) async fn follow(mut stream: Sse, progress: &Progress) -> Result<wire::Image, Problem> {
-    while let Some(event) = stream.next().await? {
-        match event.kind.as_str() {
-            "progress" => progress.say(stage(&stream.parse(&event)?)),
-            "done" => return Ok(stream.parse(&event)?),
-            _ => {}
-        }
+pub(crate) async fn follow(stream: Sse, progress: &Progress) -> Result<wire::Image, Problem> {
+    let mut work = dorm_client::Progress::new(stream);
+    while let Some(told) = work.next().await? {
+        progress.say(stage(&told));
     }
-    Err(stream.ended().into())
+    Ok(work.finish().await?)
 }
 
 fn stage(progress: &wire::ImportProgress) -> String {

@@ -1,7 +1,8 @@
 //! Records that a list leaves out because they cannot be read.
 
+use dorm_client::Client;
+
 use super::output;
-use crate::client::Client;
 
 /// Prints on standard error which records of a kind are missing from a list.
 pub(super) async fn tell(client: &Client, kind: &str) {

@@ -1,11 +1,11 @@
 //! `dorm sbx attach` and `dorm sbx detach`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::client::Client;
 use crate::values;
 
 /// Options of `dorm sbx attach`.

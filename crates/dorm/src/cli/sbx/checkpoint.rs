@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Subcommand;
 use dorm_api_types as wire;
+use dorm_client::Client;
 use jiff::Timestamp;
 
 use super::{remote, transfer};
@@ -11,7 +12,6 @@ use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 

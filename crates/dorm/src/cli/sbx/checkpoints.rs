@@ -1,13 +1,13 @@
 //! `dorm sbx checkpoints`: the automatic snapshots of a sandbox.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 use dorm_lifecycle::RetentionPolicy;
 
 use super::checkpoint::CheckpointType;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 

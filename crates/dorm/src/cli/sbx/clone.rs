@@ -1,13 +1,13 @@
 //! `dorm sbx clone`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::fork::{Limits, Volumes};
 use super::{secrets, table};
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
-use crate::client::Client;
 
 /// Options of `dorm sbx clone`.
 #[derive(Debug, clap::Args)]

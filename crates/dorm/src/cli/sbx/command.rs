@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 
 use bytes::Bytes;
 use dorm_api_types as wire;
+use dorm_client::{Client, CommandEvent, CommandEvents, Position};
 use futures_util::Stream;
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -17,12 +18,13 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::shown;
 use crate::cli::signals::{Signals, ended_by};
-use crate::client::{Client, CommandEvent, CommandEvents};
 use crate::exit;
 
 /// How many pieces of output wait for a slow reader before the command has to wait.
 const PIECES: usize = 1024;
 const PIECE_BYTES: usize = 64 << 10;
+/// How much output a command keeps for a reader that follows shortly after the start.
+const KEPT_BYTES: u32 = 8 << 20;
 /// How many signals the user must send before dorm leaves a command that does not end.
 const PATIENCE: usize = 3;
 const SIGPIPE: i32 = 13;
@@ -84,6 +86,7 @@ impl CommandOptions {
             timeout_secs: exec.timeout_secs,
             stdin: if interactive { wire::Stdin::Pipe } else { wire::Stdin::Empty },
             terminal,
+            output_kept_bytes: Some(KEPT_BYTES),
             ..wire::StartProcess::default()
         }
     }
@@ -101,15 +104,15 @@ pub(super) async fn run(
             env.push(("TERM".to_owned(), screen::kind()));
         }
         let input = if options.interactive { screen::Input::Ours } else { screen::Input::None };
-        let process = client.start(sandbox, options.start(env, Some(screen::size()))).await?;
+        let process = client.start(sandbox, &options.start(env, Some(screen::size()))).await?;
         return screen::show(client, sandbox, &[("attach", process.to_string())], input).await;
     }
     if !options.interactive {
         let events = client.exec(sandbox, &options.exec(env)).await?;
         return follow(client, sandbox, None, events).await;
     }
-    let process = client.start(sandbox, options.start(env, None)).await?;
-    let events = client.follow(sandbox, process).await?;
+    let process = client.start(sandbox, &options.start(env, None)).await?;
+    let events = client.follow(sandbox, process, Position::default()).await?;
     let feeder = {
         let (client, sandbox) = (client.clone(), sandbox.to_owned());
         tokio::spawn(async move {
@@ -182,8 +185,8 @@ async fn follow(client: &Client, sandbox: &str, mut process: Option<u64>, mut ev
         match event {
             CommandEvent::Checkpoint(snapshot) => output::talk(&format!("took snapshot {snapshot} before the command")),
             CommandEvent::Started(handle) => process = Some(handle),
-            CommandEvent::Stdout(bytes) => waiting = Some(Piece::Stdout(bytes)),
-            CommandEvent::Stderr(bytes) => waiting = Some(Piece::Stderr(bytes)),
+            CommandEvent::Stdout(chunk) => waiting = Some(Piece::Stdout(chunk.bytes)),
+            CommandEvent::Stderr(chunk) => waiting = Some(Piece::Stderr(chunk.bytes)),
             CommandEvent::Lost(gap) => lost += gap.bytes,
             CommandEvent::Exited(status) => {
                 tokio::select! {

@@ -10,9 +10,10 @@ mod upload;
 
 use std::path::PathBuf;
 
+use dorm_client::Client;
+
 use super::super::output;
 use crate::cli::problem::{Done, Problem};
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx cp`.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::checkpoints::NewCheckpoints;
 use super::port_options::PortOptions;
@@ -12,7 +13,6 @@ use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::pull;
-use crate::client::Client;
 use crate::values;
 use crate::values::Wake;
 

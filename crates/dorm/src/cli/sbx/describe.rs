@@ -1,12 +1,12 @@
 //! `dorm sbx describe`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::checkpoints;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx describe`.

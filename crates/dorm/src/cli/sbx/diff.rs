@@ -1,12 +1,12 @@
 //! `dorm sbx diff`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx diff`.

@@ -1,11 +1,11 @@
 //! `dorm sbx egress`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
-use crate::client::Client;
 use crate::values;
 
 /// Options of `dorm sbx egress`.

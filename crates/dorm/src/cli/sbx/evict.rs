@@ -1,9 +1,10 @@
 //! `dorm sbx evict`.
 
+use dorm_client::Client;
+
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::client::Client;
 
 /// Options of `dorm sbx evict`.
 #[derive(Debug, clap::Args)]
@@ -14,5 +15,5 @@ pub(crate) struct EvictOptions {
 
 /// Evicts a suspended sandbox. One that is not suspended is not changed.
 pub(super) async fn run(client: &Client, options: EvictOptions, format: Format) -> Done {
-    table::one(&client.command(&options.id, "evict").await?, format)
+    table::one(&client.evict(&options.id).await?, format)
 }

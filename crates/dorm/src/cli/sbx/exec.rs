@@ -1,12 +1,12 @@
 //! `dorm sbx exec`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::checkpoint::CheckpointType;
 use super::command::{self, CommandOptions};
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::client::Client;
 use crate::values;
 
 /// Options of `dorm sbx exec`.

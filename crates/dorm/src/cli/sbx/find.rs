@@ -1,11 +1,10 @@
 //! `dorm sbx find` and `dorm sbx grep`.
 
 use dorm_api_types as wire;
-use serde::Serialize;
+use dorm_client::{Client, Find, Grep};
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 
@@ -83,53 +82,25 @@ enum Kind {
     Other,
 }
 
-#[derive(Serialize)]
-struct Query<'a> {
-    path: &'a str,
-    name: Option<&'a str>,
-    kind: Option<wire::FileKind>,
-    pattern: Option<&'a str>,
-    literal: Option<bool>,
-    binary: Option<bool>,
-    max_bytes: Option<u64>,
-    ignore_case: bool,
-    depth: Option<u32>,
-    limit: u32,
-    max_entries: Option<u64>,
-    timeout_secs: f64,
-}
-
-impl Common {
-    fn query<'a>(&self, path: &'a str, name: Option<&'a str>) -> Query<'a> {
-        Query {
-            path,
-            name,
-            kind: None,
-            pattern: None,
-            literal: None,
-            binary: None,
-            max_bytes: None,
-            ignore_case: self.ignore_case,
-            depth: self.depth,
-            limit: self.limit,
-            max_entries: self.max_entries,
-            timeout_secs: self.timeout,
-        }
-    }
-}
-
 /// Prints the paths of files.
 pub(super) async fn find(client: &Client, options: FindOptions, format: Format) -> Done {
-    let query = Query {
+    let common = options.common;
+    let search = Find {
+        path: options.path,
+        name: options.name,
         kind: options.kind.map(|kind| match kind {
             Kind::File => wire::FileKind::File,
             Kind::Directory => wire::FileKind::Directory,
             Kind::Link => wire::FileKind::Link,
             Kind::Other => wire::FileKind::Other,
         }),
-        ..options.common.query(&options.path, options.name.as_deref())
+        ignore_case: common.ignore_case,
+        depth: common.depth,
+        limit: Some(common.limit),
+        max_entries: common.max_entries,
+        timeout_secs: Some(common.timeout),
     };
-    let found = client.find(&options.id, &query).await?;
+    let found = client.find(&options.id, &search).await?;
     match format {
         Format::Json => output::json(&found)?,
         Format::Table => {
@@ -143,14 +114,21 @@ pub(super) async fn find(client: &Client, options: FindOptions, format: Format) 
 
 /// Prints lines of files, each with its path and number.
 pub(super) async fn grep(client: &Client, options: GrepOptions, format: Format) -> Done {
-    let query = Query {
-        pattern: Some(&options.pattern),
-        literal: Some(options.literal),
-        binary: Some(options.binary),
+    let common = options.common;
+    let search = Grep {
+        path: options.path,
+        pattern: options.pattern,
+        literal: options.literal,
+        ignore_case: common.ignore_case,
+        name: options.name,
+        binary: options.binary,
+        depth: common.depth,
+        limit: Some(common.limit),
+        max_entries: common.max_entries,
         max_bytes: options.max_bytes,
-        ..options.common.query(&options.path, options.name.as_deref())
+        timeout_secs: Some(common.timeout),
     };
-    let found = client.grep(&options.id, &query).await?;
+    let found = client.grep(&options.id, &search).await?;
     match format {
         Format::Json => output::json(&found)?,
         Format::Table => {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::create::OnTimeout;
 use super::secrets;
@@ -10,7 +11,6 @@ use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 

@@ -1,10 +1,10 @@
 //! `dorm sbx kill`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx kill`.

@@ -1,10 +1,11 @@
 //! `dorm sbx ls`.
 
+use dorm_client::{Client, SandboxFilter};
+
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::cli::quarantine;
-use crate::client::Client;
 use crate::values::{self, Order, SortBy};
 
 /// Every state except `terminated`.
@@ -40,8 +41,15 @@ pub(super) async fn run(client: &Client, options: LsOptions, format: Format) -> 
         (false, true) => LIVING.map(str::to_owned).to_vec(),
         (false, false) => options.state,
     };
-    let most = options.limit.map_or(usize::MAX, |limit| usize::try_from(limit).unwrap_or(usize::MAX));
-    let sandboxes = client.sandboxes(&states, &options.label, (options.sort, options.order), most).await?;
+    let filter = SandboxFilter {
+        states,
+        name: None,
+        labels: options.label,
+        sort: options.sort.into(),
+        order: options.order.into(),
+        most: options.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX)),
+    };
+    let sandboxes = client.sandboxes(&filter).await?;
     let done = table::many(&sandboxes, format)?;
     quarantine::tell(client, "sandbox").await;
     Ok(done)

@@ -2,6 +2,7 @@
 
 use std::net::Ipv4Addr;
 
+use dorm_client::Client;
 use serde::Serialize;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -10,7 +11,6 @@ use dorm_api_types as wire;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
-use crate::client::Client;
 use crate::exit;
 
 /// The longest request head that is forwarded.

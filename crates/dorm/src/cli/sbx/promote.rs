@@ -1,13 +1,13 @@
 //! `dorm sbx promote`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::rewind::KeepOptions;
 use super::table;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx promote`.

@@ -1,12 +1,12 @@
 //! `dorm sbx ps`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 use jiff::Timestamp;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 
 const TITLES: [&str; 6] = ["PROCESS", "PID", "LABEL", "STATUS", "AGE", "COMMAND"];

@@ -1,6 +1,7 @@
 //! `dorm sbx checkpoint push` and `pull`: snapshots in registries.
 
 use dorm_api_types as wire;
+use dorm_client::{Client, Sse};
 use serde::de::DeserializeOwned;
 
 use super::checkpoint::table;
@@ -8,7 +9,6 @@ use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::shown;
-use crate::client::{Client, Sse};
 use crate::exit;
 use crate::values;
 
@@ -80,17 +80,11 @@ pub(super) async fn pull(client: &Client, options: PullOptions, format: Format) 
 }
 
 /// Shows the progress of a stream and returns its result.
-async fn follow<T: DeserializeOwned>(mut stream: Sse, progress: &Progress, what: &str) -> Result<T, Problem> {
-    while let Some(event) = stream.next().await? {
-        match event.kind.as_str() {
-            "progress" => {
-                let told: wire::ImportProgress = stream.parse(&event)?;
-                let total = told.bytes_total.unwrap_or(told.bytes);
-                progress.say(format!("{} of {} are {what}", shown::size(told.bytes), shown::size(total)));
-            }
-            "done" => return Ok(stream.parse(&event)?),
-            _ => {}
-        }
+async fn follow<T: DeserializeOwned>(stream: Sse, progress: &Progress, what: &str) -> Result<T, Problem> {
+    let mut work = dorm_client::Progress::new(stream);
+    while let Some(told) = work.next().await? {
+        let total = told.bytes_total.unwrap_or(told.bytes);
+        progress.say(format!("{} of {} are {what}", shown::size(told.bytes), shown::size(total)));
     }
-    Err(stream.ended().into())
+    Ok(work.finish().await?)
 }

@@ -1,13 +1,13 @@
 //! `dorm sbx resume`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::suspend::NoWait;
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
-use crate::client::Client;
 use crate::values;
 
 /// Options of `dorm sbx resume`.

@@ -1,12 +1,12 @@
 //! `dorm sbx retention`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::create::SleepRetention;
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::client::Client;
 
 /// Options of `dorm sbx retention`.
 #[derive(Debug, clap::Args)]

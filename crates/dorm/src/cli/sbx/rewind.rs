@@ -1,12 +1,12 @@
 //! `dorm sbx rewind`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::table;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 

@@ -4,6 +4,7 @@
 use std::pin::pin;
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::command::{self, CommandOptions};
 use super::create::NewSandbox;
@@ -12,7 +13,6 @@ use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
 use crate::cli::pull;
 use crate::cli::signals::{Signals, ended_by};
-use crate::client::Client;
 
 /// Options of `dorm sbx run`.
 #[derive(Debug, clap::Args)]
@@ -35,7 +35,7 @@ pub(super) async fn run(client: &Client, options: RunOptions, format: Format) ->
     } else {
         command::run(client, &sandbox.id, options.command, Vec::new()).await
     };
-    let ended = client.command(&sandbox.id, "terminate").await.map_err(Problem::from);
+    let ended = client.terminate(&sandbox.id, wire::CommandRequest::default()).await.map_err(Problem::from);
     match (ran, ended) {
         (ran, Ok(_)) => ran,
         (Ok(code), Err(problem)) => {

@@ -5,6 +5,7 @@
 use std::io::IsTerminal as _;
 
 use dorm_api_types as wire;
+use dorm_client::{Client, TerminalEvent};
 use futures_util::StreamExt as _;
 use rustix::termios::{OptionalActions, Termios, tcgetattr, tcgetwinsize, tcsetattr};
 use tokio::signal::unix::{SignalKind, signal};
@@ -14,7 +15,6 @@ use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
 use crate::cli::signals::{Signals, ended_by};
-use crate::client::{Client, TerminalEvent};
 
 /// The source of the terminal's input.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,6 +63,7 @@ pub(super) async fn show(client: &Client, sandbox: &str, query: &[(&str, String)
     loop {
         tokio::select! {
             event = terminal.output.next() => match event? {
+                TerminalEvent::Started(_) => {}
                 TerminalEvent::Output(bytes) => output::write(&bytes)?,
                 TerminalEvent::Lost(bytes) => {
                     lost += bytes;

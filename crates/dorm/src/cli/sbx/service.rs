@@ -4,13 +4,13 @@ use std::ffi::OsString;
 
 use clap::Subcommand;
 use dorm_api_types as wire;
+use dorm_client::{Client, CommandEvent};
 use jiff::Timestamp;
 
 use super::command;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
-use crate::client::{Client, CommandEvent};
 use crate::exit;
 use crate::values;
 
@@ -251,8 +251,8 @@ async fn logs(client: &Client, id: &str, name: &str, follow: bool) -> Done {
     let mut lost = 0;
     while let Some(event) = events.next_if_any().await? {
         match event {
-            CommandEvent::Stdout(bytes) => printer.put(command::Piece::Stdout(bytes)).await?,
-            CommandEvent::Stderr(bytes) => printer.put(command::Piece::Stderr(bytes)).await?,
+            CommandEvent::Stdout(chunk) => printer.put(command::Piece::Stdout(chunk.bytes)).await?,
+            CommandEvent::Stderr(chunk) => printer.put(command::Piece::Stderr(chunk.bytes)).await?,
             CommandEvent::Lost(gap) => lost += gap.bytes,
             CommandEvent::Exited(_) => break,
             CommandEvent::Checkpoint(_) | CommandEvent::Started(_) => {}

@@ -1,8 +1,9 @@
 //! `dorm sbx shell`.
 
+use dorm_client::Client;
+
 use super::screen::{self, Input};
 use crate::cli::problem::Done;
-use crate::client::Client;
 
 /// Options of `dorm sbx shell`.
 #[derive(Debug, clap::Args)]

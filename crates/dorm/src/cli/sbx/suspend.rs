@@ -1,12 +1,12 @@
 //! `dorm sbx suspend`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
 use crate::cli::progress::Progress;
-use crate::client::Client;
 
 /// Options of `dorm sbx suspend`.
 #[derive(Debug, clap::Args)]
@@ -55,7 +55,7 @@ pub(super) async fn run(client: &Client, options: SuspendOptions, format: Format
     let asked = wire::SuspendRequest { keep, wait: options.waiting.wait(), if_busy: None };
     let mut sandbox = client.suspend(&options.id, asked).await?;
     if options.evict {
-        sandbox = client.command(&options.id, "evict").await?;
+        sandbox = client.evict(&options.id).await?;
     }
     drop(progress);
     table::one(&sandbox, format)

@@ -1,13 +1,13 @@
 //! `dorm sbx terminate`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::suspend::NoWait;
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx terminate`.
@@ -28,7 +28,7 @@ pub(super) async fn run(client: &Client, options: TerminateOptions, format: Form
     let asked = wire::CommandRequest { wait: options.waiting.wait(), if_busy: None };
     for id in &options.ids {
         let progress = Progress::new(&format!("terminating {id}"));
-        let done = client.command_as(id, "terminate", asked).await.map_err(Problem::from);
+        let done = client.terminate(id, asked).await.map_err(Problem::from);
         drop(progress);
         match done {
             Ok(sandbox) => ended.push(sandbox),

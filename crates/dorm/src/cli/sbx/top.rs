@@ -5,14 +5,14 @@ use std::io::IsTerminal as _;
 use std::time::{Duration, Instant};
 
 use dorm_api_types as wire;
+use dorm_client::{Client, ClientError, SandboxFilter};
 use serde::Serialize;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
-use crate::client::{Client, ClientError};
 use crate::exit;
-use crate::values::{self, Order, SortBy};
+use crate::values;
 
 /// Every state in which a sandbox uses resources.
 const RUNNING: [&str; 4] = ["running", "snapshotting", "suspending", "resuming"];
@@ -66,8 +66,8 @@ pub(super) async fn run(client: &Client, options: TopOptions, format: Format) ->
 }
 
 async fn rows(client: &Client) -> Result<Vec<Row>, Problem> {
-    let by_age = (SortBy::Created, Order::Asc);
-    let sandboxes = client.sandboxes(&RUNNING.map(str::to_owned), &[], by_age, usize::MAX).await?;
+    let running = SandboxFilter { states: RUNNING.map(str::to_owned).to_vec(), ..SandboxFilter::default() };
+    let sandboxes = client.sandboxes(&running).await?;
     let mut rows = Vec::new();
     for sandbox in sandboxes {
         let usage = match client.usage(&sandbox.id).await {

@@ -4,6 +4,7 @@
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
+use dorm_client::Client;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use tokio_util::io::ReaderStream;
 
@@ -13,7 +14,6 @@ use super::cp::place::Place;
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::client::Client;
 use crate::exit;
 use crate::values;
 

@@ -1,13 +1,13 @@
 //! `dorm sbx tree`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 use jiff::Timestamp;
 use serde::Serialize;
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
-use crate::client::Client;
 use crate::exit;
 
 /// Options of `dorm sbx tree`.

@@ -1,13 +1,13 @@
 //! `dorm sbx update` and `dorm sbx extend`.
 
 use dorm_api_types as wire;
+use dorm_client::Client;
 
 use super::create::OnTimeout;
 use super::port_options::{self, PortOptions};
 use super::table;
 use crate::cli::output::Format;
 use crate::cli::problem::Done;
-use crate::client::Client;
 use crate::values::{self, Wake};
 
 /// The properties that cannot be changed together with limits.

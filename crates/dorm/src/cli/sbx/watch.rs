@@ -2,12 +2,12 @@
 
 use clap::Subcommand;
 use dorm_api_types as wire;
+use dorm_client::{Client, Dormouse};
 
 use crate::cli::output::{self, Format};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::shown;
 use crate::cli::signals::{Signals, ended_by};
-use crate::client::Client;
 use crate::exit;
 
 const TITLES: [&str; 4] = ["WATCHER", "PATH", "RECURSIVE", "LAST"];
@@ -122,22 +122,19 @@ async fn take(client: &Client, id: &str, watcher: u64, after: u64, format: Forma
 
 async fn follow(client: &Client, id: &str, path: &str, recursive: bool, format: Format) -> Done {
     let mut signals = Signals::new()?;
-    let mut changes = client.watch(id, path, recursive).await?;
+    let files = Dormouse::new(client.clone()).sandbox(id).files();
+    let mut changes = if recursive { files.watch_all(path).await? } else { files.watch(path).await? };
     loop {
-        let event = tokio::select! {
-            event = changes.next() => event?,
+        let change = tokio::select! {
+            change = changes.next() => change?,
             number = signals.next() => return Ok(ended_by(number)),
         };
-        let Some(event) = event else {
+        let Some(change) = change else {
             return Err(Problem::failed(
                 "the stream of changes has ended, since the sandbox or the daemon has stopped",
                 "changes since then are kept only by a watcher, see `dorm sbx watch create`",
             ));
         };
-        if event.kind != "change" {
-            continue;
-        }
-        let change: wire::WatchEvent = changes.parse(&event)?;
         match format {
             Format::Json => output::json_line(&change)?,
             Format::Table => output::write(line(change.kind, &change.path).as_bytes())?,

@@ -4,6 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use dorm_api_types::VolumeFileKind;
+use dorm_client::Client;
 use futures_util::StreamExt as _;
 use tokio::io::AsyncWriteExt as _;
 use tokio_util::io::ReaderStream;
@@ -11,7 +12,6 @@ use tokio_util::io::ReaderStream;
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::sbx;
-use crate::client::Client;
 use crate::exit;
 
 const PIECE_BYTES: usize = 256 << 10;

@@ -4,6 +4,7 @@ use std::io::Write as _;
 use std::path::{Path, PathBuf};
 
 use dorm_api_types::{FileKind, FileStat};
+use dorm_client::Client;
 use futures_util::StreamExt as _;
 
 use super::place::Place;
@@ -11,7 +12,6 @@ use super::{Skipped, join, name_of};
 use crate::cli::output;
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::client::Client;
 use crate::exit;
 
 /// Copies the content of a file to standard output.
@@ -81,7 +81,7 @@ impl Copy<'_> {
                 relative.to_str().filter(|path| !path.is_empty()).map_or(root.to_owned(), |path| join(root, path));
             let mut after = None;
             loop {
-                let page = self.client.list(self.sandbox, &inside, after.as_deref()).await?;
+                let page = self.client.list(self.sandbox, &inside, 1, after.as_deref()).await?;
                 for entry in page.entries {
                     let path = entry.path.to_bytes().ok().and_then(|path| String::from_utf8(path).ok());
                     let name = path.as_deref().map(name_of).filter(|name| !["", ".", ".."].contains(name));

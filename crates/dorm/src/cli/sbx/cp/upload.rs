@@ -4,6 +4,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use dorm_api_types::FileKind;
+use dorm_client::{Client, Wanted};
 use futures_util::TryStreamExt as _;
 use tokio_util::io::ReaderStream;
 
@@ -11,7 +12,6 @@ use super::super::command::our_input;
 use super::{Skipped, join};
 use crate::cli::problem::{Done, Problem};
 use crate::cli::progress::Progress;
-use crate::client::{Client, Wanted};
 use crate::exit;
 
 const PIECE_BYTES: usize = 256 << 10;
@@ -21,7 +21,7 @@ pub(super) async fn from_stdin(client: &Client, sandbox: &str, path: &str) -> Do
     let progress = Progress::bytes(path);
     let passed = progress.share();
     let contents = our_input().inspect_ok(move |piece| passed(piece.len()));
-    client.write_file(sandbox, path, Wanted { mode: None, length: None }, contents).await?;
+    client.write_file(sandbox, path, Wanted::default(), contents).await?;
     Ok(exit::OK)
 }
 
@@ -106,7 +106,8 @@ impl Copy<'_> {
         let contents = ReaderStream::with_capacity(file, PIECE_BYTES).inspect_ok(move |piece| passed(piece.len()));
         // Pipes, and files that the kernel generates as they are read, have no known length.
         let length = Some(found.len()).filter(|length| found.is_file() && *length > 0);
-        let wanted = Wanted { mode: Some(found.permissions().mode() & 0o777), length };
-        Ok(self.client.write_file(self.sandbox, to, wanted, contents).await?)
+        let wanted = Wanted { mode: Some(found.permissions().mode() & 0o777), length, ..Wanted::default() };
+        self.client.write_file(self.sandbox, to, wanted, contents).await?;
+        Ok(())
     }
 }

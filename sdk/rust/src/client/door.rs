@@ -37,7 +37,7 @@ pub(super) enum Door {
 }
 
 /// A connection to the daemon, for protocols other than request and response.
-pub(crate) trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
+pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Connection for T {}
 
@@ -60,7 +60,7 @@ impl Door {
 
     pub(super) fn key(&self) -> Option<&str> {
         match self {
-            Self::Network { key, .. } => Some(key),
+            Self::Network { key, .. } => Some(key.as_str()).filter(|key| !key.is_empty()),
             Self::Owner { .. } => None,
         }
     }
@@ -91,8 +91,9 @@ fn host_and_port(authority: &str, default: u16) -> (&str, u16) {
 }
 
 impl Client {
-    /// Connects to the daemon.
-    pub(crate) async fn connect(&self) -> Result<Box<dyn Connection>, ClientError> {
+    /// Connects to the daemon, for protocols other than HTTP requests, such as the upgrade of a
+    /// connection to a port.
+    pub async fn connect(&self) -> Result<Box<dyn Connection>, ClientError> {
         let unreachable = |source| ClientError::Unreachable { server: self.server.clone(), source };
         match tokio::time::timeout(super::CONNECT_WITHIN, self.door.connect()).await {
             Ok(connected) => connected.map_err(|error| unreachable(Box::new(error))),

@@ -8,30 +8,32 @@ use super::{Client, ClientError, Sse, segment};
 impl Client {
     /// Asks for the sandbox of an environment: a stream of `considered`, `attempt` and `line`, then
     /// `ensured`.
-    pub(crate) async fn ensure(&self, asked: &wire::EnsureRequest) -> Result<Sse, ClientError> {
-        self.stream(self.request(Method::POST, "/ensure").json(asked)).await
+    pub async fn ensure(&self, asked: &wire::EnsureRequest) -> Result<Sse, ClientError> {
+        self.stream(self.once("/ensure").json(asked)).await
     }
 
-    pub(crate) async fn explain_ensure(
-        &self,
-        asked: &wire::EnsureRequest,
-    ) -> Result<wire::EnsureExplanation, ClientError> {
+    /// Returns what a request for an environment would do and why, and changes nothing.
+    pub async fn explain_ensure(&self, asked: &wire::EnsureRequest) -> Result<wire::EnsureExplanation, ClientError> {
         self.post("/ensure/explain", asked).await
     }
 
-    pub(crate) async fn environments(&self) -> Result<Vec<wire::Environment>, ClientError> {
+    /// Returns all environments.
+    pub async fn environments(&self) -> Result<Vec<wire::Environment>, ClientError> {
         self.pages("/environments", &[], |page: wire::EnvironmentList| (page.environments, page.next)).await
     }
 
-    pub(crate) async fn environment(&self, name: &str) -> Result<wire::Environment, ClientError> {
+    /// Returns an environment.
+    pub async fn environment(&self, name: &str) -> Result<wire::Environment, ClientError> {
         self.get(&format!("/environments/{}", segment(name))).await
     }
 
-    pub(crate) async fn cancel_environment(&self, name: &str) -> Result<wire::Environment, ClientError> {
+    /// Cancels the work in progress of an environment.
+    pub async fn cancel_environment(&self, name: &str) -> Result<wire::Environment, ClientError> {
         self.read(self.request(Method::POST, &format!("/environments/{}/cancel", segment(name)))).await
     }
 
-    pub(crate) async fn release_environment(
+    /// Ends a run that uses an environment. When the last one ends, `lifecycle` says what follows.
+    pub async fn release_environment(
         &self,
         name: &str,
         asked: &wire::ReleaseEnvironment,
@@ -39,7 +41,8 @@ impl Client {
         self.post(&format!("/environments/{}/release", segment(name)), asked).await
     }
 
-    pub(crate) async fn renew_environment_lease(
+    /// Extends the lease of a run.
+    pub async fn renew_environment_lease(
         &self,
         name: &str,
         lease: &str,
@@ -48,12 +51,13 @@ impl Client {
         self.post(&format!("/environments/{}/leases/{}/renew", segment(name), segment(lease)), asked).await
     }
 
-    pub(crate) async fn remove_environment(&self, name: &str) -> Result<(), ClientError> {
+    /// Removes an environment with its sandbox and snapshots. Its key is free at once.
+    pub async fn remove_environment(&self, name: &str) -> Result<(), ClientError> {
         self.tell(self.request(Method::DELETE, &format!("/environments/{}", segment(name)))).await
     }
 
     /// Returns lines of the log of an environment. Without any, waits for some for a while.
-    pub(crate) async fn environment_log(&self, name: &str, offset: u64) -> Result<wire::EnvironmentLog, ClientError> {
+    pub async fn environment_log(&self, name: &str, offset: u64) -> Result<wire::EnvironmentLog, ClientError> {
         let asked = self.request(Method::GET, &format!("/environments/{}/logs", segment(name)));
         self.read(asked.query(&[("offset", offset.to_string()), ("wait_secs", "60".to_owned())])).await
     }

@@ -12,15 +12,15 @@ use super::ClientError;
 
 /// One event.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct SseEvent {
+pub struct SseEvent {
     /// Its kind.
-    pub(crate) kind: String,
+    pub kind: String,
     /// Its data.
-    pub(crate) data: String,
+    pub data: String,
 }
 
-/// A stream of events.
-pub(crate) struct Sse {
+/// A stream of server-sent events. It ends with its connection.
+pub struct Sse {
     server: String,
     body: BoxStream<'static, reqwest::Result<Bytes>>,
     parser: Parser,
@@ -33,7 +33,7 @@ impl Sse {
 
     /// Returns the next event, or none if the stream has ended. An `error` event is returned as an
     /// error.
-    pub(crate) async fn next(&mut self) -> Result<Option<SseEvent>, ClientError> {
+    pub async fn next(&mut self) -> Result<Option<SseEvent>, ClientError> {
         loop {
             if let Some(event) = self.parser.ready.pop_front() {
                 if event.kind == "error" {
@@ -52,13 +52,13 @@ impl Sse {
     }
 
     /// Parses the data of an event.
-    pub(crate) fn parse<T: DeserializeOwned>(&self, event: &SseEvent) -> Result<T, ClientError> {
+    pub fn parse<T: DeserializeOwned>(&self, event: &SseEvent) -> Result<T, ClientError> {
         serde_json::from_str(&event.data)
             .map_err(|source| ClientError::Unreadable { server: self.server.clone(), source })
     }
 
     /// Returns the error for a stream that ended too early.
-    pub(crate) fn ended(&self) -> ClientError {
+    pub fn ended(&self) -> ClientError {
         ClientError::Ended { server: self.server.clone() }
     }
 }

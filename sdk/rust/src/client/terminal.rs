@@ -14,38 +14,41 @@ use super::{Client, ClientError, Connection, segment};
 type Socket = WebSocketStream<Box<dyn Connection>>;
 
 /// An open terminal.
-pub(crate) struct Terminal {
+pub struct Terminal {
     /// Sends what is typed.
-    pub(crate) input: TerminalInput,
+    pub input: TerminalInput,
     /// Receives what is shown.
-    pub(crate) output: TerminalOutput,
+    pub output: TerminalOutput,
 }
 
 /// The input half of a terminal.
-pub(crate) struct TerminalInput {
+pub struct TerminalInput {
     sink: SplitSink<Socket, Message>,
 }
 
 /// The output half of a terminal.
-pub(crate) struct TerminalOutput {
+pub struct TerminalOutput {
     server: String,
     stream: SplitStream<Socket>,
 }
 
 /// An event of the output half.
 #[derive(Debug)]
-pub(crate) enum TerminalEvent {
+pub enum TerminalEvent {
+    /// The command runs under this handle, by which it can be attached to again.
+    Started(u64),
     /// Bytes for the screen.
     Output(Bytes),
-    /// This many bytes were lost.
+    /// This many bytes are no longer kept.
     Lost(u64),
     /// The command has ended.
     Exited(wire::ExitStatus),
 }
 
 impl Client {
-    /// Opens a terminal. `query` says what runs in it, as the route `pty` describes.
-    pub(crate) async fn terminal(&self, sandbox: &str, query: &[(&str, String)]) -> Result<Terminal, ClientError> {
+    /// Opens a terminal. `query` has the parameters of the operation `openTerminal`: `cmd`, `rows`,
+    /// `cols`, `user`, `cwd` and `term`, or `attach` and `offset`.
+    pub async fn terminal(&self, sandbox: &str, query: &[(&str, String)]) -> Result<Terminal, ClientError> {
         let http = self.http.get(format!("ws://{}/v1/sandboxes/{}/pty", self.door.authority(), segment(sandbox)));
         let built = http.query(query).build().map_err(|source| self.broken(source))?;
         let mut request = built.url().as_str().into_client_request().map_err(|source| self.socket_broken(source))?;
@@ -66,11 +69,7 @@ impl Client {
             }
             Err(Error::Http(answer)) => {
                 let body = answer.body().as_deref().unwrap_or_default();
-                let status = answer.status().as_u16();
-                match serde_json::from_slice::<wire::Problem>(body) {
-                    Ok(error) => Err(ClientError::Refused { status, error: Box::new(error) }),
-                    Err(_) => Err(ClientError::Foreign { server: self.server.clone(), status }),
-                }
+                Err(self.refused(answer.status().as_u16(), body, None))
             }
             Err(Error::Io(source)) => {
                 Err(ClientError::Unreachable { server: self.server.clone(), source: Box::new(source) })
@@ -86,17 +85,17 @@ impl Client {
 
 impl TerminalInput {
     /// Sends typed bytes. If the connection is gone, the output half reports it.
-    pub(crate) async fn write(&mut self, bytes: Bytes) {
+    pub async fn write(&mut self, bytes: Bytes) {
         let _ = self.sink.send(Message::Binary(bytes)).await;
     }
 
     /// Ends the input.
-    pub(crate) async fn end(&mut self) {
+    pub async fn end(&mut self) {
         self.say(&TerminalMessage::Eof).await;
     }
 
     /// Sends a new size of the screen.
-    pub(crate) async fn resize(&mut self, size: wire::TerminalSize) {
+    pub async fn resize(&mut self, size: wire::TerminalSize) {
         self.say(&TerminalMessage::Resize { rows: size.rows, cols: size.cols }).await;
     }
 
@@ -109,7 +108,7 @@ impl TerminalInput {
 
 impl TerminalOutput {
     /// Returns the next event. The last one is [`TerminalEvent::Exited`].
-    pub(crate) async fn next(&mut self) -> Result<TerminalEvent, ClientError> {
+    pub async fn next(&mut self) -> Result<TerminalEvent, ClientError> {
         while let Some(message) = self.stream.next().await {
             let broken = |source| ClientError::Broken { server: self.server.clone(), source: Box::new(source) };
             match message.map_err(broken)? {
@@ -127,7 +126,8 @@ impl TerminalOutput {
                             let error = wire::Problem { kind, title: String::new(), status, detail, code, next_step };
                             return Err(ClientError::refused_in_stream(error));
                         }
-                        TerminalMessage::Started { .. } | TerminalMessage::Resize { .. } | TerminalMessage::Eof => {}
+                        TerminalMessage::Started { process, .. } => return Ok(TerminalEvent::Started(process)),
+                        TerminalMessage::Resize { .. } | TerminalMessage::Eof => {}
                     }
                 }
                 Message::Close(_) => break,
