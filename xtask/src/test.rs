@@ -20,6 +20,10 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let mut command = nextest(&environment, &clients)?;
     command.args(["--profile", profile]).args(filter).env("DORM_TEST_RUNSC", &environment.runsc);
     pass(command, "tests failed")?;
+    if filter.is_none() {
+        // The test runner does not know examples in documentation.
+        cargo(&["test", "--release", "-p", "dorm", "-p", "dorm-client", "--doc"])?;
+    }
     let stock = &environment.stock_runsc;
     if filter.is_none() && environment.runsc != *stock {
         eprintln!("test: the promises of an engine and the lifecycle matrix under the stock runsc");
