@@ -32,7 +32,11 @@ fn every_command_in_the_documentation_is_understood() {
 const EXAMPLES: [(&str, &str, &str); 5] = [
     ("agent_loop", "A coding agent that sleeps between turns", "While the model thinks, the sandbox is suspended."),
     ("best_of_eight", "The best of eight", "A sandbox is forked, and continues as the best of its forks."),
-    ("notebook", "A notebook that is closed and opened again", "Its process sleeps, with its variables and open files."),
+    (
+        "notebook",
+        "A notebook that is closed and opened again",
+        "Its process sleeps, with its variables and open files.",
+    ),
     ("web_app", "A web app that sleeps", "It wakes on a request, and continues with what it had in memory."),
     (
         "ensure_project",
