@@ -116,6 +116,10 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, _: &Api) -> Result<Self, ApiError> {
+        if !parts.uri.query().is_none_or(is_text) {
+            let hint = "reach a file whose name is not UTF-8 with a command: `exec` accepts arguments in base64";
+            return Err(ApiError::invalid("invalid query: it is not UTF-8", hint));
+        }
         let query = axum::extract::Query::<T>::try_from_uri(&parts.uri);
         let axum::extract::Query(query) = query.map_err(|rejection| {
             let mut text = rejection.to_string();
@@ -126,6 +130,26 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
         })?;
         Ok(Self(query))
     }
+}
+
+/// Whether a query is UTF-8 once it is decoded. Its parser would replace what is not, and the
+/// request would be about another file.
+fn is_text(query: &str) -> bool {
+    let hex = |at: usize| query.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
+    let (mut decoded, mut at) = (Vec::with_capacity(query.len()), 0);
+    while let Some(byte) = query.as_bytes().get(at) {
+        match (byte, hex(at + 1)) {
+            (b'%', Some(escaped)) => {
+                decoded.push(escaped);
+                at += 3;
+            }
+            _ => {
+                decoded.push(*byte);
+                at += 1;
+            }
+        }
+    }
+    std::str::from_utf8(&decoded).is_ok()
 }
 
 /// The sandbox of `{id}`: an id, or the name of a living sandbox.
@@ -384,4 +408,19 @@ pub(crate) fn page_limit_or(asked: Option<usize>, default: usize) -> Result<usiz
         return Err(ApiError::invalid(format!("limit is {limit}: it must be between 1 and {PAGE_MAX}"), ""));
     }
     Ok(limit)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_query_is_text_if_all_of_it_is_utf8() {
+        for text in ["", "path=/a%20b", "path=/%C3%BC", "path=%", "path=%zz", "path=/ü%", "a=1&b=%25ff"] {
+            assert!(is_text(text), "{text}");
+        }
+        for text in ["path=%ff", "path=/a%C3", "a=1&b=%c3%28"] {
+            assert!(!is_text(text), "{text}");
+        }
+    }
 }

@@ -42,6 +42,9 @@ async fn every_mistake_has_its_own_answer() {
     assert_eq!(daemon.act(&named, "resume").await.unwrap()["state"], "running");
     daemon.act(&named, "suspend").await.unwrap();
     refused(daemon, &format!("/sandboxes/{named}/exec"), json!({ "argv": ["true"] }), 409, "resume").await;
+    let path = format!("/sandboxes/{ephemeral}/files?path=/tmp/%ff");
+    let answer = daemon.try_ask(Method::GET, &path, None).await.unwrap();
+    assert_eq!(answer.status, 400, "a path that is not UTF-8 is not replaced by another: {}", answer.body);
     let list = daemon.get("/sandboxes?limit=100").await.unwrap();
     assert_eq!(list["sandboxes"].as_array().unwrap().len(), 3, "refusals leave no records");
     place.end(&[]).await;
