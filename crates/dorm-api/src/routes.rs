@@ -2,14 +2,17 @@
 
 mod examples;
 
+use std::time::Duration;
+
 use axum::Router;
 use axum::extract::{DefaultBodyLimit, Request, State};
-use axum::http::Method;
+use axum::http::{HeaderValue, Method};
 use axum::middleware::{self, Next};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing;
 use dorm_api_types as wire;
-use dorm_http::{Access, Life, Routed};
+use dorm_http::{Access, Life, Origin, Routed};
+use tower_http::cors::{AllowHeaders, CorsLayer, ExposeHeaders};
 use utoipa::OpenApi;
 use utoipa::openapi::security::{ApiKey, ApiKeyValue, HttpAuthScheme, HttpBuilder, SecurityScheme};
 use utoipa::openapi::{OneOf, RefOr, Schema};
@@ -288,14 +291,33 @@ async fn openapi() -> axum::Json<utoipa::openapi::OpenApi> {
 pub(crate) fn router(access: Access, life: Life) -> Router {
     let api = Api { access, life, metrics: crate::metrics::handle() };
     let gate = Gate { api: api.clone(), needs: NEEDS };
-    table()
+    let routes = table()
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
         .layer(middleware::from_fn_with_state(api.clone(), conditions::apply))
-        .layer(middleware::from_fn_with_state(gate, access::check))
-        .layer(middleware::from_fn_with_state(api.clone(), pass_on))
-        .with_state(api)
+        .layer(middleware::from_fn_with_state(gate, access::check));
+    let origins = api.access.origins.clone();
+    // Before the key: a browser asks without it whether a page may send it.
+    let routes = match origins.is_empty() {
+        true => routes,
+        false => routes.layer(cross_origin(origins)),
+    };
+    routes.layer(middleware::from_fn_with_state(api.clone(), pass_on)).with_state(api)
+}
+
+/// How long a browser may remember that a page may call the API.
+const PREFLIGHT: Duration = Duration::from_secs(3600);
+
+/// Lets scripts of pages from these origins call the API. They need a key like everybody else.
+fn cross_origin(origins: Vec<Origin>) -> CorsLayer {
+    let methods = [Method::GET, Method::HEAD, Method::POST, Method::PUT, Method::PATCH, Method::DELETE];
+    CorsLayer::new()
+        .allow_origin(origins.into_iter().map(HeaderValue::from).collect::<Vec<_>>())
+        .allow_methods(methods)
+        .allow_headers(AllowHeaders::mirror_request())
+        .expose_headers(ExposeHeaders::any())
+        .max_age(PREFLIGHT)
 }
 
 /// Answers a request for a port of a sandbox, and passes any other on to the API.

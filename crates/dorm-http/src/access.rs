@@ -11,6 +11,7 @@ use crate::connections::Standing;
 use crate::door::Door;
 use crate::hosts::Domains;
 use crate::keys::{Keys, presented};
+use crate::origin::Origin;
 use crate::tls::Tls;
 
 /// Whose credentials a request has.
@@ -85,12 +86,14 @@ pub struct Access {
     pub domains: Arc<Domains>,
     /// The TLS side of its listeners, if they have one.
     pub tls: Option<Tls>,
+    /// The web pages, by their origin, whose scripts may call the API and read what it answers.
+    pub origins: Vec<Origin>,
 }
 
 impl Access {
     /// Access with these keys of the owner, on these hosts.
     pub fn new(daemon: Service, keys: Keys, domains: Domains) -> Self {
-        Self { daemon, keys: Arc::new(keys), domains: Arc::new(domains), tls: None }
+        Self { daemon, keys: Arc::new(keys), domains: Arc::new(domains), tls: None, origins: Vec::new() }
     }
 
     /// The credentials of a request; `None` without a known key. A connection that has shown a key

@@ -16,6 +16,7 @@ mod data_disk;
 mod doors;
 mod exit;
 mod guest_ids;
+mod heap;
 mod identity;
 mod owner_socket;
 mod program;
@@ -45,6 +46,9 @@ fn main() -> ExitCode {
     {
         eprintln!("error: {:#}", anyhow::Error::from(error));
         return ExitCode::from(exit::FAILED);
+    }
+    if arguments.is_daemon() {
+        heap::share();
     }
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,

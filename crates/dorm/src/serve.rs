@@ -11,7 +11,7 @@ use dorm_client::OwnerSocket;
 use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
-use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys};
+use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Origin};
 use dorm_lifecycle::Limits;
 use dorm_net::{HostNetwork, NameServers, TrafficLimits};
 use dorm_ports::LateVault;
@@ -31,6 +31,7 @@ use crate::data::Data;
 use crate::data_disk::HostDisk;
 use crate::doors;
 use crate::guest_ids;
+use crate::heap;
 use crate::identity::{self, Identity};
 use crate::owner_socket;
 use crate::program::Runsc;
@@ -75,6 +76,10 @@ pub(crate) struct ServeOptions {
     /// May be given several times
     #[arg(long = "domain", env = "DORM_DOMAINS", value_name = "DOMAIN", value_delimiter = ',')]
     domains: Vec<String>,
+    /// The origin of a web page whose scripts may call the API with a key, such as
+    /// https://app.example.org. May be given several times
+    #[arg(long = "cors-origin", env = "DORM_CORS_ORIGINS", value_name = "ORIGIN", value_delimiter = ',')]
+    origins: Vec<Origin>,
     /// Access to the ports of sandboxes that do not set it at creation
     #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
     ports: values::PortAccess,
@@ -279,10 +284,12 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let (owner, socket) = owner.with_context(|| format!("cannot listen on api.sock in {}", data.path().display()))?;
     println!("dorm is ready on {address} (data in {})", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));
+    tokio::spawn(heap::keep_small());
     prepare_images(&service);
     let stop = CancellationToken::new();
     let tls = options.tls.open(&service, &domains, options.listen)?;
-    let access = Access { tls, ..Access::new(service.clone(), Keys::new([key]), domains) };
+    let origins = options.origins.clone();
+    let access = Access { tls, origins, ..Access::new(service.clone(), Keys::new([key]), domains) };
     let connections = Connections::new(ConnectionLimits::of_descriptors(descriptors));
     let server = doors::open(access, (listener, owner), connections, &stop);
     let server = tokio::spawn(server.run(shutdown.grace()));

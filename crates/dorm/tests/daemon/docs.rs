@@ -72,7 +72,7 @@ async fn the_page_on_access_is_as_written() {
         page: "docs/access.md",
         before,
         instead: &[("https://localhost:7070", "https://localhost:${ADDRESS##*:}")],
-        not_run: &[("dorm serve --listen", STARTS)],
+        not_run: &[("dorm serve --listen", STARTS), ("dorm serve --cors-origin", STARTS)],
     };
     follow(reading).await;
 }
