@@ -5,7 +5,8 @@ use std::time::Duration;
 
 /// How many heaps the threads share.
 const HEAPS: libc::c_int = 2;
-const EVERY: Duration = Duration::from_secs(60);
+/// A heap without much to return is looked through in less than a millisecond.
+const EVERY: Duration = Duration::from_secs(10);
 
 /// Makes all threads share two heaps. To be called before there is a second thread.
 pub(crate) fn share() {
@@ -16,7 +17,7 @@ pub(crate) fn share() {
     };
 }
 
-/// Returns free memory to the host, now and then.
+/// Returns free memory to the host every ten seconds.
 pub(crate) async fn keep_small() {
     loop {
         tokio::time::sleep(EVERY).await;

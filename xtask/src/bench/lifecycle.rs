@@ -48,10 +48,11 @@ pub(super) async fn idle(daemon: &Daemon) -> Result<Vec<Row>> {
     let pid = daemon.pid();
     let mut memory = Row::at_most("memory of the idle daemon", 60.0).unit(Unit::Mib);
     let mut cpu = Row::shown("CPU of the idle daemon").unit(Unit::CpuMs);
-    memory.ours.push(resident_mib(pid)?);
     tokio::time::sleep(Duration::from_secs(2)).await;
     let (before, began) = (cpu_ms_of(pid)?, Instant::now());
     tokio::time::sleep(Duration::from_secs(10)).await;
     cpu.ours.push((cpu_ms_of(pid)? - before) / began.elapsed().as_secs_f64());
+    // Not before: it is idle only then.
+    memory.ours.push(resident_mib(pid)?);
     Ok(vec![memory, cpu])
 }
