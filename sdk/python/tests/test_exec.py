@@ -7,8 +7,8 @@ from datetime import timedelta
 
 import pytest
 
-from dormouse import Client, CommandError, Output, Sandbox
-from dormouse.errors import InvalidArgumentError, NotFoundError
+from dormouse import AsyncProcess, Client, CommandError, Output, Process, Sandbox
+from dormouse.errors import ConnectionLostError, InvalidArgumentError, NotFoundError
 
 MEGABYTES_10 = 10 * 1024 * 1024
 
@@ -66,6 +66,23 @@ def test_input_of_10_megabytes_is_written_while_output_is_read(sandbox: Sandbox)
 
 def test_a_command_that_does_not_read_a_long_input_ends_all_the_same(sandbox: Sandbox) -> None:
     assert sandbox.exec("exec <&-; echo done", stdin="x" * MEGABYTES_10).stdout == "done\n"
+
+
+def test_a_command_whose_input_cannot_be_written_is_killed(
+    sandbox: Sandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def lost(*_: object) -> None:
+        raise ConnectionLostError("the connection was lost")
+
+    async def lost_later(*_: object) -> None:
+        lost()
+
+    monkeypatch.setattr(Process, "write", lost)
+    monkeypatch.setattr(AsyncProcess, "write", lost_later)
+    with pytest.raises(ConnectionLostError):
+        sandbox.exec(["bash", "-c", "exec -a waiting-for-input cat"], stdin="x" * MEGABYTES_10)
+    monkeypatch.undo()
+    assert not sandbox.exec("pgrep -f waiting-for-inpu[t]").ok
 
 
 def test_output_can_be_seen_as_it_arrives(sandbox: Sandbox) -> None:

@@ -1,5 +1,7 @@
 //! Processes in a sandbox, and the output of commands.
 
+use std::time::Duration;
+
 use bytes::Bytes;
 use tokio::task::JoinHandle;
 
@@ -8,6 +10,9 @@ use crate::types::{self, ExitStatus};
 
 /// How much of a long input is written at once.
 const PIECE: usize = 256 << 10;
+
+/// How long a command that has ended is asked why its input was not written.
+const FAREWELL: Duration = Duration::from_secs(5);
 
 /// How many characters of standard error an error shows.
 const SHOWN: usize = 2000;
@@ -97,8 +102,17 @@ impl Process {
         self.client.resize(&self.sandbox, self.handle, types::TerminalSize { rows, cols }).await
     }
 
-    /// Writes all of a long input and closes it. It is not an error if the process reads no more.
-    async fn feed(&self, mut input: Bytes) -> Result<(), ClientError> {
+    /// Writes all of a long input and closes it. It is not an error if the process reads no more. If
+    /// the input cannot be written, kills the process, which would wait for the rest forever.
+    async fn feed(&self, input: Bytes) -> Result<(), ClientError> {
+        let fed = self.feed_all(input).await;
+        if fed.is_err() {
+            let _ = self.kill().await;
+        }
+        fed
+    }
+
+    async fn feed_all(&self, mut input: Bytes) -> Result<(), ClientError> {
         // One long request would break off before its response if the process reads no more.
         while !input.is_empty() {
             let piece = input.split_to(input.len().min(PIECE));
@@ -209,7 +223,19 @@ impl CommandStream {
             return Ok(None);
         }
         loop {
-            match self.events.next().await {
+            let next = match &mut self.feeder {
+                None => self.events.next().await,
+                Some(feeder) => tokio::select! {
+                    biased;
+                    next = self.events.next() => next,
+                    fed = &mut feeder.0 => {
+                        self.feeder = None;
+                        fed.unwrap_or(Ok(()))?;
+                        continue;
+                    }
+                },
+            };
+            match next {
                 Ok(event) => return self.delivered(event).await.map(Some),
                 Err(error) => self.reconnect(error).await?,
             }
@@ -277,12 +303,13 @@ impl CommandStream {
 struct Feeder(JoinHandle<Result<(), ClientError>>);
 
 impl Feeder {
-    /// Returns the error of a task that has ended. A command may end before it has read its input.
+    /// Returns the error of the task. A command may end before it has read its input, which the task
+    /// learns from its next write.
     async fn end(mut self) -> Result<(), ClientError> {
-        if !self.0.is_finished() {
-            return Ok(());
+        match tokio::time::timeout(FAREWELL, &mut self.0).await {
+            Ok(Ok(fed)) => fed,
+            Ok(Err(_)) | Err(_) => Ok(()),
         }
-        (&mut self.0).await.unwrap_or(Ok(()))
     }
 }
 

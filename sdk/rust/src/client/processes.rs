@@ -7,7 +7,7 @@ use futures_util::Stream;
 use reqwest::{Body, Method};
 
 use super::path::sandbox as of;
-use super::{Client, ClientError, Sse};
+use super::{Client, ClientError, Sse, SseEvent};
 
 /// A piece of output.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -84,6 +84,15 @@ impl CommandEvents {
         self.sse.ended()
     }
 
+    fn chunk(&self, event: &SseEvent) -> Result<Chunk, ClientError> {
+        let chunk: wire::OutputChunk = self.sse.parse(event)?;
+        let bytes = match chunk.encoding {
+            wire::Encoding::Utf8 => chunk.data.into_bytes(),
+            wire::Encoding::Base64 => STANDARD.decode(chunk.data).map_err(|error| self.sse.unreadable(error))?,
+        };
+        Ok(Chunk { offset: chunk.offset, bytes })
+    }
+
     /// Returns the next event of a stream that may end without a last one.
     pub async fn next_if_any(&mut self) -> Result<Option<CommandEvent>, ClientError> {
         loop {
@@ -93,23 +102,14 @@ impl CommandEvents {
             return Ok(Some(match event.kind.as_str() {
                 "checkpoint" => CommandEvent::Checkpoint(self.sse.parse::<wire::CheckpointTaken>(&event)?.snapshot),
                 "started" => CommandEvent::Started(self.sse.parse::<wire::ProcessStarted>(&event)?.process),
-                "stdout" => CommandEvent::Stdout(chunk(self.sse.parse(&event)?)),
-                "stderr" => CommandEvent::Stderr(chunk(self.sse.parse(&event)?)),
+                "stdout" => CommandEvent::Stdout(self.chunk(&event)?),
+                "stderr" => CommandEvent::Stderr(self.chunk(&event)?),
                 "lost" => CommandEvent::Lost(self.sse.parse(&event)?),
                 "exit" => CommandEvent::Exited(self.sse.parse(&event)?),
                 _ => continue,
             }));
         }
     }
-}
-
-fn chunk(chunk: wire::OutputChunk) -> Chunk {
-    let bytes = match chunk.encoding {
-        wire::Encoding::Utf8 => chunk.data.into_bytes(),
-        // A daemon always sends valid base64.
-        wire::Encoding::Base64 => STANDARD.decode(chunk.data).unwrap_or_default(),
-    };
-    Chunk { offset: chunk.offset, bytes }
 }
 
 impl Client {

@@ -57,6 +57,11 @@ impl Sse {
             .map_err(|source| ClientError::Unreadable { server: self.server.clone(), source })
     }
 
+    /// Returns the error for an event that cannot be read.
+    pub(super) fn unreadable(&self, error: impl std::fmt::Display) -> ClientError {
+        ClientError::Unreadable { server: self.server.clone(), source: serde::de::Error::custom(error) }
+    }
+
     /// Returns the error for a stream that ended too early.
     pub fn ended(&self) -> ClientError {
         ClientError::Ended { server: self.server.clone() }

@@ -1,5 +1,7 @@
 //! Errors have a code, a text and a next step, whatever has failed.
 
+use std::sync::{Condvar, Mutex};
+
 use dorm_client::{Client, ClientError, Dormouse, Retries};
 
 use crate::server::{Answer, Server};
@@ -83,4 +85,42 @@ async fn a_dropped_request_closes_its_connection() {
     drop(client);
     let mut rest = Vec::new();
     connection.read_to_end(&mut rest).await.unwrap();
+}
+
+fn event(kind: &str, data: &str) -> String {
+    format!("event: {kind}\ndata: {data}\n\n")
+}
+
+#[tokio::test]
+async fn output_that_cannot_be_decoded_is_an_error_and_not_lost() {
+    let wrong = r#"{"offset":0,"data":"not base64!","encoding":"base64","read_at":null}"#;
+    let events = event("started", r#"{"process":1,"pid":2}"#) + &event("stdout", wrong);
+    let server = Server::new(move |_, _| Answer::Events(events.clone()));
+    let sandbox = Dormouse::new(server.client_without_retries()).sandbox("one");
+    let error = sandbox.exec("true").await.unwrap_err();
+    assert_eq!(error.code(), "unreadable_response", "{error}");
+}
+
+#[tokio::test]
+async fn a_command_whose_input_cannot_be_written_is_killed() {
+    let (killed, changed) = (Mutex::new(false), Condvar::new());
+    let server = Server::new(move |_, request| match request.path.rsplit('/').next() {
+        Some("exec") => Answer::Events(event("started", r#"{"process":1,"pid":2}"#)),
+        Some("stdin") => Answer::problem(500, "failed"),
+        Some("kill") => {
+            *killed.lock().unwrap() = true;
+            changed.notify_all();
+            Answer::json(200, r#"{"killed":1}"#)
+        }
+        // Its output lasts as long as it does.
+        _ => {
+            drop(changed.wait_while(killed.lock().unwrap(), |killed| !*killed).unwrap());
+            Answer::Events(event("exit", r#"{"signal":9,"timed_out":false}"#))
+        }
+    });
+    let sandbox = Dormouse::new(server.client()).sandbox("one");
+    let error = sandbox.exec("cat").stdin(vec![0; 1 << 20]).await.unwrap_err();
+    assert_eq!((error.code(), error.status()), ("failed", Some(500)), "{error}");
+    let paths: Vec<_> = server.take().into_iter().map(|request| request.path).collect();
+    assert!(paths.iter().any(|path| path.ends_with("/kill")), "{paths:?}");
 }

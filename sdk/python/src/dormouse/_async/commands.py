@@ -77,7 +77,7 @@ class AsyncCommands(AsyncHandle):
                 collector.add(event)
                 if is_long and isinstance(event, Started):
                     process = AsyncProcess(self._transport, self.id, event.process)
-                    async with alongside(partial(process.feed, data)):
+                    async with alongside(partial(process.feed_or_kill, data)):
                         async for output in stream:
                             collector.add(output)
         return checked(collector.result(), check)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
 from .. import _operations as ops
 from .._process import Collector, ExecResult, Output, Position, ProcessEvent, TextSplitter, process_event
 from .._request import Request
-from ..errors import CommandError, ConflictError, NotFoundError
+from ..errors import CommandError, ConflictError, DormouseError, NotFoundError
 from ..types import ExitStatus, OutputStream, ProcessInfo, SignalTarget
 from ._io import Content, pieces
 from ._opening import opens_stream
@@ -129,6 +130,15 @@ class AsyncProcess(AsyncPart):
             await self.close_stdin()
         except (NotFoundError, ConflictError):
             pass
+
+    async def feed_or_kill(self, data: Content) -> None:
+        """Do the same, and kill the process if that fails: it would wait for the rest forever."""
+        try:
+            await self.feed(data)
+        except Exception:
+            with suppress(DormouseError):
+                await self.kill()
+            raise
 
 
 class AsyncProcesses(AsyncPart):

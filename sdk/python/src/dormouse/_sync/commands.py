@@ -78,7 +78,7 @@ class Commands(Handle):
                 collector.add(event)
                 if is_long and isinstance(event, Started):
                     process = Process(self._transport, self.id, event.process)
-                    with alongside(partial(process.feed, data)):
+                    with alongside(partial(process.feed_or_kill, data)):
                         for output in stream:
                             collector.add(output)
         return checked(collector.result(), check)
