@@ -68,15 +68,18 @@ async fn a_service_that_dies_is_started_again(on: &On) -> Result<()> {
 async fn its_output_is_kept_over_restarts(on: &On) -> Result<()> {
     let client = on.dormouse.client();
     let id = on.sandbox.id();
-    let mut text = Vec::new();
-    let mut log = client.service_log(id, "worker", false).await?;
-    while let Some(event) = log.next_if_any().await? {
-        if let CommandEvent::Stdout(chunk) = event {
-            text.extend(chunk.bytes);
+    // The second process may run before its line is read.
+    eventually("both processes have written", || async {
+        let mut text = Vec::new();
+        let mut log = client.service_log(id, "worker", false).await?;
+        while let Some(event) = log.next_if_any().await? {
+            if let CommandEvent::Stdout(chunk) = event {
+                text.extend(chunk.bytes);
+            }
         }
-    }
-    assert_eq!(text, b"working\nworking\n");
-    Ok(())
+        Ok(text == b"working\nworking\n")
+    })
+    .await
 }
 
 async fn a_service_survives_a_sleep(on: &On) -> Result<()> {
