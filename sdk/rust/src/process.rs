@@ -102,8 +102,8 @@ impl Process {
         self.client.resize(&self.sandbox, self.handle, types::TerminalSize { rows, cols }).await
     }
 
-    /// Writes all of a long input and closes it. It is not an error if the process reads no more. If
-    /// the input cannot be written, kills the process, which would wait for the rest forever.
+    /// Writes all of a long input and closes it. It is not an error if the process reads no more.
+    /// If the input cannot be written, kills the process, which would wait for the rest forever.
     async fn feed(&self, input: Bytes) -> Result<(), ClientError> {
         let fed = self.feed_all(input).await;
         if fed.is_err() {
@@ -303,8 +303,8 @@ impl CommandStream {
 struct Feeder(JoinHandle<Result<(), ClientError>>);
 
 impl Feeder {
-    /// Returns the error of the task. A command may end before it has read its input, which the task
-    /// learns from its next write.
+    /// Returns the error of the task. A command may end before it has read its input, which the
+    /// task learns from its next write.
     async fn end(mut self) -> Result<(), ClientError> {
         match tokio::time::timeout(FAREWELL, &mut self.0).await {
             Ok(Ok(fed)) => fed,
