@@ -5,7 +5,9 @@ use std::time::Duration;
 use dorm_lifecycle::environment::{Base, SnapshotWhen, Verdict, Way};
 use dorm_lifecycle::environment::{Considered, SnapshotOf};
 use dorm_lifecycle::{Initiator, SandboxId, StateName, Timeouts, Variables};
-use dorm_store::{Change, Removal, RestoredFrom, SetupState, SetupWork, SnapshotFilter, SnapshotRecord};
+use dorm_store::{
+    Change, Removal, RestoredFrom, SetupState, SetupWork, SnapshotFilter, SnapshotRecord, SnapshotStatus,
+};
 use tokio::time::Instant;
 
 use super::attempt::{Maker, Stop};
@@ -166,11 +168,19 @@ impl Maker {
         self.is_lost(why)?;
         self.diary.say(None, &format!("the sandbox of the setup was lost ({why}): the setup begins again")).await;
         let next = self.service.shared.ids().sandbox();
+        let taken = self.attempt.setup.as_ref().and_then(|work| work.snapshot.clone());
         self.update(|_, attempt| {
             (attempt.setup, attempt.steps) = (None, Vec::new());
             attempt.sandbox = next;
         })
-        .await
+        .await?;
+        let Some(taken) = taken else { return Ok(()) };
+        match self.service.shared.store.snapshot(&taken).await? {
+            Some(taken) if matches!(taken.status, SnapshotStatus::Failed(_)) => {
+                self.service.remove_when_free(taken).await.map_err(Stop::later)
+            }
+            Some(_) | None => Ok(()),
+        }
     }
 
     /// Takes the snapshot of a setup. Returns whether the sandbox of the setup is handed out
@@ -261,7 +271,7 @@ impl crate::shared::Service {
             one.created < newest.created
                 && one.removal == Removal::Asked
                 && one.labels.get(WORKSPACE_LABEL).is_some_and(|label| label == key)
-                && one.status == dorm_store::SnapshotStatus::Completed
+                && one.status == SnapshotStatus::Completed
         };
         for older in self.shared.store.find_snapshots(&filter).await?.into_iter().filter(is_older) {
             // An attempt that is about to restore it is to find it.
@@ -276,7 +286,8 @@ impl crate::shared::Service {
     pub(super) async fn remove_when_free(&self, snapshot: SnapshotRecord) -> Result<(), ServiceError> {
         let _alone = self.shared.deletions.lock().await;
         let Some(now) = self.shared.store.snapshot(&snapshot.id).await? else { return Ok(()) };
-        if now.status != dorm_store::SnapshotStatus::Completed {
+        // Those of a setup that was interrupted have failed.
+        if !matches!(now.status, SnapshotStatus::Completed | SnapshotStatus::Failed(_)) {
             return Ok(());
         }
         self.leave_when_free(now).await
