@@ -6,8 +6,8 @@ use std::task::{Context, Poll, ready};
 
 use bytes::Bytes;
 use dorm_agent_proto::{
-    Answer, Attribute, End, Entry, Event, FileStat, GuestPath, GuestString, Parents, RemoveScope, Request, Scope, User,
-    WatchEvent, WriteAt, WriteOptions,
+    Answer, Attribute, DetailedEntry, End, Entry, Event, FileStat, GuestPath, GuestString, Parents, RemoveScope,
+    Request, Scope, User, WatchEvent, WriteAt, WriteOptions,
 };
 use futures_util::{Stream, StreamExt};
 
@@ -94,6 +94,45 @@ impl Agent {
         let channel = self.follow(&Request::List { path: path.clone(), depth }).await?;
         let entry = |event| match event {
             Event::Entry(entry) => Listed::when(after.is_none_or(|after| stands_behind(&entry.path, after)), entry),
+            _ => Listed::Stranger,
+        };
+        collect(channel, most, entry).await
+    }
+
+    /// Describes a path with its attributes. Does not follow a link, but tells where it leads.
+    ///
+    /// # Errors
+    /// [`AgentError::NotFound`], [`AgentError::Older`].
+    pub async fn describe(&self, path: &GuestPath) -> Result<DetailedEntry, AgentError> {
+        let page = self.detailed(path, 0, None, 1).await?;
+        page.items.into_iter().next().ok_or_else(|| AgentError::NotFound(path.clone()))
+    }
+
+    /// Lists a directory as [`Agent::list`] does, and describes each entry as [`Agent::describe`]
+    /// does.
+    ///
+    /// # Errors
+    /// Those of [`Agent::list`]; [`AgentError::Older`].
+    pub async fn describe_entries(
+        &self,
+        path: &GuestPath,
+        depth: u32,
+        after: Option<&GuestPath>,
+        most: usize,
+    ) -> Result<Page<DetailedEntry>, AgentError> {
+        self.detailed(path, depth.max(1), after, most).await
+    }
+
+    async fn detailed(
+        &self,
+        path: &GuestPath,
+        depth: u32,
+        after: Option<&GuestPath>,
+        most: usize,
+    ) -> Result<Page<DetailedEntry>, AgentError> {
+        let channel = self.follow(&Request::Describe { path: path.clone(), depth }).await?;
+        let entry = |event| match event {
+            Event::Detailed(entry) => Listed::when(after.is_none_or(|after| stands_behind(&entry.path, after)), entry),
             _ => Listed::Stranger,
         };
         collect(channel, most, entry).await

@@ -39,11 +39,11 @@ pub use page::{PAGE_MAX, Page};
 pub use search::{FoundFiles, FoundLines};
 
 pub use dorm_agent_proto::{
-    ATTRIBUTES_BYTES_MAX, Account, Applied, Attribute, BinaryFiles, Busy, Case, Entry, ExitStatus, FileKind, FileStat,
-    FirstReader, GuestBytes, GuestError, GuestMount, GuestPath, GuestString, Health, HealthCheck, Hook, HookOutcome,
-    Identity, LineMatch, LinePattern, Metrics, NumberedEvent, Offsets, OutputKind, Parents, Probe, ProcessSpec,
-    ProcessStarted, ProcessStatus, RemoveScope, Restart, RestartRules, Resumed, Scope, SearchLimit, SearchLimits,
-    SearchSpec, SearchSummary, ServiceChange, ServiceEvent, ServiceName, ServiceSpec, ServiceState, ServiceStatus,
-    Signal, Stdin, Syntax, Target, TerminalSize, User, Variable, WatchEvent, WatchEventKind, WatcherStatus, WriteAt,
-    WriteOptions, legible,
+    ATTRIBUTES_BYTES_MAX, Account, Applied, Attribute, BinaryFiles, Busy, Case, DetailedEntry, Entry, ExitStatus,
+    FileKind, FileStat, FirstReader, GuestBytes, GuestError, GuestMount, GuestPath, GuestString, Health, HealthCheck,
+    Hook, HookOutcome, Identity, LineMatch, LinePattern, LinkTarget, Metrics, NumberedEvent, Offsets, OutputEnd,
+    OutputKind, Parents, Probe, ProcessKey, ProcessSpec, ProcessStarted, ProcessStatus, RemoveScope, Restart,
+    RestartRules, Resumed, Scope, SearchLimit, SearchLimits, SearchSpec, SearchSummary, ServiceChange, ServiceEvent,
+    ServiceName, ServiceSpec, ServiceState, ServiceStatus, Signal, Stdin, Syntax, Target, TerminalSize, User, Variable,
+    WatchEvent, WatchEventKind, WatcherStatus, WriteAt, WriteOptions, legible,
 };

@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use dorm_agent_proto::{
-    Answer, End, Event, ExitStatus, Offsets, ProcessSpec, ProcessStarted, ProcessStatus, Request, Signal, Target,
-    TerminalSize,
+    Answer, End, Event, ExitStatus, Offsets, ProcessKey, ProcessSpec, ProcessStarted, ProcessStatus, Request, Signal,
+    Target, TerminalSize,
 };
 
 use crate::agent::{Agent, wrong};
@@ -74,6 +74,24 @@ impl Agent {
         is_wanted: impl Fn(&ProcessStatus) -> bool,
     ) -> Result<Page<ProcessStatus>, AgentError> {
         self.some_processes(most, |status| after.is_none_or(|after| status.process > after) && is_wanted(status)).await
+    }
+
+    /// Returns the processes that have a key, oldest first.
+    ///
+    /// # Errors
+    /// [`AgentError::TooMany`], [`AgentError::Closed`].
+    pub async fn find_processes(&self, key: ProcessKey) -> Result<Vec<ProcessStatus>, AgentError> {
+        let has_key = |status: &ProcessStatus| match &key {
+            ProcessKey::Pid(pid) => status.pid == *pid,
+            ProcessKey::Label(label) => status.label.as_ref() == Some(label),
+        };
+        let Page { items, more } = match self.follow(&Request::FindProcesses { key: key.clone() }).await {
+            Ok(channel) => collect_processes(channel, PAGE_MAX, has_key).await?,
+            // It can list all of them.
+            Err(AgentError::Older { .. }) => self.some_processes(PAGE_MAX, has_key).await?,
+            Err(error) => return Err(error),
+        };
+        if more { Err(AgentError::TooMany(items.len())) } else { Ok(items) }
     }
 
     /// Returns one of those processes.

@@ -51,6 +51,29 @@ pub struct Entry {
     pub stat: FileStat,
 }
 
+/// One entry of a listing, with its extended attributes and the target of a symbolic link.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct DetailedEntry {
+    /// Its absolute path.
+    pub path: GuestPath,
+    /// Its metadata.
+    pub stat: FileStat,
+    /// Where it leads, if it is a symbolic link to something that exists.
+    pub target: Option<LinkTarget>,
+    /// Its extended attributes, or those of the target, ordered by name; none if they cannot be
+    /// read or take more than [`ATTRIBUTES_BYTES_MAX`].
+    pub attributes: Vec<Attribute>,
+}
+
+/// The file that a symbolic link leads to, over all links on the way.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct LinkTarget {
+    /// Its absolute path without links.
+    pub path: GuestPath,
+    /// Its type.
+    pub kind: FileKind,
+}
+
 /// How to treat missing parent directories.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

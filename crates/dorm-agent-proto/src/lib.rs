@@ -37,8 +37,8 @@ pub mod frame;
 
 pub use failure::Failure;
 pub use file::{
-    ATTRIBUTES_BYTES_MAX, Attribute, Entry, FileKind, FileStat, NumberedEvent, Parents, RemoveScope, Scope, WatchEvent,
-    WatchEventKind, WatcherStatus, WriteAt, WriteOptions,
+    ATTRIBUTES_BYTES_MAX, Attribute, DetailedEntry, Entry, FileKind, FileStat, LinkTarget, NumberedEvent, Parents,
+    RemoveScope, Scope, WatchEvent, WatchEventKind, WatcherStatus, WriteAt, WriteOptions,
 };
 pub use guest::{GuestBytes, GuestError, GuestPath, GuestString, LEGIBLE_MAX, Variable, legible};
 pub use identity::{Account, Applied, Hook, HookOutcome, Identity, Metrics, Resumed};
@@ -46,8 +46,8 @@ pub use message::{Added, Answer, End, Event, Hello, Nonce, OutputHeader, Request
 pub use mount::{Busy, GuestMount};
 pub use name::{ServiceName, ServiceNameError};
 pub use process::{
-    ExitStatus, FirstReader, LABEL_MAX, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES,
-    Signal, Stdin, Target, TerminalSize, User,
+    ExitStatus, FirstReader, LABEL_MAX, Offsets, OutputEnd, OutputKind, ProcessKey, ProcessSpec, ProcessStarted,
+    ProcessStatus, STATUS_BYTES, Signal, Stdin, Target, TerminalSize, User,
 };
 pub use search::{
     BinaryFiles, Case, LINE_SHOWN, LineMatch, LinePattern, Matcher, PATTERN_MAX, SearchLimit, SearchLimits, SearchSpec,
@@ -65,7 +65,7 @@ pub const VERSION: u16 = 1;
 /// The newest requests that this agent knows, counted within [`VERSION`]. A memory image keeps the
 /// agent that ran in it, so a host also speaks with agents of earlier releases: it sends a request
 /// only if the agent's revision is at least that of [`Request::added`].
-pub const REVISION: u16 = 3;
+pub const REVISION: u16 = 4;
 
 /// The number of bytes that either side may send on a new channel before it gets more credit.
 pub const WINDOW: u32 = 256 * 1024;

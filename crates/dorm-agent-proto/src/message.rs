@@ -4,15 +4,16 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::Failure;
 use crate::file::{
-    Attribute, Entry, FileStat, NumberedEvent, Parents, RemoveScope, Scope, WatchEvent, WatcherStatus, WriteAt,
-    WriteOptions,
+    Attribute, DetailedEntry, Entry, FileStat, NumberedEvent, Parents, RemoveScope, Scope, WatchEvent, WatcherStatus,
+    WriteAt, WriteOptions,
 };
 use crate::guest::{GuestPath, GuestString};
 use crate::identity::{Account, Identity, Metrics, Resumed};
 use crate::mount::{Busy, GuestMount};
 use crate::name::ServiceName;
 use crate::process::{
-    ExitStatus, Offsets, OutputKind, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Target, TerminalSize, User,
+    ExitStatus, Offsets, OutputKind, ProcessKey, ProcessSpec, ProcessStarted, ProcessStatus, Signal, Target,
+    TerminalSize, User,
 };
 use crate::search::{LineMatch, SearchSpec, SearchSummary};
 use crate::service::{ServiceEvent, ServiceSpec, ServiceStatus};
@@ -304,6 +305,19 @@ pub enum Request {
         /// The process's handle.
         process: u64,
     },
+    /// Find processes: [`Answer::Follows`], then an [`Event::Process`] for each, oldest first.
+    FindProcesses {
+        /// The key that they have.
+        key: ProcessKey,
+    },
+    /// Describe a path, and list it if it is a directory: [`Answer::Follows`], then an
+    /// [`Event::Detailed`] for each entry, a directory before its entries.
+    Describe {
+        /// The path. A link is described, not followed, at depth 0; it is followed to be listed.
+        path: GuestPath,
+        /// The number of levels; 0 describes the path itself alone, and others do not include it.
+        depth: u32,
+    },
     /// Search for files, or for lines in them: [`Answer::Follows`], then an [`Event::Entry`] or
     /// [`Event::Line`] for each result, and [`Event::Searched`]. Does not follow links.
     Search(SearchSpec),
@@ -401,6 +415,8 @@ impl Request {
             Self::TimedOutput { .. } => added(2, "tell when output was written"),
             Self::StartWithin { .. } => added(2, "limit the time of a process"),
             Self::Process { .. } => added(2, "describe one process"),
+            Self::FindProcesses { .. } => added(4, "find processes"),
+            Self::Describe { .. } => added(4, "describe files with their attributes"),
             Self::Search(_) => added(3, "search in files"),
             Self::StartService(_)
             | Self::Services
@@ -462,6 +478,8 @@ pub enum Event {
     Process(ProcessStatus),
     /// One entry of a directory.
     Entry(Entry),
+    /// One entry of a [`Request::Describe`].
+    Detailed(DetailedEntry),
     /// A change in a watched directory.
     Watch(WatchEvent),
     /// One watcher of a list.

@@ -28,6 +28,10 @@ pub struct ProcessSpec {
     pub output_kept: u32,
     /// Whether a reader attaches at once.
     pub first_reader: FirstReader,
+    /// When its output ends for readers. Agents before revision 4 know only
+    /// [`OutputEnd::WithProcess`].
+    #[serde(default)]
+    pub output_end: OutputEnd,
     /// A label by which the caller finds it in the list of processes, of at most [`LABEL_MAX`]
     /// bytes.
     pub label: Option<String>,
@@ -45,6 +49,7 @@ impl ProcessSpec {
             stdin: Stdin::Empty,
             output_kept: OUTPUT_KEPT,
             first_reader: FirstReader::NotExpected,
+            output_end: OutputEnd::WithProcess,
             label: None,
         }
     }
@@ -71,6 +76,29 @@ pub enum FirstReader {
     NotExpected,
     /// A reader attaches at once; the process waits for it, for a few seconds at most.
     Expected,
+}
+
+/// When the output of a process ends for its readers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OutputEnd {
+    /// When the process has ended, whatever its children still write.
+    #[default]
+    WithProcess,
+    /// When the process has ended and no other process has its output open; but at once if it is
+    /// sent SIGTERM or SIGKILL, or at its time limit. The output of a terminal ends with its
+    /// process.
+    WithPipes,
+}
+
+/// Names a process by what its caller knows of it.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ProcessKey {
+    /// By its process id inside the sandbox.
+    Pid(u32),
+    /// By its label.
+    Label(String),
 }
 
 /// A user of the sandbox, as listed in its own `/etc/passwd`.
@@ -251,6 +279,10 @@ impl Offsets {
     pub const BEGINNING: Self = Self { stdout: 0, stderr: 0 };
     /// The current end: only later output is read. Any offset beyond the end means the end.
     pub const NOW: Self = Self { stdout: u64::MAX, stderr: u64::MAX };
+    /// Where the last reader was whose host left without it, as at a suspend; the current end if
+    /// there is no such reader, or if another one has continued there. Agents before revision 4
+    /// know only the current end.
+    pub const CONTINUED: Self = Self { stdout: u64::MAX - 1, stderr: u64::MAX - 1 };
 }
 
 /// A signal, by its Linux number from 1 to 31.

@@ -42,6 +42,8 @@ fn length(request: &Request) -> Length {
         | Request::WriteFile { .. }
         | Request::WriteInPlace { .. }
         | Request::List { .. }
+        | Request::Describe { .. }
+        | Request::FindProcesses { .. }
         | Request::Watch { .. }
         | Request::Processes
         | Request::Watchers
@@ -70,6 +72,7 @@ fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::Resumed(identity) => identity::take(agent, call, &identity),
         Request::Start(spec) => answer(call, agent.start(spec).map(Answer::Started)),
         Request::Processes => agent.processes.list(call),
+        Request::FindProcesses { key } => agent.processes.list_of(call, &key),
         Request::StartWithin { spec, limit_ms } => {
             answer(call, agent.start_within(spec, Duration::from_millis(limit_ms)).map(Answer::Started))
         }
@@ -80,6 +83,7 @@ fn serve(agent: &Arc<Agent>, call: &Call, request: Request) {
         Request::ReadFile { path, offset, length } => files::read(call, &path, offset, length),
         Request::WriteFile { path, options } => files::write(call, &path, &options),
         Request::List { path, depth } => files::list(call, &path, depth),
+        Request::Describe { path, depth } => files::detail(call, &path, depth),
         Request::Stat { path } => answer(call, files::stat(&path).map(Answer::Stat)),
         Request::MakeDirectory { path, parents, owner } => {
             answer(call, files::make_directory(&path, parents, owner.as_ref()).map(Answer::Stat))

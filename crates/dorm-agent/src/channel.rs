@@ -32,6 +32,7 @@ struct State {
     consumed: u32,
     end: Option<End>,
     gone: bool,
+    is_abandoned: bool,
     poked: bool,
     on_gone: Option<OnGone>,
     on_change: Option<OnChange>,
@@ -240,6 +241,17 @@ impl Channel {
         } else {
             state.on_gone = Some(action);
         }
+    }
+
+    /// Marks the call as cancelled because another host has come.
+    pub(crate) fn abandon(&self) {
+        lock(&self.state).is_abandoned = true;
+        self.vanish();
+    }
+
+    /// Returns whether the host has left without cancelling the call.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        lock(&self.state).is_abandoned
     }
 
     /// Marks the call as cancelled.

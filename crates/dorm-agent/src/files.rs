@@ -14,7 +14,7 @@ mod write_in_place;
 
 pub(crate) use attributes::{attributes, set_attributes};
 pub(crate) use make::{make_directory, make_new_directory, move_to, rename};
-pub(crate) use read::{list, read};
+pub(crate) use read::{detail, list, read};
 pub(crate) use remove::remove;
 pub(crate) use search::search;
 pub(crate) use stat::stat;

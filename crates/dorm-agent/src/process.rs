@@ -25,8 +25,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use dorm_agent_proto::{
-    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, GuestString, OutputKind, ProcessSpec,
-    ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize, Variable,
+    Answer, End, Event, ExitStatus, Failure, FirstReader, GuestPath, GuestString, OutputEnd, OutputKind, ProcessKey,
+    ProcessSpec, ProcessStarted, ProcessStatus, STATUS_BYTES, Signal, Target, TerminalSize, Variable,
 };
 use rustix::process::Pid;
 
@@ -62,6 +62,10 @@ pub(crate) struct Process {
     log: Option<Log>,
     /// Whether it was killed at its time limit.
     is_overdue: AtomicBool,
+    /// Whether readers wait for the end of its output when it has ended.
+    waits_for_pipes: AtomicBool,
+    /// Whether its time limit has ended that wait.
+    was_cut: AtomicBool,
     life: Mutex<Life>,
     ended: Condvar,
 }
@@ -152,6 +156,8 @@ impl Processes {
             outputs: Arc::new(Mutex::new(Outputs::new(kept(&spec), expected))),
             log,
             is_overdue: AtomicBool::new(false),
+            waits_for_pipes: AtomicBool::new(spec.output_end == OutputEnd::WithPipes && spec.terminal.is_none()),
+            was_cut: AtomicBool::new(false),
             life: Mutex::new(Life { stage: Stage::Alive, waiting: Vec::new() }),
             ended: Condvar::new(),
             spec,
@@ -186,9 +192,19 @@ impl Processes {
         let _alone = lock(&self.births_and_deaths);
         if lock(&process.life).stage == Stage::Alive {
             process.is_overdue.store(true, Ordering::Release);
+            process.waits_for_pipes.store(false, Ordering::Release);
             // It exists, since it is not reaped.
             let _ = rustix::process::kill_process_group(process.pid, rustix::process::Signal::KILL);
+        } else if process.is_held_open() {
+            process.was_cut.store(true, Ordering::Release);
+            self.cut_output(&process);
         }
+    }
+
+    /// Ends the output of a process that has ended, although others have it open.
+    fn cut_output(&self, process: &Process) {
+        process.waits_for_pipes.store(false, Ordering::Release);
+        self.pump.wake();
     }
 
     /// Starts a process of the agent's own, which is not listed; returns its output. It is reaped
@@ -202,7 +218,19 @@ impl Processes {
 
     /// Sends all processes, oldest first.
     pub(crate) fn list(&self, call: &Call) -> Result<(), Gone> {
-        let all: Vec<_> = lock(&self.table).all.values().cloned().collect();
+        self.list_where(call, |_| true)
+    }
+
+    /// Sends the processes that have a key, oldest first.
+    pub(crate) fn list_of(&self, call: &Call, key: &ProcessKey) -> Result<(), Gone> {
+        self.list_where(call, |process| match key {
+            ProcessKey::Pid(pid) => raw(process.pid) == *pid,
+            ProcessKey::Label(label) => process.spec.label.as_ref() == Some(label),
+        })
+    }
+
+    fn list_where(&self, call: &Call, is_wanted: impl Fn(&Process) -> bool) -> Result<(), Gone> {
+        let all: Vec<_> = lock(&self.table).all.values().filter(|process| is_wanted(process)).cloned().collect();
         call.answer(&Ok(Answer::Follows))?;
         for process in all {
             call.event(&Event::Process(process.status()))?;
@@ -257,9 +285,17 @@ impl Processes {
         let Some(named) = rustix::process::Signal::from_named_raw(signal.number()) else {
             return Err(Failure::Invalid { reason: format!("unknown signal {}", signal.number()) });
         };
+        let ends_output = signal == Signal::TERMINATE || signal == Signal::KILL;
         let _alone = lock(&self.births_and_deaths);
         if lock(&process.life).stage != Stage::Alive {
+            if ends_output && process.is_held_open() {
+                self.cut_output(&process);
+                return Ok(());
+            }
             return Err(Failure::NoProcess { process: id });
+        }
+        if ends_output {
+            process.waits_for_pipes.store(false, Ordering::Release);
         }
         let sent = match target {
             Target::Process => rustix::process::kill_process(process.pid, named),
@@ -282,11 +318,18 @@ impl Processes {
         let process = self.find(id)?;
         let mut terminal = lock(&process.terminal);
         match terminal.as_mut() {
-            None => Err(Failure::NoTerminal { process: id }),
-            Some(terminal) => terminal
-                .resize(size)
-                .map_err(|error| fault::other("resize the terminal of process", id.to_string().as_bytes(), error)),
+            None => return Err(Failure::NoTerminal { process: id }),
+            Some(terminal) => {
+                let wrong = |error| fault::other("resize the terminal of process", id.to_string().as_bytes(), error);
+                terminal.resize(size).map_err(wrong)?;
+            }
         }
+        drop(terminal);
+        let _alone = lock(&self.births_and_deaths);
+        if lock(&process.life).stage == Stage::Alive {
+            tree::tell_of_size(process.pid);
+        }
+        Ok(())
     }
 
     /// Waits until the process has ended, or the deadline.
@@ -374,9 +417,16 @@ impl Process {
         arguments.chain(self.spec.variables.iter().map(variable_bytes)).sum()
     }
 
-    /// Returns whether a process that has ended like this was killed at its time limit.
+    /// Returns whether readers wait for others to close its output. It may have ended.
+    fn is_held_open(&self) -> bool {
+        self.waits_for_pipes.load(Ordering::Acquire) && !lock(&self.outputs).is_finished()
+    }
+
+    /// Returns whether a process that has ended like this was killed at its time limit, or its
+    /// output was cut then.
     fn has_timed_out(&self, status: ExitStatus) -> bool {
-        status == ExitStatus::Signal(Signal::KILL.number()) && self.is_overdue.load(Ordering::Acquire)
+        let was_killed = status == ExitStatus::Signal(Signal::KILL.number()) && self.is_overdue.load(Ordering::Acquire);
+        was_killed || self.was_cut.load(Ordering::Acquire)
     }
 
     fn status(&self) -> ProcessStatus {

@@ -106,7 +106,7 @@ impl Session {
         let Some(resync) = Resync::from_bytes(&frame.payload) else { return };
         let left: Vec<_> = lock(&self.table).drain().collect();
         for (_, channel) in left {
-            channel.vanish();
+            channel.abandon();
         }
         self.partial.clear();
         let hello = Hello {

@@ -74,6 +74,7 @@ checks! {
     }
     inside {
         searches_find_the_same_after_a_restore,
+        files_and_processes_are_described_the_same_after_a_restore,
         a_service_starts_again_and_continues_after_a_restore,
     }
     stop {

@@ -6,10 +6,13 @@ use std::os::unix::ffi::OsStringExt;
 use std::os::unix::fs::OpenOptionsExt;
 
 use dorm_agent_proto::frame::PAYLOAD_MAX;
-use dorm_agent_proto::{Answer, End, Entry, Event, Failure, FileStat, GuestPath, GuestString};
+use dorm_agent_proto::{
+    Answer, DetailedEntry, End, Entry, Event, Failure, FileKind, FileStat, GuestPath, GuestString, LinkTarget,
+};
 use rustix::fs::OFlags;
 
-use super::stat::describe;
+use super::attributes::attributes;
+use super::stat::{describe, kind_of, stat};
 use crate::call::Call;
 use crate::fault;
 use crate::link::Gone;
@@ -63,6 +66,41 @@ fn open(path: &GuestPath, offset: u64) -> Result<(File, FileStat), Failure> {
 
 /// Sends the entries of a directory and of its subdirectories, `depth` levels in total.
 pub(crate) fn list(call: &Call, path: &GuestPath, depth: u32) -> Result<(), Gone> {
+    walk(call, path, depth, |path, stat| Event::Entry(Entry { path, stat }))
+}
+
+/// Sends those entries with their attributes; at depth 0, the path itself alone.
+pub(crate) fn detail(call: &Call, path: &GuestPath, depth: u32) -> Result<(), Gone> {
+    if depth > 0 {
+        return walk(call, path, depth, detailed);
+    }
+    match stat(path) {
+        Ok(stat) => {
+            call.answer(&Ok(Answer::Follows))?;
+            call.event(&detailed(path.clone(), stat))?;
+            call.end(&End::Complete)
+        }
+        Err(failure) => call.answer(&Err(failure)),
+    }
+}
+
+fn detailed(path: GuestPath, stat: FileStat) -> Event {
+    let target = match stat.kind {
+        FileKind::Link => target(&path),
+        FileKind::File | FileKind::Directory | FileKind::Other => None,
+    };
+    let attributes = attributes(&path).unwrap_or_default();
+    Event::Detailed(DetailedEntry { path, stat, target, attributes })
+}
+
+/// Returns what a link leads to; `None` if that does not exist.
+fn target(path: &GuestPath) -> Option<LinkTarget> {
+    let found = fs::canonicalize(path.as_path()).ok()?;
+    let kind = kind_of(&fs::symlink_metadata(&found).ok()?);
+    Some(LinkTarget { path: GuestPath::try_from(found.as_path()).ok()?, kind })
+}
+
+fn walk(call: &Call, path: &GuestPath, depth: u32, event: impl Fn(GuestPath, FileStat) -> Event) -> Result<(), Gone> {
     let first = match entries(path) {
         Ok(entries) => entries,
         Err(error) => return call.answer(&Err(fault::on_path("list", path, &error))),
@@ -79,7 +117,7 @@ pub(crate) fn list(call: &Call, path: &GuestPath, depth: u32) -> Result<(), Gone
         // An entry that was removed meanwhile is skipped.
         let Ok(at) = fs::symlink_metadata(entry.as_path()) else { continue };
         let stat = describe(&entry, &at, &users);
-        call.event(&Event::Entry(Entry { path: entry.clone(), stat }))?;
+        call.event(&event(entry.clone(), stat))?;
         if at.is_dir()
             && open.len() < depth as usize
             && let Ok(entries) = entries(&entry)

@@ -1,6 +1,7 @@
 //! Ended processes, which are kept with the rest of their output until many later ones have ended.
 
 use std::collections::VecDeque;
+use std::sync::atomic::Ordering;
 
 use dorm_agent_proto::ExitStatus;
 use rustix::process::Pid;
@@ -29,7 +30,10 @@ impl Processes {
         let Some(process) = lock(&self.table).alive.remove(&pid) else { return };
         lock(&process.life).stage = Stage::Buried;
         lock(&self.table).ended.ids.push_back(process.id);
-        self.limits.remove(process.id);
+        // A limit also ends the output that others hold open.
+        if !process.waits_for_pipes.load(Ordering::Acquire) {
+            self.limits.remove(process.id);
+        }
         self.forget_old();
         self.pump.died(process, status);
     }
@@ -38,7 +42,9 @@ impl Processes {
     fn forget_old(&self) {
         let mut table = lock(&self.table);
         while table.ended.ids.len() > ENDED_KEPT {
-            table.forget_oldest();
+            if let Some(forgotten) = table.forget_oldest() {
+                self.limits.remove(forgotten);
+            }
         }
         // Looking through very many each time would make every short process slower.
         table.ended.deaths += 1;
@@ -58,20 +64,24 @@ impl Processes {
             fit += usize::from(described <= ENDED_DESCRIBED);
         }
         while table.ended.ids.len() > fit.max(ENDED_FEW) {
-            table.forget_oldest();
+            if let Some(forgotten) = table.forget_oldest() {
+                self.limits.remove(forgotten);
+            }
         }
     }
 }
 
 impl Table {
-    fn forget_oldest(&mut self) {
-        let oldest = self.ended.ids.pop_front().and_then(|id| self.all.remove(&id));
-        if let Some(process) = oldest {
+    /// Returns the process that is forgotten.
+    fn forget_oldest(&mut self) -> Option<u64> {
+        let oldest = self.ended.ids.pop_front()?;
+        if let Some(process) = self.all.remove(&oldest) {
             let mut outputs = lock(&process.outputs);
             // Readers keep it until they have all its output.
             if !outputs.is_followed() {
                 outputs.discard();
             }
         }
+        Some(oldest)
     }
 }

@@ -117,6 +117,7 @@ impl Reader {
         let mut batch = self.call.batch()?;
         let next = self.fill(&mut batch);
         self.call.send(batch)?;
+        lock(&self.outputs).sent(self.follower);
         Ok(next)
     }
 

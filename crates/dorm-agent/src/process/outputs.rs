@@ -25,6 +25,8 @@ pub(super) struct Outputs {
     rings: [Ring; 2],
     followers: BTreeMap<u64, Follower>,
     last_follower: u64,
+    /// The offsets of readers when their host left them; the least of several.
+    left_at: Option<[u64; 2]>,
     /// The last bytes that were read.
     last: Option<(OutputKind, Stamp)>,
     expected_since: Option<Instant>,
@@ -36,6 +38,8 @@ struct Follower {
     channel: Arc<Channel>,
     pieces: Pieces,
     at: [u64; 2],
+    /// Up to where its host has it.
+    sent: [u64; 2],
     moved: Instant,
     stalled: bool,
 }
@@ -109,6 +113,7 @@ impl Outputs {
             rings: [Ring::new(limit), Ring::new(limit)],
             followers: BTreeMap::new(),
             last_follower: 0,
+            left_at: None,
             last: None,
             expected_since,
             finished: None,
@@ -119,14 +124,41 @@ impl Outputs {
     pub(super) fn attach(&mut self, channel: Arc<Channel>, from: Offsets, pieces: Pieces) -> u64 {
         self.expected_since = None;
         self.last_follower += 1;
-        let at = [from.stdout.min(self.rings[0].end()), from.stderr.min(self.rings[1].end())];
-        let follower = Follower { channel, pieces, at, moved: Instant::now(), stalled: false };
+        let ends = [self.rings[0].end(), self.rings[1].end()];
+        let at = match self.take_left(from) {
+            // Bytes that are no longer kept were dropped while no host could read them.
+            Some(left) => [0, 1].map(|number| left[number].clamp(self.rings[number].start(), ends[number])),
+            None => [from.stdout.min(ends[0]), from.stderr.min(ends[1])],
+        };
+        let follower = Follower { channel, pieces, at, sent: at, moved: Instant::now(), stalled: false };
         self.followers.insert(self.last_follower, follower);
         self.last_follower
     }
 
     pub(super) fn detach(&mut self, id: u64) {
-        self.followers.remove(&id);
+        let Some(follower) = self.followers.remove(&id).filter(|follower| follower.channel.is_abandoned()) else {
+            return;
+        };
+        let [stdout, stderr] = self.left_at.unwrap_or(follower.sent);
+        self.left_at = Some([stdout.min(follower.sent[0]), stderr.min(follower.sent[1])]);
+    }
+
+    /// Records that the host of a follower has everything that the follower was given.
+    pub(super) fn sent(&mut self, id: u64) {
+        if let Some(follower) = self.followers.get_mut(&id) {
+            follower.sent = follower.at;
+        }
+    }
+
+    /// Returns where the readers were that a host has left, for the one that continues there.
+    fn take_left(&mut self, from: Offsets) -> Option<[u64; 2]> {
+        if from != Offsets::CONTINUED {
+            return None;
+        }
+        let left = self.followers.iter().filter(|(_, follower)| follower.channel.is_abandoned());
+        let left: Vec<u64> = left.map(|(id, _)| *id).collect();
+        left.into_iter().for_each(|id| self.detach(id));
+        self.left_at.take()
     }
 
     pub(super) fn is_followed(&self) -> bool {
@@ -217,6 +249,10 @@ impl Outputs {
         }
     }
 
+    pub(super) fn is_finished(&self) -> bool {
+        self.finished.is_some()
+    }
+
     pub(super) fn written(&self) -> Offsets {
         Offsets { stdout: self.rings[0].end(), stderr: self.rings[1].end() }
     }
@@ -301,6 +337,37 @@ mod tests {
         assert!(matches!(step, Step::Lost { offset: 2, bytes: 3, .. }));
         let (step, _) = outputs.next(id, 9, now);
         assert!(matches!(step, Step::Bytes { header, ref bytes } if header.offset == 5 && bytes == b"6789"));
+    }
+
+    #[test]
+    fn a_reader_continues_where_a_host_has_left_another() {
+        let now = Instant::now();
+        let next = |outputs: &mut Outputs, id| match outputs.next(id, 9, now).0 {
+            Step::Bytes { header, bytes } => (header.offset, String::from_utf8(bytes).unwrap()),
+            Step::Lost { .. } | Step::Nothing | Step::Ended(_) => (u64::MAX, String::new()),
+        };
+        let nothing = (u64::MAX, String::new());
+        let mut outputs = Outputs::new(8, None);
+        let host = channel();
+        let left = outputs.attach(host.clone(), Offsets::CONTINUED, Pieces::Long);
+        outputs.append(OutputKind::Stdout, b"ab", now, 1);
+        assert_eq!(next(&mut outputs, left), (0, "ab".to_owned()));
+        outputs.sent(left);
+        outputs.append(OutputKind::Stdout, b"cd", now, 1);
+        assert_eq!(next(&mut outputs, left), (2, "cd".to_owned()));
+        // The host leaves before it has the second piece.
+        host.abandon();
+        let new = outputs.attach(channel(), Offsets::NOW, Pieces::Long);
+        assert_eq!(next(&mut outputs, new), nothing);
+        let continued = outputs.attach(channel(), Offsets::CONTINUED, Pieces::Long);
+        assert_eq!(next(&mut outputs, continued), (2, "cd".to_owned()));
+        let again = outputs.attach(channel(), Offsets::CONTINUED, Pieces::Long);
+        assert_eq!(next(&mut outputs, again), nothing);
+        // A call that was cancelled is not continued.
+        outputs.detach(continued);
+        outputs.append(OutputKind::Stdout, b"0123456789", now, 1);
+        let later = outputs.attach(channel(), Offsets::CONTINUED, Pieces::Long);
+        assert_eq!(next(&mut outputs, later), nothing);
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex};
 use std::thread;
 use std::time::Instant;
@@ -207,7 +208,7 @@ fn drain_dying(patients: &mut [Patient], buffer: &mut [u8]) {
         // A slow reader does not delay calls that only wait for the end. A reader who has seen the
         // end finds it in the status.
         patient.process.announce(status);
-        if !waiting {
+        if !waiting && (patient.sources.is_empty() || !patient.process.waits_for_pipes.load(Ordering::Acquire)) {
             lock(&patient.process.outputs).finish(status);
             patient.dying = None;
             if patient.sources.is_empty() {

@@ -71,6 +71,16 @@ pub(super) fn kill(mark: &str, root: Option<Pid>) -> Result<u32, String> {
     Err(format!("they start new ones faster than those are killed; {} were killed", killed.len()))
 }
 
+/// Tells every process of a session that the size of its terminal has changed. The kernel tells the
+/// group in the foreground, but gVisor's tells nobody, nor which group that is. A program that does
+/// not ask for the signal does not notice it.
+pub(super) fn tell_of_size(session: Pid) {
+    let session = session.as_raw_nonzero().get();
+    for seen in scan(b"").iter().filter(|seen| seen.session == session) {
+        send(seen.pid, Signal::WINCH);
+    }
+}
+
 /// Stops all processes of the tree, until none moves and no new one is found.
 fn freeze(mark: &[u8], root: Option<i32>) -> BTreeMap<i32, u64> {
     let mut members = BTreeMap::new();

@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, symlink};
 
 use bytes::Bytes;
 use dorm_agent_client::{
-    ATTRIBUTES_BYTES_MAX, AgentError, Attribute, FileStat, GuestBytes, GuestPath, Parents, User, WriteAt, WriteOptions,
+    ATTRIBUTES_BYTES_MAX, AgentError, Attribute, FileKind, FileStat, GuestBytes, GuestPath, Parents, User, WriteAt,
+    WriteOptions,
 };
 use futures_util::stream;
 
@@ -106,4 +107,29 @@ async fn attributes_are_set_listed_and_removed() {
     assert_eq!(within(sandbox.agent.attributes(&path)).await.unwrap(), [bytes]);
     let absent = within(sandbox.agent.attributes(&sandbox.path("absent"))).await;
     assert!(matches!(absent, Err(AgentError::NotFound(_))), "{absent:?}");
+}
+
+#[tokio::test]
+async fn a_path_is_described_with_its_attributes_and_the_target_of_its_link() {
+    let sandbox = Sandbox::new().await;
+    fs::create_dir(sandbox.host_path("directory")).unwrap();
+    fs::write(sandbox.host_path("directory/file"), "x").unwrap();
+    symlink("directory", sandbox.host_path("link")).unwrap();
+    symlink("nowhere", sandbox.host_path("broken")).unwrap();
+    let (file, link) = (sandbox.path("directory/file"), sandbox.path("link"));
+    let attribute = Attribute { name: text("user.kind"), value: GuestBytes(b"report".to_vec()) };
+    within(sandbox.agent.set_attributes(&file, vec![attribute.clone()], Vec::new())).await.unwrap();
+    let found = within(sandbox.agent.describe(&file)).await.unwrap();
+    assert_eq!((found.stat.kind, found.target, found.attributes), (FileKind::File, None, vec![attribute.clone()]));
+    let found = within(sandbox.agent.describe(&link)).await.unwrap();
+    let target = found.target.unwrap();
+    assert_eq!((found.stat.kind, target.kind), (FileKind::Link, FileKind::Directory));
+    assert!(target.path.to_text().ends_with("/directory"), "{target:?}");
+    assert_eq!(within(sandbox.agent.describe(&sandbox.path("broken"))).await.unwrap().target, None);
+    let absent = within(sandbox.agent.describe(&sandbox.path("absent"))).await;
+    assert!(matches!(absent, Err(AgentError::NotFound(_))), "{absent:?}");
+    // A link is followed to be listed, and the paths keep its name.
+    let page = within(sandbox.agent.describe_entries(&link, 1, None, 10)).await.unwrap();
+    assert_eq!(page.items.len(), 1);
+    assert_eq!((&page.items[0].path, &page.items[0].attributes), (&sandbox.path("link/file"), &vec![attribute]));
 }

@@ -1,7 +1,9 @@
-use dorm_agent_client::{AgentError, ExitStatus, FirstReader, Offsets, Output, Signal, Target};
+use dorm_agent_client::{
+    AgentError, ExitStatus, FirstReader, Offsets, Output, OutputEnd, ProcessKey, ProcessSpec, Signal, Target,
+};
 use futures_util::StreamExt;
 
-use crate::support::{Sandbox, read_all, shell, within};
+use crate::support::{Sandbox, read_all, read_until, shell, within};
 
 const KEPT: usize = 1024 * 1024;
 
@@ -161,4 +163,67 @@ async fn both_outputs_come_in_their_order_with_their_times_also_later_and_from_a
     assert_eq!(texts[0], ('o', live[4].1, "t3\n"));
     assert_eq!(texts[1], ('e', live[5].1, "err3\n"));
     assert_eq!(rest[2..], live[6..]);
+}
+
+/// A process whose output ends when no other process has it open.
+fn until_closed(script: &str) -> ProcessSpec {
+    ProcessSpec { output_end: OutputEnd::WithPipes, first_reader: FirstReader::Expected, ..shell(script) }
+}
+
+/// A child that writes one line when a file has appeared.
+fn child(sandbox: &Sandbox) -> String {
+    format!("(until [ -e {} ]; do sleep 0.01; done; echo late) & echo first", sandbox.path("go"))
+}
+
+#[tokio::test]
+async fn output_can_last_until_children_have_closed_it() {
+    let sandbox = Sandbox::new().await;
+    let process = sandbox.start(&until_closed(&child(&sandbox))).await;
+    let mut output = within(sandbox.agent.output(process, Offsets::BEGINNING)).await.unwrap();
+    assert_eq!(within(sandbox.agent.wait(process)).await.unwrap(), ExitStatus::Code(0));
+    assert_eq!(read_until(&mut output, "first\n").await, "first\n");
+    std::fs::write(sandbox.host_path("go"), "").unwrap();
+    let ended = within(read_all(output)).await;
+    assert_eq!((ended.stdout(), ended.status), ("late\n", Some(ExitStatus::Code(0))));
+}
+
+#[tokio::test]
+async fn a_signal_ends_output_that_children_hold_open() {
+    let sandbox = Sandbox::new().await;
+    let process = sandbox.start(&until_closed(&child(&sandbox))).await;
+    let mut output = within(sandbox.agent.output(process, Offsets::BEGINNING)).await.unwrap();
+    within(sandbox.agent.wait(process)).await.unwrap();
+    read_until(&mut output, "first\n").await;
+    let hangup = within(sandbox.agent.signal(process, Signal::HANGUP, Target::Process)).await;
+    assert!(matches!(hangup, Err(AgentError::NoProcess(_))), "{hangup:?}");
+    within(sandbox.agent.signal(process, Signal::TERMINATE, Target::Process)).await.unwrap();
+    let ended = within(read_all(output)).await;
+    assert_eq!((ended.stdout(), ended.status), ("", Some(ExitStatus::Code(0))));
+    let again = within(sandbox.agent.signal(process, Signal::TERMINATE, Target::Process)).await;
+    assert!(matches!(again, Err(AgentError::NoProcess(_))), "{again:?}");
+}
+
+#[tokio::test]
+async fn a_time_limit_ends_output_that_children_hold_open() {
+    let sandbox = Sandbox::new().await;
+    let limit = std::time::Duration::from_millis(300);
+    let started = within(sandbox.agent.start_within(&until_closed(&child(&sandbox)), limit)).await.unwrap();
+    let mut output = within(sandbox.agent.output(started.process, Offsets::BEGINNING)).await.unwrap();
+    while within(output.next()).await.is_some() {}
+    assert!(output.timed_out());
+}
+
+#[tokio::test]
+async fn processes_are_found_by_pid_and_by_label() {
+    let sandbox = Sandbox::new().await;
+    let labelled = ProcessSpec { label: Some("server".to_owned()), ..shell("exit 3") };
+    let first = within(sandbox.agent.start(&labelled)).await.unwrap();
+    let second = within(sandbox.agent.start(&shell("exit 0"))).await.unwrap();
+    for (key, process) in
+        [(ProcessKey::Pid(second.pid), second.process), (ProcessKey::Label("server".to_owned()), first.process)]
+    {
+        let found = within(sandbox.agent.find_processes(key)).await.unwrap();
+        assert_eq!(found.iter().map(|status| status.process).collect::<Vec<_>>(), [process]);
+    }
+    assert_eq!(within(sandbox.agent.find_processes(ProcessKey::Pid(u32::MAX))).await.unwrap(), []);
 }

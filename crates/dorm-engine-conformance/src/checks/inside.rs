@@ -1,8 +1,9 @@
 //! Searches and services inside a run.
 
 use dorm_agent_client::{
-    AgentError, BinaryFiles, Case, LinePattern, ProcessSpec, Restart, RestartRules, SearchLimits, SearchSpec,
-    ServiceChange, ServiceEvent, ServiceName, ServiceSpec, ServiceState, Syntax,
+    AgentError, Attribute, BinaryFiles, Case, DetailedEntry, GuestBytes, LinePattern, ProcessKey, ProcessSpec, Restart,
+    RestartRules, SearchLimits, SearchSpec, ServiceChange, ServiceEvent, ServiceName, ServiceSpec, ServiceState,
+    Syntax,
 };
 
 use crate::scenario::{Guest, Scenario, guest_path, wait_for};
@@ -50,6 +51,37 @@ pub(super) async fn searches_find_the_same_after_a_restore(scenario: &Scenario) 
     let image = scenario.save(&guest).await;
     let restored = scenario.restore(&image, &guest).await;
     assert_eq!(found(&restored).await, before);
+}
+
+/// A file with its attribute, and the process with a label.
+async fn described(guest: &Guest) -> (DetailedEntry, Vec<DetailedEntry>, Vec<u64>) {
+    let file = guest.agent.describe(&guest_path("/srv/one.txt")).await.expect("a description");
+    let entries = guest.agent.describe_entries(&guest_path("/srv"), 1, None, 100).await.expect("a listing");
+    let by_label = guest.agent.find_processes(ProcessKey::Label("labelled".to_owned())).await.expect("processes");
+    let by_pid = guest.agent.find_processes(ProcessKey::Pid(by_label[0].pid)).await.expect("processes");
+    assert!(by_pid.iter().any(|status| status.process == by_label[0].process), "{by_pid:?}");
+    (file, entries.items, by_label.into_iter().map(|status| status.process).collect())
+}
+
+pub(super) async fn files_and_processes_are_described_the_same_after_a_restore(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let srv = guest_path("/srv");
+    guest.agent.make_directory(&srv, dorm_agent_client::Parents::Create, None).await.expect("a directory");
+    guest.write("/srv/one.txt", "hay").await;
+    let name = "user.kind".try_into().expect("a name");
+    let attribute = Attribute { name, value: GuestBytes(b"report".to_vec()) };
+    let set = guest.agent.set_attributes(&guest_path("/srv/one.txt"), vec![attribute.clone()], Vec::new()).await;
+    set.expect("an attribute");
+    let argv = ["sh", "-c", "sleep 1000"].map(|word| word.try_into().expect("a word"));
+    let process = ProcessSpec { label: Some("labelled".to_owned()), ..ProcessSpec::new(argv.to_vec()) };
+    let started = guest.agent.start(&process).await.expect("a process");
+    let before = described(&guest).await;
+    assert_eq!(before.0.attributes, [attribute]);
+    assert_eq!(before.1.iter().map(|entry| &entry.path).collect::<Vec<_>>(), [&before.0.path]);
+    assert_eq!(before.2, [started.process]);
+    let image = scenario.save(&guest).await;
+    let restored = scenario.restore(&image, &guest).await;
+    assert_eq!(described(&restored).await, before);
 }
 
 async fn events(guest: &Guest, name: &ServiceName) -> Vec<ServiceEvent> {
