@@ -61,6 +61,9 @@ pub struct BuildStepRequest {
     /// Run a line with `/bin/sh`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
+    /// Run a line with a login shell: `bash`, or `sh` in an image without it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub run_login: Option<String>,
     /// Run a program.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub argv: Option<Vec<String>>,
@@ -95,7 +98,8 @@ pub struct BuildCopy {
     /// numbers. Default root.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub owner: Option<String>,
-    /// Permission bits of the files in octal, such as `0644`. Default those in the context.
+    /// Permission bits of files and directories in octal, such as `0755`. Default those in the
+    /// context.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
 }
@@ -121,6 +125,9 @@ pub struct BuildTemplate {
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum BuildState {
+    /// It waits for its steps, which a client of E2B gives later. It fails without them after an
+    /// hour.
+    Reserved,
     /// It waits for its turn.
     Queued,
     /// It is being carried out.

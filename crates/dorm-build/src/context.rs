@@ -133,7 +133,16 @@ impl Context {
 
     fn add(&self, path: &str, found: &mut Vec<Found>) -> Result<(), BuildError> {
         let name = path.rsplit('/').next().unwrap_or_default().to_owned();
-        let whole = self.resolve(path)?;
+        let link = self.entries.get(path).filter(|entry| matches!(entry, Entry::Link(_)));
+        let whole = match (self.resolve(path), link) {
+            (Ok(whole), _) => whole,
+            // A context that was made for one step may have the link and not what it leads to.
+            (Err(_), Some(link)) if self.entries.values().all(|entry| !matches!(entry, Entry::File(_))) => {
+                found.push(Found { below: String::new(), name, entry: link.clone() });
+                return Ok(());
+            }
+            (Err(error), _) => return Err(error),
+        };
         if let Some(entry @ (Entry::File(_) | Entry::Link(_))) = self.entries.get(&whole) {
             found.push(Found { below: String::new(), name, entry: entry.clone() });
             return Ok(());

@@ -89,7 +89,7 @@ impl Reader<'_> {
                 _ => BTreeMap::new(),
             };
             if let Some(plan) = &mut self.plan {
-                plan.steps.push(Placed { line, step, arguments });
+                plan.steps.push(Placed { line, step, arguments, user: None });
             }
         }
         Ok(())

@@ -6,7 +6,7 @@ use std::fmt;
 use crate::plan::{Command, Placed, Settings, Step};
 
 /// The version of the key format. Changing it invalidates all cached results.
-const VERSION: &str = "dormouse build step 1";
+const VERSION: &str = "dormouse build step 2";
 
 /// 64 hexadecimal digits.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -52,11 +52,13 @@ impl Keys {
             Step::Run(command) => {
                 match command {
                     Command::Shell(line) => hash.all(["shell", line]),
+                    Command::Login(line) => hash.all(["login", line, ""]),
                     Command::Argv(argv) => hash.all(argv),
                 }
                 hash.text(before.0.workdir.as_deref().unwrap_or_default());
                 hash.all(before.0.env.iter().flat_map(|(name, value)| [name, value]));
                 hash.all(placed.arguments.iter().flat_map(|(name, value)| [name, value]));
+                hash.all(&before.0.workdir_owner);
             }
             Step::Copy(copy) => {
                 hash.all(&copy.from);

@@ -9,15 +9,21 @@ use crate::BuildError;
 pub enum Command {
     /// A line for `/bin/sh -c`.
     Shell(String),
+    /// A line for a login shell: `bash`, or `sh` in an image without it.
+    Login(String),
     /// A program with its arguments.
     Argv(Vec<String>),
 }
+
+/// Replaces itself by the login shell that runs the line in `$0`.
+const LOGIN: &str = r#"command -v bash >/dev/null 2>&1 && exec bash -l -c "$0"; exec sh -l -c "$0""#;
 
 impl Command {
     /// Returns the program and its arguments.
     pub fn argv(&self) -> Vec<String> {
         match self {
             Self::Shell(line) => vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()],
+            Self::Login(line) => vec!["/bin/sh".to_owned(), "-c".to_owned(), LOGIN.to_owned(), line.clone()],
             Self::Argv(argv) => argv.clone(),
         }
     }
@@ -34,7 +40,7 @@ pub struct Copy {
     /// The owner of what is created: a name or ID, optionally followed by a colon and a group. Root
     /// without.
     pub owner: Option<String>,
-    /// The permission bits of the files. Without, those in the context.
+    /// The permission bits of files and directories. Without, those in the context.
     pub mode: Option<u32>,
 }
 
@@ -89,6 +95,8 @@ pub struct Placed {
     pub step: Step,
     /// Values of `ARG`s that the programs of the step see as variables.
     pub arguments: BTreeMap<String, String>,
+    /// The user of its program, if that is another than the one of the steps around it.
+    pub user: Option<String>,
 }
 
 /// A complete build.
@@ -107,6 +115,8 @@ pub struct Kept {
     pub env: BTreeMap<String, String>,
     /// Working directory; `None` means `/`.
     pub workdir: Option<String>,
+    /// The owner of the working directory, if a step has to create it; `None` means root.
+    pub workdir_owner: Option<String>,
     /// User; `None` means root.
     pub user: Option<String>,
     /// Entrypoint.
@@ -140,7 +150,8 @@ impl Settings {
                 if path.is_empty() || path.contains('\0') {
                     return refused("a working directory needs a path".to_owned());
                 }
-                self.0.workdir = Some(self.below(path));
+                let path = self.below(path);
+                (self.0.workdir, self.0.workdir_owner) = (Some(path), self.0.user.clone());
             }
             Step::User(user) => {
                 check_user(user)?;

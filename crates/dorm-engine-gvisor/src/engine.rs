@@ -467,6 +467,13 @@ impl Engine for GvisorEngine {
         tokio::task::spawn_blocking(move || held::deleted_bytes(pids.into_iter())).await.unwrap_or(0)
     }
 
+    async fn deleted_on_volumes(&self, run: &RunId) -> Vec<String> {
+        let Ok(run) = self.shared.runs.get(run) else { return Vec::new() };
+        let Some(container) = run.container() else { return Vec::new() };
+        let (home, pid) = (container.home.clone(), container.processes.sandbox.pid());
+        blocking(move || slots::deleted_in_guest(&home, pid)).await.unwrap_or_default()
+    }
+
     fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
         match self.shared.expect(like, count) {
             Some(announced) => Expectation::ending_with(move || announced.end()),

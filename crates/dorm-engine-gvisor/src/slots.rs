@@ -15,9 +15,11 @@
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
+use std::ffi::OsStr;
 use std::fs;
 use std::io;
 use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -185,25 +187,42 @@ fn is_there(slot: &Path, source: &OwnedFd, access: Access) -> Result<bool, Errno
     Ok((found.st_dev, found.st_ino) == (wanted.st_dev, wanted.st_ino) && is_read_only == (access == Access::Read))
 }
 
+/// The most paths that [`deleted_in_guest`] returns.
+const DELETED_MAX: usize = 4096;
+
 /// Returns a file on one of the container's volumes that its sandbox, the process `pid`, has open
 /// although it is deleted, by its path on that volume.
 pub(crate) fn deleted(home: &Home, pid: i32) -> Result<Option<PathBuf>, GvisorError> {
+    Ok(all_deleted(home, pid, 1)?.pop())
+}
+
+/// Returns the paths in the guest of such files, as far as they are UTF-8.
+pub(crate) fn deleted_in_guest(home: &Home, pid: i32) -> Result<Vec<String>, GvisorError> {
+    let found = all_deleted(home, pid, DELETED_MAX)?;
+    // The sandbox's file server sees the slots below a directory of its own.
+    let in_guest = |path: PathBuf| path.to_str().and_then(|path| Some(path.get(path.find(MOUNTS)?..)?.to_owned()));
+    Ok(found.into_iter().filter_map(in_guest).collect())
+}
+
+fn all_deleted(home: &Home, pid: i32, most: usize) -> Result<Vec<PathBuf>, GvisorError> {
     let slots = home.slots();
     let mounted = (0..ATTACHMENTS_MAX).map(|slot| slots.join(slot.to_string()));
     let mounted = mounted.filter(|slot| root::is_mounted(slot).unwrap_or(false));
     let devices: Vec<u64> = mounted.filter_map(|slot| Some(fs::metadata(slot).ok()?.dev())).collect();
     if devices.is_empty() {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     let directory = PathBuf::from(format!("/proc/{pid}/fd"));
     let entries =
         fs::read_dir(&directory).map_err(|source| GvisorError::file("read the metadata of", &directory, source))?;
     // A file that is closed meanwhile does not count.
-    Ok(entries.flatten().find_map(|entry| {
+    let found = entries.flatten().filter_map(|entry| {
         let facts = fs::metadata(entry.path()).ok()?;
         let is_deleted = facts.is_file() && facts.nlink() == 0 && devices.contains(&facts.dev());
         let shown = is_deleted.then(|| fs::read_link(entry.path()).ok()).flatten()?;
-        let shown = shown.to_string_lossy().trim_end_matches(" (deleted)").to_owned();
-        Some(PathBuf::from(shown))
-    }))
+        let shown = shown.as_os_str().as_bytes();
+        let path = shown.strip_suffix(b" (deleted)").unwrap_or(shown);
+        Some(PathBuf::from(OsStr::from_bytes(path)))
+    });
+    Ok(found.take(most).collect())
 }

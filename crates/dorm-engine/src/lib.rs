@@ -358,6 +358,16 @@ pub trait Engine: Send + Sync + 'static {
         0
     }
 
+    /// Returns files on the volumes of a run that its sandbox has open although the host or another
+    /// sandbox has deleted or replaced them, by their paths in the guest below [`MOUNTS`]. The
+    /// guest finds out when one of its programs looks for such a path; only then is the file
+    /// closed, if no program has it open, or shown to the guest as deleted. Best effort, and at
+    /// most 4,096.
+    async fn deleted_on_volumes(&self, run: &RunId) -> Vec<String> {
+        let _ = run;
+        Vec::new()
+    }
+
     /// Prepares resources for `count` runs that will start soon and depend on the host as `like`
     /// does: the same image, layers and disk size, also with or without a network. The run of
     /// `like` does not matter. Dropping the result ends the expectation: resources that no run has

@@ -179,6 +179,10 @@ impl Engine for SteppedEngine {
         self.inner.deleted_image_bytes().await
     }
 
+    async fn deleted_on_volumes(&self, run: &RunId) -> Vec<String> {
+        self.inner.deleted_on_volumes(run).await
+    }
+
     fn expect(&self, like: &RunSpec, count: usize) -> Expectation {
         self.inner.expect(like, count)
     }

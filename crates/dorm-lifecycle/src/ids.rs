@@ -27,6 +27,12 @@ pub enum IdError {
          is neither an id nor a part of a digest and does not begin with the host of a registry"
     )]
     Snapshot(String),
+    /// Not a valid name of a template.
+    #[error(
+        "'{0}' is not the name of a template: names are 1 to 63 lower-case letters, digits, hyphens and underscores, do \
+         not begin with a hyphen, and may have a namespace of the same form in front of a slash"
+    )]
+    Template(String),
     /// Not a valid project name.
     #[error("'{0}' is not a project: projects are 1 to 63 lower-case letters, digits and hyphens")]
     Project(String),
@@ -230,6 +236,28 @@ impl FromStr for SnapshotName {
         match is_legal && !names_registry && !is_digest && !is_id(text) {
             true => Ok(Self(text.to_owned())),
             false => Err(IdError::Snapshot(text.to_owned())),
+        }
+    }
+}
+
+/// The name of a template: `NAME` or `NAMESPACE/NAME`. Unique per project.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct TemplateName(String);
+
+text!(TemplateName);
+
+impl FromStr for TemplateName {
+    type Err = IdError;
+
+    fn from_str(text: &str) -> Result<Self, IdError> {
+        let is_part = |part: &str| {
+            let legal = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || b"-_".contains(&byte);
+            (1..=63).contains(&part.len()) && part.bytes().all(legal) && !part.starts_with('-')
+        };
+        let (namespace, name) = text.split_once('/').map_or((None, text), |(space, name)| (Some(space), name));
+        match is_part(name) && namespace.is_none_or(is_part) {
+            true => Ok(Self(text.to_owned())),
+            false => Err(IdError::Template(text.to_owned())),
         }
     }
 }

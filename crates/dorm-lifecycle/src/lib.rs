@@ -57,7 +57,8 @@ pub use egress::{
 pub use event::{EventKind, Initiator};
 pub use ids::{
     ApiKeyId, BuildId, Digest, EnvironmentId, HoldId, IdError, LeaseId, Name, OperationId, PoolId, ProjectId,
-    RequestId, RunId, SandboxId, SavedStateId, SecretName, SnapshotId, SnapshotName, TemplateId, VolumeId, WebhookId,
+    RequestId, RunId, SandboxId, SavedStateId, SecretName, SnapshotId, SnapshotName, TemplateId, TemplateName,
+    VolumeId, WebhookId,
 };
 pub use inherited::InheritedSettings;
 pub use invariants::{Broken, check};

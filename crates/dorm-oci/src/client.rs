@@ -138,7 +138,9 @@ impl<'a> RegistryClient<'a> {
 
     async fn introduce(&self, challenge: Challenge) -> Result<HeaderValue, Failed> {
         let text = match (challenge, &self.credentials) {
-            (Challenge::Basic, Credentials::Password { user, password }) => basic(user, password),
+            (Challenge::Basic, Credentials::Password { user, password } | Credentials::Given { user, password }) => {
+                basic(user, password)
+            }
             (Challenge::Basic, Credentials::None | Credentials::Identity(_)) => return Err(self.unauthorized("")),
             (Challenge::Bearer { realm, service, scope }, credentials) => {
                 format!("Bearer {}", self.token(&realm, service, scope, credentials).await?)
@@ -165,7 +167,7 @@ impl<'a> RegistryClient<'a> {
         query.extend(scope.map(|scope| ("scope", scope)));
         let request = match credentials {
             Credentials::None => self.hops.request(Method::GET, realm).query(&query),
-            Credentials::Password { user, password } => {
+            Credentials::Password { user, password } | Credentials::Given { user, password } => {
                 self.hops.request(Method::GET, realm).query(&query).header(AUTHORIZATION, basic(user, password))
             }
             Credentials::Identity(token) => {

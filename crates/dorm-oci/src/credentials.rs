@@ -16,6 +16,11 @@ pub(crate) enum Credentials {
         user: String,
         password: String,
     },
+    /// Those of the request.
+    Given {
+        user: String,
+        password: String,
+    },
     /// An identity token, to be exchanged for an access token.
     Identity(String),
 }
@@ -31,6 +36,7 @@ impl Credentials {
     pub(crate) fn shown(&self) -> &'static str {
         match self {
             Self::None => "no login was sent",
+            Self::Given { .. } => "the login of the request was sent",
             Self::Password { .. } | Self::Identity(_) => "the login in Docker's configuration was sent",
         }
     }

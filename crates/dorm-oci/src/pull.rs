@@ -8,7 +8,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use dorm_lifecycle::Digest;
 use dorm_ports::{
-    FileContent, Logins, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec, Transport,
+    FileContent, Login, Logins, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec,
 };
 use dorm_storage::{
     BlobDigest, Configuration, DOCUMENT_BYTES_MAX, Descriptor, Document, Image, ImageSource, Manifest, Progress, Stage,
@@ -73,19 +73,23 @@ impl OciRegistry {
     async fn client(
         &self,
         reference: &Reference,
-        (transport, logins): (Transport, Logins),
+        asked: &RemoteSpec,
         operation: fn(Box<str>) -> RegistryOperation,
     ) -> RegistryClient<'_> {
         let (directory, key) = (self.config.docker_config.clone(), reference.key().to_owned());
-        let credentials = match logins {
-            Logins::None => credentials::Credentials::None,
-            Logins::Daemon => {
+        let credentials = match (&asked.login, asked.logins) {
+            (Some(Login { user, password }), _) => {
+                credentials::Credentials::Given { user: user.clone(), password: password.clone() }
+            }
+            (None, Logins::None) => credentials::Credentials::None,
+            (None, Logins::Daemon) => {
                 // A credential helper of Docker is a program, and may be slow.
                 let found = tokio::task::spawn_blocking(move || credentials::find(directory.as_deref(), &key)).await;
                 found.unwrap_or(credentials::Credentials::None)
             }
         };
-        RegistryClient::new(&self.config, &self.clients, reference, (transport, logins), credentials, operation)
+        let access = (asked.transport, asked.logins);
+        RegistryClient::new(&self.config, &self.clients, reference, access, credentials, operation)
     }
 
     /// Follows indexes to the manifest of the image for `architecture`.
@@ -213,7 +217,7 @@ impl Registry for OciRegistry {
 
     async fn pull(&self, asked: &RemoteSpec, tag: &str, progress: PullProgress) -> Result<Digest, RegistryError> {
         let reference = Reference::parse(&asked.reference)?;
-        let client = self.client(&reference, (asked.transport, asked.logins), RegistryOperation::Pull).await;
+        let client = self.client(&reference, asked, RegistryOperation::Pull).await;
         let _using = self.blobs.use_them();
         let architecture = asked.architecture.as_deref().unwrap_or_else(|| host_architecture());
         let wanted = self.documents(&client, &reference, architecture).await?;
@@ -248,7 +252,7 @@ impl Registry for OciRegistry {
         progress: PullProgress,
     ) -> Result<Pushed, RegistryError> {
         let reference = Reference::parse(&to.reference)?;
-        let client = self.client(&reference, (to.transport, to.logins), RegistryOperation::Push).await;
+        let client = self.client(&reference, to, RegistryOperation::Push).await;
         files::push(&client, &reference, content, bytes, &progress).await
     }
 
@@ -259,7 +263,7 @@ impl Registry for OciRegistry {
         progress: PullProgress,
     ) -> Result<(), RegistryError> {
         let reference = Reference::parse(&from.reference)?;
-        let client = self.client(&reference, (from.transport, from.logins), RegistryOperation::Pull).await;
+        let client = self.client(&reference, from, RegistryOperation::Pull).await;
         files::fetch(&client, &reference, to, &progress).await
     }
 }

@@ -39,6 +39,7 @@ impl World {
             architecture: architecture.map(str::to_owned),
             transport: Transport::Secure,
             logins: Logins::Daemon,
+            login: None,
         };
         let name = self.registry.whole_name(&asked.reference).unwrap();
         let digest = self.registry.pull(&asked, &name, Arc::new(|_| {})).await?;
@@ -93,6 +94,7 @@ async fn an_image_is_pulled_with_its_settings_and_nothing_but_the_image_stays() 
         architecture: None,
         transport: Transport::Secure,
         logins: Logins::Daemon,
+        login: None,
     };
     let report = move |progress| tell.lock().unwrap().push(progress);
     let digest = world.registry.pull(&asked, &reference, Arc::new(report)).await.unwrap();
@@ -317,6 +319,7 @@ async fn a_missing_image_and_a_silent_registry_are_different_errors() {
         architecture: None,
         transport: Transport::Secure,
         logins: Logins::Daemon,
+        login: None,
     };
     let error = world.registry.pull(&asked, "x", Arc::new(|_| {})).await.unwrap_err();
     assert!(matches!(error, RegistryError::Unreachable { .. }), "{error}");
@@ -327,7 +330,8 @@ async fn without_logins_only_permitted_addresses_are_asked() {
     let world = World::new().await;
     world.server.image("1", &["one"]);
     let reference = format!("{}/app:1", world.server.address);
-    let asked = RemoteSpec { reference, architecture: None, transport: Transport::Secure, logins: Logins::None };
+    let asked =
+        RemoteSpec { reference, architecture: None, transport: Transport::Secure, logins: Logins::None, login: None };
     let error = world.registry.pull(&asked, "x", Arc::new(|_| {})).await.unwrap_err();
     assert!(error.to_string().contains("no public address"), "{error}");
 }

@@ -23,6 +23,6 @@ pub use host::{HostFacts, ThisHost};
 pub use progress::{Progress, Stage};
 pub use randomness::{Randomness, SystemRandomness};
 pub use registry::{
-    FileContent, Logins, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec, Transport,
+    FileContent, Login, Logins, PullProgress, Pushed, Registry, RegistryError, RegistryOperation, RemoteSpec, Transport,
 };
 pub use vault::{LateVault, SecretValue, Vault, VaultError};

@@ -1,7 +1,7 @@
 //! The port to image registries. Implementations fetch and verify; the result becomes an image in
 //! the storage.
 
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -112,6 +112,23 @@ pub struct RemoteSpec {
     pub transport: Transport,
     /// Whose logins are used.
     pub logins: Logins,
+    /// A login of the request itself, which is used instead of those.
+    pub login: Option<Login>,
+}
+
+/// A login for one registry. Its password is not printed.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Login {
+    /// The name of the user.
+    pub user: String,
+    /// The password, or a token in its place.
+    pub password: String,
+}
+
+impl fmt::Debug for Login {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Login").field("user", &self.user).finish_non_exhaustive()
+    }
 }
 
 /// The logins that a request to a registry uses.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use dorm_build::{BuildError, Kept, Placed, Plan, Settings, Step, from_dockerfile};
 use dorm_lifecycle::Digest;
 use dorm_storage::ImageConfig;
-use dorm_store::{BuildPlan, Recipe};
+use dorm_store::{BuildPlan, PlannedStep, Recipe};
 
 use crate::error::{BuildProblem, ServiceError};
 
@@ -35,23 +35,27 @@ pub(crate) fn check(plan: &BuildPlan) -> Result<(), ServiceError> {
 pub(crate) fn steps(plan: &BuildPlan, base: &Kept) -> Result<Plan, BuildError> {
     let mut steps = match &plan.recipe {
         Recipe::Dockerfile { text, arguments } => from_dockerfile(text, arguments, base)?,
-        Recipe::Steps { from, steps } => {
-            let placed = |step: &Step| Placed { line: None, step: step.clone(), arguments: Default::default() };
-            Plan { from: from.clone(), steps: steps.iter().map(|planned| placed(&planned.step)).collect() }
-        }
+        Recipe::Steps { from, steps } => Plan { from: from.clone(), steps: steps.iter().map(placed).collect() },
+        Recipe::Awaited => return Err(BuildError::Step { what: "its steps are not known yet".to_owned() }),
     };
     if let Some(line) = &plan.start_command {
         let step = Step::Entrypoint(vec!["/bin/sh".to_owned(), "-c".to_owned(), line.clone()]);
-        steps.steps.push(Placed { line: None, step, arguments: Default::default() });
+        steps.steps.push(Placed { line: None, step, arguments: Default::default(), user: None });
     }
     Ok(steps)
+}
+
+fn placed(planned: &PlannedStep) -> Placed {
+    let PlannedStep { step, user, line, .. } = planned.clone();
+    let line = line.and_then(|line| usize::try_from(line).ok());
+    Placed { line, step, arguments: Default::default(), user }
 }
 
 /// Returns the context of a step.
 pub(crate) fn context_of(plan: &BuildPlan, at: usize) -> Option<&Digest> {
     let own = match &plan.recipe {
         Recipe::Steps { steps, .. } => steps.get(at).and_then(|step| step.context.as_ref()),
-        Recipe::Dockerfile { .. } => None,
+        Recipe::Dockerfile { .. } | Recipe::Awaited => None,
     };
     own.or(plan.context.as_ref())
 }
@@ -63,6 +67,7 @@ pub(crate) fn kept(config: &ImageConfig) -> Kept {
     Kept {
         env: config.env.iter().filter_map(pair).collect(),
         workdir: config.directory.clone(),
+        workdir_owner: None,
         user: config.user.clone(),
         entrypoint: words(&config.entrypoint),
         cmd: words(&config.command),
@@ -72,7 +77,7 @@ pub(crate) fn kept(config: &ImageConfig) -> Kept {
 /// Returns a step as one line.
 pub(crate) fn title(step: &Step) -> String {
     let text = match step {
-        Step::Run(dorm_build::Command::Shell(line)) => format!("RUN {line}"),
+        Step::Run(dorm_build::Command::Shell(line) | dorm_build::Command::Login(line)) => format!("RUN {line}"),
         Step::Run(dorm_build::Command::Argv(argv)) => format!("RUN {argv:?}"),
         Step::Copy(copy) => {
             let owner = copy.owner.iter().map(|owner| format!("--chown={owner} "));

@@ -95,6 +95,9 @@ pub(crate) async fn keep_building(service: Service) {
         if let Err(error) = begin_some(&service, &mut turns).await {
             tracing::warn!(error = %chain(&error), "cannot look for builds; retrying");
         }
+        if let Err(error) = service.end_reserved_builds().await {
+            tracing::warn!(error = %chain(&error), "cannot end builds that were not given their steps; retrying");
+        }
         if let Err(error) = service.clear_builds().await {
             tracing::warn!(error = %chain(&error), "cannot remove the remains of builds; retrying");
         }
@@ -111,7 +114,7 @@ pub(crate) async fn keep_building(service: Service) {
 async fn begin_some(service: &Service, turns: &mut BTreeMap<ProjectId, u64>) -> Result<(), ServiceError> {
     let shared = &service.shared;
     let mut open: Vec<BuildRecord> = shared.store.builds().await?;
-    open.retain(|build| !build.state.has_ended());
+    open.retain(|build| !build.state.has_ended() && build.state != BuildState::Reserved);
     loop {
         if shared.stopping.is_cancelled() {
             return Ok(());
@@ -326,6 +329,7 @@ impl Builder {
                 (step.state, step.began) = (BuildStepState::Waiting, None);
             }
             (record.work, record.image, record.snapshot) = (None, None, None);
+            record.plan.login = None;
             (record.state, record.ended) = (state, Some(now));
         })
         .await?;

@@ -1,8 +1,8 @@
 //! Identifiers.
 
 use dorm_lifecycle::{
-    BuildId, EnvironmentId, HoldId, LeaseId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, TemplateId,
-    VolumeId, WebhookId,
+    BuildId, EnvironmentId, HoldId, LeaseId, OperationId, PoolId, SandboxId, SavedStateId, SnapshotId, VolumeId,
+    WebhookId,
 };
 use dorm_ports::Randomness;
 
@@ -54,10 +54,6 @@ impl Ids<'_> {
 
     pub(crate) fn lease(&self) -> LeaseId {
         LeaseId::from_random(self.random())
-    }
-
-    pub(crate) fn template(&self) -> TemplateId {
-        TemplateId::from_random(self.random())
     }
 
     pub(crate) fn volume(&self) -> VolumeId {

@@ -61,7 +61,10 @@ pub use admission::ProjectUse;
 pub use backoff::Backoff;
 pub use dorm_engine::Usage;
 pub use dorm_store::Code;
-pub use dorm_volume::{FileEntry, FileKind, Health, Limiting, NewFile, VolumeError, Volumes};
+pub use dorm_volume::{
+    BadPath, DEPTH_MAX, ENTRIES_MAX, EntryChange, EntryPath, EntryStat, FileEntry, FileKind, Health, IfExists,
+    Limiting, NewEntry, NewFile, Ownership, Parents, TopMode, VolumeError, Volumes,
+};
 pub use error::{BuildProblem, EnvironmentProblem, Failure, PoolProblem, ProjectProblem, ServiceError, VolumeProblem};
 pub use image_settings::START_LABEL;
 pub use messages::{AnswerAt, IfBusy, Manner};
@@ -88,6 +91,7 @@ pub use ops::ports::{COOKIE_LIFETIME, LINK_LIFETIME};
 pub use ops::projects::{PROJECTS_MAX, ProjectView};
 pub use ops::promote::Promoted;
 pub use ops::pull::PullPolicy;
+pub use ops::reserved_builds::BuildSteps;
 pub use ops::restart::Restarted;
 pub use ops::resume::ResumeSpec;
 pub use ops::rewind::{KeepFuture, RewoundSandbox};
@@ -96,7 +100,7 @@ pub use ops::snapshot_names::NamedSource;
 pub use ops::snapshots::SnapshotPage;
 pub use ops::templates::{DEFAULT_TAG, TemplateReference, TemplateSpec};
 pub use ops::transfer::{ExportFile, ImportSpec};
-pub use ops::volumes::VolumeView;
+pub use ops::volumes::{VOLUME_BYTES, VolumeView};
 pub use parking::ParkLimits;
 pub use report::RecoveryReport;
 pub use secrets::{SecretSpec, SecretSpecs};

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use dorm_build::Step;
-use dorm_lifecycle::{BuildId, Caller, Digest, Egress, Name, ProjectId, Resources, SandboxId, SnapshotId, Timestamp};
+use dorm_lifecycle::{
+    BuildId, Caller, Digest, Egress, ProjectId, Resources, SandboxId, SnapshotId, TemplateName, Timestamp,
+};
 
 use crate::FailureRecord;
 
@@ -46,6 +48,8 @@ pub struct BuildRecord {
 /// The state of a build.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum BuildState {
+    /// It has a name and waits for its steps. If they are not given in time, it fails.
+    Reserved,
     /// It waits for its turn.
     Queued,
     /// It carries out its steps.
@@ -64,7 +68,7 @@ impl BuildState {
     /// Whether it has ended.
     pub const fn has_ended(&self) -> bool {
         match self {
-            Self::Queued | Self::Running | Self::Finishing => false,
+            Self::Reserved | Self::Queued | Self::Running | Self::Finishing => false,
             Self::Succeeded | Self::Failed(_) | Self::Cancelled => true,
         }
     }
@@ -104,6 +108,17 @@ pub struct BuildPlan {
     pub egress: Egress,
     /// The template that the result becomes.
     pub template: Option<BuildTemplate>,
+    /// The login for the registry of the base image, until the build ends.
+    pub login: Option<BuildLogin>,
+}
+
+/// A login for the registry of a base image.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct BuildLogin {
+    /// The name of the user.
+    pub user: String,
+    /// The password, in the form in which secrets are recorded.
+    pub password: String,
 }
 
 /// The source of the steps of a build.
@@ -123,6 +138,8 @@ pub enum Recipe {
         /// The steps, in order.
         steps: Vec<PlannedStep>,
     },
+    /// It was not given yet: the build is reserved.
+    Awaited,
 }
 
 /// A step that was given as such.
@@ -134,6 +151,16 @@ pub struct PlannedStep {
     pub context: Option<Digest>,
     /// Whether this step and those after it run although their results are known.
     pub is_forced: bool,
+    /// The user of its program, if that is another than the one of the steps around it.
+    pub user: Option<String>,
+    /// Its line in the text that it was made from, starting at 1.
+    pub line: Option<u64>,
+}
+
+impl From<Step> for PlannedStep {
+    fn from(step: Step) -> Self {
+        Self { step, context: None, is_forced: false, user: None, line: None }
+    }
 }
 
 /// Resource limits of the sandbox of a step; the defaults apply to those that are not given.
@@ -164,7 +191,7 @@ impl BuildResources {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct BuildTemplate {
     /// Its name.
-    pub name: Name,
+    pub name: TemplateName,
     /// The tags that point to the result from its end on.
     pub tags: Vec<String>,
     /// The resource limits of its sandboxes.

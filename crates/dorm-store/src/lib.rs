@@ -39,8 +39,8 @@ use thiserror::Error;
 
 pub use api_key::{ApiKeyRecord, KeyScope};
 pub use build::{
-    BuildFailure, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState, BuildTemplate,
-    BuildWork, PlannedStep, Recipe,
+    BuildFailure, BuildLogin, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState,
+    BuildTemplate, BuildWork, PlannedStep, Recipe,
 };
 pub use change::BrokenSandbox;
 pub use clock::{ClockNote, ClockPeriod};

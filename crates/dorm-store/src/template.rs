@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{BuildId, Digest, FirstProgram, Name, ProjectId, Resources, SnapshotId, TemplateId, Timestamp};
+use dorm_lifecycle::{
+    BuildId, Digest, FirstProgram, ProjectId, Resources, SnapshotId, TemplateId, TemplateName, Timestamp,
+};
 
 /// A template. One record has all its tags, so that each change of them is atomic.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -12,7 +14,10 @@ pub struct TemplateRecord {
     /// The project it belongs to.
     pub project: ProjectId,
     /// Its name, unique per project.
-    pub name: Name,
+    pub name: TemplateName,
+    /// Whether its owner has published it. Projects do not share templates: clients of E2B set it
+    /// and read it.
+    pub is_public: bool,
     /// The versions that tags stand for.
     pub tags: BTreeMap<String, TemplateVersion>,
     /// When it was created.

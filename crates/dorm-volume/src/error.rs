@@ -45,6 +45,18 @@ pub enum VolumeError {
         #[source]
         source: io::Error,
     },
+    /// There are more entries than one answer holds.
+    #[error(
+        "cannot list '{path}' in volume {id}: it has more than {most} entries, or too long names; list its directories one by one, or with less depth"
+    )]
+    TooMany {
+        /// The volume.
+        id: VolumeId,
+        /// The path, relative to the top of the volume.
+        path: String,
+        /// The most entries of an answer.
+        most: usize,
+    },
     /// A path of the host cannot be used.
     #[error("cannot {operation} {}", path.display())]
     Host {
@@ -67,7 +79,7 @@ impl VolumeError {
     pub fn path_kind(&self) -> Option<io::ErrorKind> {
         match self {
             Self::Path { source, .. } => Some(source.kind()),
-            Self::Gone { .. } | Self::Exists(_) | Self::Disk { .. } | Self::Host { .. } => None,
+            Self::Gone { .. } | Self::Exists(_) | Self::Disk { .. } | Self::TooMany { .. } | Self::Host { .. } => None,
         }
     }
 }

@@ -5,6 +5,8 @@
 
 #![allow(clippy::disallowed_methods, reason = "every call is made on a thread that may block")]
 
+pub(crate) mod entries;
+
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
@@ -13,10 +15,15 @@ use std::path::Path;
 use dorm_guest_ids::GuestIds;
 use dorm_lifecycle::VolumeId;
 use dorm_steps::AnySteps;
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
 
-use crate::{VolumeError, Volumes};
+use self::entries::{EntryStat, IfExists, NewEntry, Ownership, Parents, give, open_parent, shown};
+use crate::{EntryPath, Inner, VolumeError, Volumes};
+
+/// The owner and mode of a file or directory for which the caller names none.
+const FILE: Ownership = Ownership { uid: 0, gid: 0, mode: 0o644 };
+const DIRECTORY: Ownership = Ownership { uid: 0, gid: 0, mode: 0o755 };
 
 /// The kind of a directory entry.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +36,17 @@ pub enum FileKind {
     Symlink,
     /// Anything else.
     Other,
+}
+
+impl FileKind {
+    pub(crate) fn of(facts: &Stat) -> Self {
+        match FileType::from_raw_mode(facts.st_mode) {
+            FileType::RegularFile => Self::File,
+            FileType::Directory => Self::Directory,
+            FileType::Symlink => Self::Symlink,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// An entry of a directory.
@@ -53,6 +71,8 @@ pub struct NewFile {
     draft: Option<String>,
     name: String,
     file: Option<File>,
+    if_exists: IfExists,
+    ids: GuestIds,
     steps: AnySteps,
 }
 
@@ -77,12 +97,13 @@ impl Volumes {
         .await
     }
 
-    /// Begins to write a file. Creates missing directories.
+    /// Begins to write a file. Creates missing directories, and replaces an existing file.
     ///
     /// # Errors
     /// [`VolumeError::Path`].
     pub async fn write(&self, id: &VolumeId, path: &str) -> Result<NewFile, VolumeError> {
         let (key, id, path) = (id.clone(), id.clone(), path.to_owned());
+        let new = NewEntry { ownership: FILE, parents: Parents::Created(DIRECTORY), if_exists: IfExists::Accept };
         self.at_work(&key, move |inner| {
             let top = inner.mount(&id)?;
             let relative = path.trim_start_matches('/');
@@ -90,25 +111,22 @@ impl Volumes {
             if matches!(name, "" | "." | "..") {
                 return Err(wrong("write", &id, &path, io::ErrorKind::InvalidInput.into()));
             }
-            make_directories(&top, &id, above, inner.ids, &inner.steps)?;
-            let wrong = |source| wrong("write", &id, &path, source);
-            let parent = open(&top, above, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
-            // A file without a name disappears with its process.
-            let mode = Mode::from_raw_mode(0o644);
-            let nameless = rustix::fs::openat(&parent, ".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode);
-            let (file, draft) = match nameless {
-                Ok(file) => (file, None),
-                Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
-                    let draft = draft_name().map_err(wrong)?;
-                    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-                    let file = rustix::fs::openat(&parent, draft.as_str(), flags, mode);
-                    (file.map_err(|error| wrong(error.into()))?, Some(draft))
-                }
-                Err(error) => return Err(wrong(error.into())),
+            begin(inner, &top, &id, (above, name), new)
+        })
+        .await
+    }
+
+    /// Begins to write a file with an owner and a mode.
+    ///
+    /// # Errors
+    /// [`VolumeError::Path`].
+    pub async fn write_entry(&self, id: &VolumeId, path: &EntryPath, new: NewEntry) -> Result<NewFile, VolumeError> {
+        let (key, id, path) = (id.clone(), id.clone(), path.clone());
+        self.with_content(&key, move |inner, top| {
+            let Some(parts) = path.split() else {
+                return Err(wrong("write", &id, "/", io::ErrorKind::IsADirectory.into()));
             };
-            give(&file, mode, inner.ids).map_err(wrong)?;
-            let (name, path, steps) = (name.to_owned(), path.clone(), inner.steps.clone());
-            Ok(NewFile { id: id.clone(), path, parent, draft, name, file: Some(File::from(file)), steps })
+            begin(inner, &top.path, &id, parts, new)
         })
         .await
     }
@@ -140,21 +158,22 @@ impl NewFile {
         file.try_clone().map_err(|source| wrong("write", &self.id, &self.path, source))
     }
 
-    /// Makes the file durable and gives it its name. Replaces an existing file.
+    /// Makes the file durable, gives it its name and returns it.
     ///
     /// # Errors
-    /// When the disk is full, or a directory has that name.
-    pub fn finish(mut self) -> Result<(), VolumeError> {
+    /// When the disk is full, or a directory has that name, or a file that may not be replaced.
+    pub fn finish(mut self) -> Result<EntryStat, VolumeError> {
         let (id, path) = (self.id.clone(), self.path.clone());
         let wrong = |source| wrong("write", &id, &path, source);
-        if let Some(file) = &self.file {
-            file.sync_all().map_err(wrong)?;
-        }
+        let file = self.take()?;
+        file.sync_all().map_err(wrong)?;
         self.steps.reach("volume: file written").map_err(|stopped| wrong(stopped.into()))?;
         self.put().map_err(wrong)?;
         self.file = None;
         self.steps.reach("volume: file named").map_err(|stopped| wrong(stopped.into()))?;
-        rustix::fs::fsync(&self.parent).map_err(|error| wrong(error.into()))
+        rustix::fs::fsync(&self.parent).map_err(|error| wrong(error.into()))?;
+        let facts = rustix::fs::fstat(&file).map_err(|error| wrong(error.into()))?;
+        Ok(shown(self.name.clone(), format!("/{}", path.trim_start_matches('/')), &facts, None, self.ids))
     }
 
     /// Gives the file its name.
@@ -165,7 +184,7 @@ impl NewFile {
                 |name: &str| rustix::fs::linkat(rustix::fs::CWD, &opened, &self.parent, name, AtFlags::SYMLINK_FOLLOW);
             match link(&self.name) {
                 // Only a file with another name can replace an existing one.
-                Err(Errno::EXIST) => {
+                Err(Errno::EXIST) if self.if_exists == IfExists::Accept => {
                     let draft = draft_name()?;
                     link(&draft)?;
                     self.draft = Some(draft);
@@ -174,7 +193,11 @@ impl NewFile {
             }
         }
         let draft = self.draft.as_deref().unwrap_or_default();
-        Ok(rustix::fs::renameat(&self.parent, draft, &self.parent, self.name.as_str())?)
+        let flags = match self.if_exists {
+            IfExists::Accept => RenameFlags::empty(),
+            IfExists::Refuse => RenameFlags::NOREPLACE,
+        };
+        Ok(rustix::fs::renameat_with(&self.parent, draft, &self.parent, self.name.as_str(), flags)?)
     }
 }
 
@@ -196,45 +219,110 @@ impl Drop for NewFile {
     }
 }
 
-/// Creates the missing directories of `path`, each owned by the guests' root.
+/// Begins to write a file with this name in the directory `above`.
+fn begin(
+    inner: &Inner,
+    top: &Path,
+    id: &VolumeId,
+    (above, name): (&str, &str),
+    new: NewEntry,
+) -> Result<NewFile, VolumeError> {
+    let path = if above.is_empty() { name.to_owned() } else { format!("{above}/{name}") };
+    if let Parents::Created(owner) = new.parents {
+        make_directories(inner, top, id, above, owner)?;
+    }
+    let wrong = |source| wrong("write", id, &path, source);
+    let parent = open_top(top).and_then(|top| open_parent(top, above)).map_err(wrong)?;
+    // It is found out again at the end; this is for a client with much to send.
+    refuse_existing(&parent, name, new.if_exists).map_err(wrong)?;
+    // A file without a name disappears with its process.
+    let mode = Mode::from_raw_mode(0o600);
+    let nameless = rustix::fs::openat(&parent, ".", OFlags::WRONLY | OFlags::TMPFILE | OFlags::CLOEXEC, mode);
+    let (file, draft) = match nameless {
+        Ok(file) => (file, None),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            let draft = draft_name().map_err(wrong)?;
+            let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let file = rustix::fs::openat(&parent, draft.as_str(), flags, mode);
+            (file.map_err(|error| wrong(error.into()))?, Some(draft))
+        }
+        Err(error) => return Err(wrong(error.into())),
+    };
+    let (name, steps, if_exists) = (name.to_owned(), inner.steps.clone(), new.if_exists);
+    let (id, ids) = (id.clone(), inner.ids);
+    let made =
+        NewFile { id, path: path.clone(), parent, draft, name, file: Some(File::from(file)), if_exists, ids, steps };
+    if let Some(file) = &made.file {
+        give(file, new.ownership, ids).map_err(wrong)?;
+    }
+    Ok(made)
+}
+
+/// Refuses a name that is taken, and one of a directory in any case: a file cannot replace it.
+fn refuse_existing(parent: &OwnedFd, name: &str, if_exists: IfExists) -> io::Result<()> {
+    match rustix::fs::statat(parent, name, AtFlags::SYMLINK_NOFOLLOW) {
+        Err(Errno::NOENT) => Ok(()),
+        Err(error) => Err(error.into()),
+        Ok(facts) if FileKind::of(&facts) == FileKind::Directory => Err(io::ErrorKind::IsADirectory.into()),
+        Ok(_) => match if_exists {
+            IfExists::Accept => Ok(()),
+            IfExists::Refuse => Err(io::ErrorKind::AlreadyExists.into()),
+        },
+    }
+}
+
+/// Creates the missing directories of `path`, each with this owner and mode.
 ///
 /// Their names are then durable, including those that an earlier call created but did not sync.
 pub(crate) fn make_directories(
+    inner: &Inner,
     top: &Path,
     id: &VolumeId,
     path: &str,
-    ids: GuestIds,
-    steps: &AnySteps,
+    owner: Ownership,
 ) -> Result<(), VolumeError> {
     let wrong = |source| wrong("create the directory", id, path, source);
-    let mode = Mode::from_raw_mode(0o755);
+    let volume = open_top(top).map_err(wrong)?;
     let mut below = String::new();
     for name in path.split('/').filter(|name| !name.is_empty()) {
-        let parent = open(top, &below, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
-        match rustix::fs::mkdirat(&parent, name, mode) {
+        let parent = open_below(&volume, &below, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong)?;
+        match rustix::fs::mkdirat(&parent, name, Mode::from_raw_mode(owner.mode)) {
             Ok(()) => {
                 let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
                 let made = rustix::fs::openat(&parent, name, flags, Mode::empty());
-                give(made.map_err(|error| wrong(error.into()))?, mode, ids).map_err(wrong)?;
+                give(made.map_err(|error| wrong(error.into()))?, owner, inner.ids).map_err(wrong)?;
             }
             Err(Errno::EXIST) => {}
             Err(error) => return Err(wrong(error.into())),
         }
         rustix::fs::fsync(&parent).map_err(|error| wrong(error.into()))?;
-        steps.durable(&top.join(&below));
+        inner.steps.durable(&top.join(&below));
         if !below.is_empty() {
             below.push('/');
         }
         below.push_str(name);
     }
-    open(top, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong).map(drop)
+    open_below(&volume, path, OFlags::RDONLY | OFlags::DIRECTORY).map_err(wrong).map(drop)
+}
+
+/// Creates the missing directories of a part of a volume, owned by the guests' root.
+pub(crate) fn make_part(inner: &Inner, top: &Path, id: &VolumeId, part: &str) -> Result<(), VolumeError> {
+    make_directories(inner, top, id, part, DIRECTORY)
+}
+
+/// Opens the top of a volume, which stays mounted as long as the descriptor exists.
+pub(crate) fn open_top(top: &Path) -> io::Result<OwnedFd> {
+    Ok(rustix::fs::open(top, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
+}
+
+fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+    open_below(open_top(top)?, path, flags)
 }
 
 /// Opens a path below `top` and nothing else. `path` may begin with a slash, which means the top of
 /// the volume.
-fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
+pub(crate) fn open_below(top: impl AsFd, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     let flags = flags | OFlags::CLOEXEC;
-    let top = rustix::fs::open(top, OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
     let path = match path.trim_start_matches('/') {
         "" => ".",
         path => path,
@@ -253,23 +341,6 @@ fn open(top: &Path, path: &str, flags: OFlags) -> io::Result<OwnedFd> {
     Err(io::ErrorKind::ResourceBusy.into())
 }
 
-/// Gives a new file or directory to the guests' root, and sets its mode, since the umask may have
-/// cleared bits.
-fn give(file: impl AsFd, mode: Mode, ids: GuestIds) -> io::Result<()> {
-    own(&file, ids)?;
-    Ok(rustix::fs::fchmod(file, mode)?)
-}
-
-fn own(file: impl AsFd, ids: GuestIds) -> io::Result<()> {
-    let owner = rustix::fs::Uid::from_raw(ids.base());
-    let group = rustix::fs::Gid::from_raw(ids.base());
-    match rustix::fs::fchown(file, Some(owner), Some(group)) {
-        // Without the permission to do so (in tests) the owner stays unchanged.
-        Ok(()) | Err(Errno::PERM) => Ok(()),
-        Err(error) => Err(error.into()),
-    }
-}
-
 fn list(directory: &OwnedFd) -> Result<Vec<FileEntry>, Errno> {
     let mut entries = Vec::new();
     for entry in Dir::read_from(directory)? {
@@ -282,12 +353,7 @@ fn list(directory: &OwnedFd) -> Result<Vec<FileEntry>, Errno> {
             Err(Errno::NOENT) => continue,
             other => other?,
         };
-        let kind = match FileType::from_raw_mode(facts.st_mode) {
-            FileType::RegularFile => FileKind::File,
-            FileType::Directory => FileKind::Directory,
-            FileType::Symlink => FileKind::Symlink,
-            _ => FileKind::Other,
-        };
+        let kind = FileKind::of(&facts);
         let name = name.to_string_lossy().into_owned();
         entries.push(FileEntry { name, kind, bytes: facts.st_size.unsigned_abs() });
     }
@@ -295,12 +361,12 @@ fn list(directory: &OwnedFd) -> Result<Vec<FileEntry>, Errno> {
     Ok(entries)
 }
 
-fn draft_name() -> io::Result<String> {
+pub(crate) fn draft_name() -> io::Result<String> {
     let mut bytes = [0_u8; 8];
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
     Ok(format!(".dorm-new-{:016x}", u64::from_ne_bytes(bytes)))
 }
 
-fn wrong(operation: &'static str, id: &VolumeId, path: &str, source: io::Error) -> VolumeError {
+pub(crate) fn wrong(operation: &'static str, id: &VolumeId, path: &str, source: io::Error) -> VolumeError {
     VolumeError::Path { operation, id: id.clone(), path: path.to_owned(), source }
 }

@@ -15,10 +15,12 @@
 
 mod error;
 mod files;
+mod path;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -32,7 +34,9 @@ use dorm_steps::AnySteps;
 use tokio::sync::Mutex;
 
 pub use error::VolumeError;
+pub use files::entries::{DEPTH_MAX, ENTRIES_MAX, EntryChange, EntryStat, IfExists, NewEntry, Ownership, Parents};
 pub use files::{FileEntry, FileKind, NewFile};
+pub use path::{BadPath, EntryPath};
 
 const PLAIN: &str = "plain";
 const NEW: &str = ".new-";
@@ -82,6 +86,34 @@ struct Inner {
     at_work: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
     /// The same for syncing, which may run while another call mounts the volume.
     syncing: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
+    /// The same for work on the entries of a mounted volume, which can take long: it is taken
+    /// before `at_work`, which is not held meanwhile.
+    content: std::sync::Mutex<BTreeMap<VolumeId, Arc<Mutex<()>>>>,
+}
+
+/// The top of a mounted volume, which stays mounted as long as this exists.
+struct Top {
+    path: PathBuf,
+    fd: OwnedFd,
+}
+
+/// The permissions of the top of a new volume.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum TopMode {
+    /// Only the guests' root can write to it. The default.
+    #[default]
+    Root,
+    /// Every user of a guest can write to it.
+    Everyone,
+}
+
+impl TopMode {
+    const fn bits(self) -> u32 {
+        match self {
+            Self::Root => 0o755,
+            Self::Everyone => 0o777,
+        }
+    }
 }
 
 /// Returns the lock of a volume, which is created on first use.
@@ -118,6 +150,7 @@ impl Volumes {
             has_mounted: AtomicBool::new(false),
             at_work: std::sync::Mutex::default(),
             syncing: std::sync::Mutex::default(),
+            content: std::sync::Mutex::default(),
         }))
     }
 
@@ -130,9 +163,9 @@ impl Volumes {
     ///
     /// # Errors
     /// When they already exist, or the host refuses.
-    pub async fn make(&self, id: &VolumeId, bytes: u64) -> Result<(), VolumeError> {
+    pub async fn make(&self, id: &VolumeId, bytes: u64, top: TopMode) -> Result<(), VolumeError> {
         let own = id.clone();
-        self.at_work(id, move |inner| inner.make(&own, bytes)).await
+        self.at_work(id, move |inner| inner.make(&own, bytes, top)).await
     }
 
     /// Mounts a volume and returns the path of its content. With `part`, returns that directory,
@@ -145,7 +178,7 @@ impl Volumes {
         self.at_work(id, move |inner| {
             let top = inner.mount(&own)?;
             if let Some(part) = part.filter(|part| !part.is_whole()) {
-                files::make_directories(&top, &own, part.as_str(), inner.ids, &inner.steps)?;
+                files::make_part(inner, &top, &own, part.as_str())?;
             }
             Ok(top)
         })
@@ -187,8 +220,15 @@ impl Volumes {
     /// # Errors
     /// When the host refuses.
     pub async fn remove(&self, id: &VolumeId) -> Result<(), VolumeError> {
-        let own = id.clone();
-        self.at_work(id, move |inner| inner.remove(&own)).await
+        let (volumes, own) = (self.clone(), id.clone());
+        let lock = lock_of(&self.0.content, id);
+        self.detached(async move {
+            // Work on its entries keeps it mounted.
+            let _held = lock.lock_owned().await;
+            let id = own.clone();
+            volumes.at_work(&own, move |inner| inner.remove(&id)).await
+        })
+        .await
     }
 
     /// Returns the state of a volume.
@@ -206,6 +246,38 @@ impl Volumes {
         work: impl FnOnce(&Inner) -> Result<T, VolumeError> + Send + 'static,
     ) -> Result<T, VolumeError> {
         self.blocking(Some(lock_of(&self.0.at_work, id)), work).await
+    }
+
+    /// Runs blocking `work` on the content of a volume. It may take long: a run can get the volume
+    /// mounted meanwhile.
+    async fn with_content<T: Send + 'static>(
+        &self,
+        id: &VolumeId,
+        work: impl FnOnce(&Inner, &Top) -> Result<T, VolumeError> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        let (volumes, own) = (self.clone(), id.clone());
+        let lock = lock_of(&self.0.content, id);
+        self.detached(async move {
+            let _held = lock.lock_owned().await;
+            let id = own.clone();
+            let top = volumes.at_work(&own, move |inner| inner.open_top(&id)).await?;
+            volumes.blocking(None, move |inner| work(inner, &top)).await
+        })
+        .await
+    }
+
+    /// Awaits `work`, which completes even if the caller is gone.
+    async fn detached<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, VolumeError>> + Send + 'static,
+    ) -> Result<T, VolumeError> {
+        if self.0.steps.in_place() {
+            return work.await;
+        }
+        let done = tokio::spawn(work).await;
+        done.unwrap_or_else(|error| {
+            Err(VolumeError::host("use", &self.0.directory, io::Error::other(error.to_string())))
+        })
     }
 
     /// Runs blocking `work`. Waiting for the lock takes no thread, so a disk that hangs holds one
@@ -231,18 +303,15 @@ impl Volumes {
                 Some(_) | None => std::future::pending().await,
             };
         }
-        // Completes even if the caller is gone.
-        let done = tokio::spawn(async move {
+        self.detached(async move {
             let _held = held.await;
             let working = inner.clone();
-            tokio::task::spawn_blocking(move || work(&working)).await
-        });
-        match done.await {
-            Ok(Ok(done)) => done,
-            Ok(Err(error)) | Err(error) => {
-                Err(VolumeError::host("use", &self.0.directory, io::Error::other(error.to_string())))
-            }
-        }
+            let done = tokio::task::spawn_blocking(move || work(&working)).await;
+            done.unwrap_or_else(|error| {
+                Err(VolumeError::host("use", &inner.directory, io::Error::other(error.to_string())))
+            })
+        })
+        .await
     }
 }
 
@@ -261,14 +330,14 @@ impl Inner {
         KeptDisk::at(&self.home(id))
     }
 
-    fn make(&self, id: &VolumeId, bytes: u64) -> Result<(), VolumeError> {
+    fn make(&self, id: &VolumeId, bytes: u64, top: TopMode) -> Result<(), VolumeError> {
         let home = self.home(id);
         if home.exists() {
             return Err(VolumeError::Exists(id.clone()));
         }
         let draft = self.directory.join(format!("{NEW}{id}"));
         make_private(&self.directory)?;
-        let filled = remove_draft(id, &draft).and_then(|()| self.fill(id, &draft, bytes));
+        let filled = remove_draft(id, &draft).and_then(|()| self.fill(id, &draft, bytes, top));
         let filled = filled.and_then(|()| self.reach("volume: draft made"));
         filled.inspect_err(|_| {
             if let Err(error) = remove_draft(id, &draft) {
@@ -280,7 +349,7 @@ impl Inner {
         sync(&self.directory)
     }
 
-    fn fill(&self, id: &VolumeId, draft: &Path, bytes: u64) -> Result<(), VolumeError> {
+    fn fill(&self, id: &VolumeId, draft: &Path, bytes: u64, top: TopMode) -> Result<(), VolumeError> {
         let wrong = |source| VolumeError::Disk { operation: "make", id: id.clone(), source };
         let made = match self.limiting {
             Limiting::Always | Limiting::WherePossible => KeptDisk::make(draft, self.ids, bytes).map(Some),
@@ -293,18 +362,20 @@ impl Inner {
             }
             made => made.map_err(wrong)?,
         };
+        let permissions = fs::Permissions::from_mode(top.bits());
         match disk {
             Some(disk) => {
                 // A program that expects an empty directory must not find `lost+found` there.
                 disk.mount().map_err(wrong)?;
-                let emptied = fs::remove_dir(disk.path().join("lost+found"));
+                let emptied = fs::remove_dir(disk.path().join("lost+found"))
+                    .and_then(|()| fs::set_permissions(disk.path(), permissions));
                 disk.unmount().map_err(wrong)?;
                 emptied.map_err(|source| VolumeError::host("empty", &disk.path(), source))?;
             }
             None => {
                 let content = draft.join(PLAIN);
                 let made = fs::create_dir_all(&content)
-                    .and_then(|()| fs::set_permissions(&content, fs::Permissions::from_mode(0o755)))
+                    .and_then(|()| fs::set_permissions(&content, permissions))
                     .and_then(|()| give_to_guests(&content, self.ids));
                 made.map_err(|source| VolumeError::host("create", &content, source))?;
             }
@@ -337,6 +408,12 @@ impl Inner {
         };
         self.own(id, &path)?;
         Ok(path)
+    }
+
+    fn open_top(&self, id: &VolumeId) -> Result<Top, VolumeError> {
+        let path = self.mount(id)?;
+        let fd = files::open_top(&path).map_err(|source| VolumeError::host("open", &path, source))?;
+        Ok(Top { path, fd })
     }
 
     /// Changes the owners of a volume's files to the present host IDs, if it was created with

@@ -10,7 +10,7 @@ fn id(number: u8) -> VolumeId {
 async fn put(volumes: &Volumes, path: &str, text: &str) -> Result<(), VolumeError> {
     let mut new = volumes.write(&id(1), path).await?;
     new.take()?.write_all(text.as_bytes()).unwrap();
-    new.finish()
+    new.finish().map(drop)
 }
 
 async fn get(volumes: &Volumes, path: &str) -> Result<String, VolumeError> {
@@ -24,7 +24,7 @@ async fn get(volumes: &Volumes, path: &str) -> Result<String, VolumeError> {
 async fn files_go_in_and_out_by_paths_from_the_top_of_the_volume() {
     let place = tempfile::tempdir().unwrap();
     let volumes = Volumes::new(place.path().join("volumes"), Limiting::Never);
-    volumes.make(&id(1), 64 << 20).await.unwrap();
+    volumes.make(&id(1), 64 << 20, TopMode::Root).await.unwrap();
     put(&volumes, "/a/b/c.txt", "hello").await.unwrap();
     put(&volumes, "a/b/c.txt", "again").await.unwrap();
     assert_eq!(get(&volumes, "/a/b/c.txt").await.unwrap(), "again");
@@ -42,7 +42,7 @@ async fn no_path_leads_out_of_a_volume() {
     let place = tempfile::tempdir().unwrap();
     fs::write(place.path().join("secret"), "secret").unwrap();
     let volumes = Volumes::new(place.path().join("volumes"), Limiting::Never);
-    volumes.make(&id(1), 64 << 20).await.unwrap();
+    volumes.make(&id(1), 64 << 20, TopMode::Root).await.unwrap();
     let top = volumes.mount(&id(1), None).await.unwrap();
     symlink(place.path().join("secret"), top.join("absolute")).unwrap();
     symlink("../../../secret", top.join("relative")).unwrap();
@@ -65,9 +65,9 @@ async fn no_path_leads_out_of_a_volume() {
 async fn a_volume_whose_files_are_gone_says_so() {
     let place = tempfile::tempdir().unwrap();
     let volumes = Volumes::new(place.path(), Limiting::Never);
-    volumes.make(&id(1), 64 << 20).await.unwrap();
+    volumes.make(&id(1), 64 << 20, TopMode::Root).await.unwrap();
     assert_eq!(volumes.health(&id(1)).await, Health::Idle);
-    assert!(matches!(volumes.make(&id(1), 64 << 20).await, Err(VolumeError::Exists(_))));
+    assert!(matches!(volumes.make(&id(1), 64 << 20, TopMode::Root).await, Err(VolumeError::Exists(_))));
     fs::remove_dir_all(place.path().join(id(1).as_str())).unwrap();
     assert!(matches!(volumes.health(&id(1)).await, Health::Broken(why) if why.contains("gone")));
     assert!(matches!(volumes.mount(&id(1), None).await, Err(VolumeError::Gone { .. })));
@@ -80,7 +80,7 @@ async fn what_a_crash_left_of_a_making_is_removed_by_the_next_or_by_a_removal() 
     let volumes = Volumes::new(place.path(), Limiting::Never);
     let draft = place.path().join(format!(".new-{}", id(1)));
     fs::create_dir_all(draft.join("plain/half")).unwrap();
-    volumes.make(&id(1), 64 << 20).await.unwrap();
+    volumes.make(&id(1), 64 << 20, TopMode::Root).await.unwrap();
     assert!(volumes.list(&id(1), "").await.unwrap().is_empty());
     fs::create_dir_all(draft.join("plain")).unwrap();
     volumes.remove(&id(1)).await.unwrap();
@@ -95,7 +95,7 @@ async fn a_limited_volume_is_full_when_it_is_full_and_keeps_its_content_unmounte
     }
     let place = tempfile::tempdir().unwrap();
     let volumes = Volumes::new(place.path(), Limiting::WherePossible);
-    volumes.make(&id(1), 32 << 20).await.unwrap();
+    volumes.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
     assert_eq!(volumes.health(&id(1)).await, Health::Idle);
     put(&volumes, "kept", "kept").await.unwrap();
     let mut new = volumes.write(&id(1), "big").await.unwrap();
@@ -139,7 +139,7 @@ async fn the_directories_above_a_new_file_are_durable_with_it() {
     let place = tempfile::tempdir().unwrap();
     let durable = Arc::new(Durable::default());
     let volumes = Volumes::with_steps(place.path().join("volumes"), Limiting::Never, durable.clone());
-    volumes.make(&id(1), 64 << 20).await.unwrap();
+    volumes.make(&id(1), 64 << 20, TopMode::Root).await.unwrap();
     let top = volumes.mount(&id(1), None).await.unwrap();
     // A killed daemon had created it without syncing it.
     fs::create_dir(top.join("a")).unwrap();
@@ -174,12 +174,12 @@ async fn a_volume_whose_disk_does_not_answer_keeps_no_other_waiting() {
     let steps = Arc::new(FirstHangs::default());
     let volumes = Volumes::with_steps(place.path().join("volumes"), Limiting::Never, steps.clone());
     let (hanging, one) = (volumes.clone(), id(1));
-    let hanging = tokio::spawn(async move { hanging.make(&one, 64 << 20).await });
+    let hanging = tokio::spawn(async move { hanging.make(&one, 64 << 20, TopMode::Root).await });
     while steps.made.load(Ordering::SeqCst) == 0 {
         tokio::task::yield_now().await;
     }
     let others = async {
-        volumes.make(&id(2), 64 << 20).await.unwrap();
+        volumes.make(&id(2), 64 << 20, TopMode::Root).await.unwrap();
         volumes.mount(&id(2), None).await.unwrap();
         volumes.sync(&id(2)).await.unwrap();
         assert_eq!(volumes.settle(BTreeSet::new()).await, 0);
@@ -205,7 +205,7 @@ async fn a_volume_made_with_other_host_ids_is_given_to_the_guests_of_now() {
         let place = tempfile::tempdir().unwrap();
         let open = |ids| Volumes::for_guests(place.path(), limiting, ids, dorm_steps::pass());
         let before = open(GuestIds::LEGACY);
-        before.make(&id(1), 32 << 20).await.unwrap();
+        before.make(&id(1), 32 << 20, TopMode::Root).await.unwrap();
         put(&before, "a/kept", "kept").await.unwrap();
         let top = before.mount(&id(1), None).await.unwrap();
         let kept = top.join("a/kept");

@@ -40,7 +40,7 @@ export class Builds {
   async wait(build: string, options: CallOptions = {}): Promise<Build> {
     for (;;) {
       const now = await this.get(build, { waitMs: WAIT_MS_MAX, ...options });
-      if (now.state !== "queued" && now.state !== "running") return now;
+      if (now.state !== "reserved" && now.state !== "queued" && now.state !== "running") return now;
     }
   }
 

@@ -52,6 +52,7 @@ pub(crate) fn plan(asked: wire::CreateBuild) -> Result<BuildPlan, ApiError> {
         },
         egress: asked.egress.map_or(life::Egress::Public, Convert::convert),
         template: asked.template.map(template).transpose()?,
+        login: None,
     })
 }
 
@@ -74,7 +75,7 @@ fn template(asked: wire::BuildTemplate) -> Result<BuildTemplate, ApiError> {
 }
 
 /// The name of a template.
-pub(crate) fn template_name(name: &str) -> Result<life::Name, ApiError> {
+pub(crate) fn template_name(name: &str) -> Result<life::TemplateName, ApiError> {
     name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))
 }
 
@@ -84,10 +85,11 @@ pub(crate) fn tags_or_default(tags: Vec<String>) -> Vec<String> {
 }
 
 fn steps(asked: wire::BuildStepRequest) -> Result<Vec<PlannedStep>, ApiError> {
-    let wire::BuildStepRequest { run, argv, copy, env, workdir, user, context, force } = asked;
+    let wire::BuildStepRequest { run, run_login, argv, copy, env, workdir, user, context, force } = asked;
     let context = context.map(|hash| digest("context", &hash)).transpose()?;
     let mut found = Vec::new();
     found.extend(run.map(|line| vec![Step::Run(Command::Shell(line))]));
+    found.extend(run_login.map(|line| vec![Step::Run(Command::Login(line))]));
     found.extend(argv.map(|argv| vec![Step::Run(Command::Argv(argv))]));
     if let Some(wire::BuildCopy { from, to, owner, mode }) = copy {
         let mode = mode.as_deref().map(octal_mode).transpose();
@@ -97,12 +99,12 @@ fn steps(asked: wire::BuildStepRequest) -> Result<Vec<PlannedStep>, ApiError> {
     found.extend(env.map(|env| env.into_iter().map(|(name, value)| Step::Env(name, value)).collect()));
     found.extend(workdir.map(|path| vec![Step::Workdir(path)]));
     found.extend(user.map(|user| vec![Step::User(user)]));
-    let planned = |step| PlannedStep { step, context: context.clone(), is_forced: force };
+    let planned = |step| PlannedStep { context: context.clone(), is_forced: force, ..PlannedStep::from(step) };
     match <[Vec<Step>; 1]>::try_from(found) {
         Ok([steps]) => Ok(steps.into_iter().map(planned).collect()),
         Err(found) => {
             let what = format!("a step has {} instructions, and needs exactly one", found.len());
-            Err(ApiError::invalid(what, "give one of run, argv, copy, env, workdir and user"))
+            Err(ApiError::invalid(what, "give one of run, run_login, argv, copy, env, workdir and user"))
         }
     }
 }
@@ -112,7 +114,8 @@ impl Of<BuildRecord> for wire::Build {
         let step = build.steps.iter().position(|step| step.state == BuildStepState::Running);
         let failure = match &build.state {
             BuildState::Failed(failure) => Some(failure.clone().convert()),
-            BuildState::Queued
+            BuildState::Reserved
+            | BuildState::Queued
             | BuildState::Running
             | BuildState::Finishing
             | BuildState::Succeeded
@@ -146,6 +149,7 @@ impl Of<BuildRecord> for wire::Build {
 impl Of<&BuildState> for wire::BuildState {
     fn of(state: &BuildState) -> Self {
         match state {
+            BuildState::Reserved => Self::Reserved,
             BuildState::Queued => Self::Queued,
             BuildState::Running | BuildState::Finishing => Self::Running,
             BuildState::Succeeded => Self::Succeeded,
@@ -190,7 +194,7 @@ impl Of<(u64, LogLine)> for wire::BuildLogLine {
 
 impl Of<TemplateRecord> for wire::Template {
     fn of(template: TemplateRecord) -> Self {
-        let TemplateRecord { id, project, name, tags, created } = template;
+        let TemplateRecord { id, project, name, is_public: _, tags, created } = template;
         Self {
             id: id.to_string(),
             project: project.to_string(),

@@ -19,9 +19,6 @@ use crate::error::ApiError;
 use crate::extract::{ForRequest, Json, Query, page_limit, parameter};
 use crate::state::Api;
 
-/// The default size of a volume.
-const SIZE_BYTES: u64 = 1 << 30;
-
 /// The `{volume}` of a path: a name or an id.
 pub(crate) struct Reference(String);
 
@@ -58,7 +55,7 @@ pub(crate) async fn create(
     let wire::CreateVolume { name, size_bytes, writers } = asked;
     let name = name.parse().map_err(|error: IdError| ApiError::invalid(error.to_string(), ""))?;
     let writers = writers.map(Convert::convert).unwrap_or_default();
-    let made = service.create_volume(name, size_bytes.unwrap_or(SIZE_BYTES), writers).await?;
+    let made = service.create_volume(name, size_bytes.unwrap_or(dorm_service::VOLUME_BYTES), writers).await?;
     Ok((StatusCode::CREATED, axum::Json(made.convert())))
 }
 
@@ -187,7 +184,7 @@ pub(crate) async fn write(
     drop(file);
     let finished = tokio::task::spawn_blocking(move || new.finish()).await;
     match finished {
-        Ok(Ok(())) => Ok(StatusCode::NO_CONTENT),
+        Ok(Ok(_)) => Ok(StatusCode::NO_CONTENT),
         Ok(Err(error)) => {
             let cause = std::error::Error::source(&error).map(|cause| format!(": {cause}")).unwrap_or_default();
             Err(ApiError::invalid(format!("{error}{cause}"), ""))

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use dorm_agent_proto::frame::Kind;
-use dorm_agent_proto::{Answer, Event, Failure, GuestPath, Offsets, OutputKind, Parents, Request, Scope};
+use dorm_agent_proto::{
+    Answer, Event, Failure, GuestPath, Offsets, OutputKind, Parents, ProcessKey, ProcessStatus, Request, Scope,
+};
 use tokio::sync::mpsc;
 
 use super::outgoing::{self, Outgoing};
@@ -38,14 +40,6 @@ impl Session {
             Request::WriteInPlace { path, at, options } => {
                 self.takes(id, Incoming::File { path, at: Some(at), options, bytes: Vec::new() });
             }
-            Request::Processes => {
-                let list = self.machine.peek(|guest| guest.list_processes()).await;
-                self.events(id, list.into_iter().map(Event::Process).collect()).await;
-            }
-            Request::List { path, depth } => match self.machine.peek(|guest| guest.files.list(&path, depth)).await {
-                Ok(entries) => self.events(id, entries.into_iter().map(Event::Entry).collect()).await,
-                Err(failure) => self.refuse(id, failure).await,
-            },
             Request::Output { process, from } => self.output(id, process, from, Times::Untold).await,
             Request::TimedOutput { process, from } => self.output(id, process, from, Times::Told).await,
             Request::Process { process } => {
@@ -60,16 +54,12 @@ impl Session {
                 Err(failure) => self.refuse(id, failure).await,
             },
             Request::ReadFile { path, offset, length } => self.read_file(id, path, offset, length).await,
-            Request::Watchers => {
-                let list = self.machine.peek(|guest| guest.files.watchers()).await;
-                self.events(id, list.into_iter().map(Event::Watcher).collect()).await;
-            }
-            Request::WatcherEvents { watcher, after, most } => {
-                match self.machine.act(|guest| guest.files.watcher_events(watcher, after, most)).await {
-                    Ok(changes) => self.events(id, changes.into_iter().map(Event::Numbered).collect()).await,
-                    Err(failure) => self.refuse(id, failure).await,
-                }
-            }
+            listed @ (Request::Processes
+            | Request::FindProcesses { .. }
+            | Request::Describe { .. }
+            | Request::List { .. }
+            | Request::Watchers
+            | Request::WatcherEvents { .. }) => self.list(id, listed).await,
             inside @ (Request::Search(_)
             | Request::Services
             | Request::Service { .. }
@@ -81,6 +71,44 @@ impl Session {
                 Ok(answer) => self.answer(id, answer).await,
                 Err(failure) => self.refuse(id, failure).await,
             },
+        }
+    }
+
+    async fn list(&mut self, id: u32, request: Request) {
+        match request {
+            Request::Processes => {
+                let list = self.machine.peek(|guest| guest.list_processes()).await;
+                self.events(id, list.into_iter().map(Event::Process).collect()).await;
+            }
+            Request::FindProcesses { key } => {
+                let has_key = |status: &ProcessStatus| match &key {
+                    ProcessKey::Pid(pid) => status.pid == *pid,
+                    ProcessKey::Label(label) => status.label.as_ref() == Some(label),
+                };
+                let list = self.machine.peek(|guest| guest.list_processes()).await;
+                self.events(id, list.into_iter().filter(has_key).map(Event::Process).collect()).await;
+            }
+            Request::Describe { path, depth } => {
+                match self.machine.peek(|guest| guest.files.detail(&path, depth)).await {
+                    Ok(entries) => self.events(id, entries.into_iter().map(Event::Detailed).collect()).await,
+                    Err(failure) => self.refuse(id, failure).await,
+                }
+            }
+            Request::List { path, depth } => match self.machine.peek(|guest| guest.files.list(&path, depth)).await {
+                Ok(entries) => self.events(id, entries.into_iter().map(Event::Entry).collect()).await,
+                Err(failure) => self.refuse(id, failure).await,
+            },
+            Request::Watchers => {
+                let list = self.machine.peek(|guest| guest.files.watchers()).await;
+                self.events(id, list.into_iter().map(Event::Watcher).collect()).await;
+            }
+            Request::WatcherEvents { watcher, after, most } => {
+                match self.machine.act(|guest| guest.files.watcher_events(watcher, after, most)).await {
+                    Ok(changes) => self.events(id, changes.into_iter().map(Event::Numbered).collect()).await,
+                    Err(failure) => self.refuse(id, failure).await,
+                }
+            }
+            _ => {}
         }
     }
 
@@ -255,6 +283,8 @@ fn at_once(guest: &mut Guest, request: Request) -> Result<Answer, Failure> {
         | Request::WriteFile { .. }
         | Request::WriteInPlace { .. }
         | Request::List { .. }
+        | Request::Describe { .. }
+        | Request::FindProcesses { .. }
         | Request::Watchers
         | Request::WatcherEvents { .. }
         | Request::Search(_)

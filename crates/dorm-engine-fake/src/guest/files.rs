@@ -6,7 +6,8 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use dorm_agent_proto::{
-    Attribute, Entry, Failure, FileKind, FileStat, GuestPath, Parents, RemoveScope, WatchEvent, WatchEventKind,
+    Attribute, DetailedEntry, Entry, Failure, FileKind, FileStat, GuestPath, Parents, RemoveScope, WatchEvent,
+    WatchEventKind,
 };
 use serde::{Deserialize, Serialize};
 
@@ -281,6 +282,20 @@ impl Files {
         let mut entries = own.collect::<Result<Vec<_>, Failure>>()?;
         entries.extend(self.entries_on_volumes(&key, depth)?);
         Ok(entries)
+    }
+
+    /// Lists a directory as [`Files::list`] does, with attributes; at depth 0, the path alone.
+    /// There are no links here.
+    pub(crate) fn detail(&self, path: &GuestPath, depth: u32) -> Result<Vec<DetailedEntry>, Failure> {
+        let entries = match depth {
+            0 => vec![Entry { path: path.clone(), stat: self.stat(path)? }],
+            depth => self.list(path, depth)?,
+        };
+        let detailed = |Entry { path, stat }| {
+            let attributes = self.attributes(&path).unwrap_or_default();
+            DetailedEntry { path, stat, target: None, attributes }
+        };
+        Ok(entries.into_iter().map(detailed).collect())
     }
 
     /// Returns the total number of changes, and those after the first `seen`; `None` if some of

@@ -217,9 +217,13 @@ impl Builder {
 
     async fn step_in(&mut self, at: usize, stage: &Stage, sandbox: &SandboxId) -> Result<(), Stop> {
         if let Some(directory) = &stage.before.0.workdir {
+            let owner = match &stage.before.0.workdir_owner {
+                Some(owner) => Some(self.user_in(sandbox, owner).await?),
+                None => None,
+            };
             let made = async {
                 let (agent, _in_use) = self.service.agent(sandbox, Use::Files).await?;
-                Ok(agent.make_directory(&guest_path(directory)?, Parents::Create, None).await?)
+                Ok(agent.make_directory(&guest_path(directory)?, Parents::Create, owner).await?)
             };
             self.unless(made).await?.map_err(|error: ServiceError| self.stop(error))?;
         }

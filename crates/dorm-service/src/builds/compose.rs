@@ -57,7 +57,12 @@ impl Builder {
             ..self.of_image(&image.digest)
         };
         let work = self.begin(spec).await?;
-        let tried = self.unless(self.service.sleep_and_wake(&work.sandbox, &image.config)).await?;
+        let mut config = image.config.clone();
+        if self.record.plan.template.is_some() && self.starts(&image) {
+            // The program is started for the template, where it is noticed if it ends.
+            config.ready = None;
+        }
+        let tried = self.unless(self.service.sleep_and_wake(&work.sandbox, &config)).await?;
         tried.map_err(|error| self.stop(error))?;
         self.end_sandbox(&work.sandbox).await?;
         self.update(|record| (record.work, record.is_tried) = (None, true)).await
@@ -189,6 +194,7 @@ impl Builder {
             templates.push(template);
         }
         (self.record.state, self.record.ended) = (BuildState::Succeeded, Some(now));
+        self.record.plan.login = None;
         let change = Change { builds: vec![self.record.clone()], templates, ..Change::default() };
         shared.commit_known(change).await?;
         // A tag may have been moved from a snapshot that nothing else needs.

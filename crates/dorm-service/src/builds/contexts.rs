@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Digest, ProjectId};
 use dorm_storage::ListedContext;
-use dorm_store::{BuildRecord, Change};
+use dorm_store::{BuildRecord, BuildState, Change};
 
 use super::{Builder, Stop};
 use crate::build_plan::contexts_of;
@@ -43,12 +43,17 @@ impl Service {
             return Ok(());
         }
         let builds = shared.store.builds().await?;
-        let open = builds.iter().filter(|build| !build.state.has_ended());
-        let needed: BTreeSet<(&ProjectId, Digest)> = open
+        let open = || builds.iter().filter(|build| !build.state.has_ended());
+        // The client of a reserved build may count on any context that it was told of.
+        let reserved: BTreeSet<&ProjectId> =
+            open().filter(|build| build.state == BuildState::Reserved).map(|build| &build.project).collect();
+        let needed: BTreeSet<(&ProjectId, Digest)> = open()
             .flat_map(|build| contexts_of(&build.plan).into_iter().map(move |context| (&build.project, context)))
             .collect();
         for context in shared.storage.contexts().await? {
-            if is_due(&context.project, &context.key) && !needed.contains(&(&context.project, context.key.clone())) {
+            let is_needed =
+                reserved.contains(&context.project) || needed.contains(&(&context.project, context.key.clone()));
+            if is_due(&context.project, &context.key) && !is_needed {
                 shared.storage.remove_context(&context.project, &context.key).await?;
             }
         }

@@ -37,7 +37,7 @@ impl Stages {
 
     /// Returns the configuration of the new image, and the key of the build.
     pub(super) fn finish(&self, base: &Image, plan: &BuildPlan) -> (ImageConfig, String) {
-        let Settings(Kept { env, workdir, user, entrypoint, cmd }) = self.settings.clone();
+        let Settings(Kept { env, workdir, workdir_owner: _, user, entrypoint, cmd }) = self.settings.clone();
         let config = ImageConfig {
             entrypoint: entrypoint.unwrap_or_default(),
             command: cmd.unwrap_or_default(),
@@ -63,8 +63,10 @@ impl Builder {
         let plan = steps(&self.record.plan, &Kept::default());
         let from = plan.map_err(|error| Stop::failed(Code::InvalidArgument, error.to_string()))?.from;
         self.diary.say(None, &format!("FROM {from}")).await;
-        let asked =
-            RemoteSpec { reference: from, architecture: None, transport: Transport::Secure, logins: Logins::Daemon };
+        let login = self.record.plan.login.as_ref().map(|login| self.service.shared.open_login(login)).transpose();
+        let login = login.map_err(|error| self.stop(error))?;
+        let (transport, logins) = (Transport::Secure, Logins::Daemon);
+        let asked = RemoteSpec { reference: from, architecture: None, transport, logins, login };
         let found = self.unless(self.service.find_image(asked, PullPolicy::Missing, |_| ())).await?;
         let image = found.map_err(|error| self.stop(error))?;
         let base = image.digest.clone();
@@ -93,12 +95,15 @@ impl Builder {
                 _ => None,
             };
             let hash = files.as_ref().map(|(_, selected)| selected.hash.as_str());
-            let key = keys.next(&placed, &settings, hash).map(|key| key.to_string());
-            let before = settings.clone();
+            let mut before = settings.clone();
+            if let Some(user) = &placed.user {
+                before.0.user = Some(user.clone());
+            }
+            let key = keys.next(&placed, &before, hash).map(|key| key.to_string());
             settings.apply(&placed.step).map_err(|error| wrong(error).at(at))?;
             let is_forced = match &self.record.plan.recipe {
                 Recipe::Steps { steps, .. } => steps.get(at).is_some_and(|step| step.is_forced),
-                Recipe::Dockerfile { .. } => false,
+                Recipe::Dockerfile { .. } | Recipe::Awaited => false,
             };
             all.push(Stage { placed, before, files, key, is_forced });
         }

@@ -1,6 +1,7 @@
 //! Work that is done while a sandbox keeps its state: changing its volumes or its egress, making a
-//! snapshot from its sleep image, and making the copy for a rewind. Each ends within its limit; on
-//! failure nothing about the sandbox has changed.
+//! snapshot from its sleep image, and making the copy for a rewind. Each ends within its limit, or
+//! half a minute later if a run cannot get its previous egress back at once. On failure nothing
+//! about the sandbox has changed.
 
 use std::time::Duration;
 

@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use dorm_agent_client::{Agent, AgentError};
+use dorm_agent_client::{Agent, AgentError, GuestPath};
 use dorm_engine::{EngineError, SavedFile};
 #[cfg(feature = "planted-bugs")]
 use dorm_lifecycle::SavedStateId;
@@ -296,7 +296,11 @@ async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result
     };
     progress.agent = Some(agent.clone());
     if !task.sandbox.spec.attachments.is_empty() {
-        match tokio::time::timeout(EXCHANGE.min(2 * task.patience()), agent.exchange_deleted()).await {
+        let exchanged = async {
+            notice_deleted(task, run, &agent).await;
+            agent.exchange_deleted().await
+        };
+        match tokio::time::timeout(EXCHANGE.min(2 * task.patience()), exchanged).await {
             // An agent of an earlier build does not support this; the engine refuses where it
             // matters.
             Ok(Ok(()) | Err(AgentError::Invalid(_))) => {}
@@ -315,6 +319,16 @@ async fn make_ready(task: &Task, run: &RunId, progress: &mut Progress) -> Result
         };
     }
     Ok(())
+}
+
+/// Has the guest look for the files of volumes that were deleted or replaced outside of it. It
+/// keeps them open until then, even if no program does, and an open deleted file cannot be saved.
+async fn notice_deleted(task: &Task, run: &RunId, agent: &Agent) {
+    for path in task.shared.engine.deleted_on_volumes(run).await {
+        let Ok(path) = GuestPath::new(path) else { continue };
+        // That it is not there is what the guest should find out.
+        let _ = agent.stat(&path).await;
+    }
 }
 
 async fn abandon(draft: SavedStateDraft) {

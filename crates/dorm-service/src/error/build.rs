@@ -1,6 +1,6 @@
 //! Errors about builds and templates.
 
-use dorm_lifecycle::Digest;
+use dorm_lifecycle::{BuildId, Digest};
 use dorm_store::Code;
 use thiserror::Error;
 
@@ -16,6 +16,9 @@ pub enum BuildProblem {
     /// The context of the build was not uploaded, or was removed since.
     #[error("there is no build context {0}")]
     NoContext(Digest),
+    /// The build has been given its steps already.
+    #[error("build {0} has been started already")]
+    Started(BuildId),
     /// Too many builds of the project wait.
     #[error("{0} builds of this project wait or are in progress, which is the limit")]
     Many(usize),
@@ -40,6 +43,7 @@ impl BuildProblem {
         match self {
             Self::Missing(_) | Self::NoContext(_) | Self::NoTemplate(_) => Code::NotFound,
             Self::Bad(_) | Self::BadTemplate { .. } => Code::InvalidArgument,
+            Self::Started(_) => Code::Conflict,
             Self::Many(_) | Self::ManyContexts(_) => Code::NoRoom,
         }
     }
@@ -48,6 +52,7 @@ impl BuildProblem {
         match self {
             Self::Missing(_) => "list the builds with `dorm build ls`",
             Self::NoContext(_) => "upload it with PUT /v1/contexts/{hash}, then try again",
+            Self::Started(_) => "request another build",
             Self::Many(_) => "wait until some have ended, or cancel them",
             Self::ManyContexts(_) => {
                 "request the builds that use them; those without a build are removed after an hour"

@@ -75,9 +75,11 @@ impl VolumeProblem {
             Self::Broken { source, .. } => match source.path_kind() {
                 Some(ErrorKind::NotFound) => Code::NotFound,
                 Some(ErrorKind::StorageFull | ErrorKind::QuotaExceeded) => Code::NoRoom,
+                Some(ErrorKind::AlreadyExists | ErrorKind::ResourceBusy) => Code::Conflict,
                 Some(_) => Code::InvalidArgument,
                 None => match source {
                     VolumeError::Gone { .. } => Code::Damaged,
+                    VolumeError::TooMany { .. } => Code::InvalidArgument,
                     VolumeError::Disk { source, .. } if source.is_no_room() => Code::NoRoom,
                     VolumeError::Host { source, .. }
                         if matches!(source.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded) =>
@@ -102,7 +104,7 @@ impl VolumeProblem {
                  the other, or use a volume that allows many writers"
             }
             Self::NotAttached { .. } => "describe the sandbox to see what is attached to it",
-            Self::Broken { source: VolumeError::Path { .. }, .. } => "",
+            Self::Broken { source: VolumeError::Path { .. } | VolumeError::TooMany { .. }, .. } => "",
             Self::Broken { .. } => "check the volume with `dorm volume describe`, and the daemon's log",
         }
     }

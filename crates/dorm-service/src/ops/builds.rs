@@ -19,6 +19,8 @@ use crate::shared::{Service, Shared};
 pub const BUILD_LOG_LINES_MAX: usize = 1000;
 /// How many builds of one project may wait or be in progress.
 const OPEN_MAX: usize = 100;
+/// How many reserved builds one project may have. Their clients may have gone away.
+const RESERVED_MAX: usize = 500;
 /// How many contexts of one project are kept.
 const CONTEXTS_MAX: usize = 200;
 /// The longest text of a Dockerfile, in bytes.
@@ -95,20 +97,17 @@ impl Service {
             return found.map(|build| self.shown(build)).ok_or_else(|| ServiceError::made_is_gone("build", earlier));
         }
         self.may_be_built(&plan).await?;
+        self.insert_build(plan, BuildState::Queued).await
+    }
+
+    /// Records a new build, which is reserved or queued.
+    pub(super) async fn insert_build(&self, plan: BuildPlan, state: BuildState) -> Result<BuildRecord, ServiceError> {
         let shared = &self.shared;
         let _turn = shared.builds.turn.lock().await;
         let _staying = shared.holding.clone().read_owned().await;
         self.exists()?;
-        for key in contexts_of(&plan) {
-            if shared.storage.context(self.project(), &key).await?.is_none() {
-                return Err(BuildProblem::NoContext(key).into());
-            }
-        }
-        let open = |build: &&BuildRecord| build.project == *self.project() && !build.state.has_ended();
-        let open = shared.store.builds().await?.iter().filter(open).count();
-        if open >= OPEN_MAX {
-            return Err(BuildProblem::Many(open).into());
-        }
+        self.has_contexts(&plan).await?;
+        self.has_place(&state).await?;
         let build = BuildRecord {
             id: shared.ids().build(),
             project: self.project().clone(),
@@ -116,7 +115,7 @@ impl Service {
             base: None,
             steps: Vec::new(),
             work: None,
-            state: BuildState::Queued,
+            state,
             cancel: false,
             caller: self.caller(),
             image: None,
@@ -132,7 +131,31 @@ impl Service {
         Ok(self.shown(build))
     }
 
-    async fn may_be_built(&self, plan: &BuildPlan) -> Result<(), ServiceError> {
+    /// Rejects another build in this state if there are too many. The caller holds the turn.
+    pub(super) async fn has_place(&self, state: &BuildState) -> Result<(), ServiceError> {
+        let is_reserved = *state == BuildState::Reserved;
+        let is_same = |build: &&BuildRecord| {
+            let is_open = build.project == *self.project() && !build.state.has_ended();
+            is_open && (build.state == BuildState::Reserved) == is_reserved
+        };
+        let count = self.shared.store.builds().await?.iter().filter(is_same).count();
+        match count < if is_reserved { RESERVED_MAX } else { OPEN_MAX } {
+            true => Ok(()),
+            false => Err(BuildProblem::Many(count).into()),
+        }
+    }
+
+    /// Rejects a plan whose contexts are not all here. The caller holds the turn.
+    pub(super) async fn has_contexts(&self, plan: &BuildPlan) -> Result<(), ServiceError> {
+        for key in contexts_of(plan) {
+            if self.shared.storage.context(self.project(), &key).await?.is_none() {
+                return Err(BuildProblem::NoContext(key).into());
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn may_be_built(&self, plan: &BuildPlan) -> Result<(), ServiceError> {
         let bad = |what: &str| ServiceError::from(BuildProblem::Bad(what.to_owned()));
         if let dorm_store::Recipe::Dockerfile { text, .. } = &plan.recipe
             && text.len() > TEXT_BYTES_MAX
@@ -143,6 +166,12 @@ impl Service {
             return Err(bad("the time limit of a step is from 1 second to 24 hours"));
         }
         plan.egress.check().map_err(dorm_lifecycle::SpecError::from)?;
+        self.may_be_named_so(plan).await?;
+        check(plan)
+    }
+
+    /// Rejects a plan whose result cannot have its names or limits.
+    pub(super) async fn may_be_named_so(&self, plan: &BuildPlan) -> Result<(), ServiceError> {
         plan.resources.or_default().check()?;
         if let Some(tag) = &plan.tag {
             dorm_storage::check_tag(&self.free_tag(tag).await?)?;
@@ -153,7 +182,7 @@ impl Service {
                 resources.check()?;
             }
         }
-        check(plan)
+        Ok(())
     }
 
     /// Returns every build of this project, the newest first.
@@ -177,7 +206,7 @@ impl Service {
         self.own_build(id).await.map(|build| self.shown(build))
     }
 
-    async fn own_build(&self, id: &BuildId) -> Result<BuildRecord, ServiceError> {
+    pub(super) async fn own_build(&self, id: &BuildId) -> Result<BuildRecord, ServiceError> {
         let found = self.shared.build_record(id).await?.filter(|build| build.project == *self.project());
         found.ok_or_else(|| BuildProblem::Missing(id.to_string()).into())
     }
@@ -210,7 +239,7 @@ impl Service {
         let turn = shared.builds.turn.lock().await;
         let mut build = self.own_build(id).await?;
         match build.state {
-            BuildState::Queued => {
+            BuildState::Reserved | BuildState::Queued => {
                 (build.state, build.cancel, build.ended) = (BuildState::Cancelled, true, Some(shared.now()));
             }
             BuildState::Running => {
@@ -269,7 +298,7 @@ impl Service {
         }
     }
 
-    fn shown(&self, mut build: BuildRecord) -> BuildRecord {
+    pub(super) fn shown(&self, mut build: BuildRecord) -> BuildRecord {
         let clock = &self.shared.clock;
         build.created = clock.shown(build.created);
         build.began = build.began.map(|at| clock.shown(at));

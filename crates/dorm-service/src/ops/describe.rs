@@ -74,6 +74,15 @@ impl Service {
         Ok(self.shared.view(&record))
     }
 
+    /// Returns the ids of all sandboxes that are not terminated, of every project.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn all_living(&self) -> Result<Vec<SandboxId>, ServiceError> {
+        Ok(self.shared.of_living(|sandbox| Some(sandbox.id.clone())).await?)
+    }
+
     /// Returns the sandboxes that match a filter, in its order.
     ///
     /// # Errors

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use dorm_lifecycle::{PortTerms, SandboxId, Timestamp};
+use dorm_lifecycle::{PortTerms, SandboxId, Timestamp, VolumeId};
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use sha2::Sha256;
 use subtle::ConstantTimeEq as _;
@@ -48,6 +48,16 @@ impl Service {
         self.port_token(id).as_bytes().ct_eq(presented).into()
     }
 
+    /// Returns the token of a sandbox for a purpose of a door. It never changes.
+    pub fn sandbox_token(&self, id: &SandboxId, purpose: &str) -> String {
+        self.derive(&["door", purpose, id.as_str()])
+    }
+
+    /// Returns the token of a volume for a purpose of a door. It never changes.
+    pub fn volume_token(&self, id: &VolumeId, purpose: &str) -> String {
+        self.derive(&["volume", purpose, id.as_str()])
+    }
+
     /// Returns a text that can be exchanged once, within [`LINK_LIFETIME`], for a cookie to a port;
     /// and when it expires.
     pub fn port_link(&self, id: &SandboxId, port: u16) -> (String, Timestamp) {
@@ -82,7 +92,7 @@ impl Service {
         format!("{until}.{}", self.derive(&["cookie", id.as_str(), &port, &moment]))
     }
 
-    fn derive(&self, parts: &[&str]) -> String {
+    pub(super) fn derive(&self, parts: &[&str]) -> String {
         // The key can have any length.
         let Ok(mut mac) = Hmac::<Sha256>::new_from_slice(&self.shared.port_secret.0) else { std::process::abort() };
         for part in parts {

@@ -103,6 +103,7 @@ impl Service {
             architecture: None,
             transport: Transport::Secure,
             logins: Logins::None,
+            login: None,
         };
         if self.image_here(&asked).await?.is_some() {
             return refused("an image");

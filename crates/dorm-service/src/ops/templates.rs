@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::str::FromStr;
 
-use dorm_lifecycle::{FirstProgram, Name, Resources};
+use dorm_lifecycle::{FirstProgram, Resources, TemplateId, TemplateName};
 use dorm_store::{Change, TemplateRecord, TemplateSource, TemplateVersion};
+use sha2::{Digest as _, Sha256};
 
 use super::create::{CreateFrom, CreateSpec};
 use crate::error::{BuildProblem, ServiceError};
@@ -20,7 +21,7 @@ const MANY: usize = 1000;
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TemplateReference {
     /// The name.
-    pub name: Name,
+    pub name: TemplateName,
     /// The tag.
     pub tag: String,
 }
@@ -59,7 +60,7 @@ impl TemplateReference {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TemplateSpec {
     /// Its name.
-    pub name: Name,
+    pub name: TemplateName,
     /// The tags that are to stand for this.
     pub tags: Vec<String>,
     /// The origin of its sandboxes: an image or a snapshot.
@@ -154,6 +155,18 @@ impl Service {
         self.write_template(template).await
     }
 
+    /// Records whether a template is published.
+    ///
+    /// # Errors
+    ///
+    /// `Build` if there is no such template.
+    pub async fn publish_template(&self, name: &str, is_public: bool) -> Result<TemplateRecord, ServiceError> {
+        let _turn = self.shared.builds.turn.lock().await;
+        let mut template = self.own_template(name).await?;
+        template.is_public = is_public;
+        self.write_template(template).await
+    }
+
     /// Removes a template, or one tag of it. A template without tags is removed.
     ///
     /// # Errors
@@ -161,13 +174,30 @@ impl Service {
     /// `Build` if there is no such template or tag.
     pub async fn remove_template(&self, name: &str, tag: Option<&str>) -> Result<(), ServiceError> {
         let _turn = self.shared.builds.turn.lock().await;
-        let mut template = self.own_template(name).await?;
-        match tag {
-            None => template.tags.clear(),
-            Some(tag) => {
-                let missing = || BuildProblem::NoTemplate(format!("{name}:{tag}"));
-                template.tags.remove(tag).ok_or_else(missing)?;
-            }
+        let template = self.own_template(name).await?;
+        let tags: Vec<String> = match tag {
+            None => template.tags.keys().cloned().collect(),
+            Some(tag) => vec![tag.to_owned()],
+        };
+        self.without_tags(template, &tags).await
+    }
+
+    /// Removes tags of a template; if one is missing, it removes none. A template without tags is
+    /// removed.
+    ///
+    /// # Errors
+    ///
+    /// `Build` if there is no such template, or it has not all of the tags.
+    pub async fn remove_template_tags(&self, name: &str, tags: &[String]) -> Result<(), ServiceError> {
+        let _turn = self.shared.builds.turn.lock().await;
+        let template = self.own_template(name).await?;
+        self.without_tags(template, tags).await
+    }
+
+    async fn without_tags(&self, mut template: TemplateRecord, tags: &[String]) -> Result<(), ServiceError> {
+        for tag in tags {
+            let missing = || BuildProblem::NoTemplate(format!("{}:{tag}", template.name));
+            template.tags.remove(tag).ok_or_else(missing)?;
         }
         let change = match template.tags.is_empty() {
             true => Change { removed_templates: vec![template.id], ..Change::default() },
@@ -228,15 +258,41 @@ impl Service {
     }
 
     /// Returns the template of this name, or a new one without tags. The caller holds the turn.
-    pub(crate) async fn template_or_new(&self, name: &Name) -> Result<TemplateRecord, ServiceError> {
+    pub(crate) async fn template_or_new(&self, name: &TemplateName) -> Result<TemplateRecord, ServiceError> {
         let templates = self.shared.store.templates().await?;
         let mut own = templates.into_iter().filter(|template| template.project == *self.project());
         if let Some(found) = own.find(|template| template.name == *name) {
             return Ok(found);
         }
-        let (id, created) = (self.shared.ids().template(), self.shared.now());
+        let (id, created) = (self.template_id(name), self.shared.now());
         let project = self.project().clone();
-        Ok(TemplateRecord { id, project, name: name.clone(), tags: BTreeMap::new(), created })
+        Ok(TemplateRecord { id, project, name: name.clone(), is_public: false, tags: BTreeMap::new(), created })
+    }
+
+    /// Returns the id that a template of this name has from its creation on: whoever requests a
+    /// build of it can name it before it exists.
+    fn template_id(&self, name: &TemplateName) -> TemplateId {
+        let mut hash = Sha256::new();
+        for part in ["dormouse template 1", self.project().as_str(), name.as_str()] {
+            hash.update(part.as_bytes());
+            hash.update(b"\0");
+        }
+        let hash: [u8; 32] = hash.finalize().into();
+        let bytes = std::array::from_fn(|at| hash.get(at).copied().unwrap_or_default());
+        TemplateId::from_random(bytes)
+    }
+
+    /// Returns the id of the template that has this name, or that will have it.
+    ///
+    /// # Errors
+    ///
+    /// Fails if the store fails.
+    pub async fn id_of_template(&self, name: &TemplateName) -> Result<TemplateId, ServiceError> {
+        match self.own_template(name.as_str()).await {
+            Ok(template) => Ok(template.id),
+            Err(ServiceError::Build(BuildProblem::NoTemplate(_))) => Ok(self.template_id(name)),
+            Err(error) => Err(error),
+        }
     }
 
     async fn write_template(&self, template: TemplateRecord) -> Result<TemplateRecord, ServiceError> {

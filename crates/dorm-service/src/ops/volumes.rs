@@ -3,12 +3,14 @@
 
 use dorm_lifecycle::{Name, VolumeId, Writers};
 use dorm_store::{Change, Made, RowKind, VolumeRecord, VolumeStatus};
-use dorm_volume::{FileEntry, Health, NewFile, VolumeError};
+use dorm_volume::{FileEntry, Health, NewFile, TopMode, VolumeError};
 
 use crate::error::{ServiceError, VolumeProblem, chain};
 use crate::shared::Service;
 use crate::volumes::{VolumeUse, holder};
 
+/// The size of a volume for which the caller names none, in bytes.
+pub const VOLUME_BYTES: u64 = 1 << 30;
 /// The smallest and the largest size of a volume, in bytes.
 const SIZES: (u64, u64) = (16 << 20, 64 << 40);
 
@@ -36,6 +38,21 @@ impl Service {
         size_bytes: u64,
         writers: Writers,
     ) -> Result<VolumeView, ServiceError> {
+        self.create_volume_with(name, size_bytes, writers, TopMode::Root).await
+    }
+
+    /// Like [`Service::create_volume`], with the permissions of its top.
+    ///
+    /// # Errors
+    ///
+    /// Those of [`Service::create_volume`].
+    pub async fn create_volume_with(
+        &self,
+        name: Name,
+        size_bytes: u64,
+        writers: Writers,
+        top: TopMode,
+    ) -> Result<VolumeView, ServiceError> {
         if let Some(Made::Volume(earlier)) = self.earlier() {
             let volumes = self.shared.store.volumes().await?;
             let volume = volumes.into_iter().find(|volume| volume.id == *earlier);
@@ -50,11 +67,17 @@ impl Service {
         let committed = self.shared.ledger.committed(None, None).share.disk_bytes;
         self.shared.admit_disk("create a volume", size_bytes, committed).await?;
         let service = self.clone();
-        let made = async move { service.make_volume(name, size_bytes, writers).await };
+        let made = async move { service.make_volume(name, size_bytes, writers, top).await };
         self.shared.finish(made).await
     }
 
-    async fn make_volume(&self, name: Name, size_bytes: u64, writers: Writers) -> Result<VolumeView, ServiceError> {
+    async fn make_volume(
+        &self,
+        name: Name,
+        size_bytes: u64,
+        writers: Writers,
+        top: TopMode,
+    ) -> Result<VolumeView, ServiceError> {
         let shared = &self.shared;
         let volume = {
             // The lock keeps two callers from creating volumes of the same name.
@@ -81,7 +104,7 @@ impl Service {
             volume
         };
         let ready = VolumeRecord { status: VolumeStatus::Ready, ..volume.clone() };
-        let made = match shared.volumes.make(&volume.id, size_bytes).await {
+        let made = match shared.volumes.make(&volume.id, size_bytes, top).await {
             Ok(()) => shared
                 .commit(Change {
                     volumes: vec![ready.clone()],
@@ -183,7 +206,7 @@ impl Service {
         }
     }
 
-    async fn view_volume(&self, volume: VolumeRecord) -> Result<VolumeView, ServiceError> {
+    pub(crate) async fn view_volume(&self, volume: VolumeRecord) -> Result<VolumeView, ServiceError> {
         let health = self.shared.volumes.health(&volume.id).await;
         let attached_to = self.shared.of_living(|sandbox| holder(sandbox, &volume.id)).await?;
         Ok(VolumeView { volume: self.shared.shown_volume(volume), health, attached_to })
@@ -196,6 +219,10 @@ impl Service {
     /// `Volume` if there is none, or while it is attached to sandboxes, which the error names.
     pub async fn remove_volume(&self, reference: &str) -> Result<VolumeRecord, ServiceError> {
         let volume = self.volume_record(reference).await?;
+        self.remove_volume_of(volume).await
+    }
+
+    pub(crate) async fn remove_volume_of(&self, volume: VolumeRecord) -> Result<VolumeRecord, ServiceError> {
         let service = self.clone();
         let removed = async move {
             {
@@ -251,10 +278,14 @@ impl Service {
 
     async fn ready_volume(&self, reference: &str) -> Result<(VolumeRecord, VolumeUse), ServiceError> {
         let volume = self.volume_record(reference).await?;
+        self.ready(volume)
+    }
+
+    pub(crate) fn ready(&self, volume: VolumeRecord) -> Result<(VolumeRecord, VolumeUse), ServiceError> {
         match volume.status {
             VolumeStatus::Ready => Ok((volume, VolumeUse(self.shared.clone()))),
             VolumeStatus::Creating | VolumeStatus::Deleting => {
-                Err(VolumeProblem::NoVolume(reference.to_owned()).into())
+                Err(VolumeProblem::NoVolume(volume.name.to_string()).into())
             }
         }
     }
@@ -286,6 +317,6 @@ impl Service {
     }
 }
 
-fn told<T>(volume: Name, result: Result<T, VolumeError>) -> Result<T, ServiceError> {
+pub(crate) fn told<T>(volume: Name, result: Result<T, VolumeError>) -> Result<T, ServiceError> {
     result.map_err(|source| VolumeProblem::Broken { volume, source }.into())
 }

@@ -21,7 +21,7 @@ fn run(line: &str) -> Step {
 }
 
 fn plan(tag: &str, steps: Vec<Step>) -> BuildPlan {
-    let steps = steps.into_iter().map(|step| PlannedStep { step, context: None, is_forced: false });
+    let steps = steps.into_iter().map(PlannedStep::from);
     BuildPlan {
         recipe: Recipe::Steps { from: "base".to_owned(), steps: steps.collect() },
         context: None,
@@ -33,6 +33,7 @@ fn plan(tag: &str, steps: Vec<Step>) -> BuildPlan {
         resources: BuildResources::default(),
         egress: Egress::Public,
         template: None,
+        login: None,
     }
 }
 
@@ -195,7 +196,8 @@ async fn two_builds_of_one_name_both_succeed_and_the_later_one_has_the_name() {
     is_clean(&world).await;
 }
 
-fn upload(content: &'static [u8]) -> Vec<u8> {
+/// Returns an archive with one file, `file`.
+pub(crate) fn upload(content: &'static [u8]) -> Vec<u8> {
     let mut builder = Vec::new();
     let mut header = [0_u8; 512];
     header[..4].copy_from_slice(b"file");

@@ -242,6 +242,7 @@ async fn a_retry_of_a_pull_asks_no_registry() {
         architecture: None,
         transport: Transport::Secure,
         logins: Logins::Daemon,
+        login: None,
     };
     let refused = service.pull_snapshot(from.clone(), ImportSpec::default(), |_| {}).await.unwrap_err();
     assert!(matches!(refused, ServiceError::Registry(_)), "{refused}");

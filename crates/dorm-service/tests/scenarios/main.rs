@@ -27,6 +27,7 @@ mod operations;
 mod pools;
 mod quarantine;
 mod references;
+mod reserved_builds;
 mod restarts;
 mod rewinds;
 mod room;

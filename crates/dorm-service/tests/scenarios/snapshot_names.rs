@@ -133,7 +133,7 @@ async fn a_name_is_looked_up_before_a_registry_unless_that_is_asked_for() {
     let snapshot = take(&service, &id, "my-snap").await.unwrap();
     let found = async |policy| {
         let (reference, transport, logins) = ("my-snap".to_owned(), Transport::Secure, Logins::Daemon);
-        let asked = RemoteSpec { reference, architecture: None, transport, logins };
+        let asked = RemoteSpec { reference, architecture: None, transport, logins, login: None };
         service.find_source(asked, policy, |_| {}).await
     };
     for policy in [PullPolicy::Missing, PullPolicy::Never] {

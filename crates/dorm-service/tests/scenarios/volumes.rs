@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use dorm_lifecycle::{Initiator, RunId, VolumeId, Writers};
-use dorm_service::{AttachmentSpec, Code, CreateSpec, Parts, Service};
+use dorm_lifecycle::{Initiator, Name, ProjectId, RunId, VolumeId, Writers};
+use dorm_service::{AttachmentSpec, Code, CreateSpec, Parts, PortSecret, Service, TopMode};
 use dorm_steps::{Steps, Stopped};
-use dorm_store::{Change, Store as _, VolumeRecord, VolumeStatus};
+use dorm_store::{Change, ProjectBudgets, Store as _, VolumeRecord, VolumeStatus};
 
 use crate::world::{World, counting, create, named};
 
@@ -94,4 +94,53 @@ async fn one_that_sleeps_is_terminated_while_somebody_else_has_its_volume() {
     service.suspend(&holder).await.unwrap();
     service.resume(&holder, Initiator::User).await.unwrap();
     world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_volume_is_found_by_its_id_in_any_project_and_its_tokens_never_change() {
+    let mut world = World::new().await;
+    world.settings.port_secret = Some(PortSecret([7; 32]));
+    let service = world.daemon().await;
+    let team: ProjectId = "team".parse().unwrap();
+    service.create_project(team.clone(), ProjectBudgets::default()).await.unwrap();
+    let of_team = service.for_project(&team).unwrap();
+    let make = async |name: &str| {
+        let made = of_team.create_volume_with(name.parse().unwrap(), 64 << 20, Writers::Many, TopMode::Everyone);
+        made.await.unwrap().volume.id
+    };
+    let (one, two) = (make("one").await, make("two").await);
+    let tokens = [service.volume_token(&one, "a"), service.volume_token(&one, "b"), service.volume_token(&two, "a")];
+    assert!(tokens[0] != tokens[1] && tokens[0] != tokens[2]);
+    assert_eq!(service.volume_with_id(&one).await.unwrap_err().code(), Code::NotFound);
+    service.stop().await;
+    let service = world.daemon().await;
+    assert_eq!(service.volume_token(&one, "a"), tokens[0]);
+    let of_volume = service.of_volume(&one).await.unwrap();
+    assert_eq!(*of_volume.project(), team);
+    assert_eq!(of_volume.stat_volume_entry(&one, &"/".parse().unwrap()).await.unwrap().mode, 0o777);
+    of_volume.remove_volume_with_id(&one).await.unwrap();
+    let gone = service.of_volume(&one).await.err().map(|error| error.code());
+    assert_eq!(gone, Some(Code::NotFound));
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_volume_that_is_named_like_the_id_of_another_is_not_taken_for_it() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let make = async |name: &str| service.create_volume(name.parse().unwrap(), 64 << 20, Writers::One).await.unwrap();
+    // An id that begins with a letter is also a name.
+    let mut number = 0;
+    let named = loop {
+        let made = make(&format!("n{number}")).await.volume.id;
+        if made.as_str().parse::<Name>().is_ok() {
+            break made;
+        }
+        number += 1;
+    };
+    let twin = make(named.as_str()).await.volume.id;
+    assert_eq!(service.volume(named.as_str()).await.unwrap().volume.id, twin);
+    assert_eq!(service.volume_with_id(&named).await.unwrap().volume.id, named);
+    service.remove_volume_with_id(&named).await.unwrap();
+    assert_eq!(service.volume_with_id(&twin).await.unwrap().volume.name.as_str(), named.as_str());
 }

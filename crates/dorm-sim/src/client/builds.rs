@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use dorm_build::{Command, Step};
 use dorm_lifecycle::{BuildId, Egress, StateName};
-use dorm_service::{CreateFrom, CreateSpec, ServiceError};
+use dorm_service::{BuildSteps, CreateFrom, CreateSpec, ServiceError};
 use dorm_store::{
     BuildPlan, BuildRecord, BuildResources, BuildState, BuildStepState, BuildTemplate, PlannedStep, Recipe,
 };
@@ -30,7 +30,7 @@ impl Making {
         if self.fails {
             lines.push(vec!["false".to_owned()]);
         }
-        let step = |argv| PlannedStep { step: Step::Run(Command::Argv(argv)), context: None, is_forced: false };
+        let step = |argv| PlannedStep::from(Step::Run(Command::Argv(argv)));
         let template = template(self.number).filter(|_| self.is_template);
         BuildPlan {
             recipe: Recipe::Steps { from: "base".to_owned(), steps: lines.into_iter().map(step).collect() },
@@ -43,6 +43,7 @@ impl Making {
             resources: BuildResources::default(),
             egress: Egress::Public,
             template,
+            login: None,
         }
     }
 }
@@ -65,13 +66,14 @@ impl Client {
                 fails: self.random.chance(15),
                 is_template: self.random.chance(30),
                 is_cached: self.random.chance(60),
+                is_reserved: self.random.chance(50),
             }),
         }
     }
 
     pub(super) async fn use_build(&mut self, action: &Action, since: u64) {
         let answer = match action {
-            Action::Build(making) => self.service.create_build(making.plan()).await.map(|build| {
+            Action::Build(making) => self.request_build(*making).await.map(|build| {
                 if self.world.model.build(&build.id).is_none() {
                     self.world.trace.wrong(format_args!("{action:?} is told of {}, which is not recorded", build.id));
                 }
@@ -94,6 +96,19 @@ impl Client {
         }
     }
 
+    /// Requests a build, or reserves one and gives it its steps afterwards.
+    async fn request_build(&self, making: Making) -> Result<BuildRecord, ServiceError> {
+        let plan = making.plan();
+        let (Some(template), true) = (plan.template.clone(), making.is_reserved) else {
+            return self.service.create_build(plan).await;
+        };
+        let reserved = self.service.reserve_build(template, plan.resources).await?;
+        let BuildPlan { recipe, start_command, ready_command, is_cached, .. } = plan;
+        self.service
+            .start_build(&reserved.id, BuildSteps { recipe, start_command, ready_command, is_cached, login: None })
+            .await
+    }
+
     async fn await_build(&mut self, id: &BuildId) -> Result<(), ServiceError> {
         let build = self.service.await_build(id, PATIENCE).await?;
         self.note(format_args!("told: build {id} is {:?}", build.state));
@@ -112,6 +127,8 @@ impl Client {
                 }
                 Ok(())
             }
+            // Its client may have died before it gave the steps.
+            BuildState::Reserved => Ok(()),
             BuildState::Queued | BuildState::Running | BuildState::Finishing => {
                 if self.world.model.misfortune() == Misfortune::OnlyDeaths {
                     self.world.trace.wrong(format_args!("build {id} does not end"));

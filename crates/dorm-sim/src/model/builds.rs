@@ -1,7 +1,7 @@
 //! Builds: none is forgotten, and what has ended stays as it is.
 
 use dorm_lifecycle::{BuildId, SandboxId, SnapshotId, StateName};
-use dorm_store::{BuildRecord, Change, SnapshotStatus, TemplateRecord, TemplateSource};
+use dorm_store::{BuildRecord, BuildState, Change, SnapshotStatus, TemplateRecord, TemplateSource};
 
 use super::{Model, State};
 
@@ -16,6 +16,8 @@ pub(crate) struct Making {
     pub(crate) is_template: bool,
     /// Whether results of earlier builds are used.
     pub(crate) is_cached: bool,
+    /// Whether it is reserved before its steps are given, if it makes a template.
+    pub(crate) is_reserved: bool,
 }
 
 /// The known state of a build.
@@ -104,10 +106,11 @@ impl Model {
         holder(&self.lock(), snapshot)
     }
 
-    /// The first build that has not ended or has left a sandbox.
+    /// The first build that has steps and has not ended, or has left a sandbox.
     pub(crate) fn open_build(&self) -> Option<String> {
         let state = self.lock();
-        let open = state.builds.values().find(|known| !known.record.state.has_ended());
+        let waits = |known: &&KnownBuild| known.record.state == BuildState::Reserved;
+        let open = state.builds.values().find(|known| !known.record.state.has_ended() && !waits(known));
         if let Some(known) = open {
             return Some(format!("build {} is {:?}", known.record.id, known.record.state));
         }

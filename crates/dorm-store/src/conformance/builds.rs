@@ -26,6 +26,7 @@ fn build(number: u32) -> BuildRecord {
         resources: BuildResources::default(),
         egress: Egress::closed(),
         template: None,
+        login: None,
     };
     BuildRecord {
         id: BuildId::from_random(bytes(number)),
@@ -47,7 +48,7 @@ fn build(number: u32) -> BuildRecord {
 }
 
 fn template(number: u32) -> TemplateRecord {
-    let name = format!("template-{number}");
+    let name = format!("space/template_{number}");
     let version = TemplateVersion {
         source: TemplateSource::Snapshot(SnapshotId::from_random(bytes(number))),
         resources: None,
@@ -60,6 +61,7 @@ fn template(number: u32) -> TemplateRecord {
         id: TemplateId::from_random(bytes(number)),
         project: project("local"),
         name: name.parse().unwrap_or_else(|_| unreachable!("it is legal")),
+        is_public: number == 2,
         tags: [("latest".to_owned(), version)].into(),
         created: at(1_000),
     }

@@ -142,6 +142,7 @@ fn step(placed: Placed) -> wire::BuildStepRequest {
     let mut step = wire::BuildStepRequest::default();
     match placed.step {
         Step::Run(dorm_build::Command::Shell(line)) => step.run = Some(line),
+        Step::Run(dorm_build::Command::Login(line)) => step.run_login = Some(line),
         Step::Run(dorm_build::Command::Argv(argv)) => step.argv = Some(argv),
         Step::Copy(Copy { from, to, owner, mode }) => {
             let mode = mode.map(|mode| format!("{mode:04o}"));
@@ -213,7 +214,10 @@ async fn ended(client: &Client, build: wire::Build, format: Format) -> Done {
         wire::BuildState::Cancelled => {
             return Err(Problem::failed(format!("build {} was cancelled", build.id), ""));
         }
-        wire::BuildState::Failed | wire::BuildState::Queued | wire::BuildState::Running => return Err(failed(&build)),
+        wire::BuildState::Failed
+        | wire::BuildState::Reserved
+        | wire::BuildState::Queued
+        | wire::BuildState::Running => return Err(failed(&build)),
     }
     let image = match &build.image {
         Some(image) => Some(client.image(image).await?),

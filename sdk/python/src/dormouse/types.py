@@ -22,7 +22,7 @@ BuildLogStream = Literal["build", "stdout", "stderr"]
 """Origin of a line of a log."""
 
 
-BuildState = Literal["queued", "running", "succeeded", "failed", "cancelled"]
+BuildState = Literal["reserved", "queued", "running", "succeeded", "failed", "cancelled"]
 """State of a build."""
 
 
@@ -442,7 +442,9 @@ class BuildCopy:
     """Paths in the context; a directory stands for its content, and `*` for any name."""
 
     mode: str | None = None
-    """Permission bits of the files in octal, such as `0644`. Default those in the context."""
+    """Permission bits of files and directories in octal, such as `0755`. Default those in the
+    context.
+    """
 
     owner: str | None = None
     """Owner of what is created: `USER` or `USER:GROUP`, as names that the image lists or as
@@ -551,6 +553,9 @@ class BuildStepRequest:
 
     run: str | None = None
     """Run a line with `/bin/sh`."""
+
+    run_login: str | None = None
+    """Run a line with a login shell: `bash`, or `sh` in an image without it."""
 
     user: str | None = None
     """Set the user of later steps and of the image."""
@@ -1522,6 +1527,9 @@ class ImportProgress:
 @dataclass(frozen=True, kw_only=True)
 class Info:
     """Version and engine of the daemon."""
+
+    doors: dict[str, str] = field(default_factory=dict)
+    """Addresses of the doors for other clients, by name, such as `e2b`."""
 
     engine: Engine
     """The engine."""

@@ -800,6 +800,7 @@ export const routes = {
 export const maps: Readonly<Record<string, number>> = {
   annotations: 2,
   arguments: 1,
+  doors: 1,
   env: 1,
   labels: 1,
   port_rules: 1,

@@ -109,7 +109,10 @@ export interface BuildContext {
 export interface BuildCopy {
   /** Paths in the context; a directory stands for its content, and `*` for any name. */
   from: string[];
-  /** Permission bits of the files in octal, such as `0644`. Default those in the context. */
+  /**
+   * Permission bits of files and directories in octal, such as `0755`. Default those in the
+   * context.
+   */
   mode?: string | null | undefined;
   /**
    * Owner of what is created: `USER` or `USER:GROUP`, as names that the image lists or as
@@ -168,7 +171,7 @@ export interface BuildLogLine {
 export type BuildLogStream = "build" | "stdout" | "stderr";
 
 /** State of a build. */
-export type BuildState = "queued" | "running" | "succeeded" | "failed" | "cancelled";
+export type BuildState = "reserved" | "queued" | "running" | "succeeded" | "failed" | "cancelled";
 
 /** A step of a build. */
 export interface BuildStep {
@@ -202,6 +205,8 @@ export interface BuildStepRequest {
   force?: boolean | undefined;
   /** Run a line with `/bin/sh`. */
   run?: string | null | undefined;
+  /** Run a line with a login shell: `bash`, or `sh` in an image without it. */
+  runLogin?: string | null | undefined;
   /** Set the user of later steps and of the image. */
   user?: string | null | undefined;
   /** Set the working directory of later steps and of the image. */
@@ -1595,6 +1600,8 @@ export type ImportStage = "waiting" | "fetching" | "unpacking" | "hashing" | "sy
 
 /** Version and engine of the daemon. */
 export interface Info {
+  /** Addresses of the doors for other clients, by name, such as `e2b`. */
+  doors?: Record<string, string>;
   /** The engine. */
   engine: Engine;
   /** Project of the API key. */

@@ -7,8 +7,9 @@ use dorm_lifecycle::{BuildId, Digest, Egress, FirstProgram, ProjectId, Resources
 
 use super::{at, egress_rules};
 use crate::{
-    BuildFailure, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState, BuildTemplate,
-    BuildWork, Code, FailureRecord, PlannedStep, Recipe, TemplateRecord, TemplateSource, TemplateVersion,
+    BuildFailure, BuildLogin, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState,
+    BuildTemplate, BuildWork, Code, FailureRecord, PlannedStep, Recipe, TemplateRecord, TemplateSource,
+    TemplateVersion,
 };
 
 fn text(text: &str) -> String {
@@ -39,14 +40,15 @@ fn plan() -> BuildPlan {
             resources: Some(Resources::default()),
             variables: [(text("LANG"), text("C"))].into(),
         }),
+        login: Some(BuildLogin { user: text("ann"), password: text("dorm1:0:x") }),
     }
 }
 
 /// Every kind of step.
 fn planned() -> Vec<PlannedStep> {
-    let step = |step| PlannedStep { step, context: None, is_forced: false };
     let all = [
         Step::Run(Command::Shell(text("a b"))),
+        Step::Run(Command::Login(text("a b"))),
         Step::Run(Command::Argv(vec![text("a"), text("b")])),
         Step::Copy(Copy::new(vec![text("src")], text("/srv/"))),
         Step::Copy(Copy {
@@ -60,8 +62,9 @@ fn planned() -> Vec<PlannedStep> {
         Step::Entrypoint(vec![text("a")]),
         Step::Cmd(vec![text("b")]),
     ];
-    let mut steps = all.map(step).to_vec();
-    steps.push(PlannedStep { context: Some(digest("4")), is_forced: true, ..steps[2].clone() });
+    let mut steps = all.map(PlannedStep::from).to_vec();
+    steps.push(PlannedStep { context: Some(digest("4")), is_forced: true, ..steps[3].clone() });
+    steps.push(PlannedStep { user: Some(text("app")), line: Some(3), ..steps[0].clone() });
     steps
 }
 
@@ -119,6 +122,7 @@ pub(super) fn builds() -> Vec<(String, BuildRecord)> {
             resources: BuildResources::default(),
             egress: Egress::Public,
             template: None,
+            login: None,
             ..running.plan.clone()
         },
         base: None,
@@ -141,7 +145,10 @@ pub(super) fn builds() -> Vec<(String, BuildRecord)> {
     };
     let elsewhere = BuildFailure { step: None, exit_code: None, ..failed.clone() };
     let of = |name: &str, state| (text(name), BuildRecord { state, ..running.clone() });
+    let awaited = BuildPlan { recipe: Recipe::Awaited, template: plan().template, ..queued.plan.clone() };
+    let reserved = BuildRecord { plan: awaited, state: BuildState::Reserved, ..queued.clone() };
     vec![
+        (text("build-reserved"), reserved),
         of("build", BuildState::Running),
         (text("build-queued"), queued),
         of("build-finishing", BuildState::Finishing),
@@ -172,6 +179,7 @@ pub(super) fn templates() -> Vec<(String, TemplateRecord)> {
         id: TemplateId::from_random([22; 20]),
         project: ProjectId::local(),
         name: "app".parse().unwrap(),
+        is_public: true,
         tags: [("latest".to_owned(), of_snapshot), ("v1".to_owned(), of_image)].into(),
         created: at(1_790_000_000_000),
     };

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use dorm_build::{Command, Copy, Step};
-use dorm_lifecycle::{BuildId, Caller, Digest, Name, ProjectId, Resources, SandboxId, SnapshotId};
+use dorm_lifecycle::{BuildId, Caller, Digest, ProjectId, Resources, SandboxId, SnapshotId, TemplateName};
 use serde::{Deserialize, Serialize};
 
 use super::caller::CallerRow;
@@ -11,8 +11,8 @@ use super::operation::FailureRow;
 use super::sandbox::{EgressRow, ResourcesRow};
 use crate::codec::word::{Length, Millis, Text, present};
 use crate::{
-    BuildFailure, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState, BuildTemplate,
-    BuildWork, PlannedStep, Recipe, codec,
+    BuildFailure, BuildLogin, BuildPlan, BuildRecord, BuildResources, BuildState, BuildStep, BuildStepState,
+    BuildTemplate, BuildWork, PlannedStep, Recipe, codec,
 };
 
 #[derive(Serialize, Deserialize)]
@@ -46,6 +46,7 @@ pub(in crate::codec) struct BuildRow {
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum StateRow {
+    Reserved,
     Queued,
     Running,
     Finishing,
@@ -87,6 +88,15 @@ struct PlanRow {
     egress: EgressRow,
     #[serde(deserialize_with = "present")]
     template: Option<BuildTemplateRow>,
+    #[serde(deserialize_with = "present")]
+    login: Option<LoginRow>,
+}
+
+#[derive(Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct LoginRow {
+    user: String,
+    password: String,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -94,6 +104,7 @@ struct PlanRow {
 enum RecipeRow {
     Dockerfile { text: String, arguments: BTreeMap<String, String> },
     Steps { from: String, steps: Vec<PlannedRow> },
+    Awaited,
 }
 
 #[derive(Serialize, Deserialize)]
@@ -103,12 +114,17 @@ struct PlannedRow {
     #[serde(deserialize_with = "present")]
     context: Option<Text<Digest>>,
     is_forced: bool,
+    #[serde(deserialize_with = "present")]
+    user: Option<String>,
+    #[serde(deserialize_with = "present")]
+    line: Option<u64>,
 }
 
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "snake_case")]
 enum InstructionRow {
     RunLine(String),
+    RunLogin(String),
     Run(Vec<String>),
     Copy {
         from: Vec<String>,
@@ -131,7 +147,7 @@ enum InstructionRow {
 #[derive(Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct BuildTemplateRow {
-    name: Text<Name>,
+    name: Text<TemplateName>,
     tags: Vec<String>,
     #[serde(deserialize_with = "present")]
     resources: Option<ResourcesRow>,
@@ -237,6 +253,7 @@ impl From<BuildRow> for BuildRecord {
 impl From<&BuildState> for StateRow {
     fn from(state: &BuildState) -> Self {
         match state {
+            BuildState::Reserved => Self::Reserved,
             BuildState::Queued => Self::Queued,
             BuildState::Running => Self::Running,
             BuildState::Finishing => Self::Finishing,
@@ -252,6 +269,7 @@ impl From<&BuildState> for StateRow {
 impl From<StateRow> for BuildState {
     fn from(row: StateRow) -> Self {
         match row {
+            StateRow::Reserved => Self::Reserved,
             StateRow::Queued => Self::Queued,
             StateRow::Running => Self::Running,
             StateRow::Finishing => Self::Finishing,
@@ -277,7 +295,9 @@ impl From<&BuildPlan> for PlanRow {
             resources: BuildResources { cpu_millis, memory_bytes, disk_bytes },
             egress,
             template,
+            login,
         } = plan;
+        let login = login.clone().map(|BuildLogin { user, password }| LoginRow { user, password });
         Self {
             recipe: recipe.into(),
             context: context.clone().map(Text),
@@ -291,6 +311,7 @@ impl From<&BuildPlan> for PlanRow {
             disk_bytes: *disk_bytes,
             egress: egress.into(),
             template: template.as_ref().map(BuildTemplateRow::from),
+            login,
         }
     }
 }
@@ -312,6 +333,7 @@ impl From<PlanRow> for BuildPlan {
             },
             egress: row.egress.into(),
             template: row.template.map(BuildTemplate::from),
+            login: row.login.map(|LoginRow { user, password }| BuildLogin { user, password }),
         }
     }
 }
@@ -325,6 +347,7 @@ impl From<&Recipe> for RecipeRow {
             Recipe::Steps { from, steps } => {
                 Self::Steps { from: from.clone(), steps: steps.iter().map(PlannedRow::from).collect() }
             }
+            Recipe::Awaited => Self::Awaited,
         }
     }
 }
@@ -336,15 +359,17 @@ impl From<RecipeRow> for Recipe {
             RecipeRow::Steps { from, steps } => {
                 Self::Steps { from, steps: steps.into_iter().map(PlannedStep::from).collect() }
             }
+            RecipeRow::Awaited => Self::Awaited,
         }
     }
 }
 
 impl From<&PlannedStep> for PlannedRow {
     fn from(planned: &PlannedStep) -> Self {
-        let PlannedStep { step, context, is_forced } = planned;
+        let PlannedStep { step, context, is_forced, user, line } = planned;
         let step = match step {
             Step::Run(Command::Shell(line)) => InstructionRow::RunLine(line.clone()),
+            Step::Run(Command::Login(line)) => InstructionRow::RunLogin(line.clone()),
             Step::Run(Command::Argv(argv)) => InstructionRow::Run(argv.clone()),
             Step::Copy(copy) => {
                 let Copy { from, to, owner, mode } = copy.clone();
@@ -356,7 +381,7 @@ impl From<&PlannedStep> for PlannedRow {
             Step::Entrypoint(argv) => InstructionRow::Entrypoint(argv.clone()),
             Step::Cmd(argv) => InstructionRow::Cmd(argv.clone()),
         };
-        Self { step, context: context.clone().map(Text), is_forced: *is_forced }
+        Self { step, context: context.clone().map(Text), is_forced: *is_forced, user: user.clone(), line: *line }
     }
 }
 
@@ -364,6 +389,7 @@ impl From<PlannedRow> for PlannedStep {
     fn from(row: PlannedRow) -> Self {
         let step = match row.step {
             InstructionRow::RunLine(line) => Step::Run(Command::Shell(line)),
+            InstructionRow::RunLogin(line) => Step::Run(Command::Login(line)),
             InstructionRow::Run(argv) => Step::Run(Command::Argv(argv)),
             InstructionRow::Copy { from, to, owner, mode } => Step::Copy(Copy { from, to, owner, mode }),
             InstructionRow::Env { name, value } => Step::Env(name, value),
@@ -372,7 +398,8 @@ impl From<PlannedRow> for PlannedStep {
             InstructionRow::Entrypoint(argv) => Step::Entrypoint(argv),
             InstructionRow::Cmd(argv) => Step::Cmd(argv),
         };
-        Self { step, context: row.context.map(|context| context.0), is_forced: row.is_forced }
+        let PlannedRow { context, is_forced, user, line, .. } = row;
+        Self { step, context: context.map(|context| context.0), is_forced, user, line }
     }
 }
 

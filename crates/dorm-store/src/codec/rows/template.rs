@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use dorm_lifecycle::{BuildId, Digest, FirstProgram, Name, ProjectId, Resources, SnapshotId, TemplateId};
+use dorm_lifecycle::{BuildId, Digest, FirstProgram, ProjectId, Resources, SnapshotId, TemplateId, TemplateName};
 use serde::{Deserialize, Serialize};
 
 use super::sandbox::ResourcesRow;
@@ -16,7 +16,8 @@ pub(in crate::codec) struct TemplateRow {
     v: u64,
     id: Text<TemplateId>,
     project: Text<ProjectId>,
-    name: Text<Name>,
+    name: Text<TemplateName>,
+    is_public: bool,
     tags: BTreeMap<String, VersionRow>,
     created: Millis,
 }
@@ -44,12 +45,13 @@ enum SourceRow {
 
 impl From<&TemplateRecord> for TemplateRow {
     fn from(record: &TemplateRecord) -> Self {
-        let TemplateRecord { id, project, name, tags, created } = record;
+        let TemplateRecord { id, project, name, is_public, tags, created } = record;
         Self {
             v: codec::TEMPLATE,
             id: Text(id.clone()),
             project: Text(project.clone()),
             name: Text(name.clone()),
+            is_public: *is_public,
             tags: tags.iter().map(|(tag, version)| (tag.clone(), version.into())).collect(),
             created: Millis(*created),
         }
@@ -62,6 +64,7 @@ impl From<TemplateRow> for TemplateRecord {
             id: row.id.0,
             project: row.project.0,
             name: row.name.0,
+            is_public: row.is_public,
             tags: row.tags.into_iter().map(|(tag, version)| (tag, version.into())).collect(),
             created: row.created.0,
         }

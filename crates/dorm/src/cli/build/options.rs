@@ -114,7 +114,7 @@ impl clap::FromArgMatches for Steps {
             let values = matches.get_many::<String>(name).into_iter().flatten();
             for (at, value) in matches.indices_of(name).into_iter().flatten().zip(values) {
                 let step = read(value).map_err(|what| clap::Error::raw(clap::error::ErrorKind::InvalidValue, what))?;
-                steps.push((at, Placed { line: None, step, arguments: Default::default() }));
+                steps.push((at, Placed { line: None, step, arguments: Default::default(), user: None }));
             }
         }
         steps.sort_by_key(|(at, _)| *at);

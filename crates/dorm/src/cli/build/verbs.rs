@@ -85,7 +85,10 @@ pub(crate) async fn run(options: BuildVerbs) -> Done {
         BuildVerb::Cancel { builds } => {
             for id in builds {
                 let mut build = client.cancel_build(&id).await?;
-                while matches!(build.state, wire::BuildState::Queued | wire::BuildState::Running) {
+                while matches!(
+                    build.state,
+                    wire::BuildState::Reserved | wire::BuildState::Queued | wire::BuildState::Running
+                ) {
                     build = client.await_build(&id).await?;
                 }
                 output::talk(&format!("build {id}: {}", shown::word(&build.state)));
