@@ -16,6 +16,7 @@ use dorm_api_types as wire;
 use dorm_http::Door;
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, ProjectId, SandboxId, WebhookId};
 use dorm_service::{Code, ProjectProblem, Service, ServiceError};
+use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
 use crate::error::{ApiError, ErrorCode};
@@ -135,21 +136,7 @@ impl<T: DeserializeOwned> FromRequestParts<Api> for Query<T> {
 /// Whether a query is UTF-8 once it is decoded. Its parser would replace what is not, and the
 /// request would be about another file.
 fn is_text(query: &str) -> bool {
-    let hex = |at: usize| query.get(at..at + 2).and_then(|digits| u8::from_str_radix(digits, 16).ok());
-    let (mut decoded, mut at) = (Vec::with_capacity(query.len()), 0);
-    while let Some(byte) = query.as_bytes().get(at) {
-        match (byte, hex(at + 1)) {
-            (b'%', Some(escaped)) => {
-                decoded.push(escaped);
-                at += 3;
-            }
-            _ => {
-                decoded.push(*byte);
-                at += 1;
-            }
-        }
-    }
-    std::str::from_utf8(&decoded).is_ok()
+    percent_decode_str(query).decode_utf8().is_ok()
 }
 
 /// The sandbox of `{id}`: an id, or the name of a living sandbox.

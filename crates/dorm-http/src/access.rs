@@ -1,9 +1,10 @@
 //! Credentials: whose request it is, and what its key permits.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use axum::http::{Extensions, HeaderMap};
-use dorm_lifecycle::{ApiKeyId, Credential, ProjectId, SandboxId};
+use dorm_lifecycle::{ApiKeyId, Credential, DoorId, ProjectId, SandboxId};
 use dorm_service::Service;
 use dorm_store::{ApiKeyRecord, KeyScope};
 
@@ -88,12 +89,21 @@ pub struct Access {
     pub tls: Option<Tls>,
     /// The web pages, by their origin, whose scripts may call the API and read what it answers.
     pub origins: Vec<Origin>,
+    /// The addresses of the doors for clients of other servers.
+    pub doors: Vec<(DoorId, SocketAddr)>,
 }
 
 impl Access {
     /// Access with these keys of the owner, on these hosts.
     pub fn new(daemon: Service, keys: Keys, domains: Domains) -> Self {
-        Self { daemon, keys: Arc::new(keys), domains: Arc::new(domains), tls: None, origins: Vec::new() }
+        Self {
+            daemon,
+            keys: Arc::new(keys),
+            domains: Arc::new(domains),
+            tls: None,
+            origins: Vec::new(),
+            doors: Vec::new(),
+        }
     }
 
     /// The credentials of a request; `None` without a known key. A connection that has shown a key

@@ -57,6 +57,7 @@ pub(super) async fn source_of(
                 architecture: None,
                 transport: Transport::Secure,
                 logins: Logins::Daemon,
+                login: None,
             };
             Ok(match service.find_source(wanted, pull, |_| {}).await? {
                 NamedSource::Image(found) => (CreateFrom::Image(found.digest.to_string()), Some(*found)),

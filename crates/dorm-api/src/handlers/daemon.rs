@@ -19,7 +19,7 @@ use crate::state::Api;
     (status = 200, description = "The daemon's version, the project of the key, and the engine.", body = wire::Info),
     (status = "default", response = ApiError),
 ))]
-pub(crate) async fn info(ForRequest(service): ForRequest) -> axum::Json<wire::Info> {
+pub(crate) async fn info(ForRequest(service): ForRequest, State(api): State<Api>) -> axum::Json<wire::Info> {
     let engine = service.capabilities();
     axum::Json(wire::Info {
         version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -36,6 +36,7 @@ pub(crate) async fn info(ForRequest(service): ForRequest) -> axum::Json<wire::In
             shares_blocks: engine.shares_blocks,
             holds_after_restore: engine.holds_after_restore,
         },
+        doors: api.access.doors.iter().map(|(door, address)| (door.to_string(), address.to_string())).collect(),
     })
 }
 

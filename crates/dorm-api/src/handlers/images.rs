@@ -144,7 +144,8 @@ pub(crate) async fn pull(
 ) -> Result<Response, ApiError> {
     let wire::PullImage { reference, architecture, tag, insecure, pull } = asked;
     let transport = convert::transport(insecure);
-    let asked = dorm_ports::RemoteSpec { reference, architecture, transport, logins: dorm_ports::Logins::Daemon };
+    let asked =
+        dorm_ports::RemoteSpec { reference, architecture, transport, logins: dorm_ports::Logins::Daemon, login: None };
     follow::<wire::Image, _>(events, move |report| async move {
         let image = match (pull, tag) {
             (wire::Pull::Always, tag) => service.pull_image(asked, tag.as_deref(), PullPolicy::Always, report).await?,

@@ -76,5 +76,11 @@ pub(crate) async fn pull(
 }
 
 fn named(reference: String, insecure: bool) -> RemoteSpec {
-    RemoteSpec { reference, architecture: None, transport: convert::transport(insecure), logins: Logins::Daemon }
+    RemoteSpec {
+        reference,
+        architecture: None,
+        transport: convert::transport(insecure),
+        logins: Logins::Daemon,
+        login: None,
+    }
 }

@@ -81,20 +81,20 @@ fn requests() -> Vec<(&'static str, Value)> {
 
 fn ensure_request() -> Value {
     json!({
-                "thread": { "thread": "t1", "definition": "repo-agent", "user": "u1" },
-                "image": "node:22",
-                "source": { "git": { "url": "https://git.example.com/app.git", "ref": "main", "full_history": false } },
-                "secrets": { "NPM_TOKEN": "NPM_TOKEN" },
-                "setup": ["npm ci", { "parallel": ["npm run build", "npm test"] }],
-                "ready_command": "test -d dist",
-                "lifecycle": {
-                    "snapshot": "after_setup",
-                    "keep_alive_secs": 900.0,
-                    "destroy_on_complete": false,
-                    "on_drift": "rebuild",
-                    "keep_failed": false
-                },
-                "lease_secs": 600.0
+        "thread": { "thread": "t1", "definition": "repo-agent", "user": "u1" },
+        "image": "node:22",
+        "source": { "git": { "url": "https://git.example.com/app.git", "ref": "main", "full_history": false } },
+        "secrets": { "NPM_TOKEN": "NPM_TOKEN" },
+        "setup": ["npm ci", { "parallel": ["npm run build", "npm test"] }],
+        "ready_command": "test -d dist",
+        "lifecycle": {
+            "snapshot": "after_setup",
+            "keep_alive_secs": 900.0,
+            "destroy_on_complete": false,
+            "on_drift": "rebuild",
+            "keep_failed": false
+        },
+        "lease_secs": 600.0
     })
 }
 
