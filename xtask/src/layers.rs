@@ -48,6 +48,7 @@ const RINGS: &[(&str, u8, &[&str])] = &[
     ("dorm-http", 4, &[]),
     ("dorm-testing", 4, &[]),
     ("dorm-api", 5, &[]),
+    ("dorm-e2b", 5, &[]),
     ("dorm-agent", 5, &[]),
     ("dorm-prove", 5, &[]),
     ("dorm-sim", 5, &[]),

@@ -1,6 +1,6 @@
 //! `dorm serve`: assembles the daemon, runs it until it is told to stop, and shuts it down.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::num::{NonZeroU32, NonZeroU64};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use dorm_engine::Engine;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_guest_ids::GuestIds;
 use dorm_http::{Access, ConnectionLimits, Connections, Domains, Keys, Origin};
-use dorm_lifecycle::Limits;
+use dorm_lifecycle::{DoorId, Limits};
 use dorm_net::{HostNetwork, NameServers, TrafficLimits};
 use dorm_ports::LateVault;
 use dorm_service::{Budgets, LostSecrets, ParkLimits, Parts, Retention, SecretsKey, Service, Settings};
@@ -29,7 +29,7 @@ use crate::bounds::BoundOptions;
 use crate::confine;
 use crate::data::Data;
 use crate::data_disk::HostDisk;
-use crate::doors;
+use crate::doors::{self, Listeners};
 use crate::guest_ids;
 use crate::heap;
 use crate::identity::{self, Identity};
@@ -39,7 +39,7 @@ use crate::records::FiledStore;
 use crate::shutdown::Shutdown;
 use crate::steps::ReportedSteps;
 use crate::tls::TlsOptions;
-use crate::values::{self, Kept};
+use crate::values::{self, DoorAddress, Kept};
 
 /// The interval between two samples of what running sandboxes use, as clients of other servers
 /// expect it.
@@ -67,6 +67,10 @@ pub(crate) struct ServeOptions {
     listen: SocketAddr,
     #[command(flatten)]
     tls: TlsOptions,
+    /// Address to listen on for clients of E2B, or `off`. One that is not loopback needs
+    /// --tls-cert. By default 127.0.0.1 with the port after that of --listen, so 127.0.0.1:7071
+    #[arg(long, env = "DORM_E2B", value_name = "ADDRESS", value_parser = values::door_address)]
+    e2b: Option<DoorAddress>,
     /// Directory of images; several daemons of one host can share it. By default in the data
     /// directory
     #[arg(long, env = "DORM_IMAGES")]
@@ -248,11 +252,12 @@ pub(crate) struct ServeOptions {
 /// Runs the daemon until SIGTERM or SIGINT, and ends the process if stopping takes too long.
 pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     options.tls.check(options.listen)?;
+    let e2b = options.e2b.unwrap_or_else(|| beside(options.listen));
+    e2b.0.map_or(Ok(()), |address| options.tls.check(address))?;
     if let Some(path) = &options.config {
         tracing::info!(path = %path.display(), "read the configuration file");
     }
-    let domains = Domains::with(options.domains.iter().cloned())
-        .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))?;
+    let domains = domains(&options)?;
     let shutdown = Shutdown::listen(length(options.shutdown_limit)).await?;
     let descriptors = confine::raise_descriptors();
     let mut data = Data::take(&options.data)?;
@@ -266,6 +271,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let listener = TcpListener::bind(options.listen)
         .await
         .with_context(|| format!("cannot listen on {}; choose another address with --listen", options.listen))?;
+    let e2b = listen_at(e2b).await?;
     guest_ids.record_new(data.path())?;
     let asked = identity::Asked { new_store: options.new_store, as_copy: options.as_copy };
     let (identity, store) = identity::open(data.path(), asked).await?;
@@ -276,22 +282,24 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let service = open(&options, &data, (identity, guest_ids.ids), filed.clone(), (budgets, disk)).await?;
     // Parts of the daemon have created directories in it.
     data.sync()?;
-    let address = listener.local_addr().context("get the listening address")?;
     let scheme = if options.listen.ip().is_loopback() { "http" } else { "https" };
-    let address = format!("{scheme}://{address}");
+    let address = format!("{scheme}://{}", listener.local_addr().context("get the listening address")?);
     data.note_address(&address)?;
     let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((owner_socket::listen(&socket)?, socket)));
     let (owner, socket) = owner.with_context(|| format!("cannot listen on api.sock in {}", data.path().display()))?;
-    println!("dorm is ready on {address} (data in {})", data.path().display());
+    let others = others(e2b.as_ref())?;
+    // In one line, since whoever has started the daemon may read no other.
+    let doors: String = others.iter().map(|(_, at)| format!(", clients of E2B: {at}")).collect();
+    println!("dorm is ready on {address} (data in {}){doors}", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));
     tokio::spawn(heap::keep_small());
     prepare_images(&service);
     let stop = CancellationToken::new();
     let tls = options.tls.open(&service, &domains, options.listen)?;
-    let origins = options.origins.clone();
-    let access = Access { tls, origins, ..Access::new(service.clone(), Keys::new([key]), domains) };
+    let access = Access::new(service.clone(), Keys::new([key]), domains);
+    let access = Access { tls, origins: options.origins.clone(), doors: others, ..access };
     let connections = Connections::new(ConnectionLimits::of_descriptors(descriptors));
-    let server = doors::open(access, (listener, owner), connections, &stop);
+    let server = doors::open(access, Listeners { api: listener, owner, e2b }, connections, &stop);
     let server = tokio::spawn(server.run(shutdown.grace()));
     let until = shutdown.asked().await;
     stop.cancel();
@@ -311,6 +319,36 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     store.close().await.context("close the store")?;
     tracing::info!("stopped; running sandboxes keep running");
     Ok(())
+}
+
+/// Returns the host names that the daemon answers to.
+fn domains(options: &ServeOptions) -> Result<Domains> {
+    Domains::with(options.domains.iter().cloned())
+        .map_err(|wrong| anyhow::anyhow!("--domain '{wrong}' is not a domain, such as sandboxes.example.org"))
+}
+
+/// Returns the addresses of the doors beside the native API.
+fn others(e2b: Option<&TcpListener>) -> Result<Vec<(DoorId, SocketAddr)>> {
+    let of = |listener: &TcpListener| Ok((dorm_e2b::DOOR, listener.local_addr()?));
+    e2b.into_iter().map(of).collect::<std::io::Result<_>>().context("get the listening address")
+}
+
+/// Returns the default address of a door beside the native API.
+fn beside(api: SocketAddr) -> DoorAddress {
+    let port = match api.port() {
+        0 => Some(0),
+        port => port.checked_add(1),
+    };
+    DoorAddress(port.map(|port| SocketAddr::from((Ipv4Addr::LOCALHOST, port))))
+}
+
+/// Listens at the address of a door, if it has one.
+async fn listen_at(door: DoorAddress) -> Result<Option<TcpListener>> {
+    let Some(address) = door.0 else { return Ok(None) };
+    let listener = TcpListener::bind(address).await;
+    listener.map(Some).with_context(|| {
+        format!("cannot listen on {address} for clients of E2B; choose another address with --e2b, or `--e2b off`")
+    })
 }
 
 async fn catch_up(filed: Arc<FiledStore>) {

@@ -73,6 +73,21 @@ pub(crate) fn duration(text: &str) -> Result<f64, String> {
     if total > 0.0 && total.is_finite() { Ok(total) } else { Err(wrong()) }
 }
 
+/// The address of a door; `None` if it is off.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct DoorAddress(pub(crate) Option<std::net::SocketAddr>);
+
+/// Parses the address of a door, or `off`.
+pub(crate) fn door_address(text: &str) -> Result<DoorAddress, String> {
+    match text {
+        "off" => Ok(DoorAddress(None)),
+        _ => text
+            .parse()
+            .map(|address| DoorAddress(Some(address)))
+            .map_err(|_| format!("'{text}' is neither an address with a port, such as 127.0.0.1:7071, nor 'off'")),
+    }
+}
+
 /// How long records are kept; `None` means forever.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Kept(pub(crate) Option<std::time::Duration>);
