@@ -5,6 +5,7 @@
 //! what to install by hand.
 
 mod base;
+mod interpreter;
 mod mirror;
 mod node;
 mod packages;
@@ -26,6 +27,11 @@ use crate::engine::{self, Engine};
 const TEST_PACKAGES: &str = "crates/dorm/tests/generated/requirements.txt";
 /// The packages of the Python SDK.
 const SDK_PACKAGES: &str = "sdk/python/requirements-dev.txt";
+/// The clients of E2B for Python, newest first, each with the name of its environment.
+const E2B_PACKAGES: [(&str, &str); 2] = [
+    ("integrations/e2b/python/requirements.txt", "e2b-python"),
+    ("integrations/e2b/python/requirements-2.45.txt", "e2b-python-2.45"),
+];
 
 /// The paths of a prepared host.
 #[derive(Clone, Debug)]
@@ -58,7 +64,8 @@ pub(crate) struct Environment {
 pub(crate) fn run() -> Result<()> {
     let environment = ensure()?;
     ensure_tools(&environment)?;
-    ensure_clients(&environment)?;
+    let clients = ensure_clients(&environment)?;
+    ensure_interpreter(&crate::build::dorm()?, &environment, &clients)?;
     let Environment { root, target, work, images, base, base_tar, runsc, stock_runsc } = &environment;
     println!("repository  {}", root.display());
     println!("target      {}", target.display());
@@ -142,6 +149,8 @@ pub(crate) struct Clients {
     pub(crate) python: PathBuf,
     /// A Python with the packages of the Python SDK.
     pub(crate) sdk_python: PathBuf,
+    /// Pythons with the clients of E2B, newest first.
+    pub(crate) e2b_pythons: [PathBuf; 2],
     /// The directory of `node`.
     pub(crate) node: PathBuf,
 }
@@ -154,11 +163,46 @@ pub(crate) fn ensure_clients(environment: &Environment) -> Result<Clients> {
     let Environment { root, work, .. } = environment;
     let _held = lock(&work.join("setup.lock"))?;
     let log = work.join("setup.log");
+    let e2b = |(packages, name): (&str, &str)| python::ensure(&root.join(packages), &work.join(name), &log);
+    let [newest, older] = E2B_PACKAGES;
     Ok(Clients {
         python: python::ensure(&root.join(TEST_PACKAGES), &work.join("python"), &log)?,
         sdk_python: python::ensure(&root.join(SDK_PACKAGES), &work.join("sdk-python"), &log)?,
+        e2b_pythons: [e2b(newest)?, e2b(older)?],
         node: node::ensure(root, work, &log)?,
     })
+}
+
+/// Ensures that there is an image with the code interpreter, which the program `dorm` builds.
+///
+/// # Errors
+/// As [`ensure`].
+pub(crate) fn ensure_interpreter(dorm: &Path, environment: &Environment, clients: &Clients) -> Result<()> {
+    let _held = lock(&environment.work.join("setup.lock"))?;
+    interpreter::ensure(dorm, environment, clients, &environment.work.join("setup.log"))
+}
+
+/// Returns the files from which an image is built, in order: those of its directory that are in the
+/// repository, without its tests.
+///
+/// # Errors
+/// If a directory cannot be listed.
+pub(crate) fn image_files(directory: &Path) -> Result<Vec<PathBuf>> {
+    const OTHERS: [&str; 7] = [".complete", ".gitignore", "__pycache__", "node_modules", "npm", "tests", "wheels"];
+    let mut files = Vec::new();
+    let mut directories = vec![directory.to_owned()];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory).with_context(|| format!("list {}", directory.display()))? {
+            let path = entry.with_context(|| format!("list {}", directory.display()))?.path();
+            match path.file_name() {
+                Some(name) if OTHERS.iter().any(|other| name == *other) => {}
+                _ if path.is_dir() => directories.push(path),
+                _ => files.push(path),
+            }
+        }
+    }
+    files.sort();
+    Ok(files)
 }
 
 /// Ensures that there is an emulator for virtual machines.

@@ -1,6 +1,7 @@
 //! The files of the archive and of the Debian package, and their paths.
 
 use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::Command;
 
@@ -8,6 +9,7 @@ use anyhow::{Context as _, Result, bail};
 
 use super::tarball;
 use crate::engine::{Engine, NAME};
+use crate::setup;
 
 /// A file of a package.
 pub(super) struct Entry {
@@ -87,6 +89,7 @@ pub(super) fn archive(root: &Path, built: &Built, version: &str) -> Result<Vec<E
         entries.push(Entry::file(name, read(&root.join("packaging").join(name))?));
     }
     entries.extend(built.pages.iter().map(|(name, page)| Entry::file(format!("man/man1/{name}"), page.as_slice())));
+    entries.extend(images(root, "images")?);
     for entry in &mut entries {
         entry.path = format!("dormouse-{version}-x86_64-linux/{}", entry.path);
     }
@@ -118,8 +121,22 @@ pub(super) fn installed(root: &Path, built: &Built) -> Result<Vec<Entry>> {
     for (name, text) in files(&root.join("docs"))? {
         entries.push(Entry::file(format!("{DOC}/{name}"), text));
     }
+    entries.extend(images(root, "usr/share/dormouse/images")?);
     for (name, page) in &built.pages {
         entries.push(Entry::file(format!("usr/share/man/man1/{name}.gz"), tarball::gzip(page)?));
+    }
+    Ok(entries)
+}
+
+/// The files from which users build images, below the directory `place`.
+fn images(root: &Path, place: &str) -> Result<Vec<Entry>> {
+    let images = root.join("images");
+    let mut entries = Vec::new();
+    for path in setup::image_files(&images)? {
+        let name = path.strip_prefix(&images).ok().and_then(Path::to_str).context("a file name is not UTF-8")?;
+        let (name, content) = (format!("{place}/{name}"), read(&path)?);
+        let mode = fs::metadata(&path).with_context(|| format!("look at {}", path.display()))?.permissions().mode();
+        entries.push(if mode & 0o111 == 0 { Entry::file(name, content) } else { Entry::program(name, content) });
     }
     Ok(entries)
 }

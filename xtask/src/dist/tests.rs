@@ -71,6 +71,8 @@ fn the_archive_has_program_licence_unit_completions_and_pages_in_one_directory()
     {
         assert_eq!(mode(name), 0o644, "{name}");
     }
+    assert_eq!(mode("images/base/Dockerfile"), 0o644);
+    assert_eq!(mode("images/code-interpreter/files/start.sh"), 0o755);
     for name in ["dorm.bash", "_dorm", "dorm.fish"] {
         assert_eq!(mode(&format!("completions/{name}")), 0o644, "{name}");
     }
@@ -119,6 +121,8 @@ fn the_debian_package_has_the_files_of_a_service() {
         "./usr/share/doc/dormouse/copyright",
         "./usr/share/doc/dormouse/dorm-runsc.licences.gz",
         "./usr/share/doc/dormouse/operations.md",
+        "./usr/share/dormouse/images/code-interpreter/.dockerignore",
+        "./usr/share/dormouse/images/code-interpreter/Dockerfile",
         "./usr/share/doc/dormouse/changelog.gz",
     ] {
         assert_eq!(data[name].0, 0o644, "{name}");

@@ -18,16 +18,16 @@ const RELEASE: &str = "bookworm";
 pub(super) struct Recipe {
     /// Its tag.
     pub(super) name: &'static str,
+    /// Names of packages, with spaces or line ends in between.
     packages: &'static str,
 }
 
 /// The default image of sandboxes.
-pub(super) const BASE: Recipe =
-    Recipe { name: "base", packages: "bash,coreutils,python3,git,curl,ca-certificates,sudo,procps" };
+pub(super) const BASE: Recipe = Recipe { name: "base", packages: include_str!("../../../images/base/packages.txt") };
 
 /// The image in which the tests and the bench build projects.
 pub(super) const TOOLS: Recipe =
-    Recipe { name: "tools", packages: "bash,coreutils,git,ca-certificates,python3-pip,npm" };
+    Recipe { name: "tools", packages: "bash coreutils git ca-certificates python3-pip npm" };
 
 /// Documentation is not needed in a sandbox; licences are kept.
 const EXCLUDED: [&str; 5] = [
@@ -38,27 +38,8 @@ const EXCLUDED: [&str; 5] = [
     "path-include=/usr/share/doc/*/copyright",
 ];
 
-/// Works in every mode of mmdebstrap, even if nothing can be started in the new system.
-const CUSTOMIZE: &str = r#"
-set -eu
-cd "$1"
-echo 'user:x:1000:1000::/home/user:/bin/bash' >> etc/passwd
-echo 'user:x:1000:' >> etc/group
-echo 'user:!:19000:0:99999:7:::' >> etc/shadow
-echo 'user:!::' >> etc/gshadow
-mkdir -p home/user
-cp -a etc/skel/. home/user/
-chown -R 1000:1000 home/user
-mkdir -p etc/sudoers.d
-echo 'user ALL=(ALL:ALL) NOPASSWD: ALL' > etc/sudoers.d/user
-chmod 0440 etc/sudoers.d/user
-echo sandbox > etc/hostname
-printf '127.0.0.1 localhost sandbox\n::1 localhost ip6-localhost ip6-loopback\n' > etc/hosts
-rm -f etc/resolv.conf
-echo 'nameserver 10.0.0.1' > etc/resolv.conf
-: > etc/machine-id
-rm -f var/cache/ldconfig/aux-cache var/log/*.log var/log/apt/*
-"#;
+/// The changes in the new system: the same as in a build of `images/base/Dockerfile`.
+const CUSTOMIZE: &str = include_str!("../../../images/base/customize.sh");
 
 /// Builds the archive, unless one of the same recipe exists.
 pub(super) fn ensure_tar(recipe: Recipe, work: &Path, log: &Path) -> Result<PathBuf> {
@@ -91,7 +72,8 @@ fn build(recipe: Recipe, mode: &[&str], mirror: &str, tar: &Path, log: &Path) ->
     command.args(mode).args(["--variant=minbase", "--aptopt=Acquire::Retries \"3\""]);
     // An incomplete archive is discarded, so nothing of it must be on the disk before the end.
     command.arg("--dpkgopt=force-unsafe-io");
-    command.arg(format!("--include={}", recipe.packages));
+    let packages: Vec<&str> = recipe.packages.split_whitespace().collect();
+    command.arg(format!("--include={}", packages.join(",")));
     command.args(EXCLUDED.iter().map(|option| format!("--dpkgopt={option}")));
     command.arg(format!("--customize-hook={CUSTOMIZE}"));
     command.arg(RELEASE).arg(tar).arg(mirror);

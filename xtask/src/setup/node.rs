@@ -12,7 +12,8 @@ use super::{python, say};
 /// The package of Node.js in the Python registry, which needs no other.
 const REQUIREMENTS: &str = "xtask/src/setup/node.txt";
 /// The directories with packages. A later one may need an earlier one.
-const DIRECTORIES: [&str; 2] = ["sdk/typescript", "integrations/tanstack-ai"];
+const DIRECTORIES: [&str; 4] =
+    ["sdk/typescript", "integrations/tanstack-ai", "integrations/e2b/javascript", "integrations/e2b/cli"];
 
 /// Installs Node.js and all packages, unless they are there; returns the directory of `node`.
 pub(super) fn ensure(root: &Path, work: &Path, log: &Path) -> Result<PathBuf> {

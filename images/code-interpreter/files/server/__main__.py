@@ -1,0 +1,5 @@
+"""Runs the package beside this file: `python3 server`."""
+
+from code_interpreter.main import main
+
+main()
