@@ -1,5 +1,7 @@
 //! `cargo xtask test`: runs every check and every test, in the order that finds a mistake soonest.
 
+use std::fs;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -13,13 +15,20 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
     setup::ensure_tools(&environment)?;
     let clients = setup::ensure_clients(&environment)?;
+    setup::ensure_interpreter(&crate::build::dorm()?, &environment, &clients)?;
     if filter.is_none() {
         check::all_but_tests(&environment.root, None)?;
     }
+    let summaries = Summaries::new(&environment)?;
     let profile = if std::env::var_os("CI").is_some() { "ci" } else { "default" };
     let mut command = nextest(&environment, &clients)?;
+    // A filter names tests that the whole may leave out.
+    command.args(filter.map(|_| "--ignore-default-filter"));
     command.args(["--profile", profile]).args(filter).env("DORM_TEST_RUNSC", &environment.runsc);
-    pass(command, "tests failed")?;
+    command.env("DORM_TEST_SUMMARIES", &summaries.directory);
+    let passed = pass(command, "tests failed");
+    summaries.print()?;
+    passed?;
     if filter.is_none() {
         // The test runner does not know examples in documentation.
         cargo(&["test", "--release", "-p", "dorm", "-p", "dorm-client", "--doc"])?;
@@ -53,6 +62,8 @@ fn nextest(environment: &Environment, clients: &Clients) -> Result<Command> {
         .env("DORM_TEST_STOCK_RUNSC", &environment.stock_runsc)
         .env("DORM_TEST_PYTHON", &clients.python)
         .env("DORM_TEST_SDK_PYTHON", &clients.sdk_python)
+        .env("DORM_TEST_E2B_PYTHON", &clients.e2b_pythons[0])
+        .env("DORM_TEST_E2B_PYTHON_2_45", &clients.e2b_pythons[1])
         .env("DORM_TEST_NODE", &clients.node)
         .env("DORM_ALLOW_SKIP", skips::allowed(&environment.root)?)
         .current_dir(&environment.root);
@@ -62,4 +73,39 @@ fn nextest(environment: &Environment, clients: &Clients) -> Result<Command> {
 fn pass(mut command: Command, failure: &'static str) -> Result<()> {
     let status = command.status().context("run cargo nextest")?;
     if status.success() { Ok(()) } else { Err(anyhow!(failure)) }
+}
+
+/// Reports of the suites of clients, such as numbers of cases: the test runner hides the output of
+/// tests that pass.
+struct Summaries {
+    directory: PathBuf,
+}
+
+impl Summaries {
+    /// An empty directory for them.
+    fn new(environment: &Environment) -> Result<Self> {
+        let directory = environment.work.join("summaries");
+        if directory.exists() {
+            fs::remove_dir_all(&directory).with_context(|| format!("remove {}", directory.display()))?;
+        }
+        fs::create_dir_all(&directory).with_context(|| format!("make {}", directory.display()))?;
+        Ok(Self { directory })
+    }
+
+    /// Prints them in the order of their names.
+    fn print(&self) -> Result<()> {
+        let read = || format!("read {}", self.directory.display());
+        let mut paths = Vec::new();
+        for entry in fs::read_dir(&self.directory).with_context(read)? {
+            paths.push(entry.with_context(read)?.path());
+        }
+        paths.sort();
+        for path in paths {
+            let summary = fs::read_to_string(&path).with_context(|| format!("read {}", path.display()))?;
+            for line in summary.lines() {
+                println!("test: {line}");
+            }
+        }
+        Ok(())
+    }
 }

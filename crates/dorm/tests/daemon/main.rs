@@ -10,6 +10,7 @@ mod confined;
 mod deleted;
 mod disks;
 mod docs;
+mod e2b;
 mod endurance;
 mod environments;
 mod forks;

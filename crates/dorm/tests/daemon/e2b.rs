@@ -1,0 +1,186 @@
+//! The unmodified clients of E2B, each with its cases, against a daemon of its own.
+//!
+//! A suite records which methods and options its cases use; a second program compares that with
+//! what the client offers and with what `docs/e2b.md` lists as refused.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use dorm_testing::{Daemon, Internet};
+use serde_json::json;
+
+use crate::place::Place;
+
+/// The images that the cases start sandboxes from.
+const IMAGES: [&str; 2] = ["base", INTERPRETER];
+
+/// The image of the code interpreter, and the template that is made of it.
+const INTERPRETER: &str = "code-interpreter-v1";
+/// Succeeds when its program can run code.
+const READY: &str = "curl -fs http://localhost:49999/health";
+
+/// Messages of the daemon that the cases provoke.
+const EXPECTED: [&str; 0] = [];
+
+/// A directory of the set-up.
+fn set_up(variable: &str, default: &str) -> PathBuf {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/dormouse").join(default);
+    std::env::var_os(variable).map_or(target, PathBuf::from).canonicalize().unwrap()
+}
+
+/// A file of the repository.
+fn repository(path: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).canonicalize().unwrap()
+}
+
+/// A daemon with a key for clients of E2B.
+struct Server {
+    place: Place,
+    internet: Internet,
+    key: String,
+    url: String,
+    /// The name of the suite.
+    suite: &'static str,
+}
+
+impl Server {
+    async fn new(suite: &'static str) -> Self {
+        let place = Place::with_images(&IMAGES);
+        let daemon = place.daemon();
+        let mut template = Command::new(daemon.program());
+        template.args(["image", "build", "--from", INTERPRETER, "--template", INTERPRETER, "--ready-cmd", READY]);
+        template.args(["--memory", "2G", "--disk", "8G", "--data"]).arg(daemon.data());
+        let built = tokio::task::spawn_blocking(move || template.output().unwrap()).await.unwrap();
+        assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        let created = daemon.post("/keys", json!({ "name": suite, "form": "e2b" })).await.unwrap();
+        let key = created["key"].as_str().unwrap().to_owned();
+        let doors = daemon.get("/info").await.unwrap();
+        let url = format!("http://{}", doors["doors"]["e2b"].as_str().unwrap());
+        let authority = daemon.get("/authority").await.unwrap();
+        let certificate = authority["certificate"].as_str().unwrap();
+        std::fs::write(place.directory().join("authority.pem"), certificate).unwrap();
+        Self { place, internet: Internet::new().unwrap(), key, url, suite }
+    }
+
+    fn records(&self) -> PathBuf {
+        self.place.directory().join("records")
+    }
+
+    /// The file with what the suite reports of itself.
+    fn summary(&self) -> PathBuf {
+        let directory = std::env::var_os("DORM_TEST_SUMMARIES");
+        directory.map_or_else(|| self.place.directory().to_owned(), PathBuf::from).join(format!("e2b-{}", self.suite))
+    }
+
+    /// Runs a program in a directory of the repository, with the variables of clients.
+    async fn run(&self, directory: &str, program: &Path, arguments: &[&str]) {
+        let directory = repository(directory);
+        let path = std::env::var("PATH").unwrap();
+        let mut command = Command::new(program);
+        command
+            .args(arguments)
+            .current_dir(&directory)
+            .env("PATH", format!("{}:{path}", program.parent().unwrap().display()))
+            .env("E2B_API_KEY", &self.key)
+            .env("E2B_API_URL", &self.url)
+            .env("E2B_SANDBOX_URL", &self.url)
+            .env("E2B_VOLUME_API_URL", &self.url)
+            .env("E2B_CASES_CA", self.place.directory().join("authority.pem"))
+            .env("E2B_CASES_INTERNET", &self.internet.address)
+            .env("E2B_CASES_NODE", set_up("DORM_TEST_NODE", "node/bin"))
+            .env("E2B_RECORDS", self.records())
+            .env("E2B_SUITE", self.suite)
+            .env("E2B_SUMMARY", self.summary());
+        let output = tokio::task::spawn_blocking(move || command.output().unwrap()).await.unwrap();
+        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (out, err) = (said(&output.stdout), said(&output.stderr));
+        assert!(output.status.success(), "{} {arguments:?}\n{out}\n{err}", directory.display());
+    }
+
+    /// Checks that the cases have left nothing, and ends the daemon.
+    async fn end(self) {
+        println!("{}", std::fs::read_to_string(self.summary()).unwrap());
+        assert_eq!(left(self.place.daemon()).await, Vec::<String>::new(), "the suite {} leaves nothing", self.suite);
+        self.place.end(&EXPECTED).await;
+    }
+}
+
+/// The sandboxes, snapshots and volumes of a daemon.
+async fn left(daemon: &Daemon) -> Vec<String> {
+    let mut found = Vec::new();
+    for kind in ["sandboxes", "snapshots", "volumes"] {
+        let list = daemon.get(&format!("/{kind}?limit=1000")).await.unwrap();
+        let items = list[kind].as_array().unwrap();
+        let live = items.iter().filter(|item| item["state"] != "terminated");
+        found.extend(live.map(|item| format!("{kind}: {item}")));
+    }
+    found
+}
+
+/// Runs the cases of the clients for Python of an environment.
+async fn python(suite: &'static str, variable: &str, environment: &str) {
+    let server = Server::new(suite).await;
+    let python = set_up(variable, environment).join("bin/python");
+    server.run("integrations/e2b/python", &python, &["-m", "pytest", "-q", "-n", "2"]).await;
+    let (records, page) = (server.records(), repository("docs/e2b.md"));
+    let compare = ["check_surface.py", records.to_str().unwrap(), page.to_str().unwrap()];
+    server.run("integrations/e2b/python", &python, &compare).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_clients_for_python_pass_their_cases() {
+    python("python", "DORM_TEST_E2B_PYTHON", "e2b-python").await;
+}
+
+#[tokio::test]
+async fn the_older_clients_for_python_pass_their_cases() {
+    python("python-2.45", "DORM_TEST_E2B_PYTHON_2_45", "e2b-python-2.45").await;
+}
+
+/// Runs the cases of the client for JavaScript under one of its names in the package.
+async fn javascript(suite: &'static str, script: &str) {
+    let server = Server::new(suite).await;
+    let npm = set_up("DORM_TEST_NODE", "node/bin").join("npm");
+    server.run("integrations/e2b/javascript", &npm, &["run", "--silent", script]).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_client_for_javascript_passes_its_cases() {
+    javascript("javascript", "cases").await;
+}
+
+#[tokio::test]
+async fn the_older_client_for_javascript_passes_its_cases() {
+    javascript("javascript-2.45", "cases:2.45").await;
+}
+
+#[tokio::test]
+async fn the_command_line_passes_its_cases() {
+    let server = Server::new("cli").await;
+    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    server.run("integrations/e2b/cli", &python, &["-m", "pytest", "-q", "-n", "2"]).await;
+    let (records, page) = (server.records(), repository("docs/e2b.md"));
+    let compare = ["check_surface.py", records.to_str().unwrap(), page.to_str().unwrap()];
+    server.run("integrations/e2b/cli", &python, &compare).await;
+    server.end().await;
+}
+
+/// Runs the programs of the pages of E2B's documentation in both languages. With `DORM_UPDATE`,
+/// writes the table of their results.
+#[tokio::test]
+async fn the_examples_of_the_documentation_do_what_it_promises() {
+    let server = Server::new("pages").await;
+    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    server.run("integrations/e2b/pages", &python, &["run.py", "../../../docs/e2b.md"]).await;
+    server.end().await;
+}
+
+#[tokio::test]
+async fn the_examples_print_what_the_documentation_shows() {
+    let server = Server::new("examples").await;
+    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    server.run("examples/e2b", &python, &["check.py"]).await;
+    server.end().await;
+}
