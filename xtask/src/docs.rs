@@ -45,6 +45,14 @@ const EXAMPLES: [(&str, &str, &str); 5] = [
     ),
 ];
 
+/// The examples with clients of E2B: their names in Python, and what they show.
+const E2B_EXAMPLES: [(&str, &str, &str); 4] = [
+    ("repl_that_sleeps", "An interpreter that sleeps", "It is paused after each answer; a question wakes it."),
+    ("fork_and_choose", "Fork and choose", "Each fork of a sandbox tries another fix, and the best one stays."),
+    ("template", "A template with a running program", "Its sandboxes start with the program running."),
+    ("web_app", "A web app that wakes on a request", "It continues with what it had in memory."),
+];
+
 /// Returns the page of examples, with their output, which the suites of the SDKs compare.
 fn examples(root: &std::path::Path) -> String {
     let mut page = "# Examples\n\nWhole programs with the [Python SDK](../sdk/python/README.md) and the\n[TypeScript \
@@ -59,6 +67,17 @@ fn examples(root: &std::path::Path) -> String {
         ] {
             let output = root.join(&file).with_extension("out");
             let output = std::fs::read_to_string(output).unwrap();
+            page += &format!("\n[{language}](../{file}):\n\n```text\n{output}```\n");
+        }
+    }
+    page += "\n## With clients of E2B\n\nThese use the unmodified [clients of E2B](e2b.md).\n";
+    for (name, title, said) in E2B_EXAMPLES {
+        page += &format!("\n### {title}\n\n{said}\n");
+        let other = name.replace('_', "-");
+        for (language, file) in
+            [("Python", format!("examples/e2b/{name}.py")), ("TypeScript", format!("examples/e2b/{other}.ts"))]
+        {
+            let output = std::fs::read_to_string(root.join(format!("{file}.out"))).unwrap();
             page += &format!("\n[{language}](../{file}):\n\n```text\n{output}```\n");
         }
     }
