@@ -8,6 +8,7 @@
 
 mod attack;
 mod build;
+mod e2b;
 mod ensure;
 mod forks;
 mod guest;
@@ -61,6 +62,8 @@ pub(crate) enum Part {
     Rewind,
     /// Requests for environments.
     Ensure,
+    /// The door for clients of E2B.
+    E2b,
     /// Building images.
     Build,
     /// The import of a large image, and the memory it needs.
@@ -90,7 +93,7 @@ impl Part {
             Self::Lifecycle | Self::Wake | Self::Fork | Self::Suspend | Self::Price | Self::Files | Self::Rewind => {
                 true
             }
-            Self::Ensure | Self::Build | Self::Images | Self::Idle | Self::Scale | Self::Attack => true,
+            Self::Ensure | Self::E2b | Self::Build | Self::Images | Self::Idle | Self::Scale | Self::Attack => true,
             Self::Reflink | Self::Many | Self::Density | Self::Zipf | Self::Store => false,
         }
     }
@@ -257,6 +260,7 @@ async fn shared(part: Part, stage: &Stage, daemon: &mut Daemon, peer: &Peer) -> 
         Part::Files => lineage::files(stage, daemon).await,
         Part::Rewind => lineage::rewind(stage, daemon).await,
         Part::Ensure => ensure::ensured(stage, daemon).await,
+        Part::E2b => e2b::beside_native(stage, daemon).await,
         Part::Build => build::build(daemon, &stage.dorm, &stage.directory).await,
         Part::Images => images::import(daemon, &stage.directory).await,
         Part::Idle => lifecycle::idle(daemon).await,
