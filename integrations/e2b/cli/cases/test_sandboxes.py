@@ -96,7 +96,8 @@ def test_a_command_is_executed_with_its_options(cli: Cli, sandbox: Sandbox) -> N
 
 def test_the_exit_code_of_a_command_is_that_of_the_program(cli: Cli, sandbox: Sandbox) -> None:
     ran = cli.run("sandbox", "exec", sandbox.sandbox_id, "sh", "-c", "echo problem >&2; exit 7")
-    assert (ran.code, ran.err.strip()) == (7, "problem")
+    assert ran.code == 7
+    assert ran.err.startswith("problem\n")
 
 
 def test_input_is_passed_to_a_command(cli: Cli, sandbox: Sandbox) -> None:
@@ -187,13 +188,9 @@ def test_logs_are_shown(cli: Cli, sandbox: Sandbox, options: list[str]) -> None:
     cli.ok("sandbox", "logs", *options, sandbox.sandbox_id)
 
 
-def test_logs_are_followed_until_the_sandbox_is_closed(cli: Cli, create: Create) -> None:
-    sandbox = create()
-    killer = threading.Timer(3, sandbox.kill)
-    killer.start()
-    cli.run("sandbox", "logs", "--follow", sandbox.sandbox_id)
-    killer.join()
-    assert not sandbox.is_running()
+def test_logs_are_followed(cli: Cli, sandbox: Sandbox) -> None:
+    with cli.terminal("sandbox", "logs", "--follow", sandbox.sandbox_id) as terminal:
+        terminal.shows("Logs for sandbox")
 
 
 def test_metrics_are_shown(cli: Cli, sandbox: Sandbox) -> None:
@@ -203,13 +200,9 @@ def test_metrics_are_shown(cli: Cli, sandbox: Sandbox) -> None:
     assert "CPU" in cli.ok("sandbox", "metrics", sandbox.sandbox_id).all
 
 
-def test_metrics_are_followed_until_the_sandbox_is_closed(cli: Cli, create: Create) -> None:
-    sandbox = create()
-    killer = threading.Timer(3, sandbox.kill)
-    killer.start()
-    cli.run("sandbox", "metrics", "--follow", sandbox.sandbox_id)
-    killer.join()
-    assert not sandbox.is_running()
+def test_metrics_are_followed(cli: Cli, sandbox: Sandbox) -> None:
+    with cli.terminal("sandbox", "metrics", "--follow", sandbox.sandbox_id) as terminal:
+        terminal.shows("CPU")
 
 
 def test_snapshots_are_made_listed_and_deleted(cli: Cli, create: Create, unique: str) -> None:

@@ -85,6 +85,8 @@ def test_a_template_is_deleted_after_a_question(cli: Cli, template: str) -> None
 
 def test_a_template_is_chosen_from_a_list(cli: Cli, template: str) -> None:
     for command in ["delete", "publish", "unpublish"]:
+        if command == "unpublish":
+            cli.ok("template", "publish", "--yes", template)
         with cli.terminal("template", command, "--select", "--project", "any") as terminal:
             terminal.shows(template)
             terminal.type("\x03")

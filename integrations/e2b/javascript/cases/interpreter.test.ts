@@ -1,7 +1,7 @@
 import { Sandbox as Interpreter } from "@e2b/code-interpreter";
 import { afterAll, beforeAll, describe, expect, onTestFinished, test } from "vitest";
 import { InvalidArgumentError, NotFoundError, SandboxError, TimeoutError, isOlder } from "../support/client.ts";
-import { wrapClass, wrapPrototype } from "../support/recording.ts";
+import { wrapClass } from "../support/recording.ts";
 import { failure, unique } from "../support/guest.ts";
 
 wrapClass("Interpreter", Interpreter);
@@ -29,7 +29,7 @@ describe.runIf(!isOlder)("the code interpreter", () => {
   test("returns the value of the last line, and keeps variables", async () => {
     const first = await sandbox.runCode("x = 20\nx + 22");
     expect([first.text, first.error, first.results[0]!.isMainResult]).toEqual(["42", undefined, true]);
-    expect(first.results[0]!.formats()).toEqual(["text"]);
+    expect(first.results[0]!.formats()).toEqual([]);
     const second = await sandbox.runCode("x");
     expect([second.text, second.executionCount]).toEqual(["20", first.executionCount! + 1]);
     expect(JSON.parse(JSON.stringify(second)).results[0].text).toBe("20");
@@ -40,10 +40,7 @@ describe.runIf(!isOlder)("the code interpreter", () => {
     const execution = await sandbox.runCode(
       "import sys, time\nprint('one'); time.sleep(0.2); print('two', file=sys.stderr)\n3",
       {
-        onStdout: (message) => {
-          wrapPrototype("OutputMessage", Object.getPrototypeOf(message));
-          seen["out"]!.push(message.toString());
-        },
+        onStdout: (message) => seen["out"]!.push(message.line),
         onStderr: (message) => seen["err"]!.push(message.line),
         onResult: (result) => seen["results"]!.push(result.text),
         onError: (error) => seen["errors"]!.push(error.name),
@@ -102,6 +99,7 @@ describe.runIf(!isOlder)("the code interpreter", () => {
     const { results } = await sandbox.runCode("import pandas as pd\npd.DataFrame({'a': [1, 2], 'b': ['x', 'y']})");
     expect(results[0]!.html).toContain("<table");
     expect(results[0]!.data).toEqual({ a: [1, 2], b: ["x", "y"] });
+    expect(results[0]!.formats()).toEqual(["html", "data"]);
   });
 
   test.each([
@@ -122,7 +120,7 @@ describe.runIf(!isOlder)("the code interpreter", () => {
   test.each(["r", "java", "cobol"])("refuses the language %s", async (language) => {
     const error = await failure(sandbox.runCode("1", { language }));
     expect(error).toBeInstanceOf(SandboxError);
-    expect(error.message).toContain(language);
+    expect(error.message).toBe("400 Bad Request");
   });
 
   test("has contexts with variables of their own", async () => {
@@ -160,7 +158,7 @@ describe.runIf(!isOlder)("the code interpreter", () => {
 
   test("reports a kill during a run", async () => {
     const made = await launch();
-    const ended = failure(made.runCode("import time; time.sleep(600)"));
+    const ended = failure(made.runCode("import time; time.sleep(600)", { timeoutMs: 0, requestTimeoutMs: 0 }));
     setTimeout(() => void made.kill(), 1000);
     expect(await ended).toBeInstanceOf(Error);
   });

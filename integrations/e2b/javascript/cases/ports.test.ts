@@ -189,13 +189,18 @@ describe("the network", () => {
     expect(await reaches(sandbox)).toBe(true);
   });
 
-  test("shows rules for headers", async () => {
-    const rules = { "api.example.com": [{ transform: { headers: { "X-Added": "by the proxy" } } }] };
-    const network = { rules, allowOut: ["api.example.com"], denyOut: [ALL_TRAFFIC] };
-    const sandbox = await create({ network });
-    expect(Object.keys((await sandbox.getInfo()).network!.rules!)).toEqual(["api.example.com"]);
-    await sandbox.updateNetwork(network);
+  test("takes rules for headers with secrets of the project, and no values of their own", async () => {
+    const network = (value: string) => ({
+      rules: { "api.example.com": [{ transform: { headers: { Authorization: value } } }] },
+      allowOut: ["api.example.com"],
+      denyOut: [ALL_TRAFFIC],
+    });
+    const sandbox = await create({ network: network("Bearer {CASES}") });
     expect((await sandbox.getInfo()).network?.allowOut).toEqual(["api.example.com"]);
+    await sandbox.updateNetwork(network("{CASES}"));
+    const refused = /header 'Authorization' for api.example.com has a value of its own.*dorm secret set/;
+    expect((await failure(Sandbox.create({ network: network("Bearer abc") }))).message).toMatch(refused);
+    expect((await failure(sandbox.updateNetwork(network("Bearer abc")))).message).toMatch(refused);
   });
 
   test.each(["no address", "1.2.3.4/99", "http://example.com", ""])("refuses the entry '%s'", async (entry) => {

@@ -41,8 +41,10 @@ def test_a_command_can_run_as_root(sandbox: Any) -> None:
     assert output(sandbox, "whoami; echo $HOME", user="root").split() == ["root", "/root"]
 
 
-def test_the_user_may_become_root_without_a_password(sandbox: Any) -> None:
-    assert output(sandbox, "sudo -n whoami") == "root"
+def test_a_program_cannot_become_root_by_itself(sandbox: Any) -> None:
+    with pytest.raises(CommandExitException) as refused:
+        sandbox.commands.run("sudo -n whoami")
+    assert "no new privileges" in refused.value.stderr
 
 
 def test_an_unknown_user_is_refused(sandbox: Any) -> None:

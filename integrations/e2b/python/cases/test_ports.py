@@ -262,19 +262,27 @@ def test_names_can_be_allowed_if_all_else_is_denied(create: Create) -> None:
         create(network={"allow_out": ["api.example.org"]})
 
 
-def test_rules_for_headers_are_shown(api: Surface, create: Create) -> None:
-    rules = {"api.example.com": [{"transform": {"headers": {"X-Added": "by the proxy"}}}]}
-    network = {
-        "rules": rules,
+def rules_network(value: str) -> dict[str, Any]:
+    return {
+        "rules": {"api.example.com": [{"transform": {"headers": {"Authorization": value}}}]},
         "allow_out": lambda context: list(context.rules),
         "deny_out": [ALL_TRAFFIC],
     }
-    sandbox = create(network=network)
-    shown = sandbox.get_info().network
-    assert list(shown["rules"]) == ["api.example.com"]
-    assert shown["allow_out"] == ["api.example.com"]
-    sandbox.update_network(network)
-    assert list(sandbox.get_info().network["rules"]) == ["api.example.com"]
+
+
+def test_rules_for_headers_name_secrets_of_the_project(create: Create) -> None:
+    sandbox = create(network=rules_network("Bearer {CASES}"))
+    assert sandbox.get_info().network["allow_out"] == ["api.example.com"]
+    sandbox.update_network(rules_network("{CASES}"))
+    assert sandbox.get_info().network["allow_out"] == ["api.example.com"]
+
+
+def test_a_header_with_a_value_of_its_own_is_refused(sandbox: Any, create: Create) -> None:
+    refused = "header 'Authorization' for api.example.com has a value of its own.*dorm secret set"
+    with pytest.raises(SandboxException, match=refused):
+        create(network=rules_network("Bearer abc"))
+    with pytest.raises(SandboxException, match=refused):
+        sandbox.update_network(rules_network("Bearer abc"))
 
 
 @pytest.mark.parametrize("entry", ["no address", "1.2.3.4/99", "http://example.com", "1.2.3", ""])
