@@ -24,9 +24,12 @@ pub(super) fn tar(entries: &[Entry], mtime: u64) -> Result<Vec<u8>> {
     for (path, entry) in sorted {
         let mut header = Header::new_ustar();
         // Debian's tools expect the leading `./`, which `set_path` removes.
-        let name = &mut header.as_ustar_mut().context("a header has another format")?.name;
-        let place = name.get_mut(..path.len()).with_context(|| format!("{path} is too long for a tar header"))?;
-        place.copy_from_slice(path.as_bytes());
+        let fields = header.as_ustar_mut().context("a header has another format")?;
+        let (prefix, name) = divided(&path, (fields.prefix.len(), fields.name.len()))
+            .with_context(|| format!("{path} is too long for a tar header"))?;
+        for (field, text) in [(&mut fields.prefix[..], prefix), (&mut fields.name[..], name)] {
+            field[..text.len()].copy_from_slice(text.as_bytes());
+        }
         header.set_entry_type(if entry.is_some() { EntryType::Regular } else { EntryType::Directory });
         header.set_mode(entry.map_or(0o755, |entry| entry.mode));
         header.set_uid(0);
@@ -47,4 +50,13 @@ pub(super) fn gzip(bytes: &[u8]) -> Result<Vec<u8>> {
     let mut encoder = GzBuilder::new().mtime(0).write(Vec::new(), Compression::best());
     encoder.write_all(bytes).context("compress")?;
     encoder.finish().context("compress")
+}
+
+/// Divides a path into the two fields of a header, with a slash between them.
+fn divided(path: &str, (prefix, name): (usize, usize)) -> Option<(&str, &str)> {
+    if path.len() <= name {
+        return Some(("", path));
+    }
+    let fits = |(above, below): &(&str, &str)| above.len() <= prefix && (1..=name).contains(&below.len());
+    path.match_indices('/').map(|(at, _)| (&path[..at], &path[at + 1..])).find(fits)
 }
