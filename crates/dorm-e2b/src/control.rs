@@ -19,15 +19,13 @@ mod connect;
 mod create;
 mod list;
 mod network;
+mod page;
 pub(crate) mod show;
 mod snapshots;
 mod templates;
 pub(crate) mod usage;
 mod volumes;
 mod wire;
-
-#[expect(unused_imports)]
-pub(crate) use show::{is_secure, template_of};
 
 /// The version of a path: some have two, with other defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

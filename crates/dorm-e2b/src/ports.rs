@@ -11,7 +11,6 @@ use serde::Serialize;
 
 use crate::door::E2b;
 use crate::error::Refusal;
-use crate::tokens;
 
 /// The header with the token for the ports of a sandbox.
 const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
@@ -64,7 +63,7 @@ async fn admit(service: &Service, target: &Target, request: &mut Request) -> Res
         return Ok(());
     }
     let Some(presented) = presented else { return Err(Refusal::new(StatusCode::FORBIDDEN, MISSING).into_response()) };
-    if presented.as_bytes() != tokens::traffic(service, &target.sandbox).as_bytes() {
+    if !service.is_port_token(&target.sandbox, presented.as_bytes()) {
         return Err(Refusal::new(StatusCode::FORBIDDEN, INVALID).into_response());
     }
     request.headers_mut().insert(TOKEN, presented);

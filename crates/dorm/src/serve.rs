@@ -288,7 +288,7 @@ pub(crate) async fn serve(options: ServeOptions) -> Result<()> {
     let owner = OwnerSocket::of(data.path()).and_then(|socket| Ok((owner_socket::listen(&socket)?, socket)));
     let (owner, socket) = owner.with_context(|| format!("cannot listen on api.sock in {}", data.path().display()))?;
     let others = others(e2b.as_ref())?;
-    // In one line, since whoever has started the daemon may read no other.
+    // In one line: programs that start the daemon wait for this line and read no other.
     let doors: String = others.iter().map(|(_, at)| format!(", clients of E2B: {at}")).collect();
     println!("dorm is ready on {address} (data in {}){doors}", data.path().display());
     let catching_up = tokio::spawn(catch_up(filed.clone()));

@@ -35,9 +35,9 @@ pub(super) async fn connect(door: &E2b, version: Version, id: &str, call: Call) 
     let (sandbox, before) = existing(&service, id).await?;
     let was_paused = is_paused(&before);
     let spec = ResumeSpec { total: Some(total), max_wait: PATIENCE };
-    let view = match was_paused && asked.memory == Some(false) {
-        true => reboot(&service, &sandbox, &before, spec).await?,
-        false => resume(&service, &sandbox, spec).await?,
+    let view = match (was_paused, asked.memory) {
+        (true, Some(false)) => reboot(&service, &sandbox, &before, spec).await?,
+        _ => resume(&service, &sandbox, spec).await?,
     };
     let status = if was_paused { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Json(show::sandbox(&service, &view, domain))).into_response())
@@ -54,9 +54,9 @@ pub(super) async fn resume_paused(door: &E2b, id: &str, call: Call) -> Result<Re
         return Err(Refusal::conflict(format!("Sandbox {sandbox} is already running")));
     }
     let spec = ResumeSpec { total: Some(total), max_wait: PATIENCE };
-    let view = match asked.memory == Some(false) {
-        true => reboot(&service, &sandbox, &before, spec).await?,
-        false => resume(&service, &sandbox, spec).await?,
+    let view = match asked.memory {
+        Some(false) => reboot(&service, &sandbox, &before, spec).await?,
+        _ => resume(&service, &sandbox, spec).await?,
     };
     Ok((StatusCode::CREATED, Json(show::sandbox(&service, &view, domain))).into_response())
 }

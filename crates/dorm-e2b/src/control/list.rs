@@ -1,24 +1,17 @@
 //! Lists of sandboxes, with filters and pages.
 
 use axum::Json;
-use axum::http::{HeaderName, HeaderValue, Uri};
+use axum::http::Uri;
 use axum::response::{IntoResponse as _, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dorm_lifecycle::{SandboxId, StateName, Timestamp};
 use dorm_service::{SandboxView, Service};
 use dorm_store::{Direction, SandboxFilter, SandboxOrder};
 use percent_encoding::percent_decode_str;
 
 use super::wire::ListedSandbox;
-use super::{Call, show};
+use super::{Call, page, show};
 use crate::error::Refusal;
-use crate::text::{number, parameter};
-
-/// The cursor of the next page; absent on the last one.
-pub(super) const NEXT_TOKEN: HeaderName = HeaderName::from_static("x-next-token");
-/// The largest page.
-pub(super) const PAGE_MAX: usize = 100;
+use crate::text::parameter;
 
 const RUNNING: [StateName; 4] = [StateName::Pending, StateName::Running, StateName::Snapshotting, StateName::Resuming];
 const PAUSED: [StateName; 2] = [StateName::Suspending, StateName::Suspended];
@@ -28,11 +21,7 @@ pub(super) async fn page(call: Call) -> Result<Response, Refusal> {
     let Call { service, request } = call;
     let wanted = Wanted::read(request.uri())?;
     let (sandboxes, next) = wanted.find(&service).await?;
-    let mut response = Json(shown(&service, &sandboxes).await).into_response();
-    if let Some(next) = next.and_then(|next| HeaderValue::from_str(&next).ok()) {
-        response.headers_mut().insert(NEXT_TOKEN, next);
-    }
-    Ok(response)
+    Ok(page::response(&shown(&service, &sandboxes).await, next))
 }
 
 /// Answers a request of an earlier client for all running sandboxes.
@@ -73,10 +62,7 @@ impl Wanted {
             Some("asc") => Direction::Ascending,
             Some(other) => return Err(Refusal::invalid(format!("order is '{other}': it is asc or desc"))),
         };
-        let limit = number(uri, "limit")?.unwrap_or(PAGE_MAX);
-        if !(1..=PAGE_MAX).contains(&limit) {
-            return Err(Refusal::invalid(format!("limit is {limit}: it is 1 to {PAGE_MAX}")));
-        }
+        let limit = page::limit(uri)?.unwrap_or(page::PAGE_MAX);
         let started_after = parameter(uri, "startedAfter")?.map(|text| moment(&text)).transpose()?;
         let mut filter = SandboxFilter {
             states: states(uri)?,
@@ -84,22 +70,19 @@ impl Wanted {
             order: SandboxOrder::Started(direction),
             ..SandboxFilter::default()
         };
-        if let Some(token) = parameter(uri, "nextToken")?.filter(|token| !token.is_empty()) {
-            let (at, id) = cursor(&token, direction).ok_or_else(|| {
-                Refusal::invalid(format!("nextToken '{token}' is no cursor of this list: start without it"))
-            })?;
+        if let Some((at, id)) = page::after(uri, |place| read_place(place, direction))? {
             (filter.after_moment, filter.after) = (at, Some(id));
         }
         let template = parameter(uri, "template")?.filter(|template| !template.is_empty());
         Ok(Self { filter, direction, started_after, template, limit })
     }
 
-    /// Returns the sandboxes of the page and the cursor of the next one. Pages of the service are
+    /// Returns the sandboxes of the page and the place after which the next one begins. Pages of the service are
     /// read until enough of their sandboxes match what the service cannot select by.
     async fn find(mut self, service: &Service) -> Result<(Vec<SandboxView>, Option<String>), Refusal> {
         let mut found: Vec<SandboxView> = Vec::new();
         loop {
-            self.filter.limit = PAGE_MAX;
+            self.filter.limit = page::PAGE_MAX;
             let page = service.page(&self.filter).await?;
             let (is_last, next) = (page.next.is_none(), page.next);
             for view in page.sandboxes {
@@ -110,7 +93,7 @@ impl Wanted {
                     continue;
                 }
                 if found.len() == self.limit {
-                    let next = found.last().map(|last| self.cursor_of(last));
+                    let next = found.last().map(|last| self.place_of(last));
                     return Ok((found, next));
                 }
                 found.push(view);
@@ -141,15 +124,15 @@ impl Wanted {
         is_late && is_of_template
     }
 
-    fn cursor_of(&self, last: &SandboxView) -> String {
+    fn place_of(&self, last: &SandboxView) -> String {
         let asc = if self.direction == Direction::Ascending { "__asc" } else { "" };
         let at = self.started(last).as_millis();
-        URL_SAFE_NO_PAD.encode(format!("{at}__{}{asc}", last.sandbox.id))
+        format!("{at}__{}{asc}", last.sandbox.id)
     }
 }
 
-fn cursor(token: &str, direction: Direction) -> Option<(Timestamp, SandboxId)> {
-    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token.trim_end_matches('=')).ok()?).ok()?;
+/// Reads a place in a list of this direction; `None` for one of the other direction.
+fn read_place(text: &str, direction: Direction) -> Option<(Timestamp, SandboxId)> {
     let mut parts = text.split("__");
     let at = Timestamp::from_millis(parts.next()?.parse().ok()?);
     let id = parts.next()?.parse().ok()?;
@@ -217,16 +200,16 @@ mod tests {
     }
 
     #[test]
-    fn a_cursor_belongs_to_one_direction() {
+    fn a_place_belongs_to_one_direction() {
         let id = SandboxId::from_random([1; 20]);
-        let down = URL_SAFE_NO_PAD.encode(format!("17__{id}"));
-        let up = URL_SAFE_NO_PAD.encode(format!("17__{id}__asc"));
+        let down = format!("17__{id}");
+        let up = format!("17__{id}__asc");
         let expected = Some((Timestamp::from_millis(17), id));
-        assert_eq!(cursor(&down, Direction::Descending), expected);
-        assert_eq!(cursor(&up, Direction::Ascending), expected);
-        assert_eq!(cursor(&down, Direction::Ascending), None);
-        assert_eq!(cursor(&up, Direction::Descending), None);
-        assert_eq!(cursor("??", Direction::Descending), None);
+        assert_eq!(read_place(&down, Direction::Descending), expected);
+        assert_eq!(read_place(&up, Direction::Ascending), expected);
+        assert_eq!(read_place(&down, Direction::Ascending), None);
+        assert_eq!(read_place(&up, Direction::Descending), None);
+        assert_eq!(read_place("??", Direction::Descending), None);
     }
 
     #[test]

@@ -4,10 +4,8 @@
 //! a name can be used again, and stands for the newest one.
 
 use axum::Json;
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dorm_lifecycle::{SnapshotId, SnapshotKind, StateName, Timeouts, Timestamp};
 use dorm_service::{CheckpointSpec, CreateFrom, FollowingVolumes, ForkChildSpec, ForkSpec, Service, TemplateSpec};
 use dorm_store::{Maker, OnPartialFailure, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
@@ -15,12 +13,11 @@ use serde::Deserialize;
 use serde_json::json;
 
 use super::create::timeout;
-use super::list::{NEXT_TOKEN, PAGE_MAX};
 use super::wire::Snapshot;
-use super::{Call, Version, existing, show, templates};
+use super::{Call, Version, existing, page, show, templates};
 use crate::door::E2b;
 use crate::error::Refusal;
-use crate::text::{self, number, parameter};
+use crate::text::{self, parameter};
 
 /// The most copies of one fork.
 const FORK_MAX: usize = 20;
@@ -58,10 +55,7 @@ pub(super) async fn take(id: &str, call: Call) -> Result<Response, Refusal> {
 pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
     let Call { service, request } = call;
     let uri = request.uri();
-    let limit = number(uri, "limit")?.unwrap_or(PAGE_MAX);
-    if !(1..=PAGE_MAX).contains(&limit) {
-        return Err(Refusal::invalid(format!("limit is {limit}: it is 1 to {PAGE_MAX}")));
-    }
+    let limit = page::limit(uri)?.unwrap_or(page::PAGE_MAX);
     let source = match parameter(uri, "sandboxID")?.filter(|id| !id.is_empty()) {
         None => None,
         Some(id) => match super::sandbox_id(&id) {
@@ -69,10 +63,7 @@ pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
             None => return Ok(Json(Vec::<Snapshot>::new()).into_response()),
         },
     };
-    let after = match parameter(uri, "nextToken")?.filter(|token| !token.is_empty()) {
-        None => None,
-        Some(token) => Some(cursor(&token).ok_or_else(|| Refusal::invalid("nextToken is no cursor of this list"))?),
-    };
+    let after = page::after(uri, read_place)?;
     let name = parameter(uri, "name")?.filter(|name| !name.is_empty());
     let names = Names::of(&service).await?;
     let filter = SnapshotFilter {
@@ -86,16 +77,10 @@ pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
     let is_named = |one: &SnapshotRecord| name.as_ref().is_none_or(|name| names.has(&one.id, name));
     let mut found = all.into_iter().rev().filter(|one| is_shown(one) && is_before(one) && is_named(one));
     let page: Vec<SnapshotRecord> = found.by_ref().take(limit).collect();
-    let next = found
-        .next()
-        .and_then(|_| page.last())
-        .map(|last| URL_SAFE_NO_PAD.encode(format!("{}__{}", last.created.as_millis(), last.id)));
+    let last = found.next().and_then(|_| page.last());
+    let next = last.map(|last| format!("{}__{}", last.created.as_millis(), last.id));
     let shown: Vec<Snapshot> = page.iter().map(|one| names.shown(one)).collect();
-    let mut response = Json(shown).into_response();
-    if let Some(next) = next.and_then(|next| HeaderValue::from_str(&next).ok()) {
-        response.headers_mut().insert(NEXT_TOKEN, next);
-    }
-    Ok(response)
+    Ok(page::response(&shown, next))
 }
 
 /// Whether clients are shown a snapshot: one that a user asked for and that is complete.
@@ -103,8 +88,7 @@ fn is_shown(snapshot: &SnapshotRecord) -> bool {
     snapshot.status == SnapshotStatus::Completed && snapshot.removal != Removal::WhenFree
 }
 
-fn cursor(token: &str) -> Option<(Timestamp, SnapshotId)> {
-    let text = String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()?;
+fn read_place(text: &str) -> Option<(Timestamp, SnapshotId)> {
     let (at, id) = text.split_once("__")?;
     Some((Timestamp::from_millis(at.parse().ok()?), id.parse().ok()?))
 }

@@ -42,7 +42,7 @@ pub(super) async fn metrics_of_many(call: Call) -> Result<Response, Refusal> {
     for id in ids {
         let Some(sandbox) = sandbox_id(id) else { continue };
         match service.usage_history(&sandbox, None, None).await {
-            Ok(samples) => drop(samples.last().map(|last| found.insert(id.to_owned(), metric(last)))),
+            Ok(samples) => found.extend(samples.last().map(|last| (id.to_owned(), metric(last)))),
             Err(ServiceError::NoSandbox(_)) => {}
             Err(error) => return Err(error.into()),
         }
@@ -50,6 +50,7 @@ pub(super) async fn metrics_of_many(call: Call) -> Result<Response, Refusal> {
     Ok(Json(json!({ "sandboxes": found })).into_response())
 }
 
+/// A sample as clients see it.
 pub(crate) fn metric(sample: &UsageSample) -> Metric {
     let UsageSample { taken, cpu_millis, resources, usage } = sample;
     let share = f64::from(cpu_millis.unwrap_or(0)) / f64::from(resources.cpu_millis.max(1));

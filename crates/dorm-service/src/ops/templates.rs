@@ -269,8 +269,8 @@ impl Service {
         Ok(TemplateRecord { id, project, name: name.clone(), is_public: false, tags: BTreeMap::new(), created })
     }
 
-    /// Returns the id that a template of this name has from its creation on: whoever requests a
-    /// build of it can name it before it exists.
+    /// Returns the id that a template of this name has, which its first build names before the
+    /// template exists.
     fn template_id(&self, name: &TemplateName) -> TemplateId {
         let mut hash = Sha256::new();
         for part in ["dormouse template 1", self.project().as_str(), name.as_str()] {

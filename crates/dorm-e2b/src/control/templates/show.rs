@@ -1,22 +1,17 @@
 //! Templates as clients of E2B see them.
 
 use axum::Json;
-use axum::http::HeaderValue;
 use axum::response::{IntoResponse as _, Response};
-use base64::Engine as _;
-use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use dorm_lifecycle::{Resources, TemplateId, TemplateName, Timestamp};
 use dorm_service::{CreateFrom, Service, TemplateReference};
 use dorm_store::{BuildRecord, BuildState, TemplateRecord, TemplateVersion};
 use serde_json::json;
 
-use super::super::Call;
-use super::super::list::{NEXT_TOKEN, PAGE_MAX};
+use super::super::{Call, page};
 use super::wire::{BuildStatus, Template, TemplateBuild, time};
 use super::{ids, known_tag, name_and_tag, no_template, own_name, source_of, template};
 use crate::door::ENVD_VERSION;
 use crate::error::Refusal;
-use crate::text::{number, parameter};
 
 const MEGABYTE: u64 = 1 << 20;
 
@@ -39,33 +34,19 @@ pub(super) async fn alias(alias: &str, call: Call) -> Result<Response, Refusal> 
 pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
     let Call { service, request } = call;
     let uri = request.uri();
-    let limit = number::<usize>(uri, "limit")?;
-    if limit.is_some_and(|limit| !(1..=PAGE_MAX).contains(&limit)) {
-        return Err(Refusal::invalid(format!("limit must be 1 to {PAGE_MAX}")));
-    }
-    let after = match parameter(uri, "nextToken")?.filter(|token| !token.is_empty()) {
-        None => None,
-        Some(token) => Some(cursor(&token).ok_or_else(|| Refusal::invalid("nextToken is no cursor of this list"))?),
-    };
+    let limit = page::limit(uri)?;
+    let after = page::after(uri, |name| Some(name.to_owned()))?;
     let builds = service.builds().await?;
     let all = service.templates().await?.into_iter();
     let mut rest = all.filter(|one| after.as_deref().is_none_or(|after| one.name.as_str() > after));
     let page: Vec<TemplateRecord> = rest.by_ref().take(limit.unwrap_or(usize::MAX)).collect();
-    let last = rest.next().and_then(|_| page.last()).map(|last| URL_SAFE_NO_PAD.encode(last.name.as_str()));
+    let next = rest.next().and_then(|_| page.last()).map(|last| last.name.to_string());
     let mut shown = Vec::with_capacity(page.len());
     for template in page {
         let known = Known::of(template, &builds);
         shown.push(known.shown(&service).await);
     }
-    let mut response = Json(shown).into_response();
-    if let Some(next) = last.and_then(|next| HeaderValue::from_str(&next).ok()) {
-        response.headers_mut().insert(NEXT_TOKEN, next);
-    }
-    Ok(response)
-}
-
-fn cursor(token: &str) -> Option<String> {
-    String::from_utf8(URL_SAFE_NO_PAD.decode(token).ok()?).ok()
+    Ok(page::response(&shown, next))
 }
 
 /// Describes a template with its builds.

@@ -53,7 +53,7 @@ class Context:
         return run
 
     async def ready(self):
-        """The kernel, started if need be. Whoever asks meanwhile waits for the same start."""
+        """The kernel, started if need be. Calls that arrive meanwhile wait for the same start."""
         if self._kernel is not None and self._kernel.ended is None:
             return self._kernel
         if self._start is None:

@@ -5,7 +5,7 @@ of the sandbox runs the hook `variables-hook` with them whenever a run begins or
 The hook writes them into a FIFO that this server reads. They are never in a file: a FIFO is in no snapshot of files.
 
 The connections of clients do not survive that, but this side of them does: a write would wait for a client that is gone. So
-whoever has connections is told as well, and drops them.
+the objects that hold connections are called as well, and drop them.
 
 Without an agent, the variables are those with which this server was started.
 """
