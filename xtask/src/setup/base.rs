@@ -44,27 +44,49 @@ const CUSTOMIZE: &str = include_str!("../../../images/base/customize.sh");
 /// Builds the archive, unless one of the same recipe exists.
 pub(super) fn ensure_tar(recipe: Recipe, work: &Path, log: &Path) -> Result<PathBuf> {
     let Recipe { name, .. } = recipe;
-    let tar = work.join(format!("{name}-{}.tar", &recipe.hash()[..12]));
-    if tar.is_file() {
-        return Ok(tar);
+    let stem = format!("{name}-{}", &recipe.hash()[..12]);
+    let tar = work.join(format!("{stem}.tar"));
+    if !tar.is_file() {
+        let new = work.join(format!("new-{name}.tar"));
+        build_somehow(recipe, &new, log)?;
+        fs::rename(&new, &tar).with_context(|| format!("rename {}", new.display()))?;
     }
+    discard_others(work, name, &stem)?;
+    Ok(tar)
+}
+
+/// Builds the archive in the first way that this host permits.
+fn build_somehow(recipe: Recipe, new: &Path, log: &Path) -> Result<()> {
+    let Recipe { name, .. } = recipe;
     say(&format!("building the image '{name}', which takes a minute or two"));
     let sources = Sources::of_host();
     // The image uses the same mirror; one that only this host can reach would be useless there.
     let mirror = Some(sources.mirror(RELEASE)).filter(|uri| uri.starts_with("http")).unwrap_or(DEFAULT);
-    let new = work.join(format!("new-{name}.tar"));
-    let mut result = build(recipe, &["--mode=root"], mirror, &new, log);
+    let mut result = build(recipe, &["--mode=root"], mirror, new, log);
     if result.is_err() {
         say("that failed; trying without mounts, as in a container that forbids them");
-        result = build(recipe, &["--mode=root", "--skip=check/canmount"], mirror, &new, log);
+        result = build(recipe, &["--mode=root", "--skip=check/canmount"], mirror, new, log);
     }
     if result.is_err() {
         say("that failed, too; trying without entering the new system");
-        result = build(recipe, &["--mode=chrootless"], mirror, &new, log);
+        result = build(recipe, &["--mode=chrootless"], mirror, new, log);
     }
-    result.with_context(|| format!("build the image '{name}'"))?;
-    fs::rename(&new, &tar).with_context(|| format!("rename {}", new.display()))?;
-    Ok(tar)
+    result.with_context(|| format!("build the image '{name}'"))
+}
+
+/// Removes the archives of earlier recipes, and their digests: users import `NAME-*.tar`.
+fn discard_others(work: &Path, name: &str, stem: &str) -> Result<()> {
+    for entry in fs::read_dir(work).with_context(|| format!("read {}", work.display()))? {
+        let path = entry?.path();
+        let is_kind = path.extension().is_some_and(|kind| kind == "tar" || kind == "digest");
+        let of = path.file_stem().and_then(|stem| stem.to_str()).filter(|_| is_kind);
+        let hash = of.and_then(|of| of.strip_prefix(name)?.strip_prefix('-'));
+        let is_hash = hash.is_some_and(|hash| hash.len() == 12 && hash.bytes().all(|byte| byte.is_ascii_hexdigit()));
+        if is_hash && of != Some(stem) {
+            fs::remove_file(&path).with_context(|| format!("remove {}", path.display()))?;
+        }
+    }
+    Ok(())
 }
 
 fn build(recipe: Recipe, mode: &[&str], mirror: &str, tar: &Path, log: &Path) -> Result<()> {
@@ -89,5 +111,24 @@ impl Recipe {
             hasher.update(&[0]);
         }
         hasher.finalize().to_hex().to_string()
+    }
+}
+
+#[cfg(test)]
+#[allow(clippy::unwrap_used)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn archives_of_earlier_recipes_are_removed_and_nothing_else() {
+        let work = tempfile::tempdir().unwrap();
+        let kept = ["base-0123456789ab.tar", "base-0123456789ab.digest", "base-mine.tar", "tools-ba9876543210.tar"];
+        let removed = ["base-ba9876543210.tar", "base-ba9876543210.digest"];
+        for file in kept.iter().chain(&removed) {
+            fs::write(work.path().join(file), "").unwrap();
+        }
+        discard_others(work.path(), "base", "base-0123456789ab").unwrap();
+        assert!(kept.iter().all(|file| work.path().join(file).exists()));
+        assert!(!removed.iter().any(|file| work.path().join(file).exists()));
     }
 }
