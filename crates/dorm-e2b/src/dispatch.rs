@@ -4,7 +4,7 @@
 //! file with a signature names neither: its signature tells the sandbox.
 
 use axum::extract::{Request, State};
-use axum::http::header::{self, HeaderName};
+use axum::http::header::HeaderName;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dorm_http::Target;
@@ -18,25 +18,17 @@ const PORT: HeaderName = HeaderName::from_static("e2b-sandbox-port");
 
 /// Answers a request.
 pub(crate) async fn dispatch(State(door): State<E2b>, request: Request) -> Response {
-    let host = host(&request);
-    if !door.access.domains.answer_to(&host) {
+    let host = dorm_http::host(request.headers(), request.uri());
+    if !door.access.domains.answer_to(host) {
         let message = format!("this server does not answer to the host '{host}'; name it with `dorm serve --domain`");
         return Refusal::new(StatusCode::MISDIRECTED_REQUEST, message).into_response();
     }
-    match target(&door, &host, request.headers()) {
+    match target(&door, host, request.headers()) {
         Err(answer) => *answer,
         Ok(Some(target)) if target.port == envd::PORT => envd::answer(&door, target.sandbox, request).await,
         Ok(Some(target)) => ports::answer(&door, target, request).await,
         Ok(None) if envd::is_signed_file(&request) => envd::answer_signed(&door, request).await,
         Ok(None) => control::answer(&door, request).await,
-    }
-}
-
-/// The host that a request names; empty if it names none.
-fn host(request: &Request) -> String {
-    match request.headers().get(header::HOST) {
-        Some(value) => value.to_str().unwrap_or("?").to_owned(),
-        None => request.uri().host().unwrap_or("").to_owned(),
     }
 }
 

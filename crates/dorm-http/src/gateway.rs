@@ -31,7 +31,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use crate::access::{Access, Credentials};
 use crate::connections::Standing;
 use crate::door::{Door, Peer, Scheme};
-use crate::hosts::Domains;
+use crate::hosts::{Domains, host};
 use crate::life::Life;
 
 #[cfg(any(test, feature = "fuzzing"))]
@@ -183,15 +183,6 @@ pub(crate) fn wanted(domains: &Domains, headers: &HeaderMap, uri: &Uri) -> Resul
         return Ok(Some(Wanted { sandbox, port }));
     }
     Ok(wanted_by_host(domains, host(headers, uri)))
-}
-
-/// The host that a request is for: empty if it names none, and a host of no domain if it is not
-/// readable.
-fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> &'a str {
-    match headers.get(header::HOST) {
-        Some(value) => value.to_str().unwrap_or("?"),
-        None => uri.host().unwrap_or(""),
-    }
 }
 
 fn wanted_by_host(domains: &Domains, host: &str) -> Option<Wanted> {

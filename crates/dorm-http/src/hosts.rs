@@ -6,6 +6,8 @@
 
 use std::net::IpAddr;
 
+use axum::http::{HeaderMap, Uri, header};
+
 /// The domain that is always served: browsers resolve it and its subdomains to this host.
 pub(crate) const LOCAL: &str = "localhost";
 
@@ -51,7 +53,13 @@ impl Domains {
     pub fn answer_to(&self, host: &str) -> bool {
         let name = without_port(host);
         let address = name.trim_start_matches('[').trim_end_matches(']');
-        name.is_empty() || address.parse::<IpAddr>().is_ok() || self.0.iter().any(|known| is_in(&name, known))
+        name.is_empty() || address.parse::<IpAddr>().is_ok() || self.of(host).is_some()
+    }
+
+    /// The domain that a host is in; `None` if it is in none.
+    pub fn of(&self, host: &str) -> Option<&str> {
+        let name = without_port(host);
+        self.0.iter().map(String::as_str).find(|known| is_in(&name, known))
     }
 
     /// The first label of a host that is a domain with exactly one more label.
@@ -62,16 +70,30 @@ impl Domains {
     }
 }
 
+/// The host that a request is for: empty if it names none, and a host of no domain if it is not
+/// readable.
+pub fn host<'a>(headers: &'a HeaderMap, uri: &'a Uri) -> &'a str {
+    match headers.get(header::HOST) {
+        Some(value) => value.to_str().unwrap_or("?"),
+        None => uri.host().unwrap_or(""),
+    }
+}
+
+/// A `Host` header as its name and its port.
+pub fn split_port(host: &str) -> (&str, Option<&str>) {
+    match host.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, Some(port)),
+        _ => (host, None),
+    }
+}
+
 fn is_in(name: &str, domain: &str) -> bool {
     name.strip_suffix(domain).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
 }
 
 /// The name in a `Host` header without its port, in lower case.
 fn without_port(host: &str) -> String {
-    let name = match host.rsplit_once(':') {
-        Some((name, port)) if !port.contains(']') => name,
-        _ => host,
-    };
+    let (name, _) = split_port(host);
     name.trim_end_matches('.').to_ascii_lowercase()
 }
 
@@ -102,6 +124,10 @@ mod tests {
         }
         assert_eq!(domains.label("8080-ABC.localhost:1"), Some("8080-abc".to_owned()));
         assert_eq!(domains.label("8080-abc.sandboxes.example.org"), Some("8080-abc".to_owned()));
+        assert_eq!(domains.of("8080-ABC.Sandboxes.example.org:443"), Some("sandboxes.example.org"));
+        assert_eq!(domains.of("127.0.0.1:7070"), None);
+        assert_eq!(split_port("a.localhost:1"), ("a.localhost", Some("1")));
+        assert_eq!(split_port("[::1]"), ("[::1]", None));
         for host in ["localhost", "a.b.localhost", "8080-abc.evil.test", ""] {
             assert_eq!(domains.label(host), None, "{host}");
         }

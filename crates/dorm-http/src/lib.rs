@@ -14,6 +14,7 @@
 
 mod access;
 mod connections;
+mod contents;
 mod door;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -30,10 +31,11 @@ mod tls;
 
 pub use access::{Access, Credentials, Holder};
 pub use connections::{ConnectionLimits, Connections, Standing};
+pub use contents::contents;
 pub use door::{Door, Peer, Scheme};
 pub use gateway::{Gateway, OPEN_LINK, PortError, Routed, Target, WAKE};
 pub use headers::{HeaderError, only};
-pub use hosts::Domains;
+pub use hosts::{Domains, host, split_port};
 pub use keys::Keys;
 pub use life::Life;
 pub use origin::{NotAnOrigin, Origin};

@@ -1,21 +1,16 @@
 //! Files inside a sandbox. Contents are streamed, so memory use does not depend on the size of a
 //! file.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
 use axum::body::Body;
 use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
-use dorm_agent_client::{FileKind, FileStream, Parents, RemoveScope, Scope, WriteAt, WriteOptions};
+use dorm_agent_client::{FileKind, Parents, RemoveScope, Scope, WriteAt, WriteOptions};
 use dorm_api_types as wire;
 use dorm_http::range::{self, Part};
 use dorm_http::sse;
-use dorm_service::{InUse, Use};
-use futures_util::{Stream, StreamExt, stream};
+use dorm_service::Use;
+use futures_util::{StreamExt, stream};
 use serde::Deserialize;
 use utoipa::IntoParams;
 
@@ -80,7 +75,7 @@ pub(crate) async fn read(
     // Files that the kernel generates when they are read report a size of zero.
     let known = stat.size > 0 && stat.kind == FileKind::File;
     let left = if known { length } else { u64::MAX };
-    let mut response = Body::from_stream(Contents { contents, left, _in_use: in_use }).into_response();
+    let mut response = dorm_http::contents(contents, left, in_use).into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/octet-stream"));
     headers.insert(header::ACCEPT_RANGES, HeaderValue::from_static("bytes"));
@@ -93,35 +88,6 @@ pub(crate) async fn read(
         *response.status_mut() = StatusCode::PARTIAL_CONTENT;
     }
     Ok(response)
-}
-
-/// The contents of a file. Ends after the announced length if the file grows meanwhile; fails if it
-/// shrinks.
-struct Contents {
-    contents: FileStream,
-    left: u64,
-    _in_use: InUse,
-}
-
-impl Stream for Contents {
-    type Item = io::Result<Bytes>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        if this.left == 0 {
-            return Poll::Ready(None);
-        }
-        let chunk = match ready!(Pin::new(&mut this.contents).poll_next(context)) {
-            None => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
-            Some(Ok(mut chunk)) => {
-                chunk.truncate(usize::try_from(this.left).unwrap_or(usize::MAX));
-                chunk
-            }
-        };
-        this.left -= chunk.len() as u64;
-        Poll::Ready(Some(Ok(chunk)))
-    }
 }
 
 /// How to write a file.

@@ -39,11 +39,8 @@ pub(super) async fn running(call: Call) -> Result<Response, Refusal> {
 }
 
 async fn shown(service: &Service, sandboxes: &[SandboxView]) -> Vec<ListedSandbox> {
-    let mut shown = Vec::with_capacity(sandboxes.len());
-    for view in sandboxes {
-        shown.push(show::listed(service, view).await);
-    }
-    shown
+    let names = service.names_of_volumes(sandboxes).await;
+    sandboxes.iter().map(|view| show::listed(view, &names)).collect()
 }
 
 /// A page as a request asks for it.
@@ -77,8 +74,8 @@ impl Wanted {
         Ok(Self { filter, direction, started_after, template, limit })
     }
 
-    /// Returns the sandboxes of the page and the place after which the next one begins. Pages of the service are
-    /// read until enough of their sandboxes match what the service cannot select by.
+    /// Returns the sandboxes of the page and the place after which the next one begins. Reads pages
+    /// of the service until enough of their sandboxes match what the service cannot select by.
     async fn find(mut self, service: &Service) -> Result<(Vec<SandboxView>, Option<String>), Refusal> {
         let mut found: Vec<SandboxView> = Vec::new();
         loop {

@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 
 use axum::http::{HeaderMap, header};
-use dorm_lifecycle::{Keep, OnTimeout, PortAccess, Resources, State, StateName, Timestamp, Wake};
+use dorm_lifecycle::{
+    Attachment, Keep, Name, OnTimeout, PortAccess, Resources, State, StateName, Timestamp, VolumeId, Wake,
+};
 use dorm_service::{SandboxView, Service};
 
 use super::network;
@@ -50,19 +52,12 @@ pub(crate) fn is_secure(view: &SandboxView) -> bool {
 /// named, or else the first that this server answers to; with the port of the request.
 pub(crate) fn domain(door: &E2b, headers: &HeaderMap) -> Option<String> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok()).unwrap_or_default();
-    let (name, port) = match host.rsplit_once(':') {
-        Some((name, port)) if port.bytes().all(|byte| byte.is_ascii_digit()) => (name, Some(port)),
-        _ => (host, None),
-    };
-    let names = door.access.domains.names();
-    let is_of = |domain: &&String| {
-        name.strip_suffix(domain.as_str()).is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
-    };
+    let domains = &door.access.domains;
     // The last one is the operator's, if there is one: the first is always localhost.
-    let domain = names.iter().find(is_of).or_else(|| names.last())?;
-    Some(match port {
-        Some(port) => format!("{domain}:{port}"),
-        None => domain.clone(),
+    let domain = domains.of(host).or_else(|| domains.names().last().map(String::as_str))?;
+    Some(match dorm_http::split_port(host) {
+        (_, Some(port)) => format!("{domain}:{port}"),
+        (_, None) => domain.to_owned(),
     })
 }
 
@@ -84,16 +79,15 @@ pub(crate) fn sandbox(service: &Service, view: &SandboxView, domain: Option<Stri
 }
 
 /// The entry of a list.
-pub(crate) async fn listed(service: &Service, view: &SandboxView) -> ListedSandbox {
+pub(crate) fn listed(view: &SandboxView, names: &BTreeMap<VolumeId, Name>) -> ListedSandbox {
     let (template_id, alias) = template_of(view);
     let sandbox = &view.sandbox;
     let Resources { cpu_millis, memory_bytes, disk_bytes, .. } = sandbox.spec.resources;
-    let mut volume_mounts = Vec::new();
-    for attachment in sandbox.attachments() {
-        let name = service.volume_name(&attachment.volume).await;
-        let name = name.map_or_else(|| attachment.volume.to_string(), |name| name.to_string());
-        volume_mounts.push(VolumeMount { name, path: attachment.path.to_string() });
-    }
+    let mount = |attachment: &Attachment| {
+        let Attachment { volume, path, .. } = attachment;
+        let name = names.get(volume).map_or_else(|| volume.to_string(), Name::to_string);
+        VolumeMount { name, path: path.to_string() }
+    };
     ListedSandbox {
         template_id,
         sandbox_id: sandbox.id.to_string(),
@@ -107,7 +101,7 @@ pub(crate) async fn listed(service: &Service, view: &SandboxView) -> ListedSandb
         disk_size_mb: disk_bytes >> 20,
         state: state(view.sandbox.state.name()),
         metadata: sandbox.spec.labels.clone(),
-        volume_mounts,
+        volume_mounts: sandbox.attachments().map(mount).collect(),
     }
 }
 
@@ -121,8 +115,9 @@ pub(crate) async fn detail(service: &Service, view: &SandboxView, domain: Option
         }),
         _ => None,
     };
+    let names = service.names_of_volumes(std::slice::from_ref(view)).await;
     SandboxDetail {
-        listed: listed(service, view).await,
+        listed: listed(view, &names),
         envd_access_token: is_secure(view).then(|| tokens::envd(service, &view.sandbox.id)),
         allow_internet_access: network::reaches_internet(&spec.egress),
         domain,

@@ -1,12 +1,15 @@
 //! Volumes: creating, listing, describing and removing them, and reading and writing their files
 //! without a sandbox.
 
+use std::collections::BTreeMap;
+
 use dorm_lifecycle::{Name, VolumeId, Writers};
 use dorm_store::{Change, Made, RowKind, VolumeRecord, VolumeStatus};
 use dorm_volume::{FileEntry, Health, NewFile, TopMode, VolumeError};
 
 use crate::error::{ServiceError, VolumeProblem, chain};
 use crate::shared::Service;
+use crate::view::SandboxView;
 use crate::volumes::{VolumeUse, holder};
 
 /// The size of a volume for which the caller names none, in bytes.
@@ -310,10 +313,14 @@ impl Service {
         Ok(lines)
     }
 
-    /// Returns the name of a volume.
-    pub async fn volume_name(&self, id: &VolumeId) -> Option<Name> {
-        let volumes = self.shared.store.volumes().await.ok()?;
-        volumes.into_iter().find(|volume| volume.id == *id).map(|volume| volume.name)
+    /// Returns the names of the volumes that these sandboxes have attached, as far as they are
+    /// known.
+    pub async fn names_of_volumes(&self, sandboxes: &[SandboxView]) -> BTreeMap<VolumeId, Name> {
+        if sandboxes.iter().all(|view| view.sandbox.attachments().next().is_none()) {
+            return BTreeMap::new();
+        }
+        let volumes = self.shared.store.volumes().await.unwrap_or_default();
+        volumes.into_iter().map(|volume| (volume.id, volume.name)).collect()
     }
 }
 

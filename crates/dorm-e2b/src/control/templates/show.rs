@@ -7,6 +7,7 @@ use dorm_service::{CreateFrom, Service, TemplateReference};
 use dorm_store::{BuildRecord, BuildState, TemplateRecord, TemplateVersion};
 use serde_json::json;
 
+use super::super::show::cpus;
 use super::super::{Call, page};
 use super::wire::{BuildStatus, Template, TemplateBuild, time};
 use super::{ids, known_tag, name_and_tag, no_template, own_name, source_of, template};
@@ -111,7 +112,7 @@ impl Known {
         Template {
             template_id: self.id.to_string(),
             build_id,
-            cpu_count: cpus(&resources),
+            cpu_count: cpus(resources.cpu_millis),
             memory_mb: resources.memory_bytes / MEGABYTE,
             disk_size_mb: resources.disk_bytes / MEGABYTE,
             public: self.is_public,
@@ -164,11 +165,6 @@ fn limits(build: &BuildRecord) -> Resources {
     build.plan.template.as_ref().and_then(|template| template.resources).unwrap_or_default()
 }
 
-/// The number of CPUs, rounded up: clients read a whole number.
-fn cpus(resources: &Resources) -> u64 {
-    u64::from(resources.cpu_millis).div_ceil(1000)
-}
-
 fn build(build: &BuildRecord) -> TemplateBuild {
     let resources = limits(build);
     TemplateBuild {
@@ -177,7 +173,7 @@ fn build(build: &BuildRecord) -> TemplateBuild {
         created_at: time(build.created),
         updated_at: time(build.ended.or(build.began).unwrap_or(build.created)),
         finished_at: build.ended.map(time),
-        cpu_count: cpus(&resources),
+        cpu_count: cpus(resources.cpu_millis),
         memory_mb: resources.memory_bytes / MEGABYTE,
         disk_size_mb: resources.disk_bytes / MEGABYTE,
         envd_version: ENVD_VERSION,

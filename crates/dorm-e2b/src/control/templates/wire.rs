@@ -129,7 +129,7 @@ pub(super) struct Template {
     pub(super) template_id: String,
     #[serde(rename = "buildID")]
     pub(super) build_id: String,
-    pub(super) cpu_count: u64,
+    pub(super) cpu_count: u32,
     #[serde(rename = "memoryMB")]
     pub(super) memory_mb: u64,
     #[serde(rename = "diskSizeMB")]
@@ -160,7 +160,7 @@ pub(super) struct TemplateBuild {
     pub(super) updated_at: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) finished_at: Option<String>,
-    pub(super) cpu_count: u64,
+    pub(super) cpu_count: u32,
     #[serde(rename = "memoryMB")]
     pub(super) memory_mb: u64,
     #[serde(rename = "diskSizeMB")]

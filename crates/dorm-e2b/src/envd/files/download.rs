@@ -1,19 +1,14 @@
 //! Downloads.
 
-use std::io;
-use std::pin::Pin;
-use std::task::{Context, Poll, ready};
-
 use axum::body::Body;
 use axum::http::header::{self, HeaderMap, HeaderValue};
 use axum::http::request::Parts;
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
-use dorm_agent_client::{FileStat, FileStream, GuestPath};
+use dorm_agent_client::{FileStat, GuestPath};
 use dorm_http::range::{self, Part};
-use dorm_service::{InUse, Use};
-use futures_util::{Stream, StreamExt as _};
+use dorm_service::Use;
+use futures_util::{StreamExt as _, stream};
 use jiff::Timestamp;
 use jiff::fmt::rfc2822::{DateTimeParser, DateTimePrinter};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -59,7 +54,7 @@ pub(super) async fn download(call: &Call, request: &Parts) -> Result<Response, F
     let body = if is_head || length == Some(0) {
         Body::empty()
     } else {
-        Body::from_stream(Contents { first, contents, left: length.unwrap_or(u64::MAX), _in_use: in_use })
+        dorm_http::contents(stream::iter(first.map(Ok)).chain(contents), length.unwrap_or(u64::MAX), in_use)
     };
     let mut response = answered(&path, &stat, StatusCode::OK);
     *response.body_mut() = body;
@@ -180,38 +175,6 @@ fn unsatisfiable(path: &str, size: u64) -> Response {
     let shown = HeaderValue::from_str(&format!("bytes */{size}")).ok();
     response.headers_mut().extend(shown.map(|value| (header::CONTENT_RANGE, value)));
     response
-}
-
-/// The contents of a file. Ends after the announced length if the file grows meanwhile; fails if it
-/// shrinks.
-struct Contents {
-    first: Option<Bytes>,
-    contents: FileStream,
-    left: u64,
-    _in_use: InUse,
-}
-
-impl Stream for Contents {
-    type Item = io::Result<Bytes>;
-
-    fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let this = self.get_mut();
-        if this.left == 0 {
-            return Poll::Ready(None);
-        }
-        let next = match this.first.take() {
-            Some(first) => Some(Ok(first)),
-            None => ready!(Pin::new(&mut this.contents).poll_next(context)),
-        };
-        let mut chunk = match next {
-            None => return Poll::Ready(None),
-            Some(Err(error)) => return Poll::Ready(Some(Err(io::Error::other(error)))),
-            Some(Ok(chunk)) => chunk,
-        };
-        chunk.truncate(usize::try_from(this.left).unwrap_or(usize::MAX));
-        this.left -= chunk.len() as u64;
-        Poll::Ready(Some(Ok(chunk)))
-    }
 }
 
 #[cfg(test)]
