@@ -84,14 +84,19 @@ struct Session {
 
 impl Session {
     fn take(&mut self, frame: Frame) {
+        let resync = (frame.kind == Kind::Resync).then(|| Resync::from_bytes(&frame.payload)).flatten();
         if self.quiet == Quiet::Yes {
             self.quiet = Quiet::No;
             self.agent.processes.continue_limits();
             self.agent.services.resume();
-            self.agent.link.unquiesce();
+            // What the link holds back for a host that is gone must not count as sent: the next
+            // host drops it.
+            if resync.is_none() {
+                self.agent.link.unquiesce();
+            }
         }
         match frame.kind {
-            Kind::Resync => self.resync(&frame),
+            Kind::Resync => self.resync(resync),
             Kind::Request => self.request(frame),
             Kind::Data | Kind::Credit | Kind::End | Kind::Cancel => {
                 let Some(channel) = lock(&self.table).get(&frame.channel).cloned() else { return };
@@ -102,8 +107,8 @@ impl Session {
         }
     }
 
-    fn resync(&mut self, frame: &Frame) {
-        let Some(resync) = Resync::from_bytes(&frame.payload) else { return };
+    fn resync(&mut self, resync: Option<Resync>) {
+        let Some(resync) = resync else { return };
         let left: Vec<_> = lock(&self.table).drain().collect();
         for (_, channel) in left {
             channel.abandon();

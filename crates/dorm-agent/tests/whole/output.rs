@@ -1,5 +1,6 @@
 use dorm_agent_client::{
-    AgentError, ExitStatus, FirstReader, Offsets, Output, OutputEnd, ProcessKey, ProcessSpec, Signal, Target,
+    AgentError, ExitStatus, FirstReader, Offsets, Output, OutputEnd, OutputStream, ProcessKey, ProcessSpec, Signal,
+    Target,
 };
 use futures_util::StreamExt;
 
@@ -33,6 +34,52 @@ async fn a_hundred_megabytes_that_nobody_reads_neither_block_the_process_nor_fil
     assert_eq!(ended.lost, 100_000_004 - KEPT as u64);
     assert!(ended.stdout.ends_with(b"\0end\n"));
     assert_eq!(ended.status, Some(ExitStatus::Code(0)));
+}
+
+/// Reads until the stream ends with its connection. Returns the offset behind the last byte.
+async fn end_of(mut output: OutputStream) -> Option<u64> {
+    let mut end = None;
+    while let Some(Ok(piece)) = within(output.next()).await {
+        if let Output::Stdout { offset, bytes, .. } = piece {
+            end = Some(offset + bytes.len() as u64);
+        }
+    }
+    end
+}
+
+#[tokio::test]
+async fn a_reader_that_continues_after_quiet_periods_and_new_hosts_misses_nothing() {
+    let mut sandbox = Sandbox::new().await;
+    let count = sandbox.host_path("count");
+    let script = format!("while :; do i=$((i + 1)); echo $i; echo $i > {}; sleep 0.001; done", count.display());
+    let process = sandbox.start(&shell(&script)).await;
+    let counted = || std::fs::read_to_string(&count).ok().and_then(|text| text.trim().parse::<u64>().ok());
+    let mut end = None;
+    for _ in 0..8 {
+        let from = if end.is_none() { Offsets::BEGINNING } else { Offsets::CONTINUED };
+        let mut output = within(sandbox.agent.output(process, from)).await.unwrap();
+        let Some(Ok(Output::Stdout { offset, bytes, .. })) = within(output.next()).await else { panic!("output") };
+        assert_eq!(offset, end.unwrap_or(0), "nothing is missing, and nothing comes twice");
+        let first = offset + bytes.len() as u64;
+        within(sandbox.agent.quiesce()).await.unwrap();
+        // The process goes on, so that the agent has output that it must not send.
+        let before = within(until(counted)).await;
+        within(until(|| counted().filter(|now| *now > before + 5))).await;
+        let agent = sandbox.agent.clone();
+        agent.close();
+        end = Some(end_of(output).await.unwrap_or(first));
+        sandbox = sandbox.reconnect().await;
+    }
+}
+
+/// Waits until there is an answer.
+async fn until<T>(mut ask: impl FnMut() -> Option<T>) -> T {
+    loop {
+        match ask() {
+            Some(answer) => return answer,
+            None => tokio::task::yield_now().await,
+        }
+    }
 }
 
 #[tokio::test]
