@@ -79,6 +79,7 @@ checks! {
     }
     stop {
         stopping_twice_is_idempotent_and_leaves_nothing,
+        every_stream_of_a_run_ends_with_it,
         stopping_a_paused_run_leaves_nothing,
         stopping_a_parked_run_leaves_nothing,
         unknown_runs_are_named_as_such,
@@ -108,6 +109,7 @@ checks! {
     ports {
         a_port_is_reached_from_outside,
         a_port_where_nobody_listens_refuses,
+        connections_to_ports_end_with_the_run,
         a_run_without_network_is_reached_through_its_agent_only,
         egress_changes_in_any_condition_of_a_run_that_has_a_network,
     }

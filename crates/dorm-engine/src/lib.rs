@@ -16,6 +16,7 @@ mod files;
 mod mounts;
 mod network;
 mod stepped;
+mod stream_end;
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -30,6 +31,7 @@ pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 pub use mounts::{MOUNTS, Mount};
 pub use network::{Lease, LeaseId, Network, NetworkError, Traffic};
 pub use stepped::SteppedEngine;
+pub use stream_end::StreamEnd;
 
 /// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

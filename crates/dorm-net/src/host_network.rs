@@ -1,6 +1,6 @@
 //! [`Network`] on this host. Turns blocking work into futures and keeps the state of this process:
-//! the DNS forwarder of each lease. The leases themselves are always read from the notes and the
-//! kernel, never from memory.
+//! the DNS forwarder and the connections of each lease. The leases themselves are always read from
+//! the notes and the kernel, never from memory.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
@@ -21,6 +21,7 @@ use crate::name_sockets::NameSockets;
 use crate::names::{Forwarder, Learner, SharedPlaces};
 use crate::notes::Notes;
 use crate::policy::Policy;
+use crate::port_stream::{Connectable, PortStream};
 use crate::proxy::{Common, Proxy};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
@@ -32,6 +33,7 @@ const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 #[derive(Debug)]
 pub struct HostNetwork {
     leases: Arc<Leases>,
+    connectable: Connectable,
     forwarders: Mutex<BTreeMap<LeaseId, Forwarder>>,
     /// Those of leases that have or had header rules.
     proxies: Mutex<BTreeMap<LeaseId, Proxy>>,
@@ -100,6 +102,7 @@ impl HostNetwork {
         let keeper = Keeper::start(&leases, every);
         let network = Self {
             leases,
+            connectable: Connectable::default(),
             forwarders: Mutex::default(),
             proxies: Mutex::default(),
             starting: tokio::sync::Mutex::default(),
@@ -108,6 +111,7 @@ impl HostNetwork {
             keeper,
         };
         for (id, egress, sockets) in found {
+            network.connectable.add(id);
             if let Err(error) = network.serve_headers(id, &egress).await {
                 let error = &error as &dyn std::error::Error;
                 tracing::error!(lease = id.0, error, "cannot carry out the header rules of a sandbox");
@@ -199,6 +203,7 @@ impl Network for HostNetwork {
         let lost = |error| failed("create a network lease", error);
         let (unclaimed, sockets) = receive.await.map_err(lost)??;
         self.serve_names(unclaimed.id, sockets, Policy::nothing())?;
+        self.connectable.add(unclaimed.id);
         Ok(unclaimed.take())
     }
 
@@ -236,6 +241,7 @@ impl Network for HostNetwork {
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
         let fail = |error| failed(format!("connect to port {port} of network lease {}", lease.0), error);
+        let released = self.connectable.released(lease).ok_or(NetworkError::NoLease(lease))?;
         self.leases.gateway(lease)?;
         let connecting = self.leases.socket(lease).await?.connect((SANDBOX, port).into());
         let connected = tokio::time::timeout(CONNECT_LIMIT, connecting).await;
@@ -244,7 +250,7 @@ impl Network for HostNetwork {
             _ => fail(error),
         })?;
         stream.set_nodelay(true).map_err(fail)?;
-        Ok(Box::new(stream))
+        Ok(Box::new(PortStream::new(stream, released)))
     }
 
     async fn traffic(&self, lease: LeaseId) -> Result<Traffic, NetworkError> {
@@ -253,6 +259,7 @@ impl Network for HostNetwork {
     }
 
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError> {
+        self.connectable.remove(lease);
         let forwarder = self.forwarders().remove(&lease);
         if let Some(forwarder) = forwarder {
             forwarder.stop().await;

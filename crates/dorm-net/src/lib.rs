@@ -42,6 +42,7 @@ mod namespace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
 mod policy;
+mod port_stream;
 mod proxy;
 mod ruleset;
 mod traffic;

@@ -51,6 +51,26 @@ pub(super) async fn a_port_where_nobody_listens_refuses(scenario: &Scenario) {
     assert!(matches!(&refused, Some(EngineError::Refused { port: 8081, run }) if run == guest.run()), "{refused:?}");
 }
 
+pub(super) async fn connections_to_ports_end_with_the_run(scenario: &Scenario) {
+    let guest = serving(scenario, Egress::Public, 8080).await;
+    let engine = scenario.engine();
+    let connect = || async {
+        match engine.connect(guest.run(), 8080).await {
+            Ok(stream) => Some(stream),
+            Err(EngineError::Refused { .. }) => None,
+            Err(error) => panic!("{}", error.chain()),
+        }
+    };
+    let mut reading = wait_for(connect).await;
+    // The server waits for the rest of a request, so only the end of the run ends the connection.
+    reading.write_all(b"GET / HTTP/1.0\r\n").await.expect("send half a request");
+    let waiting = tokio::spawn(async move { reading.read_to_end(&mut Vec::new()).await.map(drop) });
+    scenario.stop(guest).await;
+    // A close and an error are the same to a client that waits for an answer.
+    let _ = waiting.await.expect("the reader");
+    scenario.nothing_is_left().await;
+}
+
 pub(super) async fn a_run_without_network_is_reached_through_its_agent_only(scenario: &Scenario) {
     let guest = serving(scenario, Egress::None, 8080).await;
     let stream = wait_for(|| async {

@@ -4,8 +4,10 @@ use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 
+use dorm_agent_client::Offsets;
 use dorm_engine::EngineError;
 use dorm_lifecycle::RunCondition;
+use futures_util::StreamExt as _;
 
 use crate::scenario::{Scenario, guest_path};
 
@@ -19,6 +21,19 @@ pub(super) async fn stopping_twice_is_idempotent_and_leaves_nothing(scenario: &S
     }
     guest.agent.closed().await;
     assert!(guest.agent.stat(&guest_path("/root/note")).await.is_err());
+}
+
+pub(super) async fn every_stream_of_a_run_ends_with_it(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let silent = scenario.counting(&guest, "gone").await.process;
+    let follow = || async { guest.agent.output(silent, Offsets::NOW).await.expect("follow a process") };
+    let followed = tokio::spawn(follow().await.for_each(|_| async {}));
+    // A call that is cancelled makes the host the last to use the link.
+    drop(follow().await);
+    tokio::task::yield_now().await;
+    scenario.engine().stop(guest.run()).await.expect("stop");
+    followed.await.expect("the reader");
+    guest.agent.closed().await;
 }
 
 pub(super) async fn stopping_a_paused_run_leaves_nothing(scenario: &Scenario) {

@@ -2,6 +2,7 @@
 
 use dorm_engine::{LeaseId, Network, NetworkError};
 use dorm_lifecycle::Egress;
+use tokio::io::AsyncReadExt as _;
 
 use crate::support::{PORT, echo, lease, on_a_host, say};
 
@@ -28,6 +29,24 @@ fn two_leases_have_the_same_address_inside_and_are_distinguished() {
         echo(&one.namespace, one.address, PORT);
         assert!(network.connect(one.id, PORT).await.is_ok());
         assert!(matches!(network.connect(two.id, PORT).await, Err(NetworkError::Refused(PORT))));
+    });
+}
+
+#[test]
+fn a_connection_ends_when_its_lease_is_released_and_no_other_does() {
+    on_a_host(async |host| {
+        let network = host.open("a").await;
+        let (one, two) = (lease(&network, Egress::None).await, lease(&network, Egress::None).await);
+        echo(&one.namespace, one.address, PORT);
+        echo(&two.namespace, two.address, PORT);
+        let (mut ended, mut kept) =
+            (network.connect(one.id, PORT).await.unwrap(), network.connect(two.id, PORT).await.unwrap());
+        say(&mut ended, b"hello").await.unwrap();
+        let waiting = tokio::spawn(async move { ended.read(&mut [0]).await });
+        network.release(one.id).await.unwrap();
+        assert_eq!(waiting.await.unwrap().unwrap_err().kind(), std::io::ErrorKind::ConnectionReset);
+        assert!(matches!(network.connect(one.id, PORT).await, Err(NetworkError::NoLease(_))));
+        say(&mut kept, b"hello").await.unwrap();
     });
 }
 
