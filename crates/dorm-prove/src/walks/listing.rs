@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context as _, Result, bail};
 use dorm_testing::Daemon;
 
-use super::tree::ROOTS;
+use super::tree::{ROOTS, is_of_image};
 
 const S_IFMT: u32 = 0o170_000;
 const S_IFDIR: u32 = 0o040_000;
@@ -124,19 +124,22 @@ fn read(text: &str) -> Result<BTreeMap<String, Found>> {
 
 /// The description of each path, in the same form as the model's.
 pub(super) fn listing(all: &BTreeMap<String, Found>) -> BTreeMap<String, String> {
-    let mut first: BTreeMap<(u64, u64), &str> = BTreeMap::new();
+    let mut listed: BTreeMap<(u64, u64), Vec<&str>> = BTreeMap::new();
     // Each directory has an inode number of its own.
     for (path, found) in all.iter().filter(|(_, found)| !found.is_directory() && !found.is_link()) {
-        first.entry(found.inode).or_insert(path);
+        listed.entry(found.inode).or_default().push(path);
     }
     let facts = |(path, found): (&String, &Found)| {
-        let first = first.get(&found.inode).copied().unwrap_or_default();
+        let listed = listed.get(&found.inode).map_or(&[][..], Vec::as_slice);
+        let first = listed.first().copied().unwrap_or_default();
         let facts = if found.is_directory() {
             directory(found.mode(), found.owner)
         } else if found.is_link() {
             link(&found.target)
         } else {
-            let &Found { owner, names, bytes, modified, sum, .. } = found;
+            let &Found { owner, bytes, modified, sum, .. } = found;
+            // Images of one host share files by hard links, and sandboxes see all these names.
+            let names = if is_of_image(path) { listed.len() as u64 } else { found.names };
             file(&File { mode: found.mode(), owner, names, bytes, modified, sum, first })
         };
         (path.clone(), facts)

@@ -11,6 +11,11 @@ use std::fmt::Write as _;
 /// The trees that are compared. The first two are made by a walk, the others belong to the image,
 /// if it has them.
 pub(super) const ROOTS: [&str; 4] = ["/walk", "/tmp/walk", "/etc/skel", "/etc/default"];
+/// Returns whether a path is in a tree that belongs to the image.
+pub(super) fn is_of_image(path: &str) -> bool {
+    path.starts_with("/etc/")
+}
+
 /// The names of files in a tree; some are awkward on purpose.
 const NAMES: [&str; 6] = ["a", "b c", "-d", "é", "it's", "f"];
 const MODES: [u32; 5] = [0o644, 0o600, 0o755, 0o400, 0o1777];
