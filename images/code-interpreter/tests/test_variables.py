@@ -65,3 +65,16 @@ def test_a_run_whose_client_cannot_be_there_any_more_is_interrupted(told):
     tell(DORMOUSE_SANDBOX="other")
     assert client.run("kept").result == "1"
     assert "end_of_execution" not in [line["type"] for line in lines]
+
+
+def test_the_first_run_has_random_numbers_that_no_snapshot_has(tmp_path):
+    (tmp_path / "seeds.py").write_text("import random, numpy\nrandom.seed(1); numpy.random.seed(1)\n")
+    process, client = started(tmp_path, "--load", "seeds", PYTHONPATH=str(tmp_path))
+    try:
+        same = "[random.Random(1).random() == random.random(), numpy.random.rand()]"
+        found = client.run("import random, numpy\n" + same).result
+        assert found.startswith("[False") and "0.4170220" not in found
+        client.run("random.seed(1)")
+        assert client.run("random.Random(1).random() == random.random()").result == "True"
+    finally:
+        ended(process)

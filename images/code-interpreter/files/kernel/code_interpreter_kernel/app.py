@@ -36,6 +36,8 @@ class Shell(ZMQInteractiveShell):
 
 class Kernel(IPythonKernel):
     shell_class = Type(Shell)
+    # Whether no code of a user has run yet.
+    _is_unused = True
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -47,7 +49,8 @@ class Kernel(IPythonKernel):
         images.watch_imports()
 
     async def execute_request(self, stream, ident, parent):
-        if self.execution_count == 0 and not parent["content"].get("silent"):
+        if self._is_unused and not parent["content"].get("silent"):
+            self._is_unused = False
             reseed()
         metadata = parent.get("metadata") or {}
         assign(metadata.get("changes") or {})
