@@ -41,6 +41,8 @@ struct Server {
     url: String,
     /// The name of the suite.
     suite: &'static str,
+    /// What the daemon had before the cases.
+    before: Vec<String>,
 }
 
 impl Server {
@@ -59,7 +61,8 @@ impl Server {
         let authority = daemon.get("/authority").await.unwrap();
         let certificate = authority["certificate"].as_str().unwrap();
         std::fs::write(place.directory().join("authority.pem"), certificate).unwrap();
-        Self { place, internet: Internet::new().unwrap(), key, url, suite }
+        let before = left(place.daemon()).await;
+        Self { place, internet: Internet::new().unwrap(), key, url, suite, before }
     }
 
     fn records(&self) -> PathBuf {
@@ -100,19 +103,19 @@ impl Server {
     /// Checks that the cases have left nothing, and ends the daemon.
     async fn end(self) {
         println!("{}", std::fs::read_to_string(self.summary()).unwrap());
-        assert_eq!(left(self.place.daemon()).await, Vec::<String>::new(), "the suite {} leaves nothing", self.suite);
+        assert_eq!(left(self.place.daemon()).await, self.before, "the suite {} leaves nothing", self.suite);
         self.place.end(&EXPECTED).await;
     }
 }
 
-/// The sandboxes, snapshots and volumes of a daemon.
+/// The ids of the sandboxes, snapshots and volumes of a daemon.
 async fn left(daemon: &Daemon) -> Vec<String> {
     let mut found = Vec::new();
     for kind in ["sandboxes", "snapshots", "volumes"] {
         let list = daemon.get(&format!("/{kind}?limit=1000")).await.unwrap();
         let items = list[kind].as_array().unwrap();
         let live = items.iter().filter(|item| item["state"] != "terminated");
-        found.extend(live.map(|item| format!("{kind}: {item}")));
+        found.extend(live.map(|item| format!("{kind}: {}", item["id"])));
     }
     found
 }
