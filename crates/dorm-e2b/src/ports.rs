@@ -5,7 +5,7 @@ use axum::extract::Request;
 use axum::http::{HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dorm_http::{PortError, Target};
-use dorm_lifecycle::{PortAccess, SandboxId, StateName};
+use dorm_lifecycle::{PortAccess, SandboxId, StateName, Wake};
 use dorm_service::{Code, Service, ServiceError};
 use serde::Serialize;
 
@@ -49,7 +49,28 @@ pub(crate) async fn answer(door: &E2b, target: Target, mut request: Request) -> 
     let (sandbox, port) = (target.sandbox.clone(), target.port);
     match door.gateway().forward(target, request).await {
         Ok(response) => response,
+        Err(PortError::Silent(_)) => match gone(&service, &sandbox).await {
+            Some(error) => unreachable(&sandbox, Some(port), error),
+            None => closed(&sandbox, port),
+        },
         Err(error) => of_port(&sandbox, port, error),
+    }
+}
+
+/// Why a sandbox is not to be reached at all any more; `None` if its inside should answer.
+pub(crate) async fn gone(service: &Service, sandbox: &SandboxId) -> Option<ServiceError> {
+    match service.describe(sandbox).await {
+        Ok(view) => match view.sandbox.state.name() {
+            // The request fell into a suspend; the next one resumes the sandbox.
+            StateName::Suspending | StateName::Suspended if view.sandbox.spec.wake != Wake::Never => {
+                Some(ServiceError::StillWaking(sandbox.clone()))
+            }
+            state @ (StateName::Terminating | StateName::Terminated | StateName::Suspending | StateName::Suspended) => {
+                Some(ServiceError::NotRunning { sandbox: sandbox.clone(), state })
+            }
+            StateName::Pending | StateName::Running | StateName::Snapshotting | StateName::Resuming => None,
+        },
+        Err(error) => Some(error),
     }
 }
 

@@ -176,16 +176,7 @@ impl Call {
     /// is the reason.
     pub(crate) async fn unreachable(&self, error: ServiceError) -> Response {
         let sandbox = self.sandbox();
-        let error = match self.service.describe(sandbox).await {
-            Ok(view) => match view.sandbox.state.name() {
-                state @ (StateName::Terminating
-                | StateName::Terminated
-                | StateName::Suspending
-                | StateName::Suspended) => ServiceError::NotRunning { sandbox: sandbox.clone(), state },
-                StateName::Pending | StateName::Running | StateName::Snapshotting | StateName::Resuming => error,
-            },
-            Err(error) => error,
-        };
+        let error = ports::gone(&self.service, sandbox).await.unwrap_or(error);
         ports::unreachable(sandbox, None, error)
     }
 
