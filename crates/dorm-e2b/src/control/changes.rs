@@ -4,14 +4,13 @@ use std::time::Duration;
 
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
-use dorm_lifecycle::{Keep, SandboxId, StateName, Timeouts, Update};
+use dorm_lifecycle::{Keep, SandboxId, StateName, Timeouts};
 use dorm_service::{Changed, IfBusy, Manner, Service, ServiceError};
 use serde::Deserialize;
 
 use super::create::timeout;
-use super::wire::{Network, NetworkChange};
-use super::{Call, existing, network, show};
-use crate::door::DOOR;
+use super::wire::NetworkChange;
+use super::{Call, existing, network};
 use crate::error::Refusal;
 use crate::text;
 
@@ -127,14 +126,7 @@ pub(super) async fn set_network(id: &str, call: Call) -> Result<Response, Refusa
     let asked: NetworkChange = text::json(request).await?;
     network::refuse_unsupported(&asked.network)?;
     let egress = network::egress(&asked.network, asked.allow_internet_access, service.project())?;
-    let (sandbox, view) = running(&service, id).await?;
+    let (sandbox, _) = running(&service, id).await?;
     service.set_egress(&sandbox, egress).await.map_err(|error| Refusal::of(&sandbox, error))?;
-    let before = show::annotation(&view, show::NETWORK).and_then(|text| serde_json::from_str(text).ok());
-    let before: Network = before.unwrap_or_default();
-    let shown = Network { allow_out: asked.network.allow_out, deny_out: asked.network.deny_out, ..before };
-    let shown = serde_json::to_string(&shown).ok();
-    let annotations = [(DOOR.as_str().to_owned(), [(show::NETWORK.to_owned(), shown)].into())].into();
-    let update = Update { annotations, ..Update::default() };
-    service.update(&sandbox, update).await.map_err(|error| Refusal::of(&sandbox, error))?;
     Ok(done())
 }

@@ -11,7 +11,7 @@ use dorm_lifecycle::{Annotations, OnTimeout, RequestId, Timeouts, Wake};
 use dorm_service::{AttachmentSpec, CreateSpec, Service, ServiceError};
 use sha2::{Digest as _, Sha256};
 
-use super::wire::{Network, NewSandbox, VolumeMount};
+use super::wire::{NewSandbox, VolumeMount};
 use super::{Call, Version, network, show, templates};
 use crate::door::{DOOR, E2b};
 use crate::error::Refusal;
@@ -102,8 +102,7 @@ async fn spec(service: &Service, version: Version, asked: NewSandbox) -> Result<
     let port_host = network::host(&network)?;
     let is_secure = version == Version::Second || asked.secure != Some(false);
     let source = templates::source_of(service, &asked.template_id).await?;
-    let shown = asked.network.as_ref().map(|network| Network { rules: None, ..network.clone() });
-    let annotations = show::annotations(&source.template_id, source.alias.as_deref(), is_secure, shown.as_ref());
+    let annotations = show::annotations(&source.template_id, source.alias.as_deref(), is_secure);
     Ok(CreateSpec {
         egress,
         variables: asked.env_vars.unwrap_or_default(),

@@ -2,7 +2,7 @@
 
 use dorm_lifecycle::{
     Egress, EgressDefault, EgressError, EgressRule, EgressRules, EgressTarget, HTTPS_PORT, HeaderRule, PortAccess,
-    PortHost, ProjectId, SpecError, Verdict,
+    PortHost, ProjectId, SandboxSpec, SpecError, Verdict,
 };
 
 use super::wire::Network;
@@ -12,6 +12,8 @@ use crate::error::Refusal;
 const ALL: &str = "0.0.0.0/0";
 /// The text of E2B that stands for the number of the port in a host.
 const PORT: &str = "${PORT}";
+/// The same in a [`PortHost`].
+const OWN_PORT: &str = "{port}";
 
 /// Refuses by name what this server does not have.
 pub(crate) fn refuse_unsupported(network: &Network) -> Result<(), Refusal> {
@@ -107,8 +109,32 @@ pub(crate) fn access(network: &Network) -> Option<PortAccess> {
 /// The host that programs inside get.
 pub(crate) fn host(network: &Network) -> Result<Option<PortHost>, Refusal> {
     let host = network.mask_request_host.as_ref().filter(|host| !host.is_empty());
-    let parsed = host.map(|host| host.replace(PORT, "{port}").parse()).transpose();
+    let parsed = host.map(|host| host.replace(PORT, OWN_PORT).parse()).transpose();
     parsed.map_err(|error: SpecError| Refusal::invalid(format!("network.maskRequestHost: {error}")))
+}
+
+/// The network of a sandbox, as its clients gave it or could have given it. Header rules are not
+/// shown.
+pub(crate) fn shown(spec: &SandboxSpec) -> Network {
+    let (allow, deny) = match &spec.egress {
+        Egress::Public => (Vec::new(), Vec::new()),
+        Egress::None => (Vec::new(), vec![ALL.to_owned()]),
+        Egress::Allow(allowed) => (allowed.clone(), vec![ALL.to_owned()]),
+        Egress::Rules(rules) => {
+            let all =
+                |verdict| rules.rules.iter().filter(move |rule| rule.verdict == verdict).map(|rule| rule.to.clone());
+            let closed = (rules.default == EgressDefault::Deny).then(|| ALL.to_owned());
+            (all(Verdict::Allow).collect(), closed.into_iter().chain(all(Verdict::Deny)).collect())
+        }
+    };
+    let some = |list: Vec<String>| (!list.is_empty()).then_some(list);
+    Network {
+        allow_public_traffic: Some(spec.port_access == PortAccess::Public),
+        allow_out: some(allow),
+        deny_out: some(deny),
+        mask_request_host: spec.port_host.as_ref().map(|host| host.as_str().replace(OWN_PORT, PORT)),
+        ..Network::default()
+    }
 }
 
 /// Whether a policy permits connections that no list names.
@@ -139,6 +165,26 @@ mod tests {
             Ok(other) => format!("{other:?}"),
             Err(refusal) => format!("refused: {}", refusal.message()),
         }
+    }
+
+    #[test]
+    fn a_network_is_shown_as_its_client_gave_it() {
+        let given: Network = serde_json::from_value(serde_json::json!({
+            "allowPublicTraffic": false,
+            "allowOut": ["api.example.com", "10.1.0.0/16"],
+            "denyOut": [ALL],
+            "maskRequestHost": "${PORT}-app.example.com",
+        }))
+        .unwrap();
+        let digest: dorm_lifecycle::Digest = "0".repeat(64).parse().unwrap();
+        let mut spec = SandboxSpec::new(digest, None);
+        assert_eq!(super::shown(&spec), Network { allow_public_traffic: Some(true), ..Network::default() });
+        spec.egress = egress(&given, None, &ProjectId::local()).unwrap();
+        spec.port_access = access(&given).unwrap();
+        spec.port_host = host(&given).unwrap();
+        assert_eq!(super::shown(&spec), given);
+        spec.egress = Egress::None;
+        assert_eq!(super::shown(&spec).deny_out, Some(vec![ALL.to_owned()]));
     }
 
     #[test]

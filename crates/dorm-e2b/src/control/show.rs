@@ -9,7 +9,7 @@ use dorm_lifecycle::{
 use dorm_service::{SandboxView, Service};
 
 use super::network;
-use super::wire::{Lifecycle, ListedSandbox, Network, Sandbox, SandboxDetail, VolumeMount};
+use super::wire::{Lifecycle, ListedSandbox, Sandbox, SandboxDetail, VolumeMount};
 use crate::door::{DOOR, E2b, ENVD_VERSION};
 use crate::tokens;
 
@@ -21,8 +21,6 @@ pub(crate) const TEMPLATE: &str = "template";
 pub(crate) const ALIAS: &str = "alias";
 /// The annotation of a sandbox whose `envd` needs no token.
 pub(crate) const SECURE: &str = "secure";
-/// The annotation with the network that the client asked for, as JSON.
-pub(crate) const NETWORK: &str = "network";
 
 /// The end of a sandbox without a deadline: clients expect a time.
 const NEVER: &str = "9999-12-31T23:59:59.000Z";
@@ -121,7 +119,7 @@ pub(crate) async fn detail(service: &Service, view: &SandboxView, domain: Option
         envd_access_token: is_secure(view).then(|| tokens::envd(service, &view.sandbox.id)),
         allow_internet_access: network::reaches_internet(&spec.egress),
         domain,
-        network: shown_network(view),
+        network: network::shown(spec),
         lifecycle: Lifecycle {
             auto_resume: spec.wake == Wake::Any,
             on_timeout: match spec.on_timeout {
@@ -131,14 +129,6 @@ pub(crate) async fn detail(service: &Service, view: &SandboxView, domain: Option
         },
         pause_mode,
     }
-}
-
-fn shown_network(view: &SandboxView) -> Network {
-    let asked = annotation(view, NETWORK).and_then(|text| serde_json::from_str(text).ok());
-    asked.unwrap_or_else(|| Network {
-        allow_public_traffic: Some(view.sandbox.spec.port_access == PortAccess::Public),
-        ..Network::default()
-    })
 }
 
 /// The state of a sandbox: clients know two.
@@ -175,17 +165,10 @@ pub(crate) fn time(at: Timestamp) -> String {
 }
 
 /// The annotations of a sandbox that is created here.
-pub(crate) fn annotations(
-    template: &str,
-    alias: Option<&str>,
-    is_secure: bool,
-    network: Option<&Network>,
-) -> BTreeMap<String, String> {
-    let network = network.and_then(|network| serde_json::to_string(network).ok());
+pub(crate) fn annotations(template: &str, alias: Option<&str>, is_secure: bool) -> BTreeMap<String, String> {
     let mut entries = BTreeMap::from([(TEMPLATE.to_owned(), template.to_owned())]);
     entries.extend(alias.map(|alias| (ALIAS.to_owned(), alias.to_owned())));
     entries.extend((!is_secure).then(|| (SECURE.to_owned(), "false".to_owned())));
-    entries.extend(network.map(|network| (NETWORK.to_owned(), network)));
     entries
 }
 
