@@ -17,6 +17,7 @@ mod contexts;
 mod place;
 mod plan;
 
+pub use carry::BUILD_LABEL;
 pub(crate) use carry::guest_path;
 pub(crate) use place::put_context;
 

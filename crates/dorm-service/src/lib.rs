@@ -59,6 +59,7 @@ mod volumes;
 pub use activity::{InUse, Use};
 pub use admission::ProjectUse;
 pub use backoff::Backoff;
+pub use builds::BUILD_LABEL;
 pub use dorm_engine::Usage;
 pub use dorm_store::Code;
 pub use dorm_volume::{

@@ -7,7 +7,9 @@ use axum::Json;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use dorm_lifecycle::{SnapshotId, SnapshotKind, StateName, Timeouts, Timestamp};
-use dorm_service::{CheckpointSpec, CreateFrom, FollowingVolumes, ForkChildSpec, ForkSpec, Service, TemplateSpec};
+use dorm_service::{
+    BUILD_LABEL, CheckpointSpec, CreateFrom, FollowingVolumes, ForkChildSpec, ForkSpec, Service, TemplateSpec,
+};
 use dorm_store::{Maker, OnPartialFailure, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus};
 use serde::Deserialize;
 use serde_json::json;
@@ -83,9 +85,12 @@ pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
     Ok(page::response(&shown, next))
 }
 
-/// Whether clients are shown a snapshot: one that a user asked for and that is complete.
+/// Whether clients are shown a snapshot: one that a user asked for and that is complete. The steps
+/// of builds are snapshots, too.
 fn is_shown(snapshot: &SnapshotRecord) -> bool {
-    snapshot.status == SnapshotStatus::Completed && snapshot.removal != Removal::WhenFree
+    snapshot.status == SnapshotStatus::Completed
+        && snapshot.removal != Removal::WhenFree
+        && !snapshot.labels.contains_key(BUILD_LABEL)
 }
 
 fn read_place(text: &str) -> Option<(Timestamp, SnapshotId)> {

@@ -24,7 +24,7 @@ use crate::ops::exec::CommandInput;
 use crate::shared::Using;
 
 /// The label of the snapshots and sandboxes of steps; its value is the key of the step.
-pub(super) const LABEL: &str = "dorm.build";
+pub const BUILD_LABEL: &str = "dorm.build";
 /// How long the sandbox of a step may run after the time limit of the step.
 pub(super) const GRACE: Duration = Duration::from_secs(600);
 /// How long the files of a step are kept for later builds.
@@ -122,7 +122,7 @@ impl Builder {
             let snapshots = store.find_snapshots(&own).await?;
             let usable = snapshots.iter().filter(|snapshot| is_usable(snapshot));
             let by_key: HashMap<&str, &SnapshotRecord> =
-                usable.filter_map(|snapshot| Some((snapshot.labels.get(LABEL)?.as_str(), snapshot))).collect();
+                usable.filter_map(|snapshot| Some((snapshot.labels.get(BUILD_LABEL)?.as_str(), snapshot))).collect();
             for (at, stage) in stages.all.iter().enumerate().take(stages.first_forced()) {
                 let Some(found) = stage.key.as_deref().and_then(|key| by_key.get(key)) else { continue };
                 known.entry(at).or_insert_with(|| found.id.clone());
@@ -151,7 +151,7 @@ impl Builder {
         self.diary.flush(Some(at)).await;
         carried?;
         let removal = Removal::At(self.service.shared.now().after(KEPT));
-        let labels = [(LABEL.to_owned(), key)].into();
+        let labels = [(BUILD_LABEL.to_owned(), key)].into();
         let by = self.service.asked_by(Initiator::User);
         let asked =
             SnapshotSpec { labels, ..SnapshotSpec::new(work.snapshot.clone(), SnapshotKind::Filesystem, removal, by) };
@@ -189,7 +189,7 @@ impl Builder {
             program: Some(FirstProgram::None),
             egress: Some(plan.egress.clone()),
             timeouts: Timeouts { max_run: Some(plan.step_limit + GRACE), ..Timeouts::default() },
-            labels: [(LABEL.to_owned(), key.to_owned())].into(),
+            labels: [(BUILD_LABEL.to_owned(), key.to_owned())].into(),
             ..CreateSpec::new(from)
         }
     }
