@@ -89,8 +89,8 @@ impl Session {
             self.quiet = Quiet::No;
             self.agent.processes.continue_limits();
             self.agent.services.resume();
-            // What the link holds back for a host that is gone must not count as sent: the next
-            // host drops it.
+            // Frames that the link holds back for a host that is gone must not count as sent: the
+            // next host drops them.
             if resync.is_none() {
                 self.agent.link.unquiesce();
             }

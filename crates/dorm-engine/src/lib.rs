@@ -31,7 +31,7 @@ pub use files::{Content, Entry, EntryKind, FileSink, LeftOut, NoContent};
 pub use mounts::{MOUNTS, Mount};
 pub use network::{Lease, LeaseId, Network, NetworkError, Traffic};
 pub use stepped::SteppedEngine;
-pub use stream_end::StreamEnd;
+pub use stream_end::{PortStream, StreamEnd};
 
 /// A bidirectional byte stream.
 pub trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}

@@ -77,7 +77,8 @@ pub trait Network: Send + Sync + 'static {
     /// stops all traffic.
     async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError>;
 
-    /// Connects to a TCP port of the sandbox, from its gateway.
+    /// Connects to a TCP port of the sandbox, from its gateway. The connection breaks when the
+    /// lease is released: use [`PortStream`](crate::PortStream).
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError>;
 
     /// Returns the traffic of the lease.

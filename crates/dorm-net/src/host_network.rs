@@ -7,13 +7,14 @@ use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
+use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, PortStream, Traffic};
 use dorm_lifecycle::Egress;
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 use crate::command::Commands;
 use crate::config::Config;
+use crate::connectable::Connectable;
 use crate::failed;
 use crate::layout::{Layout, SANDBOX};
 use crate::lease::Leases;
@@ -21,7 +22,6 @@ use crate::name_sockets::NameSockets;
 use crate::names::{Forwarder, Learner, SharedPlaces};
 use crate::notes::Notes;
 use crate::policy::Policy;
-use crate::port_stream::{Connectable, PortStream};
 use crate::proxy::{Common, Proxy};
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);

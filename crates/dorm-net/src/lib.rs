@@ -21,6 +21,7 @@
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod command;
 mod config;
+mod connectable;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
@@ -42,7 +43,6 @@ mod namespace;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod notes;
 mod policy;
-mod port_stream;
 mod proxy;
 mod ruleset;
 mod traffic;

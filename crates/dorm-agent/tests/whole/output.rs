@@ -62,7 +62,7 @@ async fn a_reader_that_continues_after_quiet_periods_and_new_hosts_misses_nothin
         assert_eq!(offset, end.unwrap_or(0), "nothing is missing, and nothing comes twice");
         let first = offset + bytes.len() as u64;
         within(sandbox.agent.quiesce()).await.unwrap();
-        // The process goes on, so that the agent has output that it must not send.
+        // The process continues, so that the agent has output that it must not send.
         let before = within(until(counted)).await;
         within(until(|| counted().filter(|now| *now > before + 5))).await;
         let agent = sandbox.agent.clone();
@@ -217,9 +217,10 @@ fn until_closed(script: &str) -> ProcessSpec {
     ProcessSpec { output_end: OutputEnd::WithPipes, first_reader: FirstReader::Expected, ..shell(script) }
 }
 
-/// A child that writes one line when a file has appeared.
+/// A child that writes one line when a file has appeared. It ends with the directory of the test.
 fn child(sandbox: &Sandbox) -> String {
-    format!("(until [ -e {} ]; do sleep 0.01; done; echo late) & echo first", sandbox.path("go"))
+    let (go, directory) = (sandbox.path("go"), sandbox.path(""));
+    format!("(until [ -e {go} ] || [ ! -d {directory} ]; do sleep 0.01; done; echo late) & echo first")
 }
 
 #[tokio::test]

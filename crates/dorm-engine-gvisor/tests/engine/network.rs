@@ -6,16 +6,17 @@ use std::process::Command;
 use std::sync::Mutex;
 
 use async_trait::async_trait;
-use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, Traffic};
+use dorm_engine::{BoxStream, Lease, LeaseId, Network, NetworkError, PortStream, Traffic};
 pub(crate) use dorm_engine_gvisor::NoNetwork;
 use dorm_lifecycle::Egress;
+use tokio_util::sync::CancellationToken;
 
 use crate::host::lease_like;
 
 /// Pairs of namespaces, all with the same addresses, that lead nowhere else.
 pub(crate) struct Pairs {
     prefix: String,
-    taken: Mutex<Vec<Lease>>,
+    taken: Mutex<Vec<(Lease, CancellationToken)>>,
 }
 
 impl Pairs {
@@ -71,14 +72,14 @@ fn ip(arguments: &[&str]) {
 impl Network for Pairs {
     async fn lease(&self) -> Result<Lease, NetworkError> {
         let mut taken = self.taken.lock().unwrap();
-        let id = (1..).find(|id| taken.iter().all(|lease| lease.id.0 != *id)).unwrap();
+        let id = (1..).find(|id| taken.iter().all(|(lease, _)| lease.id.0 != *id)).unwrap();
         let lease = self.make(id);
-        taken.push(lease.clone());
+        taken.push((lease.clone(), CancellationToken::new()));
         Ok(lease)
     }
 
     async fn allow(&self, lease: LeaseId, egress: &Egress) -> Result<(), NetworkError> {
-        let known = self.taken.lock().unwrap().iter().any(|known| known.id == lease);
+        let known = self.taken.lock().unwrap().iter().any(|(known, _)| known.id == lease);
         if !known {
             return Err(NetworkError::NoLease(lease));
         }
@@ -87,6 +88,8 @@ impl Network for Pairs {
     }
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {
+        let find = |(known, released): &(Lease, CancellationToken)| (known.id == lease).then(|| released.clone());
+        let released = self.taken.lock().unwrap().iter().find_map(find).ok_or(NetworkError::NoLease(lease))?;
         let namespace = std::fs::File::open(Path::new("/run/netns").join(self.gateway(lease.0))).unwrap();
         let socket = std::thread::spawn(move || {
             let kind = Some(rustix::thread::LinkNameSpaceType::Network);
@@ -97,7 +100,7 @@ impl Network for Pairs {
         match socket.join().unwrap() {
             Ok(socket) => {
                 socket.set_nonblocking(true).unwrap();
-                Ok(Box::new(tokio::net::TcpStream::from_std(socket).unwrap()))
+                Ok(Box::new(PortStream::new(tokio::net::TcpStream::from_std(socket).unwrap(), released)))
             }
             Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Err(NetworkError::Refused(port)),
             Err(error) => Err(NetworkError::Failed { operation: format!("connect to {port}"), source: error.into() }),
@@ -110,15 +113,15 @@ impl Network for Pairs {
 
     async fn release(&self, lease: LeaseId) -> Result<(), NetworkError> {
         let mut taken = self.taken.lock().unwrap();
-        if let Some(at) = taken.iter().position(|known| known.id == lease) {
+        if let Some(at) = taken.iter().position(|(known, _)| known.id == lease) {
             ip(&["netns", "del", &self.gateway(lease.0)]);
             ip(&["netns", "del", &self.inside(lease.0)]);
-            taken.remove(at);
+            taken.remove(at).1.cancel();
         }
         Ok(())
     }
 
     async fn leases(&self) -> Result<Vec<Lease>, NetworkError> {
-        Ok(self.taken.lock().unwrap().clone())
+        Ok(self.taken.lock().unwrap().iter().map(|(lease, _)| lease.clone()).collect())
     }
 }

@@ -195,8 +195,9 @@ enum Look {
     Follow {
         waiter: Waiter,
         joined: bool,
-        /// Whether the attempt is of another definition.
-        is_of_another: bool,
+        /// How the definition of the attempt differs from that of the request. The record is of the
+        /// next attempt as soon as that has begun.
+        differences: Vec<&'static str>,
     },
     /// The record is being worked on: look again after its next change.
     Wait,
@@ -238,21 +239,19 @@ impl Service {
                         Err(reason) => broken = Some((sandbox, reason)),
                     }
                 }
-                Look::Follow { waiter, joined, is_of_another } => {
+                Look::Follow { waiter, joined, differences } => {
                     let followed = self.follow_attempt(waiter, progress).await?;
                     let Some((record, end)) = followed else { continue };
+                    let is_of_another = !differences.is_empty();
                     // The failure of another definition says nothing about this one.
-                    if end.result != AttemptResult::Ready && is_of_another {
+                    let is_of_no_use = match end.result {
+                        AttemptResult::Ready => is_of_another && asked.spec.policy.on_drift != OnDrift::Keep,
+                        AttemptResult::Failed(_) | AttemptResult::Cancelled => is_of_another && joined,
+                    };
+                    if is_of_no_use {
                         continue;
                     }
-                    let drift = record.workspace.differences(&asked.workspace);
-                    if end.result == AttemptResult::Ready
-                        && !drift.is_empty()
-                        && asked.spec.policy.on_drift != OnDrift::Keep
-                    {
-                        continue;
-                    }
-                    let drift = drift.into_iter().map(str::to_owned).collect();
+                    let drift = differences.into_iter().map(str::to_owned).collect();
                     match self.made_by(record, end, joined, drift).await? {
                         Some(ensured) => return self.leased(ensured, lease).await,
                         // It was terminated meanwhile.
@@ -373,9 +372,9 @@ impl Service {
         };
         if let Some(attempt) = &record.attempt {
             let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
-            let is_of_another = !record.workspace.differences(&asked.workspace).is_empty();
+            let differences = record.workspace.differences(&asked.workspace);
             self.join(record, asked, turn).await?;
-            return Ok(Look::Follow { waiter, joined: true, is_of_another });
+            return Ok(Look::Follow { waiter, joined: true, differences });
         }
         if record.ending.is_some() {
             return Ok(Look::Wait);
@@ -418,7 +417,7 @@ impl Service {
                     attempt: Some(attempt.clone()),
                     ..record
                 };
-                self.begin_attempt(record, attempt, &asked.spec, (Vec::new(), (turn, staying))).await
+                self.begin_attempt(record, attempt, asked, (Vec::new(), (turn, staying))).await
             }
         }
     }
@@ -475,7 +474,7 @@ impl Service {
             removed: false,
         };
         let made = self.made(Made::Environment(id));
-        match self.begin_attempt(record, attempt, &asked.spec, (made, staying)).await {
+        match self.begin_attempt(record, attempt, asked, (made, staying)).await {
             // Another caller was first.
             Err(ServiceError::Store(StoreError::KeyTaken { .. })) => Ok(Look::Wait),
             begun => begun,
@@ -486,13 +485,14 @@ impl Service {
         &self,
         record: EnvironmentRecord,
         attempt: Attempt,
-        spec: &EnsureSpec,
+        asked: &Asked,
         (requests, held): (Vec<dorm_store::RequestRecord>, impl Send + 'static),
     ) -> Result<Look, ServiceError> {
-        let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, spec.on_leave);
+        let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
+        let differences = record.workspace.differences(&asked.workspace);
         let others = Change { requests, ..Change::default() };
         self.shared.write_environment(record, others, held).await?;
-        Ok(Look::Follow { waiter, joined: false, is_of_another: false })
+        Ok(Look::Follow { waiter, joined: false, differences })
     }
 
     fn attempt(

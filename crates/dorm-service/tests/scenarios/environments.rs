@@ -354,6 +354,21 @@ async fn drift_is_refused_kept_or_leads_to_another_sandbox() {
 }
 
 #[tokio::test]
+async fn callers_of_two_definitions_at_once_never_get_the_sandbox_of_the_other() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let words = ["echo a > /word", "echo b > /word"];
+    let mut found: BTreeMap<SandboxId, usize> = BTreeMap::new();
+    for _ in 0..4 {
+        let calls = (0..6).map(|caller| ensured(&service, asked("one", &[words[caller % 2]])));
+        for (caller, ensured) in join_all(calls).await.into_iter().enumerate() {
+            let id = ensured.sandbox.sandbox.id;
+            assert_eq!(*found.entry(id.clone()).or_insert(caller % 2), caller % 2, "{id}");
+        }
+    }
+}
+
+#[tokio::test]
 async fn a_broken_sandbox_is_reported_and_passed_over_only_if_that_is_allowed() {
     let world = World::new().await;
     let service = world.daemon().await;

@@ -41,7 +41,7 @@ struct Server {
     url: String,
     /// The name of the suite.
     suite: &'static str,
-    /// What the daemon had before the cases.
+    /// The ids that the daemon had before the cases.
     before: Vec<String>,
 }
 

@@ -3,13 +3,9 @@
 //! connection breaks when its lease is released.
 
 use std::collections::BTreeMap;
-use std::io;
-use std::pin::Pin;
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::task::{Context, Poll};
 
-use dorm_engine::{LeaseId, StreamEnd};
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use dorm_engine::LeaseId;
 use tokio_util::sync::CancellationToken;
 
 /// The leases to whose ports connections may be made.
@@ -39,78 +35,11 @@ impl Connectable {
     }
 }
 
-/// A connection that breaks when the lease is released. What has arrived before can still be read.
-#[derive(Debug)]
-pub(crate) struct PortStream<S> {
-    stream: S,
-    end: StreamEnd,
-}
-
-impl<S> PortStream<S> {
-    pub(crate) fn new(stream: S, released: CancellationToken) -> Self {
-        Self { stream, end: StreamEnd::new(released) }
-    }
-
-    /// Fails when the lease is released.
-    fn poll_write_end(&mut self, context: &mut Context<'_>) -> Poll<io::Error> {
-        self.end.poll_writer(context).map(|()| broken())
-    }
-}
-
-fn broken() -> io::Error {
-    io::Error::new(io::ErrorKind::ConnectionReset, "the run of the sandbox has ended")
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for PortStream<S> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        match Pin::new(&mut self.stream).poll_read(context, buffer) {
-            Poll::Ready(read) => Poll::Ready(read),
-            Poll::Pending => self.end.poll_reader(context).map(|()| Err(broken())),
-        }
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for PortStream<S> {
-    fn poll_write(mut self: Pin<&mut Self>, context: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        match self.poll_write_end(context) {
-            Poll::Ready(error) => Poll::Ready(Err(error)),
-            Poll::Pending => Pin::new(&mut self.stream).poll_write(context, bytes),
-        }
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self.poll_write_end(context) {
-            Poll::Ready(error) => Poll::Ready(Err(error)),
-            Poll::Pending => Pin::new(&mut self.stream).poll_flush(context),
-        }
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_shutdown(context)
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        match self.poll_write_end(context) {
-            Poll::Ready(error) => Poll::Ready(Err(error)),
-            Poll::Pending => Pin::new(&mut self.stream).poll_write_vectored(context, slices),
-        }
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use std::io;
+
+    use dorm_engine::PortStream;
     use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream};
 
     use super::*;
