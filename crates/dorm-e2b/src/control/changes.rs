@@ -47,11 +47,6 @@ pub(super) async fn set_timeout(id: &str, call: Call) -> Result<Response, Refusa
     let (sandbox, view) = running(&service, id).await?;
     let total = if seconds <= 0 { NOW } else { timeout(seconds)? };
     let timeouts = Timeouts { total: Some(total), ..view.sandbox.spec.timeouts };
-    // In a run that a call has woken, another limit holds.
-    let timeouts = match view.sandbox.woken {
-        true => Timeouts { after_wake: Some(total), ..timeouts },
-        false => timeouts,
-    };
     service.set_timeouts(&sandbox, timeouts).await.map_err(|error| Refusal::of(&sandbox, error))?;
     Ok(done())
 }

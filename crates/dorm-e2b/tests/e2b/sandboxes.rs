@@ -168,6 +168,23 @@ async fn a_deadline_kills_or_pauses_as_the_request_says() {
 }
 
 #[tokio::test]
+async fn a_woken_sandbox_lives_for_five_minutes_whatever_time_limit_was_set_before() {
+    let world = World::new().await;
+    let id = world.create(json!({ "timeout": 60, "autoPause": true, "autoResume": { "enabled": true } })).await;
+    for _ in 0..2 {
+        assert_eq!(world.call("POST", &format!("/sandboxes/{id}/timeout"), json!({ "timeout": 0 })).await.status, 204);
+        while world.describe(&id).await["pauseMode"] != "full" {
+            tokio::task::yield_now().await;
+        }
+        // Any request for a port wakes it, also for one on which nothing listens.
+        assert_eq!(world.port(&id, "8000", "/").await.status, 502);
+        let woken = world.describe(&id).await;
+        assert_eq!(woken["state"], "running");
+        assert!(seconds(&woken["startedAt"], &woken["endAt"]) >= 299.0, "{woken}");
+    }
+}
+
+#[tokio::test]
 async fn an_idempotency_key_makes_one_sandbox() {
     let world = World::new().await;
     let send = |body: Value| {

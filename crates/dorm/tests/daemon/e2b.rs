@@ -56,8 +56,7 @@ impl Server {
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
         let created = daemon.post("/keys", json!({ "name": suite, "form": "e2b" })).await.unwrap();
         let key = created["key"].as_str().unwrap().to_owned();
-        let doors = daemon.get("/info").await.unwrap();
-        let url = format!("http://{}", doors["doors"]["e2b"].as_str().unwrap());
+        let url = door(daemon).await;
         let authority = daemon.get("/authority").await.unwrap();
         let certificate = authority["certificate"].as_str().unwrap();
         std::fs::write(place.directory().join("authority.pem"), certificate).unwrap();
@@ -108,13 +107,20 @@ impl Server {
     }
 }
 
-/// The ids of the sandboxes, snapshots and volumes of a daemon.
+/// The address at which a daemon serves clients of E2B.
+async fn door(daemon: &Daemon) -> String {
+    let info = daemon.get("/info").await.unwrap();
+    format!("http://{}", info["doors"]["e2b"].as_str().unwrap())
+}
+
+/// The ids of the sandboxes, snapshots and volumes of a daemon. The steps of builds are kept for
+/// later builds.
 async fn left(daemon: &Daemon) -> Vec<String> {
     let mut found = Vec::new();
     for kind in ["sandboxes", "snapshots", "volumes"] {
         let list = daemon.get(&format!("/{kind}?limit=1000")).await.unwrap();
         let items = list[kind].as_array().unwrap();
-        let live = items.iter().filter(|item| item["state"] != "terminated");
+        let live = items.iter().filter(|item| item["state"] != "terminated" && item["labels"]["dorm.build"].is_null());
         found.extend(live.map(|item| format!("{kind}: {}", item["id"])));
     }
     found
@@ -139,6 +145,27 @@ async fn the_clients_for_python_pass_their_cases() {
 #[tokio::test]
 async fn the_older_clients_for_python_pass_their_cases() {
     python("python-2.45", "DORM_TEST_E2B_PYTHON_2_45", "e2b-python-2.45").await;
+}
+
+#[tokio::test]
+async fn a_sandbox_that_is_paused_first_and_woken_last_outlives_three_daemons() {
+    let mut server = Server::new("restarts").await;
+    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let state = server.place.directory().join("state").to_str().unwrap().to_owned();
+    server.run("integrations/e2b/python", &python, &["restarts.py", "first", &state]).await;
+    for is_killed in [true, false, true] {
+        let daemon = server.place.daemon_mut();
+        if is_killed {
+            daemon.kill().unwrap();
+        } else {
+            daemon.stop().unwrap();
+        }
+        daemon.start_again().unwrap();
+        server.url = door(daemon).await;
+        server.run("integrations/e2b/python", &python, &["restarts.py", "between"]).await;
+    }
+    server.run("integrations/e2b/python", &python, &["restarts.py", "last", &state]).await;
+    server.end().await;
 }
 
 /// Runs the cases of the client for JavaScript under one of its names in the package.

@@ -1,5 +1,12 @@
 import { describe, expect, test } from "vitest";
-import { AuthenticationError, InvalidArgumentError, Sandbox, SandboxError, Secret } from "../support/client.ts";
+import {
+  AuthenticationError,
+  InvalidArgumentError,
+  Sandbox,
+  SandboxError,
+  Secret,
+  isOlder,
+} from "../support/client.ts";
 import { bootId, create, failure, output, shared, unique } from "../support/guest.ts";
 
 const common = shared();
@@ -82,7 +89,13 @@ describe("a new sandbox", () => {
   test("tells a logger of its requests", async () => {
     const said: string[] = [];
     const log = (...words: unknown[]) => void said.push(JSON.stringify(words));
-    const sandbox = await create({ logger: { debug: log, info: log, warn: log, error: log } });
+    const logger = { debug: log, info: log, warn: log, error: log };
+    if (isOlder) {
+      // With a logger, that client refuses every answer that it gets in Node.js 24.
+      expect((await failure(Sandbox.create({ logger }))).message).toContain("must return new Response()");
+      return;
+    }
+    const sandbox = await create({ logger });
     await output(sandbox, "true");
     expect(said.length).toBeGreaterThan(0);
   });

@@ -300,13 +300,12 @@ describe("refused is", () => {
   });
 
   test("a tag of what does not exist", async () => {
-    for (const call of [
-      Template.getTags(unique()),
-      Template.assignTags(`${unique()}:none`, "tag"),
-      Template.removeTags(unique(), "tag"),
-    ]) {
-      expect(await failure(call)).toBeInstanceOf(TemplateError);
-    }
+    const calls = [
+      () => Template.getTags(unique()),
+      () => Template.assignTags(`${unique()}:none`, "tag"),
+      () => Template.removeTags(unique(), "tag"),
+    ];
+    for (const call of calls) expect(await failure(call())).toBeInstanceOf(TemplateError);
   });
 
   test.each([{ cpuCount: 0 }, { memoryMB: -1 }, { memoryMB: 1e9 }])("a template with %o", async (opts) => {

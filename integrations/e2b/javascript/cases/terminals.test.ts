@@ -34,6 +34,14 @@ class Terminal {
       () => this.text,
     );
   }
+
+  /** Waits for the prompt. The shell reads and sets the size before it shows one. */
+  prompts(): Promise<unknown> {
+    return eventually(
+      () => this.text.endsWith("$ "),
+      () => this.text,
+    );
+  }
 }
 
 describe("a terminal", () => {
@@ -47,6 +55,7 @@ describe("a terminal", () => {
     const terminal = await Terminal.open({ rows: 33, cols: 111 });
     await terminal.type("stty size\n");
     await terminal.shows("33 111");
+    await terminal.prompts();
     await common.sandbox.pty.resize(terminal.handle.pid, { rows: 11, cols: 22 }, { requestTimeoutMs: 30_000 });
     await terminal.type("stty size\n");
     await terminal.shows("11 22");

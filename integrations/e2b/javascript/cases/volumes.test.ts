@@ -5,6 +5,7 @@ import {
   VolumeFileType,
   VolumeNotFoundError,
   VolumePathNotFoundError,
+  isOlder,
 } from "../support/client.ts";
 import { create, failure, output, unique, variable } from "../support/guest.ts";
 
@@ -101,10 +102,14 @@ describe("a file of a volume", () => {
 
   test("that is missing is named", async () => {
     const made = await volume();
-    for (const call of [made.readFile("/none"), made.getInfo("/none"), made.list("/none"), made.remove("/none")]) {
-      expect(await failure(call)).toBeInstanceOf(VolumePathNotFoundError);
-    }
-    expect(await failure(made.updateMetadata("/none", { mode: 0o600 }))).toBeInstanceOf(VolumePathNotFoundError);
+    const calls = [
+      () => made.readFile("/none"),
+      () => made.getInfo("/none"),
+      () => made.list("/none"),
+      () => made.remove("/none"),
+      () => made.updateMetadata("/none", { mode: 0o600 }),
+    ];
+    for (const call of calls) expect(await failure(call())).toBeInstanceOf(VolumePathNotFoundError);
   });
 
   test("can be had with other options of the connection", async () => {
@@ -113,7 +118,8 @@ describe("a file of a volume", () => {
     const more = {
       requestTimeoutMs: 30_000,
       headers: { "X-Case": "one" },
-      logger: {},
+      // With a logger, the older client refuses every answer that it gets in Node.js 24.
+      ...(isOlder ? {} : { logger: {} }),
       signal: new AbortController().signal,
     };
     await made.writeFile("/note", "text", { ...opts, ...more });

@@ -60,7 +60,7 @@ withSandbox("Send input", async (sandbox) => {
 withSandbox("Interactive terminal: create, send, resize", async (sandbox) => {
   const { shell, said, type } = await open(sandbox);
   await type("echo $((40 + 2))\n");
-  await until(() => said().includes("42"));
+  await until(() => said().includes("42") && said().endsWith("$ "));
   await sandbox.pty.resize(shell.pid, { cols: 100, rows: 30 });
   await type("stty size\n");
   await until(() => said().includes("30 100"));

@@ -66,7 +66,7 @@ def terminal() -> None:
     reader = threading.Thread(target=lambda: shell.wait(on_pty=said.append), daemon=True)
     reader.start()
     sandbox.pty.send_stdin(shell.pid, b"echo $((40 + 2))\n")
-    until(lambda: b"42" in b"".join(said))
+    until(lambda: b"42" in b"".join(said) and b"".join(said).endswith(b"$ "))
     sandbox.pty.resize(shell.pid, PtySize(rows=30, cols=100))
     sandbox.pty.send_stdin(shell.pid, b"stty size\n")
     until(lambda: b"30 100" in b"".join(said))

@@ -43,6 +43,7 @@ def test_a_terminal_has_the_size_that_is_asked_for(api: Surface, sandbox: Any) -
 
 
 def test_a_terminal_can_be_resized(sandbox: Any, terminal: Terminal) -> None:
+    terminal.prompts()
     sandbox.pty.resize(terminal.pid, PtySize(rows=11, cols=22), request_timeout=30)
     type_in(sandbox, terminal, "stty size\n")
     terminal.shows("11 22")
@@ -51,6 +52,7 @@ def test_a_terminal_can_be_resized(sandbox: Any, terminal: Terminal) -> None:
 def test_a_program_is_told_of_a_new_size(sandbox: Any, terminal: Terminal) -> None:
     type_in(sandbox, terminal, "trap 'echo resized $(stty size)' WINCH; echo rea''dy\n")
     terminal.shows("ready")
+    terminal.prompts()
     sandbox.pty.resize(terminal.pid, PtySize(rows=12, cols=34))
     type_in(sandbox, terminal, "\n")
     terminal.shows("resized 12 34")

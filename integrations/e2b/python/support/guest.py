@@ -99,6 +99,18 @@ class Work:
         self.boot_id = boot_id(sandbox)
         self.seen = self.count(sandbox)
 
+    def facts(self) -> tuple[int, int, str, int]:
+        """Return what another program needs to continue with it."""
+        return self.repl.pid, self.counter, self.boot_id, self.seen
+
+    @classmethod
+    def again(cls, surface: Surface, sandbox: Any, facts: tuple[int, int, str, int]) -> Work:
+        """Return the work that another program has begun."""
+        work = cls.__new__(cls)
+        pid, work.counter, work.boot_id, work.seen = facts
+        work.repl = Repl(surface, sandbox, pid)
+        return work
+
     @staticmethod
     def count(sandbox: Any) -> int:
         return int(output(sandbox, "cat /tmp/count 2>/dev/null || echo 0") or 0)

@@ -166,6 +166,10 @@ class Terminal:
         """Wait until the screen has shown a text, and return all of it."""
         return eventually(lambda: self.text if text in self.text else "", lambda: self.text)
 
+    def prompts(self) -> None:
+        """Wait for the prompt. The shell reads and sets the size of the terminal before it shows one."""
+        eventually(lambda: self.text.endswith("$ "), lambda: self.text)
+
     def wait(self) -> Any:
         if self._reader is None:
             return self.handle.wait()
