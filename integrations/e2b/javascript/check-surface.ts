@@ -15,7 +15,10 @@ import type { Use } from "./support/recording.ts";
 const HERE = dirname(fileURLToPath(import.meta.url));
 const PAGE = join(HERE, "../../../docs/e2b.md");
 
-/** Exported classes that users do not call: the generated HTTP client, and what is made by the client itself. */
+/**
+ * Exported classes that users do not call: the generated HTTP client, what is made by the client itself, and
+ * `OutputMessage`, in whose place callbacks get plain objects.
+ */
 const NOT_CALLED = new Set([
   "ApiClient",
   "VolumeConnectionConfig",
@@ -23,6 +26,7 @@ const NOT_CALLED = new Set([
   "LogEntryEnd",
   "E2B",
   "ClientFactory",
+  "OutputMessage",
 ]);
 /** Types of options that the client passes on without looking into them, or that are no dictionaries. */
 const LEAVES =
