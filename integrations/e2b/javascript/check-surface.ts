@@ -215,6 +215,8 @@ function main(names: string[]): number {
   const offered = new Set(surface.members.flatMap((member) => [member.name, ...surface.options.get(member.name)!]));
   const problems: string[] = [];
   for (const name of [...offered].sort()) {
+    // With a logger, the older client refuses every answer that it gets in Node.js 24; a case shows that.
+    if (names.includes("e2b-2.45") && name.endsWith(".logger")) continue;
     const use = uses.get(name) ?? { ok: 0, errors: [] };
     const refusal = refusalOf(name, refusals);
     if (refusal === undefined && use.ok === 0) {

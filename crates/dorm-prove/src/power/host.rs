@@ -12,7 +12,7 @@ use super::PowerDisk;
 use crate::host::Traces;
 
 /// How long killed processes and their devices may take to disappear.
-const GONE: Duration = Duration::from_secs(30);
+const GONE: Duration = Duration::from_secs(120);
 
 /// Removes everything that the dead daemon of `traces` had made, then switches the disk on again.
 pub(crate) fn lose_power(traces: &mut Traces, disk: &PowerDisk) -> Result<()> {

@@ -24,6 +24,13 @@ plt.show()
 """
 
 
+def test_a_context_is_made_from_json() -> None:
+    from e2b_code_interpreter import Context
+
+    context = Context.from_json({"id": "abc", "language": "python", "cwd": "/home/user"})
+    assert (context.id, context.language, context.cwd) == ("abc", "python", "/home/user")
+
+
 @pytest.fixture(scope="module")
 def interpreter(api: Surface) -> Iterator[Any]:
     with api.Interpreter.create(timeout=3600) as sandbox:

@@ -135,6 +135,14 @@ def test_a_strict_pause_of_a_healthy_sandbox_works(api: Surface, create: Create)
     assert api.Sandbox.pause(sandbox.sandbox_id, strict=True) is True
 
 
+@pytest.mark.needs("e2b.Sandbox.beta_pause[class](strict)")
+def test_the_former_name_of_pausing_can_be_strict(api: Surface, create: Create) -> None:
+    sandbox = create()
+    assert api.Sandbox.beta_pause(sandbox.sandbox_id, strict=True) is True
+    sandbox.connect()
+    assert sandbox.beta_pause(strict=True) is True
+
+
 @pytest.mark.needs("e2b.Sandbox.pause(mode)")
 def test_a_mode_that_does_not_exist_is_refused(create: Create) -> None:
     sandbox = create()
