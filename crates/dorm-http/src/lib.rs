@@ -25,6 +25,7 @@ mod keys;
 mod life;
 mod origin;
 pub mod range;
+mod request_body;
 mod server;
 pub mod sse;
 mod tls;

@@ -24,6 +24,7 @@ use tokio::task::JoinHandle;
 use crate::connections::{Closing, Connections, Counted, Ticket};
 use crate::door::{Door, Peer, Scheme};
 use crate::life::Life;
+use crate::request_body::RequestBody;
 use crate::tls::{HANDSHAKE, Plain, Tls};
 
 /// How long a client may take to send the head of a request.
@@ -202,9 +203,13 @@ where
         request.extensions_mut().insert(door.clone());
         request.extensions_mut().insert(scheme);
         peer.map(|peer| request.extensions_mut().insert(peer));
+        let (head, body) = request.into_parts();
+        let (body, unread) = RequestBody::new(body);
+        let request = Request::from_parts(head, body);
         let answer = TowerToHyperService::new(router.clone()).call(request);
         async move {
-            let answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
+            let mut answer = answer.await.unwrap_or_else(|never: Infallible| match never {});
+            unread.tell(&mut answer);
             drop(under_way);
             Ok::<_, Infallible>(answer)
         }

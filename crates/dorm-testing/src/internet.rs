@@ -83,8 +83,10 @@ impl Internet {
     /// # Errors
     /// If the program cannot be started, or prints something else.
     pub fn serve(&self, program: &[&str]) -> Result<(Child, impl Iterator<Item = String> + Send + use<>)> {
-        let mut command = Command::new("ip");
-        command.args(["netns", "exec", &self.name]).args(program).stdout(Stdio::piped());
+        // `ip netns exec` would copy all mounts of the host for as long as the program runs, also
+        // those of other tests, which could then not be undone.
+        let mut command = Command::new("nsenter");
+        command.arg(format!("--net=/run/netns/{}", self.name)).args(program).stdout(Stdio::piped());
         let mut server = command.spawn().with_context(|| format!("start {program:?}"))?;
         let mut lines = BufReader::new(server.stdout.take().context("its output")?).lines().map_while(Result::ok);
         let first = lines.next();

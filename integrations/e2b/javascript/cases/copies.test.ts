@@ -34,6 +34,13 @@ describe("a snapshot", () => {
 
   test("can have a name, which means the newest", async () => {
     const [sandbox, name] = [await create(), unique()];
+    // The older one has no name any more.
+    onTestFinished(async () => {
+      const { sandboxId } = sandbox;
+      for (const one of await allItems(Sandbox.listSnapshots({ sandboxId }))) {
+        await Sandbox.deleteSnapshot(one.snapshotId);
+      }
+    });
     for (const text of ["older", "newer"]) {
       await sandbox.files.write("note", text);
       const snapshot = taken(await sandbox.createSnapshot({ name }));

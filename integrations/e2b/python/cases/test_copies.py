@@ -84,7 +84,10 @@ def test_a_name_given_again_means_the_newer_snapshot(
     sandbox = create()
     for text in ["older", "newer"]:
         sandbox.files.write("note", text)
-        snapshots.append(api.Sandbox.create_snapshot(sandbox.sandbox_id, name=unique).snapshot_id)
+        api.Sandbox.create_snapshot(sandbox.sandbox_id, name=unique)
+    # The older one has no name any more.
+    snapshots += [snapshot.snapshot_id for snapshot in all_items(sandbox.list_snapshots())]
+    assert len(snapshots) == 2
     assert create(unique).files.read("note") == "newer"
 
 

@@ -45,6 +45,10 @@ def test_the_former_name_of_pausing_works(api: Surface, create: Create) -> None:
     sandbox.connect()
     assert api.Sandbox.beta_pause(sandbox.sandbox_id) is True
     assert is_paused(sandbox)
+    sandbox.connect()
+    assert sandbox.beta_pause(keep_memory=False) is True
+    sandbox.connect()
+    assert api.Sandbox.beta_pause(sandbox.sandbox_id, keep_memory=True) is True
 
 
 def test_pausing_an_unknown_sandbox_is_refused(api: Surface, unique: str) -> None:
