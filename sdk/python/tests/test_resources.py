@@ -144,6 +144,7 @@ def test_a_pool_has_sandboxes_ready(client: Client, unique: str) -> None:
     assert sandbox.state == "terminated"
     assert client.pools.resize(unique, 0).most is None
     assert unique in [each.name for each in client.pools.list()]
+    assert eventually(lambda: client.pools.get(unique).waiting == 0)
     with pytest.raises(ApiError):
         client.pools.claim(unique)
     client.pools.delete(unique)
