@@ -102,14 +102,15 @@ example("Tags: build, assign, use, remove", async () => {
 });
 
 example("Caching: a part, and all", async () => {
+  // Not the steps of the program in Python, which has them built at the same time.
   const random = "od -An -N8 -tx8 /dev/urandom >";
   async function built(options = {}) {
     await Template.build(
-      base().runCmd(`${random} /tmp/1`).skipCache().runCmd(`${random} /tmp/2`),
+      base().runCmd(`${random} /tmp/js-1`).skipCache().runCmd(`${random} /tmp/js-2`),
       "js-page-caching",
       options,
     );
-    return (await said("js-page-caching", "cat /tmp/1 /tmp/2")).trim().split("\n");
+    return (await said("js-page-caching", "cat /tmp/js-1 /tmp/js-2")).trim().split("\n");
   }
   const [first, second, third] = [await built(), await built(), await built({ skipCache: true })];
   assert.deepEqual([first[0] === second[0], first[1] === second[1], first[0] === third[0]], [true, false, false]);
