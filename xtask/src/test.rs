@@ -22,6 +22,8 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let summaries = Summaries::new(&environment)?;
     let profile = if std::env::var_os("CI").is_some() { "ci" } else { "default" };
     let mut command = nextest(&environment, &clients)?;
+    // A filter names tests that the whole may leave out.
+    command.args(filter.map(|_| "--ignore-default-filter"));
     command.args(["--profile", profile]).args(filter).env("DORM_TEST_RUNSC", &environment.runsc);
     command.env("DORM_TEST_SUMMARIES", &summaries.directory);
     let passed = pass(command, "tests failed");
