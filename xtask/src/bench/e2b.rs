@@ -136,7 +136,9 @@ async fn interpreter(stage: &Stage, daemon: &Daemon, client: &E2bClient) -> Resu
         Err(error) => return Ok(row.missing(format!("{error:#}"))),
     };
     let mut row = row;
-    client.run_code(&place, "1").await?;
+    // The image starts its server with the sandbox.
+    let answers = async || Ok(client.run_code(&place, "1").await.is_ok());
+    dorm_testing::until(Duration::from_secs(120), "the code interpreter answers", answers).await?;
     for _ in 0..stage.rounds(15) {
         let began = Instant::now();
         client.run_code(&place, "1").await?;
