@@ -15,6 +15,18 @@ async fn serving(scenario: &Scenario, egress: Egress, port: u16) -> Guest {
     guest
 }
 
+/// Connects to the server of a guest as soon as it listens.
+async fn connected(scenario: &Scenario, guest: &Guest) -> BoxStream {
+    wait_for(|| async {
+        match scenario.engine().connect(guest.run(), 8080).await {
+            Ok(stream) => Some(stream),
+            Err(EngineError::Refused { port: 8080, .. }) => None,
+            Err(error) => panic!("{}", error.chain()),
+        }
+    })
+    .await
+}
+
 async fn answers(mut stream: BoxStream) {
     stream.write_all(b"GET / HTTP/1.0\r\n\r\n").await.expect("send a request");
     let mut answer = String::new();
@@ -25,15 +37,7 @@ async fn answers(mut stream: BoxStream) {
 pub(super) async fn a_port_is_reached_from_outside(scenario: &Scenario) {
     let guest = serving(scenario, Egress::Public, 8080).await;
     let engine = scenario.engine();
-    let stream = wait_for(|| async {
-        match engine.connect(guest.run(), 8080).await {
-            Ok(stream) => Some(stream),
-            Err(EngineError::Refused { port: 8080, .. }) => None,
-            Err(error) => panic!("{}", error.chain()),
-        }
-    })
-    .await;
-    answers(stream).await;
+    answers(connected(scenario, &guest).await).await;
     // The port still answers after a pause of the guest, and so does the same port of a restored
     // run.
     let image = scenario.save(&guest).await;
@@ -53,15 +57,7 @@ pub(super) async fn a_port_where_nobody_listens_refuses(scenario: &Scenario) {
 
 pub(super) async fn connections_to_ports_end_with_the_run(scenario: &Scenario) {
     let guest = serving(scenario, Egress::Public, 8080).await;
-    let engine = scenario.engine();
-    let connect = || async {
-        match engine.connect(guest.run(), 8080).await {
-            Ok(stream) => Some(stream),
-            Err(EngineError::Refused { .. }) => None,
-            Err(error) => panic!("{}", error.chain()),
-        }
-    };
-    let mut reading = wait_for(connect).await;
+    let mut reading = connected(scenario, &guest).await;
     // The server waits for the rest of a request, so only the end of the run ends the connection.
     reading.write_all(b"GET / HTTP/1.0\r\n").await.expect("send half a request");
     let waiting = tokio::spawn(async move { reading.read_to_end(&mut Vec::new()).await.map(drop) });
@@ -97,15 +93,7 @@ pub(super) async fn egress_changes_in_any_condition_of_a_run_that_has_a_network(
     let engine = scenario.engine();
     engine.set_egress(guest.run(), &Egress::closed()).await.expect("close the egress of a running run");
     // Incoming connections do not depend on the egress.
-    let stream = wait_for(|| async {
-        match engine.connect(guest.run(), 8080).await {
-            Ok(stream) => Some(stream),
-            Err(EngineError::Refused { .. }) => None,
-            Err(error) => panic!("{}", error.chain()),
-        }
-    })
-    .await;
-    answers(stream).await;
+    answers(connected(scenario, &guest).await).await;
     scenario.save(&guest).await;
     engine.set_egress(guest.run(), &with_header("{TOKEN}")).await.expect("add a header rule to a paused run");
     engine.set_egress(guest.run(), &Egress::Public).await.expect("open the egress of a paused run");
