@@ -18,6 +18,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 use dorm_storage::Storage;
+pub(crate) use interpreter::READY as INTERPRETER_READY;
 pub(crate) use packages::{add_backports, apt, is_release as is_debian};
 pub(crate) use process::{find, run as logged};
 

@@ -2,10 +2,11 @@
 
 mod client;
 
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, ensure};
-use dorm_testing::Daemon;
+use dorm_testing::{Daemon, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -14,6 +15,7 @@ use super::guest::{answers, is_in, resume};
 use super::millis;
 use super::rows::{Row, Unit};
 use super::stage::{Stage, resident_mib};
+use crate::setup::INTERPRETER_READY;
 
 /// The size of the file that is written and read.
 const FILE_MIB: usize = 256;
@@ -25,8 +27,9 @@ const SILENT: usize = 500;
 /// The port of the server in the template.
 const PORT: u16 = 8000;
 const SERVER: &str = "cd /usr/share && exec python3 -m http.server 8000 >/dev/null 2>&1";
-/// The image of the code interpreter.
+/// The image of the code interpreter, and the template that is made of it.
 const INTERPRETER: &str = "code-interpreter-v1";
+const TEMPLATE: &str = "bench-interpreter";
 /// The interval between two questions whether a port answers.
 const AGAIN: Duration = Duration::from_millis(5);
 
@@ -130,15 +133,13 @@ async fn template(stage: &Stage, daemon: &Daemon, client: &E2bClient) -> Result<
 }
 
 async fn interpreter(stage: &Stage, daemon: &Daemon, client: &E2bClient) -> Result<Row> {
-    let row = Row::new("E2B: run_code of 1", 0.5).beside("E2B: run of python3 -c 1");
-    let place = match client.create(json!({ "templateID": INTERPRETER })).await {
-        Ok(place) => place,
+    let mut row = Row::new("E2B: run_code of 1", 0.5).beside("E2B: run of python3 -c 1");
+    let image = match build_interpreter(daemon) {
+        Ok(image) => image,
         Err(error) => return Ok(row.missing(format!("{error:#}"))),
     };
-    let mut row = row;
-    // The image starts its server with the sandbox.
-    let answers = async || Ok(client.run_code(&place, "1").await.is_ok());
-    dorm_testing::until(Duration::from_secs(120), "the code interpreter answers", answers).await?;
+    let place = client.create(json!({ "templateID": TEMPLATE })).await?;
+    client.run_code(&place, "1").await?;
     for _ in 0..stage.rounds(15) {
         let began = Instant::now();
         client.run_code(&place, "1").await?;
@@ -148,7 +149,25 @@ async fn interpreter(stage: &Stage, daemon: &Daemon, client: &E2bClient) -> Resu
         row.peer.push(millis(began));
     }
     daemon.act(&place.id, "terminate").await?;
+    client.control(Method::DELETE, &format!("/templates/{TEMPLATE}"), Value::Null).await?;
+    // The images directory is shared with later runs. The snapshot of the template, which needs the
+    // image, is deleted a moment later.
+    let path = format!("/images/{image}");
+    let delete = async || Ok(daemon.request(Method::DELETE, &path).send().await?.status().is_success());
+    until(Duration::from_secs(60), "the image of the template is removed", delete).await?;
     Ok(row)
+}
+
+/// Makes the template of the code interpreter, in which its server runs. Returns the image of the
+/// build.
+fn build_interpreter(daemon: &Daemon) -> Result<String> {
+    let mut build = Command::new(daemon.program());
+    build.args(["image", "build", "--from", INTERPRETER, "--template", TEMPLATE, "--ready-cmd", INTERPRETER_READY]);
+    build.args(["--memory", "2G", "--disk", "8G", "-o", "json", "--data"]).arg(daemon.data());
+    let output = build.output().context("run dorm image build")?;
+    ensure!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let built: Value = serde_json::from_slice(&output.stdout).context("read what was built")?;
+    built["image"]["digest"].as_str().map(str::to_owned).context("the image of the build")
 }
 
 /// The memory of the daemon with many streams that say nothing.

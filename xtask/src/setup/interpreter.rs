@@ -21,7 +21,7 @@ const DIRECTORY: &str = "images/code-interpreter";
 /// Its tag.
 const NAME: &str = "code-interpreter-v1";
 /// Succeeds when the program of the image can run code.
-const READY: &str = "curl -fs http://localhost:49999/health";
+pub(crate) const READY: &str = "curl -fs http://localhost:49999/health";
 /// The Python in the image.
 const PYTHON: &str = "3.11.2";
 /// The C libraries that packages may be compiled for: all up to that of Debian 12.
