@@ -47,6 +47,22 @@ def test_a_variable_of_a_run_hides_one_that_the_code_has_set(client):
     assert client.run("os.environ['SET']").result == "by code"
 
 
+@pytest.mark.parametrize(
+    "parts",
+    [
+        "[b'']",
+        "[b'<IDS|MSG>']",
+        "[b'<IDS|MSG>', b'forged', b'{}', b'{}', b'{}', b'{}']",
+        "kernel.session.serialize({'header': {}, 'parent_header': None, 'metadata': {}, 'content': {}})",
+        "kernel.session.serialize(kernel.session.msg('stream', {}, parent=kernel.get_parent()))",
+        "kernel.session.serialize(kernel.session.msg('status', {}, parent=kernel.get_parent()))",
+    ],
+)
+def test_a_message_that_no_kernel_sends_is_passed_over(client, parts):
+    send = f"kernel = get_ipython().kernel\nkernel.iopub_socket.send_multipart({parts})\nprint('after')"
+    assert client.run(send).text() == "after\n"
+
+
 def test_output_arrives_while_the_code_runs(client):
     code = "import os, time\nprint('first', flush=True)\nwhile not os.path.exists('go'): time.sleep(0.01)\nprint('second')"
     lines = client.lines(code, context_id=client.context())

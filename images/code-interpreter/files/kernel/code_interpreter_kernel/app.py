@@ -38,6 +38,8 @@ class Kernel(IPythonKernel):
     shell_class = Type(Shell)
     # Whether no code of a user has run yet.
     _is_unused = True
+    # By default a kernel sleeps before each reply, in case output is late. `do_execute` has flushed all of it.
+    _execute_sleep = 0
 
     def __init__(self, **options):
         super().__init__(**options)
@@ -47,6 +49,11 @@ class Kernel(IPythonKernel):
             formatters[formatter.format_type] = formatter
         charts.watch_imports()
         images.watch_imports()
+
+    def _publish_status(self, status, channel, parent=None):
+        """The server knows that the kernel is busy: it has asked. It needs to know when that ends."""
+        if status != "busy":
+            super()._publish_status(status, channel, parent)
 
     async def execute_request(self, stream, ident, parent):
         if self._is_unused and not parent["content"].get("silent"):
@@ -78,6 +85,8 @@ class App(IPKernelApp):
         # A history on the disk is for the next session of a person.
         self.config.HistoryManager.enabled = False
         super().initialize(argv)
+        # The logger would make a record of each message, and its handler would drop it.
+        self.log.setLevel(self.log_level)
 
     def init_iopub(self, context):
         super().init_iopub(context)

@@ -98,16 +98,18 @@ class Context:
 
     async def _has_turn(self, run):
         """Waits for the turn of a run; it has none if its client leaves before."""
-        turn = asyncio.create_task(self._turn.acquire())
-        left = asyncio.create_task(run.left.wait())
-        await asyncio.wait({turn, left}, return_when=asyncio.FIRST_COMPLETED)
-        left.cancel()
-        if turn.done() and not run.left.is_set():
-            return True
-        if turn.done():
+        if self._turn.locked():
+            turn = asyncio.create_task(self._turn.acquire())
+            await asyncio.wait({turn, run.left}, return_when=asyncio.FIRST_COMPLETED)
+            if not turn.done():
+                turn.cancel()
+                return False
+        else:
+            await self._turn.acquire()
+        if run.left.done():
             self._turn.release()
-        turn.cancel()
-        return False
+            return False
+        return True
 
     async def _in_turn(self, run):
         self._current = run
@@ -134,17 +136,13 @@ class Context:
         """Executes the code; a run whose client leaves is interrupted until it ends."""
         self._variables.refresh()
         work = asyncio.create_task(kernel.execute(run, self._variables.now))
-        left = asyncio.create_task(run.left.wait())
-        try:
-            await asyncio.wait({work, left}, return_when=asyncio.FIRST_COMPLETED)
-            pause = INTERRUPT_AGAIN_S
-            while not work.done():
-                kernel.interrupt()
-                await asyncio.wait({work}, timeout=pause)
-                pause = min(2 * pause, INTERRUPT_AGAIN_MAX_S)
-            await work
-        finally:
-            left.cancel()
+        await asyncio.wait({work, run.left}, return_when=asyncio.FIRST_COMPLETED)
+        pause = INTERRUPT_AGAIN_S
+        while not work.done():
+            kernel.interrupt()
+            await asyncio.wait({work}, timeout=pause)
+            pause = min(2 * pause, INTERRUPT_AGAIN_MAX_S)
+        await work
 
 
 class Contexts:

@@ -82,26 +82,25 @@ class Execute(Handler):
         self.run = context.submit(fields["code"], variables(fields["env_vars"]))
         self.set_header("Content-Type", "application/x-ndjson")
         self.active.add(self)
-        line = None
+        ended = False
         try:
-            while True:
-                line = line or asyncio.ensure_future(self.run.take())
-                await asyncio.wait({line}, timeout=KEEPALIVE_S)
-                if not line.done():
-                    sent = output.keepalive()
-                elif (sent := line.result()) is None:
-                    break
-                else:
-                    line = None
-                self.write(output.encode(sent))
-                await self.flush()
+            while not ended:
+                try:
+                    async with asyncio.timeout(KEEPALIVE_S):
+                        lines = await self.run.take()
+                except TimeoutError:
+                    lines = [output.keepalive()]
+                if ended := lines[-1] is None:
+                    lines.pop()
+                for line in lines:
+                    self.write(output.encode(line))
+                if not ended:
+                    await self.flush()
         except iostream.StreamClosedError:
             pass
         finally:
             self.active.discard(self)
             self.run.leave()
-            if line is not None:
-                line.cancel()
 
     def context(self, identifier, language):
         if identifier is not None and language is not None:

@@ -1,6 +1,7 @@
 """Python: an IPython kernel, over Jupyter's protocol on Unix sockets."""
 
 import asyncio
+import hmac
 import json
 import os
 import shutil
@@ -8,7 +9,6 @@ import sys
 import tempfile
 
 import zmq
-import zmq.asyncio
 from jupyter_client.session import Session
 
 from .. import output
@@ -96,19 +96,25 @@ class PythonKernel(Process):
     async def _read(self):
         """Reads all that the kernel publishes. It waits for a reader that is slow, and loses nothing."""
         while True:
-            message = await self._connection.published()
-            self._seen.set()
-            if self._current is None:
+            parts = await self._connection.published()
+            try:
+                await self._take(*self._connection.read(parts))
+            except (AttributeError, KeyError, TypeError, ValueError):
+                # The code of a user has sent something that is not a message of a kernel.
                 continue
-            identifier, run, idle = self._current
-            if message["parent_header"].get("msg_id") != identifier:
-                continue
-            kind, content = message["msg_type"], message["content"]
-            if kind == "status":
-                if content["execution_state"] == "idle" and not idle.done():
-                    idle.set_result(None)
-            elif run is not None and (line := line_of(kind, content)) is not None:
-                await run.put(line)
+
+    async def _take(self, kind, parent, content):
+        self._seen.set()
+        if self._current is None:
+            return
+        identifier, run, idle = self._current
+        if parent != identifier:
+            return
+        if kind == "status":
+            if content["execution_state"] == "idle" and not idle.done():
+                idle.set_result(None)
+        elif run is not None and (line := line_of(kind, content)) is not None:
+            await run.put(line)
 
 
 def line_of(kind, content):
@@ -147,27 +153,73 @@ class Connection:
         }
         with open(os.open(self.file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
             json.dump(info, file)
-        self._shell = socket(zmq.DEALER, f"{info['ip']}-1")
-        self._published = socket(zmq.SUB, f"{info['ip']}-2")
-        self._published.subscribe(b"")
+        self._shell = Socket(zmq.DEALER, f"{info['ip']}-1")
+        self._published = Socket(zmq.SUB, f"{info['ip']}-2", zmq.SUBSCRIBE)
 
     async def send(self, message):
-        await self._shell.send_multipart(self.session.serialize(message))
+        await self._shell.send(self.session.serialize(message))
         # Replies say nothing that is not published as well.
-        while await self._shell.poll(0):
-            await self._shell.recv_multipart()
+        while self._shell.received() is not None:
+            pass
 
     async def published(self):
-        parts = await self._published.recv_multipart()
+        """The parts of the next message."""
+        return await self._published.receive()
+
+    def read(self, parts):
+        """The kind of a message, the id of the request it belongs to, and its content. Its dates are not parsed, which
+        would take longer than all else."""
         _, parts = self.session.feed_identities(parts)
-        return self.session.deserialize(parts)
+        signature, header, parent, metadata, content = parts[:5]
+        if not hmac.compare_digest(self.session.sign([header, parent, metadata, content]), signature):
+            raise ValueError("the signature is another")
+        return json.loads(header)["msg_type"], json.loads(parent).get("msg_id"), json.loads(content)
 
     def close(self):
-        self._shell.close(linger=0)
-        self._published.close(linger=0)
+        self._shell.close()
+        self._published.close()
 
 
-def socket(kind, path):
-    made = zmq.asyncio.Context.instance().socket(kind)
-    made.connect(f"ipc://{path}")
-    return made
+class Socket:
+    """A socket of ZeroMQ in the event loop, without the tasks and timers of its own interface to that."""
+
+    def __init__(self, kind, path, *options):
+        self._socket = zmq.Context.instance().socket(kind)
+        for option in options:
+            self._socket.setsockopt(option, b"")
+        self._socket.connect(f"ipc://{path}")
+        self._changed = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
+        self._descriptor = self._socket.getsockopt(zmq.FD)
+        self._loop.add_reader(self._descriptor, self._note)
+
+    def _note(self):
+        # This takes the news from the descriptor, which could otherwise be read until somebody receives.
+        self._socket.getsockopt(zmq.EVENTS)
+        self._changed.set()
+
+    async def send(self, parts):
+        while True:
+            self._changed.clear()
+            try:
+                return self._socket.send_multipart(parts, zmq.NOBLOCK)
+            except zmq.Again:
+                await self._changed.wait()
+
+    async def receive(self):
+        while True:
+            self._changed.clear()
+            if (parts := self.received()) is not None:
+                return parts
+            await self._changed.wait()
+
+    def received(self):
+        """What has arrived; `None` if there is nothing now."""
+        try:
+            return self._socket.recv_multipart(zmq.NOBLOCK)
+        except zmq.Again:
+            return None
+
+    def close(self):
+        self._loop.remove_reader(self._descriptor)
+        self._socket.close(linger=0)
