@@ -161,6 +161,11 @@ impl Options {
         self.from.is_empty()
     }
 
+    /// Returns whether the image of the code interpreter is needed.
+    pub(crate) fn needs_interpreter(&self) -> bool {
+        self.wants(Part::E2b)
+    }
+
     /// Returns the program to measure, after building it if none is given: the build that is
     /// shipped. Parts over the fake engine need the simulator's beside it.
     pub(crate) fn program(&self) -> Result<PathBuf> {

@@ -148,7 +148,11 @@ fn run(command: Command) -> Result<()> {
             let environment = setup::ensure()?;
             setup::ensure_tools(&environment)?;
             let clients = setup::ensure_clients(&environment)?;
-            wait(bench::run(&options.program()?, (&environment, clients), &options))
+            let program = options.program()?;
+            if options.needs_interpreter() {
+                setup::ensure_interpreter(&program, &environment, &clients)?;
+            }
+            wait(bench::run(&program, (&environment, clients), &options))
         }
     }
 }
