@@ -27,6 +27,12 @@ pub(crate) mod usage;
 mod volumes;
 mod wire;
 
+/// The parser that a fuzzer runs.
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod fuzzing {
+    pub(crate) use super::list::metadata;
+}
+
 /// The version of a path: some have two, with other defaults.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Version {

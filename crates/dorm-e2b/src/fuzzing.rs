@@ -1,8 +1,11 @@
-//! Entry points for fuzzers: what clients of `envd` send. Not part of any shipped build.
+//! Entry points for fuzzers: what clients send. Not part of any shipped build.
 
+use axum::http::Uri;
 use bytes::Bytes;
 use futures_util::{FutureExt as _, stream};
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 
+use crate::control::fuzzing::metadata;
 use crate::envd::fuzzing::{Decoder, Fault, Form, message};
 
 /// How large the pieces are in which an input arrives.
@@ -75,6 +78,37 @@ fn files(bytes: &[u8], size: usize) -> Option<Files> {
     }
 }
 
+/// Reads the metadata by which a list selects: from any query, and from that which a client makes
+/// of the lines `KEY=VALUE`.
+///
+/// # Panics
+/// If other metadata are read than a client encoded.
+pub fn query(bytes: &[u8]) {
+    let text = String::from_utf8_lossy(bytes);
+    if let Ok(uri) = uri(&text) {
+        let _ = metadata(&uri);
+    }
+    let pairs: Vec<(String, String)> = text
+        .split('\n')
+        .map(|line| line.split_once('=').unwrap_or((line, "")))
+        .map(|(key, value)| (key.to_owned(), value.to_owned()))
+        .collect();
+    let twice = |text: &str| encoded(&encoded(text));
+    let form: Vec<String> = pairs.iter().map(|(key, value)| format!("{}={}", twice(key), twice(value))).collect();
+    // A long one is no URI any more.
+    if let Ok(uri) = uri(&format!("metadata={}", encoded(&form.join("&")))) {
+        assert_eq!(metadata(&uri).ok(), Some(pairs));
+    }
+}
+
+fn uri(query: &str) -> Result<Uri, axum::http::uri::InvalidUri> {
+    format!("/v2/sandboxes?{query}").parse()
+}
+
+fn encoded(text: &str) -> String {
+    utf8_percent_encode(text, NON_ALPHANUMERIC).to_string()
+}
+
 #[cfg(test)]
 mod tests {
     fn each_seed(target: &str, read: fn(&[u8])) {
@@ -94,5 +128,6 @@ mod tests {
     fn seeds_are_read_whole_and_cut() {
         each_seed("connect", super::connect);
         each_seed("form", super::form);
+        each_seed("query", super::query);
     }
 }

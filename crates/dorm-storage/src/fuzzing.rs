@@ -68,6 +68,16 @@ impl Fuzzed {
         self.is_clean();
     }
 
+    /// Reads the archive of a build context.
+    ///
+    /// # Panics
+    /// If an entry is not below directories of the context, or has another content than its hash
+    /// says.
+    pub fn context(&self, data: &[u8]) {
+        images::fuzzing::context(&self.images, &self.home.join(SOURCE), data);
+        self.is_clean();
+    }
+
     /// Reads a saved state with this manifest and listing, and an empty tree.
     ///
     /// # Panics

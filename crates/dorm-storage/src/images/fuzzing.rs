@@ -6,6 +6,7 @@ use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
+use dorm_build::context::{Context, Entry};
 use dorm_guest_ids::GuestIds;
 use dorm_worker::Frames;
 use sha2::{Digest as _, Sha256};
@@ -54,6 +55,38 @@ pub(crate) fn archive(images: &Images, path: &Path, mut data: &[u8]) {
     let archive = if how & RAW == 0 { mended(data) } else { data.to_vec() };
     fs::write(path, packed(how, &archive)).expect("a file");
     after(images, images.import(path, None, Some("amd64"), &|_| {}));
+}
+
+/// Writes a file of any content to `path`, and reads it as the archive of a build context.
+pub(crate) fn context(images: &Images, path: &Path, mut data: &[u8]) {
+    let how = first(&mut data);
+    let archive = if how & RAW == 0 { mended(data) } else { data.to_vec() };
+    fs::write(path, packed(how, &archive)).expect("a file");
+    let contents = path.with_extension("contents");
+    let read = images.unpack_context(path, &contents);
+    let bytes = fs::read(&contents).unwrap_or_default();
+    // As after a failed upload, or when the context is deleted.
+    let _ = fs::remove_file(&contents);
+    match read {
+        Ok(context) => context.entries().for_each(|(path, entry)| is_sound(&context, path, entry, &bytes)),
+        Err(error) => assert!(error.to_string().len() < 8192, "an error is as long as what it is about"),
+    }
+}
+
+/// Checks that an entry is below directories of its context, and that its content is `bytes` where
+/// it says.
+fn is_sound(context: &Context, path: &str, entry: &Entry, bytes: &[u8]) {
+    assert!(path.split('/').all(|part| !matches!(part, "" | "." | "..")), "{path:?} leads elsewhere");
+    if let Some((above, _)) = path.rsplit_once('/') {
+        assert_eq!(context.get(above), Some(&Entry::Directory), "{path:?} is below no directory");
+    }
+    if let Entry::File(file) = entry {
+        let end = file.offset.checked_add(file.bytes).expect("an end");
+        let range = usize::try_from(file.offset).expect("an offset")..usize::try_from(end).expect("an end");
+        let content = bytes.get(range).expect("its content");
+        assert_eq!(*blake3::hash(content).as_bytes(), file.hash, "{path:?} has another content");
+        assert_eq!(file.mode & !0o7777, 0, "{path:?} has the mode {:o}", file.mode);
+    }
 }
 
 fn after(images: &Images, imported: Result<Image, StorageError>) {

@@ -48,6 +48,19 @@ fn archives_that_fuzzers_begin_with_pass() {
 }
 
 #[test]
+fn contexts_that_fuzzers_begin_with_pass() {
+    seed("context", "plain", &[&[0], &lowest()[..]].concat());
+    let files = [
+        file("app/main.py", "print(1)"),
+        file("./app/../top", "content"),
+        link(EntryType::Symlink, "app/link", "../top"),
+        link(EntryType::Link, "again", "top"),
+    ];
+    seed("context", "packed", &[&[2], &archive(&files)[..]].concat());
+    pass_all("context", |fuzzed, data| fuzzed.context(data));
+}
+
+#[test]
 fn documents_that_fuzzers_begin_with_pass() {
     let home = tempfile::tempdir().unwrap();
     let layout = Layout::new(&home).layer(Packing::Plain, &lowest()).layer(Packing::Zstd, &highest());
