@@ -168,6 +168,14 @@ async fn a_sandbox_that_is_paused_first_and_woken_last_outlives_three_daemons() 
     server.end().await;
 }
 
+#[tokio::test]
+async fn a_thousand_commands_are_open_at_once_in_four_sandboxes() {
+    let server = Server::new("crowd").await;
+    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    server.run("integrations/e2b/python", &python, &["crowd.py"]).await;
+    server.end().await;
+}
+
 /// Runs the cases of the client for JavaScript under one of its names in the package.
 async fn javascript(suite: &'static str, script: &str) {
     let server = Server::new(suite).await;
