@@ -17,6 +17,14 @@ pub(crate) fn dorm() -> Result<PathBuf> {
     Ok(setup::target()?.join("release/dorm"))
 }
 
+/// Builds all tests and the programs that they start, and returns the path of `dorm`. The tests
+/// enable features that the programs alone do not have, so a test run builds nothing but this.
+pub(crate) fn tests() -> Result<PathBuf> {
+    eprintln!("build: cargo test --release --workspace --no-run (the first build takes many minutes)");
+    cargo(&["test", "--release", "--workspace", "--no-run"])?;
+    Ok(setup::target()?.join("release/dorm"))
+}
+
 /// Builds `dorm` as it is shipped and returns its path. The simulator, if it is wanted, is built
 /// beside it, in a second step: its features must not be those of the daemon.
 pub(crate) fn dist(with_simulator: bool) -> Result<PathBuf> {

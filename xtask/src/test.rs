@@ -15,7 +15,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let environment = setup::ensure()?;
     setup::ensure_tools(&environment)?;
     let clients = setup::ensure_clients(&environment)?;
-    setup::ensure_interpreter(&crate::build::dorm()?, &environment, &clients)?;
+    setup::ensure_interpreter(&crate::build::tests()?, &environment, &clients)?;
     if filter.is_none() {
         check::all_but_tests(&environment.root, None)?;
     }
@@ -31,7 +31,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     passed?;
     if filter.is_none() {
         // The test runner does not know examples in documentation.
-        cargo(&["test", "--release", "-p", "dorm", "-p", "dorm-client", "--doc"])?;
+        cargo(&["test", "--release", "--workspace", "--doc"])?;
     }
     let stock = &environment.stock_runsc;
     if filter.is_none() && environment.runsc != *stock {
@@ -40,15 +40,6 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
         command.args(["-E", "test(/^conformance::/) | test(/^matrix::/)"]);
         command.env("DORM_TEST_RUNSC", stock).env("DORM_RUNSC", stock);
         pass(command, "tests failed under the stock runsc")?;
-    }
-    if filter.is_none() {
-        // Only the simulator and one edge, since nothing that is shipped may ever be built with
-        // planted faults.
-        eprintln!("test: checking that planted faults are found");
-        let planted = ["--features", "planted-bugs", "-E", "test(planted)", "--success-output", "final"];
-        for package in ["dorm-sim", "dorm-api"] {
-            cargo(&[&["nextest", "run", "--release", "-p", package, "--no-fail-fast"][..], &planted].concat())?;
-        }
     }
     Ok(())
 }

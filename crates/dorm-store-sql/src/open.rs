@@ -14,16 +14,17 @@ use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use sqlx::migrate::{MigrateError, Migrator};
+use sqlx::migrate::MigrateError;
 use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePoolOptions, SqliteSynchronous};
 use sqlx::{ConnectOptions, Connection, SqliteConnection, SqlitePool};
 use thiserror::Error;
 
 use crate::write::Writer;
 
+mod migrations;
 mod room;
 
-static MIGRATIONS: Migrator = sqlx::migrate!("migrations/sqlite");
+use migrations::MIGRATIONS;
 
 /// The application id that the first migration writes into the header of the file.
 const APPLICATION: i64 = 0x646f_726d;

@@ -130,7 +130,6 @@ async fn a_webhook_that_is_made_while_the_store_fails_is_sent_what_happens() {
 }
 
 /// Shows that the check above finds the planted bug.
-#[cfg(feature = "planted-bugs")]
 #[tokio::test]
 async fn a_planted_webhook_task_that_dies_is_found() {
     dorm_steps::planted::plant(dorm_steps::planted::Planted::WebhookTaskDead);

@@ -163,7 +163,7 @@ fn states(uri: &Uri) -> Result<Vec<StateName>, Refusal> {
 
 /// The metadata to select by. Clients encode each key and value, join them as a form, and encode
 /// that text as a whole once more.
-pub(super) fn metadata(uri: &Uri) -> Result<Vec<(String, String)>, Refusal> {
+pub(crate) fn metadata(uri: &Uri) -> Result<Vec<(String, String)>, Refusal> {
     let Some(text) = parameter(uri, "metadata")?.filter(|text| !text.is_empty()) else { return Ok(Vec::new()) };
     let invalid = || Refusal::invalid("metadata is not an encoded list of KEY=VALUE");
     let decoded = |text: &str| percent_decode_str(text).decode_utf8().map(String::from).map_err(|_| invalid());
