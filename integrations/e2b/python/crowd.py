@@ -105,8 +105,8 @@ class Crowd:
 
 async def main() -> None:
     quiet, ended, killed, paused = [await Crowd.begun() for _ in range(4)]
-    for fate in (ended.ends(), killed.is_killed(), paused.is_paused()):
-        await asyncio.gather(fate, quiet.is_undisturbed())
+    for change in (ended.ends(), killed.is_killed(), paused.is_paused()):
+        await asyncio.gather(change, quiet.is_undisturbed())
     await quiet.is_undisturbed()
     await quiet.ends()
     if "E2B_SUMMARY" in os.environ:

@@ -214,7 +214,7 @@ class Socket:
             await self._changed.wait()
 
     def received(self):
-        """What has arrived; `None` if there is nothing now."""
+        """Returns a message that has arrived; `None` if there is none now."""
         try:
             return self._socket.recv_multipart(zmq.NOBLOCK)
         except zmq.Again:
