@@ -17,12 +17,29 @@ pub(crate) fn dorm() -> Result<PathBuf> {
     Ok(setup::target()?.join("release/dorm"))
 }
 
-/// Builds all tests and the programs that they start, and returns the path of `dorm`. The tests
-/// enable features that the programs alone do not have, so a test run builds nothing but this.
-pub(crate) fn tests() -> Result<PathBuf> {
-    eprintln!("build: cargo test --release --workspace --no-run (the first build takes many minutes)");
-    cargo(&["test", "--release", "--workspace", "--no-run"])?;
-    Ok(setup::target()?.join("release/dorm"))
+/// Builds all tests and the programs that they start while `other` is done; returns the path of
+/// `dorm` and the result. The tests enable features that the programs alone do not have, so a test
+/// run builds nothing but this.
+pub(crate) fn tests_beside<T>(other: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
+    let arguments = ["test", "--release", "--workspace", "--no-run"];
+    let shown = format!("cargo {}", arguments.join(" "));
+    eprintln!("build: {shown} (the first build takes many minutes)");
+    let mut build = Command::new(env!("CARGO"))
+        .args(arguments)
+        .current_dir(setup::root()?)
+        .spawn()
+        .with_context(|| format!("run {shown}"))?;
+    let other = other();
+    if other.is_err() {
+        // Its compilers end with the crates they are at.
+        build.kill().with_context(|| format!("end {shown}"))?;
+    }
+    let status = build.wait().with_context(|| format!("wait for {shown}"))?;
+    let other = other?;
+    if !status.success() {
+        bail!("{shown} failed");
+    }
+    Ok((setup::target()?.join("release/dorm"), other))
 }
 
 /// Builds `dorm` as it is shipped and returns its path. The simulator, if it is wanted, is built

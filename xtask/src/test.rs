@@ -12,10 +12,14 @@ use crate::{check, setup, skips};
 
 /// Runs everything, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
-    let environment = setup::ensure()?;
-    setup::ensure_tools(&environment)?;
-    let clients = setup::ensure_clients(&environment)?;
-    setup::ensure_interpreter(&crate::build::tests()?, &environment, &clients)?;
+    let (dorm, (environment, clients)) = crate::build::tests_beside(|| {
+        // It mostly waits for servers and for the disk.
+        let environment = setup::ensure()?;
+        setup::ensure_tools(&environment)?;
+        let clients = setup::ensure_clients(&environment)?;
+        Ok((environment, clients))
+    })?;
+    setup::ensure_interpreter(&dorm, &environment, &clients)?;
     if filter.is_none() {
         check::all_but_tests(&environment.root, None)?;
     }
