@@ -46,14 +46,22 @@ struct Server {
 }
 
 impl Server {
-    async fn new(suite: &'static str) -> Self {
-        let place = Place::with_images(&IMAGES);
-        let daemon = place.daemon();
+    /// A server for a suite that runs code.
+    async fn with_interpreter(suite: &'static str) -> Self {
+        let mut server = Self::new(suite).await;
+        let daemon = server.place.daemon();
         let mut template = Command::new(daemon.program());
         template.args(["image", "build", "--from", INTERPRETER, "--template", INTERPRETER, "--ready-cmd", READY]);
         template.args(["--memory", "2G", "--disk", "8G", "--data"]).arg(daemon.data());
         let built = tokio::task::spawn_blocking(move || template.output().unwrap()).await.unwrap();
         assert!(built.status.success(), "{}", String::from_utf8_lossy(&built.stderr));
+        server.before = left(daemon).await;
+        server
+    }
+
+    async fn new(suite: &'static str) -> Self {
+        let place = Place::with_images(&IMAGES);
+        let daemon = place.daemon();
         let created = daemon.post("/keys", json!({ "name": suite, "form": "e2b" })).await.unwrap();
         let key = created["key"].as_str().unwrap().to_owned();
         let url = door(daemon).await;
@@ -128,7 +136,7 @@ async fn left(daemon: &Daemon) -> Vec<String> {
 
 /// Runs the cases of the clients for Python of an environment.
 async fn python(suite: &'static str, variable: &str, environment: &str) {
-    let server = Server::new(suite).await;
+    let server = Server::with_interpreter(suite).await;
     let python = set_up(variable, environment).join("bin/python");
     server.run("integrations/e2b/python", &python, &["-m", "pytest", "-q", "-n", "2"]).await;
     let (records, page) = (server.records(), repository("docs/e2b.md"));
@@ -178,7 +186,7 @@ async fn a_thousand_commands_are_open_at_once_in_four_sandboxes() {
 
 /// Runs the cases of the client for JavaScript under one of its names in the package.
 async fn javascript(suite: &'static str, script: &str) {
-    let server = Server::new(suite).await;
+    let server = Server::with_interpreter(suite).await;
     let npm = set_up("DORM_TEST_NODE", "node/bin").join("npm");
     server.run("integrations/e2b/javascript", &npm, &["run", "--silent", script]).await;
     server.end().await;
@@ -209,7 +217,7 @@ async fn the_command_line_passes_its_cases() {
 /// writes the table of their results.
 #[tokio::test]
 async fn the_examples_of_the_documentation_do_what_it_promises() {
-    let server = Server::new("pages").await;
+    let server = Server::with_interpreter("pages").await;
     let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
     server.run("integrations/e2b/pages", &python, &["run.py", "../../../docs/e2b.md"]).await;
     server.end().await;
@@ -217,7 +225,7 @@ async fn the_examples_of_the_documentation_do_what_it_promises() {
 
 #[tokio::test]
 async fn the_examples_print_what_the_documentation_shows() {
-    let server = Server::new("examples").await;
+    let server = Server::with_interpreter("examples").await;
     let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
     server.run("examples/e2b", &python, &["check.py"]).await;
     server.end().await;
