@@ -9,7 +9,9 @@ import urllib.request
 
 import pytest
 
-SERVER = os.path.join(os.path.dirname(__file__), "..", "files", "server")
+# In the image it is somewhere else.
+BESIDE = os.path.join(os.path.dirname(__file__), "..", "files", "server")
+SERVER = os.environ.get("CODE_INTERPRETER_SERVER", BESIDE)
 
 
 class Client:

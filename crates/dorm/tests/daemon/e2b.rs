@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use dorm_testing::{Daemon, Internet};
+use reqwest::Method;
 use serde_json::json;
 
 use crate::place::Place;
@@ -211,6 +212,35 @@ async fn the_command_line_passes_its_cases() {
     let compare = ["check_surface.py", records.to_str().unwrap(), page.to_str().unwrap()];
     server.run("integrations/e2b/cli", &python, &compare).await;
     server.end().await;
+}
+
+/// Runs the own tests of the code interpreter in a sandbox of its image, which has all that they
+/// need but the test runner.
+#[tokio::test]
+async fn the_code_interpreter_passes_its_own_tests() {
+    const RUN: &str = "tar -xf tests.tar && export CODE_INTERPRETER_SERVER=/opt/code-interpreter/server && \
+        exec python3 -m pytest -q -p no:cacheprovider tests";
+    let place = Place::with_images(&[INTERPRETER]);
+    let daemon = place.daemon();
+    let resources = json!({ "memory_bytes": 2_u64 << 30, "disk_bytes": 8_u64 << 30 });
+    let id = daemon.create(json!({ "image": INTERPRETER, "resources": resources })).await.unwrap();
+    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let where_pytest_is = "import os, pytest; print(os.path.dirname(os.path.dirname(pytest.__file__)), end='')";
+    let output = Command::new(python).args(["-c", where_pytest_is]).output().unwrap();
+    let packages = String::from_utf8(output.stdout).unwrap();
+    let archive = place.directory().join("tests.tar");
+    let mut tar = Command::new("tar");
+    tar.arg("-cf").arg(&archive).args(["-C", &packages, "pytest", "_pytest", "pluggy", "iniconfig"]);
+    tar.arg("-C").arg(repository("images/code-interpreter")).arg("tests");
+    assert!(tar.status().unwrap().success());
+    let path = format!("/sandboxes/{id}/files?path=/home/user/tests.tar");
+    let upload = daemon.request(Method::PUT, &path).body(std::fs::read(&archive).unwrap());
+    upload.send().await.unwrap().error_for_status().unwrap();
+    let (code, said) = daemon.exec(&id, &["sh", "-c", RUN]).await.unwrap();
+    assert_eq!(code, 0, "{said}");
+    println!("{said}");
+    daemon.end_sandboxes().await.unwrap();
+    place.end(&EXPECTED).await;
 }
 
 /// Runs the programs of the pages of E2B's documentation in both languages. With `DORM_UPDATE`,
