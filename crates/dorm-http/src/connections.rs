@@ -33,7 +33,7 @@ pub struct ConnectionLimits {
     /// How long a connection that has not shown a key may be idle.
     pub unknown_for: Duration,
     /// How long it counts as new. A client may open very many connections at once, whose requests
-    /// come a moment later.
+    /// come a moment later, and a busy host reads them later still.
     pub new_for: Duration,
 }
 
@@ -47,7 +47,7 @@ impl ConnectionLimits {
             unknown: (total / 4).min(256),
             unknown_at_once: total / 4 * 3,
             unknown_for: Duration::from_secs(10),
-            new_for: Duration::from_secs(1),
+            new_for: Duration::from_secs(5),
         }
     }
 }
