@@ -19,7 +19,7 @@ const DISPLAY = Symbol.for('Jupyter.display')
 const OURS = /^\s+at .*(node:vm|\/(worker|imports)\.mjs)/
 
 let count = 0
-// Rejects the promise of the run in progress.
+// Ends the run in progress with an error.
 let interrupt = () => {}
 
 globalThis.require = createRequire(path.join(process.cwd(), 'cell.js'))
@@ -44,14 +44,25 @@ function send(line) {
 async function run({ code, variables, changes }) {
   assign(changes)
   const earlier = assign(variables)
-  try {
-    const value = await evaluated(code)
-    if (value !== undefined) send(result(value, true))
-  } catch (error) {
-    failed(error)
-  } finally {
+  let isOver = false
+  // Code that was terminated does not come here; the interrupt that follows does.
+  const end = (last) => {
+    if (isOver) return
+    try {
+      last()
+    } catch (error) {
+      failed(error)
+    }
+    isOver = true
     assign(earlier)
     send({ type: 'done' })
+  }
+  interrupt = () => end(() => failed(new Interrupted('the code was interrupted')))
+  try {
+    const value = await evaluated(code)
+    end(() => value !== undefined && send(result(value, true)))
+  } catch (error) {
+    end(() => failed(error))
   }
 }
 
@@ -61,11 +72,8 @@ async function evaluated(code) {
   for (const name of names) declare(name)
   count += 1
   const filename = `cell-${count}`
-  const interrupted = new Promise((_, reject) => {
-    interrupt = () => reject(new Interrupted('the code was interrupted'))
-  })
-  const value = new vm.Script(script, { filename }).runInThisContext({ breakOnSigint: true, displayErrors: false })
-  const settled = await Promise.race([value, interrupted])
+  // Not with `breakOnSigint`: while that begins and ends, a signal would end the process.
+  const settled = await new vm.Script(script, { filename }).runInThisContext({ displayErrors: false })
   return isBody ? settled?.value : settled
 }
 
@@ -83,10 +91,9 @@ class Interrupted extends Error {
 }
 
 function failed(error) {
-  const given = error?.code === 'ERR_SCRIPT_EXECUTION_INTERRUPTED' ? new Interrupted('the code was interrupted') : error
-  const isError = given instanceof Error || Object.prototype.toString.call(given) === '[object Error]'
-  const value = isError ? String(given.message) : shown(given)
-  send({ type: 'error', name: isError ? String(given.name) : 'Error', value, traceback: shownError(given) })
+  const isError = error instanceof Error || Object.prototype.toString.call(error) === '[object Error]'
+  const value = isError ? String(error.message) : shown(error)
+  send({ type: 'error', name: isError ? String(error.name) : 'Error', value, traceback: shownError(error) })
 }
 
 // The stack of an error, down to the frame where this kernel begins.

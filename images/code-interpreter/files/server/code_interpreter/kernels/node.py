@@ -10,14 +10,16 @@ from .process import ROOT
 
 WORKER = os.path.join(ROOT, "node", "worker.mjs")
 NODE = os.environ.get("CODE_INTERPRETER_NODE") or shutil.which("node") or "/usr/local/bin/node"
-# A signal interrupts code that runs at once. Code that runs after an `await` must be terminated.
-TERMINATE_AFTER_S = 1
+# A signal interrupts code that waits. Code that computes is terminated first, and interrupted by the next signal.
+TERMINATE_AFTER_S = 0.5
 
 
 class NodeKernel(PipedKernel):
     name = "Node.js kernel"
     # The run that will be terminated, by its end.
     _to_terminate = None
+    # Whether a run was interrupted after which no other one has begun.
+    _is_interrupted = False
 
     @classmethod
     def arguments(cls, language, pipes):
@@ -30,7 +32,15 @@ class NodeKernel(PipedKernel):
     def question(self, run, changes):
         return self._line(type="run", code=run.code, variables=run.variables, changes=changes)
 
+    async def execute(self, run, variables):
+        if self._is_interrupted:
+            # The last signal may come after the run that it was for. This run of no code takes it.
+            self._is_interrupted = False
+            await self.unless_ended(self._asked(self.greeting()))
+        await super().execute(run, variables)
+
     def interrupt(self):
+        self._is_interrupted = True
         super().interrupt()
         if self._to_terminate is not self._done:
             self._to_terminate = self._done
