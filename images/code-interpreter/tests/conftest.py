@@ -9,9 +9,7 @@ import urllib.request
 
 import pytest
 
-# In the image it is somewhere else.
-BESIDE = os.path.join(os.path.dirname(__file__), "..", "files", "server")
-SERVER = os.environ.get("CODE_INTERPRETER_SERVER", BESIDE)
+SERVER = os.path.join(os.path.dirname(__file__), "..", "files", "server")
 
 
 class Client:
