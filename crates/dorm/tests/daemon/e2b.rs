@@ -29,6 +29,11 @@ fn set_up(variable: &str, default: &str) -> PathBuf {
     std::env::var_os(variable).map_or(target, PathBuf::from).canonicalize().unwrap()
 }
 
+/// The Python with the newest clients.
+fn newest_python() -> PathBuf {
+    set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python")
+}
+
 /// A file of the repository.
 fn repository(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(path).canonicalize().unwrap()
@@ -159,7 +164,7 @@ async fn the_older_clients_for_python_pass_their_cases() {
 #[tokio::test]
 async fn a_sandbox_that_is_paused_first_and_woken_last_outlives_three_daemons() {
     let mut server = Server::new("restarts").await;
-    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let python = newest_python();
     let state = server.place.directory().join("state").to_str().unwrap().to_owned();
     server.run("integrations/e2b/python", &python, &["restarts.py", "first", &state]).await;
     for is_killed in [true, false, true] {
@@ -180,7 +185,7 @@ async fn a_sandbox_that_is_paused_first_and_woken_last_outlives_three_daemons() 
 #[tokio::test]
 async fn a_thousand_commands_are_open_at_once_in_four_sandboxes() {
     let server = Server::new("crowd").await;
-    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let python = newest_python();
     server.run("integrations/e2b/python", &python, &["crowd.py"]).await;
     server.end().await;
 }
@@ -206,7 +211,7 @@ async fn the_older_client_for_javascript_passes_its_cases() {
 #[tokio::test]
 async fn the_command_line_passes_its_cases() {
     let server = Server::new("cli").await;
-    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let python = newest_python();
     server.run("integrations/e2b/cli", &python, &["-m", "pytest", "-q", "-n", "2"]).await;
     let (records, page) = (server.records(), repository("docs/e2b.md"));
     let compare = ["check_surface.py", records.to_str().unwrap(), page.to_str().unwrap()];
@@ -225,7 +230,7 @@ async fn the_code_interpreter_passes_its_own_tests() {
     let daemon = place.daemon();
     let resources = json!({ "memory_bytes": 2_u64 << 30, "disk_bytes": 8_u64 << 30 });
     let id = daemon.create(json!({ "image": INTERPRETER, "resources": resources })).await.unwrap();
-    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let python = newest_python();
     let where_pytest_is = "import os, pytest; print(os.path.dirname(os.path.dirname(pytest.__file__)), end='')";
     let output = Command::new(python).args(["-c", where_pytest_is]).output().unwrap();
     let packages = String::from_utf8(output.stdout).unwrap();
@@ -249,7 +254,7 @@ async fn the_code_interpreter_passes_its_own_tests() {
 #[tokio::test]
 async fn the_examples_of_the_documentation_do_what_it_promises() {
     let server = Server::with_interpreter("pages").await;
-    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let python = newest_python();
     server.run("integrations/e2b/pages", &python, &["run.py", "../../../docs/e2b.md"]).await;
     server.end().await;
 }
@@ -257,7 +262,7 @@ async fn the_examples_of_the_documentation_do_what_it_promises() {
 #[tokio::test]
 async fn the_examples_print_what_the_documentation_shows() {
     let server = Server::with_interpreter("examples").await;
-    let python = set_up("DORM_TEST_E2B_PYTHON", "e2b-python").join("bin/python");
+    let python = newest_python();
     server.run("examples/e2b", &python, &["check.py"]).await;
     server.end().await;
 }
