@@ -6,8 +6,12 @@
 //!                      ├─► visitor  named a port of a sandbox by its id
 //!                      └─► closed   no key within a time, or in the way of a newer one while it is idle
 //! ```
+//!
+//! A connection that must close sees the end of its stream where it would otherwise wait for the
+//! next bytes. So a request that has arrived is answered first, however late it is read.
 
 use std::collections::BTreeMap;
+use std::future::Future as _;
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,7 +21,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio::time::Instant;
-use tokio_util::sync::CancellationToken;
+use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
+
+/// How long a connection that must close has to do so. One that sends without reading, say, never
+/// sees the end of its stream.
+const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Limits on the number of open connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -76,6 +84,19 @@ struct Entry {
     under_way: usize,
     since: Instant,
     close: CancellationToken,
+    /// Whether bytes were waiting to be read when it was to close.
+    has_unread: bool,
+}
+
+impl Entry {
+    fn is_idle(&self) -> bool {
+        self.standing == Standing::Unknown && self.under_way == 0
+    }
+
+    /// Whether it must close, unless a key has arrived already.
+    fn is_leaving(&self) -> bool {
+        self.standing == Standing::Unknown && self.close.is_cancelled()
+    }
 }
 
 /// All connections from the network, the oldest first.
@@ -91,19 +112,22 @@ impl Connections {
         Arc::new(Self { limits, all: Mutex::default() })
     }
 
-    /// Admits one more connection. If there is no room, it closes the oldest idle one that has
-    /// shown no key; `None` if there is none of those.
+    /// Admits one more connection. If there is no room, the oldest idle one that has shown no key
+    /// must close; `None` if there is none of those.
     pub(crate) fn enter(self: &Arc<Self>) -> Option<(Arc<Ticket>, Closing)> {
         let mut all = self.lock();
         let (next, entries) = &mut *all;
         let now = Instant::now();
-        let unknown = count(entries, Standing::Unknown);
-        let is_full = entries.len() >= self.limits.total || unknown >= self.limits.unknown_at_once;
+        let leaving = entries.values().filter(|entry| entry.is_leaving()).count();
+        let unknown = count(entries, Standing::Unknown) - leaving;
+        let is_full = entries.len() - leaving >= self.limits.total || unknown >= self.limits.unknown_at_once;
         if is_full || unknown >= self.limits.unknown {
-            let is_idle = |entry: &Entry| entry.standing == Standing::Unknown && entry.under_way == 0;
             let is_new = |entry: &Entry| now < entry.since + self.limits.new_for;
-            let oldest = entries.iter().find(|(_, entry)| is_idle(entry) && (is_full || !is_new(entry)));
-            match oldest.map(|(number, _)| *number).and_then(|number| entries.remove(&number)) {
+            let oldest = entries
+                .values()
+                .find(|entry| entry.is_idle() && !entry.is_leaving() && (is_full || !is_new(entry)))
+                .filter(|_| leaving < self.limits.unknown);
+            match oldest {
                 Some(oldest) => oldest.close.cancel(),
                 None if is_full => return None,
                 None => {}
@@ -111,10 +135,11 @@ impl Connections {
         }
         let (number, close) = (*next, CancellationToken::new());
         *next += 1;
-        let entry = Entry { standing: Standing::Unknown, under_way: 0, since: now, close: close.clone() };
+        let entry =
+            Entry { standing: Standing::Unknown, under_way: 0, since: now, close: close.clone(), has_unread: false };
         entries.insert(number, entry);
         drop(all);
-        let ticket = Arc::new(Ticket { connections: self.clone(), number });
+        let ticket = Arc::new(Ticket { connections: self.clone(), number, close: close.clone() });
         let closing = Closing { connections: self.clone(), number, close };
         Some((ticket, closing))
     }
@@ -140,6 +165,7 @@ fn count(entries: &BTreeMap<u64, Entry>, standing: Standing) -> usize {
 pub struct Ticket {
     connections: Arc<Connections>,
     number: u64,
+    close: CancellationToken,
 }
 
 impl Ticket {
@@ -157,9 +183,22 @@ impl Ticket {
                 true
             }
             Some(_) => false,
-            // The connection is being closed.
             None => true,
         }
+    }
+
+    /// Whether the connection must close now: it is idle, and nothing has arrived on its stream.
+    /// What has arrived may not be known to the runtime yet, so the system is asked.
+    fn ends(&self, stream: &TcpStream) -> bool {
+        use rustix::net::{RecvFlags, recv};
+        let mut all = self.connections.lock();
+        let Some(entry) = all.1.get_mut(&self.number) else { return false };
+        if !entry.is_idle() {
+            return false;
+        }
+        let arrived = recv(stream, &mut [0; 1], RecvFlags::PEEK | RecvFlags::DONTWAIT);
+        entry.has_unread = arrived.is_ok_and(|(bytes, _)| bytes > 0);
+        !entry.has_unread
     }
 
     /// Counts a request as being answered until the returned guard is dropped.
@@ -198,39 +237,73 @@ pub(crate) struct Closing {
 }
 
 impl Closing {
-    /// Returns when the connection must make room for another one, or has been idle too long
-    /// without a key.
-    pub(crate) async fn asked(self) {
+    /// Asks the connection to close when it must make room for another one, or has been idle too
+    /// long without a key. Returns when it has not closed by itself.
+    pub(crate) async fn overdue(self) {
         loop {
             tokio::select! {
-                () = self.close.cancelled() => return,
+                () = self.close.cancelled(), if !self.close.is_cancelled() => {}
                 () = tokio::time::sleep(self.connections.limits.unknown_for) => {}
             }
             match self.connections.lock().1.get(&self.number) {
-                Some(entry) if entry.standing == Standing::Unknown && entry.under_way == 0 => return,
-                Some(_) => {}
+                Some(entry) if entry.is_idle() => self.close.cancel(),
+                Some(_) => continue,
                 None => return,
+            }
+            tokio::time::sleep(CLOSED_WITHIN).await;
+            let all = self.connections.lock();
+            if all.1.get(&self.number).is_none_or(|entry| entry.is_idle() && !entry.has_unread) {
+                return;
             }
         }
     }
 }
 
-/// A stream that keeps its connection's place, even after an upgrade.
+/// A stream that keeps its connection's place, even after an upgrade, and ends when the connection
+/// must close.
 #[derive(Debug)]
 pub(crate) struct Counted {
     stream: TcpStream,
-    _ticket: Arc<Ticket>,
+    closed: Pin<Box<WaitForCancellationFutureOwned>>,
+    ticket: Arc<Ticket>,
 }
 
 impl Counted {
     pub(crate) fn new(stream: TcpStream, ticket: Arc<Ticket>) -> Self {
-        Self { stream, _ticket: ticket }
+        Self { stream, closed: Box::pin(ticket.close.clone().cancelled_owned()), ticket }
+    }
+
+    /// Returns the first byte without taking it; `None` if the stream ended before it.
+    pub(crate) async fn first(&mut self) -> io::Result<Option<u8>> {
+        let mut first = [0];
+        let mut to = ReadBuf::new(&mut first);
+        std::future::poll_fn(|context| match self.stream.poll_peek(context, &mut to) {
+            Poll::Pending if self.ends(context) => Poll::Ready(Ok(0)),
+            peeked => peeked,
+        })
+        .await?;
+        Ok(to.filled().first().copied())
+    }
+
+    /// Whether the stream ends here. Otherwise the task is woken when it may have to.
+    fn ends(&mut self, context: &mut Context<'_>) -> bool {
+        // Once ready, the future is not asked again.
+        (self.ticket.close.is_cancelled() || self.closed.as_mut().poll(context).is_ready())
+            && self.ticket.ends(&self.stream)
+    }
+
+    /// Writes bytes if they can be written without waiting.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        self.stream.try_write(bytes)
     }
 }
 
 impl AsyncRead for Counted {
     fn poll_read(mut self: Pin<&mut Self>, context: &mut Context<'_>, to: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.stream).poll_read(context, to)
+        match Pin::new(&mut self.stream).poll_read(context, to) {
+            Poll::Pending if self.ends(context) => Poll::Ready(Ok(())),
+            read => read,
+        }
     }
 }
 

@@ -121,36 +121,36 @@ async fn of_network(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "a connection stays slow");
     }
+    let stream = Counted::new(stream, ticket.clone());
     tokio::select! {
+        // First, so that what has arrived is read before the connection is cut.
+        biased;
         () = answered(stream, peer, ticket, door, life) => {}
-        () = closing.asked() => tracing::debug!(%peer, "a connection that showed no key was closed"),
+        () = closing.overdue() => tracing::debug!(%peer, "a connection that showed no key was closed"),
     }
 }
 
 /// Serves a connection from the network, with TLS if it begins with a handshake.
-async fn answered(stream: TcpStream, peer: SocketAddr, ticket: Arc<Ticket>, door: NetworkDoor, life: Life) {
+async fn answered(mut stream: Counted, peer: SocketAddr, ticket: Arc<Ticket>, door: NetworkDoor, life: Life) {
     let NetworkDoor { router, tls, .. } = door;
-    let (door, from) = (Door::Network(ticket.clone()), Some(Peer(peer.ip())));
+    let (door, from) = (Door::Network(ticket), Some(Peer(peer.ip())));
     let Some(tls) = tls else {
-        return connection(Counted::new(stream, ticket), door, from, Scheme::Http, router, life).await;
+        return connection(stream, door, from, Scheme::Http, router, life).await;
     };
-    let mut first = [0];
-    let has_begun = tokio::select! {
-        begun = tokio::time::timeout(HEAD_WITHIN, stream.peek(&mut first)) => matches!(begun, Ok(Ok(1))),
-        () = life.stop.cancelled() => false,
+    let first = tokio::select! {
+        first = tokio::time::timeout(HEAD_WITHIN, stream.first()) => first,
+        () = life.stop.cancelled() => return,
     };
-    if !has_begun {
-        return;
-    }
-    if first[0] != HANDSHAKE {
+    let Ok(Ok(Some(first))) = first else { return };
+    if first != HANDSHAKE {
         if tls.plain == Plain::Refused {
             let _ = stream.try_write(NEEDS_TLS);
             return;
         }
-        return connection(Counted::new(stream, ticket), door, from, Scheme::Http, router, life).await;
+        return connection(stream, door, from, Scheme::Http, router, life).await;
     }
     let shaken = tokio::select! {
-        shaken = tokio::time::timeout(HEAD_WITHIN, tls.accept(Counted::new(stream, ticket))) => shaken,
+        shaken = tokio::time::timeout(HEAD_WITHIN, tls.accept(stream)) => shaken,
         () = life.cut.cancelled() => return,
     };
     match shaken {

@@ -77,12 +77,67 @@ async fn one_that_stays_idle_without_a_key_is_closed_after_a_time() {
     let (ticket, closing) = connections.enter().unwrap();
     let begun = tokio::time::Instant::now();
     let request = ticket.begin();
-    let asked = tokio::spawn(closing.asked());
+    let asked = tokio::spawn(closing.overdue());
     tokio::time::sleep(Duration::from_secs(15)).await;
     drop(request);
     asked.await.unwrap();
-    assert_eq!(begun.elapsed().as_secs(), 20);
+    // After twice the time of idleness, and the time to close.
+    assert_eq!(begun.elapsed().as_secs(), 21);
     let (known, closing) = connections.enter().unwrap();
     known.stand(Standing::Known);
-    tokio::time::timeout(Duration::from_secs(3600), closing.asked()).await.unwrap_err();
+    tokio::time::timeout(Duration::from_secs(3600), closing.overdue()).await.unwrap_err();
+}
+
+async fn connected(connections: &Arc<Connections>) -> (TcpStream, Counted, Arc<Ticket>) {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+    let (ticket, _) = connections.enter().unwrap();
+    (client, Counted::new(listener.accept().await.unwrap().0, ticket.clone()), ticket)
+}
+
+fn read_now(stream: &mut Counted) -> Option<Vec<u8>> {
+    let (mut bytes, mut context) = ([0; 8], Context::from_waker(std::task::Waker::noop()));
+    let mut to = ReadBuf::new(&mut bytes);
+    let read = Pin::new(stream).poll_read(&mut context, &mut to).map(Result::unwrap);
+    read.is_ready().then(|| to.filled().to_vec())
+}
+
+#[tokio::test]
+async fn what_has_arrived_is_read_before_a_connection_closes() {
+    use tokio::io::AsyncReadExt as _;
+    let connections = Connections::new(ConnectionLimits { unknown: 1, ..limits() });
+    let (client, mut stream, ticket) = connected(&connections).await;
+    let _newer = connections.enter().unwrap();
+    assert!(ticket.close.is_cancelled());
+    // The runtime has not seen these bytes when the stream is read for the first time.
+    client.try_write(b"GET").unwrap();
+    assert_eq!(read_now(&mut stream), None);
+    let mut bytes = [0; 8];
+    assert_eq!(stream.read(&mut bytes).await.unwrap(), 3);
+    let request = ticket.begin();
+    assert_eq!(read_now(&mut stream), None);
+    drop(request);
+    assert_eq!(read_now(&mut stream), Some(Vec::new()));
+}
+
+#[tokio::test]
+async fn a_connection_that_waits_for_bytes_sees_that_it_must_close() {
+    use tokio::io::AsyncReadExt as _;
+    let connections = Connections::new(ConnectionLimits { unknown: 1, ..limits() });
+    let (_client, mut stream, ticket) = connected(&connections).await;
+    let mut bytes = [0; 8];
+    let (read, _newer) = tokio::join!(stream.read(&mut bytes), async { connections.enter().unwrap() });
+    assert_eq!(read.unwrap(), 0);
+    // If a key arrives after all, it stays.
+    assert!(ticket.stand(Standing::Known));
+    assert_eq!(read_now(&mut stream), None);
+}
+
+#[test]
+fn connections_that_are_slow_to_close_are_counted() {
+    let connections = Connections::new(limits());
+    let all: Vec<_> = std::iter::from_fn(|| connections.enter()).take(100).collect();
+    // Six that count, and three that must close.
+    assert_eq!(all.len(), 9);
+    assert_eq!(all.iter().filter(|(ticket, _)| ticket.close.is_cancelled()).count(), 3);
 }
