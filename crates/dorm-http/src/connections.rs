@@ -188,7 +188,7 @@ impl Ticket {
     }
 
     /// Whether the connection must close now: it is idle, and nothing has arrived on its stream.
-    /// What has arrived may not be known to the runtime yet, so the system is asked.
+    /// The runtime may not know of the latest bytes yet, so the system is asked.
     fn ends(&self, stream: &TcpStream) -> bool {
         use rustix::net::{RecvFlags, recv};
         let mut all = self.connections.lock();
