@@ -40,7 +40,7 @@ pub(super) fn check(root: &Path, wrong: &mut Vec<String>) -> Result<()> {
 /// Returns what `cargo tree` prints about one package.
 fn tree(root: &Path, package: &str, options: &[&str]) -> Result<String> {
     let output = Command::new(env!("CARGO"))
-        .args(["tree", "--offline", "-p", package])
+        .args(["tree", "--locked", "-p", package])
         .args(options)
         .current_dir(root)
         .output()
