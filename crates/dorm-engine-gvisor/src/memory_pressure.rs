@@ -86,7 +86,10 @@ pub(crate) fn adopt_memory_pressure(run: &Arc<Run>, container: &Container, limit
     let (run, container) = (run.clone(), container.clone());
     tokio::spawn(async move {
         let turn = run.turn().await;
-        signal_others(&container, libc::SIGCONT).await;
+        // A parked guest cannot answer. Its processes were continued before it was saved.
+        if !container.group(Cgroup::is_frozen).await.unwrap_or(false) {
+            signal_others(&container, libc::SIGCONT).await;
+        }
         drop(turn);
         take_room_back(&run, &container, limit, Relieved::Nobody).await;
     });
