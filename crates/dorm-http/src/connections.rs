@@ -23,14 +23,15 @@ use tokio::net::TcpStream;
 use tokio::time::Instant;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-/// How long a connection that must close has to do so. One that sends without reading, say, never
-/// sees the end of its stream.
+/// How long a connection that must close has to do so. One whose client sends without reading, say,
+/// is not read any more, and never sees the end of its stream.
 const CLOSED_WITHIN: Duration = Duration::from_secs(1);
 
 /// Limits on the number of open connections.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ConnectionLimits {
-    /// All connections from the network.
+    /// All connections from the network, without those that must close. There are at most as many
+    /// of these as `unknown`.
     pub total: usize,
     /// Connections to ports of sandboxes, which need no key.
     pub visitors: usize,
@@ -84,7 +85,7 @@ struct Entry {
     under_way: usize,
     since: Instant,
     close: CancellationToken,
-    /// Whether bytes were waiting to be read when it was to close.
+    /// Whether bytes were waiting to be read when it last had to close.
     has_unread: bool,
 }
 
@@ -251,8 +252,9 @@ impl Closing {
                 None => return,
             }
             tokio::time::sleep(CLOSED_WITHIN).await;
-            let all = self.connections.lock();
-            if all.1.get(&self.number).is_none_or(|entry| entry.is_idle() && !entry.has_unread) {
+            // Once: bytes that are not read until the next time do not keep it.
+            let keeps = |entry: &mut Entry| std::mem::take(&mut entry.has_unread) || !entry.is_idle();
+            if !self.connections.lock().1.get_mut(&self.number).is_some_and(keeps) {
                 return;
             }
         }

@@ -54,6 +54,8 @@ fn a_connection_with_a_key_is_never_closed_for_another() {
     let connections = Connections::new(limits());
     let all: Vec<_> = (0..6).map(|_| connections.enter().unwrap()).collect();
     all.iter().for_each(|(ticket, _)| assert!(ticket.stand(Standing::Known)));
+    // The first three had to close, but showed a key that had arrived before.
+    assert_eq!(all.iter().filter(|(_, closing)| closing.close.is_cancelled()).count(), 3);
     assert!(connections.enter().is_none());
     drop(all);
     assert!(connections.enter().is_some());
@@ -85,11 +87,11 @@ async fn one_that_stays_idle_without_a_key_is_closed_after_a_time() {
     tokio::time::timeout(Duration::from_secs(3600), closing.overdue()).await.unwrap_err();
 }
 
-async fn connected(connections: &Arc<Connections>) -> (TcpStream, Counted, Arc<Ticket>) {
+async fn connected(connections: &Arc<Connections>) -> (TcpStream, Counted, Arc<Ticket>, Closing) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
-    let (ticket, _) = connections.enter().unwrap();
-    (client, Counted::new(listener.accept().await.unwrap().0, ticket.clone()), ticket)
+    let (ticket, closing) = connections.enter().unwrap();
+    (client, Counted::new(listener.accept().await.unwrap().0, ticket.clone()), ticket, closing)
 }
 
 fn read_now(stream: &mut Counted) -> Option<Vec<u8>> {
@@ -103,7 +105,7 @@ fn read_now(stream: &mut Counted) -> Option<Vec<u8>> {
 async fn what_has_arrived_is_read_before_a_connection_closes() {
     use tokio::io::AsyncReadExt as _;
     let connections = Connections::new(ConnectionLimits { unknown: 1, ..limits() });
-    let (client, mut stream, ticket) = connected(&connections).await;
+    let (client, mut stream, ticket, _closing) = connected(&connections).await;
     assert_eq!(read_now(&mut stream), None);
     let _newer = connections.enter().unwrap();
     assert!(ticket.close.is_cancelled());
@@ -122,13 +124,25 @@ async fn what_has_arrived_is_read_before_a_connection_closes() {
 async fn a_connection_that_waits_for_bytes_sees_that_it_must_close() {
     use tokio::io::AsyncReadExt as _;
     let connections = Connections::new(ConnectionLimits { unknown: 1, ..limits() });
-    let (_client, mut stream, ticket) = connected(&connections).await;
+    let (_client, mut stream, ticket, _closing) = connected(&connections).await;
     let mut bytes = [0; 8];
     let (read, _newer) = tokio::join!(stream.read(&mut bytes), async { connections.enter().unwrap() });
     assert_eq!(read.unwrap(), 0);
     // If a key arrives after all, it stays.
     assert!(ticket.stand(Standing::Known));
     assert_eq!(read_now(&mut stream), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn bytes_that_are_never_read_do_not_keep_a_connection() {
+    let connections = Connections::new(ConnectionLimits { unknown: 1, ..limits() });
+    let (client, mut stream, ticket, closing) = connected(&connections).await;
+    assert_eq!(read_now(&mut stream), None);
+    let _newer = connections.enter().unwrap();
+    assert!(ticket.close.is_cancelled());
+    client.try_write(b"GET").unwrap();
+    assert_eq!(read_now(&mut stream), None);
+    tokio::time::timeout(Duration::from_secs(60), closing.overdue()).await.unwrap();
 }
 
 #[test]
