@@ -68,6 +68,7 @@ checks! {
     }
     files {
         files_of_an_image_are_there_in_a_run_that_boots_on_them,
+        files_saved_without_memory_are_those_saved_with_it,
         layers_lie_on_each_other,
         a_run_on_layers_is_saved_and_restored_like_any_other,
         files_are_not_read_out_of_what_is_no_image,

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use dorm_agent_client::{
     Agent, AgentError, FirstReader, GuestPath, Identity, Offsets, Output, ProcessSpec, Stdin, WriteOptions,
 };
-use dorm_engine::{Engine, RunSpec, SavedFile};
+use dorm_engine::{Engine, RunSpec, Saved, SavedFile};
 use dorm_lifecycle::{Egress, Resources, RunCondition, RunId, SandboxId};
 use futures_util::StreamExt;
 use tempfile::TempDir;
@@ -122,14 +122,22 @@ impl Scenario {
     /// Saves a guest as the service does: the agent quiesces first. The run is paused afterwards.
     pub(crate) async fn save(&self, guest: &Guest) -> Image {
         guest.agent.quiesce().await.expect("quiesce");
+        self.write_image(guest).await
+    }
+
+    /// Like [`Scenario::save`], without memory.
+    pub(crate) async fn save_files(&self, guest: &Guest) -> Image {
+        guest.agent.quiesce().await.expect("quiesce");
+        let directory = self.directory();
+        let saved = self.engine().save_files(guest.run(), &directory).await.expect("save the files");
+        image(saved, directory)
+    }
+
+    /// Saves a guest whose agent is quiesced, or that is paused.
+    pub(crate) async fn write_image(&self, guest: &Guest) -> Image {
         let directory = self.directory();
         let saved = self.engine().save(guest.run(), &directory).await.expect("save");
-        assert!(!saved.files.is_empty(), "an image without files");
-        name_shared(&saved.files, &directory);
-        for file in &saved.files {
-            assert!(directory.join(&file.name).is_file(), "{} was saved but is not there", file.name.display());
-        }
-        Image { directory, files: saved.files }
+        image(saved, directory)
     }
 
     pub(crate) async fn resume(&self, guest: &Guest) {
@@ -293,4 +301,14 @@ pub(crate) async fn wait_for<T, F: Future<Output = Option<T>>>(mut ask: impl FnM
 fn now_us() -> u64 {
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("a clock after 1970");
     u64::try_from(now.as_micros()).expect("a clock before the year 500,000")
+}
+
+/// Checks that the files of an image are there.
+fn image(saved: Saved, directory: PathBuf) -> Image {
+    assert!(!saved.files.is_empty(), "an image without files");
+    name_shared(&saved.files, &directory);
+    for file in &saved.files {
+        assert!(directory.join(&file.name).is_file(), "{} was saved but is not there", file.name.display());
+    }
+    Image { directory, files: saved.files }
 }

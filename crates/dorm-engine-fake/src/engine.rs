@@ -9,7 +9,7 @@ use dorm_engine::{
     BoxStream, Capabilities, Engine, EngineError, FileSink, FoundRun, LeftOut, Mount, Notice, RestoredMemory, RunSpec,
     Saved, Usage,
 };
-use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SandboxId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SandboxId, SnapshotKind};
 use tokio::sync::mpsc;
 use tokio::task::yield_now;
 
@@ -149,6 +149,40 @@ impl Call<'_> {
     }
 }
 
+impl FakeEngine {
+    /// Pauses the run and writes an image of this kind.
+    async fn write(&self, run: &RunId, into: &Path, kind: SnapshotKind) -> Result<Saved, EngineError> {
+        let call = self.begin(Operation::Save, run).await?;
+        let machine = self.machine(run)?;
+        call.need_whole(machine.condition())?;
+        machine.pause();
+        self.yield_once(&call).await?;
+        let image = machine.look(|guest| Image::of(guest, &machine.spec, &self.capabilities, kind));
+        let image = image.ok_or_else(|| call.ended())?.map_err(|error| call.failed(error))?;
+        self.yield_once(&call).await?;
+        let files = image.write(into, None).map_err(|error| match error {
+            FakeError::File { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
+                call.no_room(error)
+            }
+            error => call.failed(error),
+        })?;
+        match call.strike(Moment::After).await {
+            Ok(None) => {}
+            // The call reports success, although half of the files are missing.
+            Ok(Some(_)) => drop(image.write(into, Some(image.half()))),
+            Err(error) => {
+                if matches!(error, EngineError::NoRoom { .. }) {
+                    drop(image.write(into, Some(image.half())));
+                }
+                return Err(error);
+            }
+        }
+        let stopped = machine.pause().ok_or_else(|| call.ended())?;
+        let build = self.capabilities.build.clone();
+        Ok(Saved { files, stopped, build })
+    }
+}
+
 #[async_trait]
 impl Engine for FakeEngine {
     fn capabilities(&self) -> &Capabilities {
@@ -187,34 +221,11 @@ impl Engine for FakeEngine {
     }
 
     async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
-        let call = self.begin(Operation::Save, run).await?;
-        let machine = self.machine(run)?;
-        call.need_whole(machine.condition())?;
-        machine.pause();
-        self.yield_once(&call).await?;
-        let image = machine.look(|guest| Image::of(guest, &machine.spec, &self.capabilities));
-        let image = image.ok_or_else(|| call.ended())?.map_err(|error| call.failed(error))?;
-        self.yield_once(&call).await?;
-        let files = image.write(into, None).map_err(|error| match error {
-            FakeError::File { ref source, .. } if source.kind() == std::io::ErrorKind::StorageFull => {
-                call.no_room(error)
-            }
-            error => call.failed(error),
-        })?;
-        match call.strike(Moment::After).await {
-            Ok(None) => {}
-            // The call reports success, although half of the files are missing.
-            Ok(Some(_)) => drop(image.write(into, Some(image.half()))),
-            Err(error) => {
-                if matches!(error, EngineError::NoRoom { .. }) {
-                    drop(image.write(into, Some(image.half())));
-                }
-                return Err(error);
-            }
-        }
-        let stopped = machine.pause().ok_or_else(|| call.ended())?;
-        let build = self.capabilities.build.clone();
-        Ok(Saved { files, stopped, build })
+        self.write(run, into, SnapshotKind::Memory).await
+    }
+
+    async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        self.write(run, into, SnapshotKind::Filesystem).await
     }
 
     async fn read_files(&self, image: &Path, mut sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {

@@ -5,6 +5,7 @@ use std::fs;
 use std::path::Path;
 
 use dorm_engine::{Capabilities, RunSpec, SavedFile};
+use dorm_lifecycle::SnapshotKind;
 use serde::{Deserialize, Serialize};
 
 use crate::error::FakeError;
@@ -28,14 +29,19 @@ struct Description {
 
 /// The content of a memory image to write.
 pub(crate) struct Image {
-    memory: Vec<u8>,
+    memory: Option<Vec<u8>>,
     files: Vec<u8>,
     description: Vec<u8>,
 }
 
 impl Image {
-    /// Returns the image of a paused guest.
-    pub(crate) fn of(guest: &Guest, spec: &RunSpec, engine: &Capabilities) -> Result<Self, FakeError> {
+    /// Returns the image of a paused guest. One of its files lacks its memory.
+    pub(crate) fn of(
+        guest: &Guest,
+        spec: &RunSpec,
+        engine: &Capabilities,
+        kind: SnapshotKind,
+    ) -> Result<Self, FakeError> {
         let memory = serde_json::to_vec(guest)?;
         let files = serde_json::to_vec(&guest.files)?;
         let description = serde_json::to_vec(&Description {
@@ -45,6 +51,7 @@ impl Image {
             memory: sum(&memory),
             files: sum(&files),
         })?;
+        let memory = (kind == SnapshotKind::Memory).then_some(memory);
         Ok(Self { memory, files, description })
     }
 
@@ -53,7 +60,8 @@ impl Image {
     pub(crate) fn write(&self, into: &Path, limit: Option<usize>) -> Result<Vec<SavedFile>, FakeError> {
         let mut room = limit.unwrap_or(usize::MAX);
         let mut written = Vec::new();
-        for (name, bytes) in [(MEMORY, &self.memory), (FILES, &self.files), (ENGINE, &self.description)] {
+        let memory = self.memory.as_ref().map(|memory| (MEMORY, memory));
+        for (name, bytes) in memory.into_iter().chain([(FILES, &self.files), (ENGINE, &self.description)]) {
             let path = into.join(name);
             let fits = &bytes[..bytes.len().min(room)];
             room -= fits.len();
@@ -68,7 +76,7 @@ impl Image {
 
     /// Returns half of its size, in bytes.
     pub(crate) fn half(&self) -> usize {
-        (self.memory.len() + self.files.len()) / 2
+        (self.memory.as_ref().map_or(0, Vec::len) + self.files.len()) / 2
     }
 }
 

@@ -21,6 +21,7 @@ enum Flaw {
     None,
     StartsTwice,
     SaveResumes,
+    SaveFilesResumes,
     SaveReportsOtherLengths,
     FailedSaveResumes,
     ParkDoesNothing,
@@ -43,6 +44,7 @@ const FLAWS: &[(Flaw, &str)] = &[
     (Flaw::StartsTwice, "starting_twice_is_refused_and_the_first_run_lives"),
     (Flaw::SaveResumes, "saving_keeps_the_source_paused"),
     (Flaw::SaveResumes, "a_paused_run_can_be_saved_again"),
+    (Flaw::SaveFilesResumes, "files_saved_without_memory_are_those_saved_with_it"),
     (Flaw::SaveReportsOtherLengths, "a_save_tells_the_length_of_each_of_its_files"),
     (Flaw::FailedSaveResumes, "a_failed_save_keeps_the_source"),
     (Flaw::ParkDoesNothing, "parking_twice_is_idempotent"),
@@ -111,6 +113,7 @@ impl Engine for Flawed {
 
     async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
         let mut saved = self.engine.save(run, into).await;
+
         if let (Ok(saved), true) = (&mut saved, self.has(Flaw::SaveReportsOtherLengths)) {
             saved.files[0].bytes -= 1;
         }
@@ -119,6 +122,14 @@ impl Engine for Flawed {
             Err(_) => Flaw::FailedSaveResumes,
         };
         if self.has(resumes) {
+            self.engine.resume(run).await?;
+        }
+        saved
+    }
+
+    async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        let saved = self.engine.save_files(run, into).await;
+        if self.has(Flaw::SaveFilesResumes) {
             self.engine.resume(run).await?;
         }
         saved

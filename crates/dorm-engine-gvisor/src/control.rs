@@ -13,6 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use dorm_memory_image::{AGENT_MOUNT, TMP_OPTIONS};
 use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -91,6 +92,15 @@ impl Control {
             "have_pages_file": true,
             "Resume": true,
         });
+        self.call("containerManager.Checkpoint", argument, files.0, UNTIL_ANSWERED).await.map(drop)
+    }
+
+    /// Writes the files that the guest has changed: a list into the first one, and the content into
+    /// the second one. A paused guest stays paused. Only our later builds can do it.
+    pub(crate) async fn save_files(&self, files: ImageFiles) -> Result<(), GvisorError> {
+        // The sandbox searches the mounts for these, since the guest may have changed them.
+        let metadata = json!({"dorm-files-tmp": TMP_OPTIONS.join(","), "dorm-files-agent": AGENT_MOUNT});
+        let argument = json!({"key": null, "metadata": metadata, "have_pages_file": false, "Resume": true});
         self.call("containerManager.Checkpoint", argument, files.0, UNTIL_ANSWERED).await.map(drop)
     }
 

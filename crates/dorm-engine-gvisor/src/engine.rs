@@ -16,7 +16,7 @@ use dorm_engine::{
     NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
-use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SnapshotKind};
 use dorm_memory_image::FilesLimits;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
@@ -361,7 +361,12 @@ impl Engine for GvisorEngine {
 
     async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
         let (run, into) = (run.clone(), into.to_owned());
-        self.to_its_end(|shared| async move { shared.save(&run, &into).await }).await
+        self.to_its_end(|shared| async move { shared.save(&run, &into, SnapshotKind::Memory).await }).await
+    }
+
+    async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        let (run, into) = (run.clone(), into.to_owned());
+        self.to_its_end(|shared| async move { shared.save(&run, &into, SnapshotKind::Filesystem).await }).await
     }
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {

@@ -8,7 +8,7 @@ use std::io;
 use std::path::Path;
 
 use dorm_engine::{FileSink, LeftOut, SavedFile};
-use dorm_memory_image::{FilesLimits, IMAGE_FILES, OpenFile, PAGES_MAP, PagesMap};
+use dorm_memory_image::{FILES_IMAGE, FilesLimits, IMAGE_FILES, OpenFile, PAGES_MAP, PagesMap};
 use dorm_worker::Program;
 
 use crate::error::GvisorError;
@@ -26,7 +26,10 @@ pub(crate) fn read_by(
 
 /// Passes every change in the image to `sink`. Blocks.
 pub(crate) fn read(image: &Path, limits: FilesLimits, sink: &mut dyn FileSink) -> Result<LeftOut, GvisorError> {
-    let read = dorm_memory_image::read(open(image)?, open_map(image)?, limits, sink);
+    let read = match dorm_memory_image::has_only_files(image) {
+        true => dorm_memory_image::read_files_image(open_files(image)?, limits, sink),
+        false => dorm_memory_image::read(open_memory(image)?, open_map(image)?, limits, sink),
+    };
     read.map_err(|source| GvisorError::Files { image: image.to_owned(), source })
 }
 
@@ -39,28 +42,45 @@ pub(crate) fn map(image: &Path) -> Result<PagesMap, GvisorError> {
 /// Returns the files of the image except those of its base, with the lengths that should have been
 /// written. Blocks.
 pub(crate) fn written(image: &Path, map: &PagesMap) -> Result<Vec<SavedFile>, GvisorError> {
-    let lengths = dorm_memory_image::written(open(image)?, map);
+    let lengths = dorm_memory_image::written(open_memory(image)?, map);
     let lengths = lengths.map_err(|source| GvisorError::Short { image: image.to_owned(), source })?;
-    let own = |(name, bytes): (&str, u64)| SavedFile { name: name.into(), bytes, shared_with: None };
     Ok(IMAGE_FILES.into_iter().zip(lengths).map(own).collect())
+}
+
+/// Returns the files of an image that has only files, with the lengths that should have been
+/// written. Blocks.
+pub(crate) fn written_without_memory(image: &Path) -> Result<Vec<SavedFile>, GvisorError> {
+    let lengths = dorm_memory_image::written_files_image(open_files(image)?);
+    let lengths = lengths.map_err(|source| GvisorError::Short { image: image.to_owned(), source })?;
+    Ok(FILES_IMAGE.into_iter().zip(lengths).map(own).collect())
+}
+
+fn own((name, bytes): (&str, u64)) -> SavedFile {
+    SavedFile { name: name.into(), bytes, shared_with: None }
 }
 
 /// Returns how much of the memory limit reading `image` may take.
 pub(crate) fn share(image: &Path, limits: FilesLimits) -> u64 {
-    let [state, meta, _] = IMAGE_FILES;
+    let ([state, meta, _], [list, _]) = (IMAGE_FILES, FILES_IMAGE);
     let length = |name| fs::metadata(image.join(name)).map_or(0, |facts| facts.len());
-    limits.share_of(length(state).saturating_add(length(meta)).saturating_add(length(PAGES_MAP)))
+    limits.share_of([state, meta, PAGES_MAP, list].into_iter().map(length).fold(0, u64::saturating_add))
 }
 
-fn open(image: &Path) -> Result<[OpenFile; 3], GvisorError> {
-    let open = |name: &str| {
-        let path = image.join(name);
-        let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
-        let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
-        Ok::<_, GvisorError>((file, facts.len()))
-    };
+fn open_memory(image: &Path) -> Result<[OpenFile; 3], GvisorError> {
     let [first, second, third] = IMAGE_FILES;
-    Ok([open(first)?, open(second)?, open(third)?])
+    Ok([open(image, first)?, open(image, second)?, open(image, third)?])
+}
+
+fn open_files(image: &Path) -> Result<[OpenFile; 2], GvisorError> {
+    let [list, content] = FILES_IMAGE;
+    Ok([open(image, list)?, open(image, content)?])
+}
+
+fn open(image: &Path, name: &str) -> Result<OpenFile, GvisorError> {
+    let path = image.join(name);
+    let file = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?;
+    let facts = file.metadata().map_err(|source| GvisorError::file("read the metadata of", &path, source))?;
+    Ok((file, facts.len()))
 }
 
 fn open_map(image: &Path) -> Result<Option<OpenFile>, GvisorError> {

@@ -16,8 +16,18 @@ pub(crate) fn is_ours(build: &str) -> bool {
 /// Returns whether `build` can leave out of an image what an earlier image has, and restore such an
 /// image: ours can since its second version.
 pub(crate) fn has_bases(build: &str) -> bool {
-    let number = version_of(build).and_then(|version| version.split_once("+dorm")?.1.parse::<u32>().ok());
-    number.is_some_and(|number| number >= 2)
+    number_of(build).is_some_and(|number| number >= 2)
+}
+
+/// Returns whether `build` can write the files of a sandbox without its memory: ours can since its
+/// fifth version.
+pub(crate) fn saves_files(build: &str) -> bool {
+    number_of(build).is_some_and(|number| number >= 5)
+}
+
+/// Returns the number of our version of a build; `None` if it is not ours.
+fn number_of(build: &str) -> Option<u32> {
+    version_of(build)?.split_once("+dorm")?.1.parse().ok()
 }
 
 /// Returns the format of the memory images of `build`, such as one that a saved state names; `None`
@@ -71,6 +81,19 @@ mod tests {
             ("fake-1", false),
         ] {
             assert_eq!(has_bases(build), expected, "{build}");
+        }
+    }
+
+    #[test]
+    fn only_our_later_builds_write_files_without_memory() {
+        for (build, expected) in [
+            ("runsc 0.0~20240729.0+dorm5 0123456789abcdef", true),
+            ("runsc 0.0~20240729.0+dorm12 0123456789abcdef", true),
+            ("runsc 0.0~20240729.0+dorm4 0123456789abcdef", false),
+            ("runsc 0.0~20240729.0 0123456789abcdef", false),
+            ("fake-1", false),
+        ] {
+            assert_eq!(saves_files(build), expected, "{build}");
         }
     }
 

@@ -9,8 +9,8 @@ use std::path::{Path, PathBuf};
 use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::Disk;
 use dorm_engine::{EngineError, Saved, SavedFile};
-use dorm_lifecycle::RunId;
-use dorm_memory_image::{IMAGE_FILES, PAGES_MAP, PagesMap};
+use dorm_lifecycle::{RunId, SnapshotKind};
+use dorm_memory_image::{FILES_IMAGE, IMAGE_FILES, PAGES_MAP, PagesMap};
 
 use crate::agents::writer;
 use crate::base;
@@ -24,13 +24,13 @@ use crate::lost;
 use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
 use crate::pause::{pause, resume, settle};
-use crate::release::has_bases;
+use crate::release::{has_bases, saves_files};
 use crate::shared::Shared;
 use crate::slots;
 
 impl Shared {
-    /// [`dorm_engine::Engine::save`].
-    pub(crate) async fn save(&self, id: &RunId, into: &Path) -> Result<Saved, EngineError> {
+    /// [`dorm_engine::Engine::save`] and [`dorm_engine::Engine::save_files`].
+    pub(crate) async fn save(&self, id: &RunId, into: &Path, kind: SnapshotKind) -> Result<Saved, EngineError> {
         const OPERATION: &str = "save the memory of";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
@@ -50,7 +50,10 @@ impl Shared {
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
         let written = async {
             lost::refuse(container, &mut turn).await?;
-            let files = self.write_image(container, &build, into).await?;
+            let files = match kind {
+                SnapshotKind::Filesystem if saves_files(&build) => write_files_only(container, into).await?,
+                SnapshotKind::Filesystem | SnapshotKind::Memory => self.write_image(container, &build, into).await?,
+            };
             // Data lost while the memory was written may be part of the image.
             lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
             Ok(files)
@@ -134,6 +137,20 @@ impl Shared {
     }
 }
 
+/// Writes the files of the paused guest into `into`. On failure, leaves no file there.
+async fn write_files_only(container: &Container, into: &Path) -> Result<Vec<SavedFile>, GvisorError> {
+    let [list, content] = FILES_IMAGE;
+    let created = || Ok::<_, GvisorError>(ImageFiles(vec![create(into, list, 0)?, create(into, content, 0)?]));
+    let (room, files) =
+        in_place(|| Ok::<_, GvisorError>((room_in(into)?, created().inspect_err(|error| clean_up(error, into))?)))?;
+    container.reach("gvisor: files image made")?;
+    let written = container.control.save_files(files).await;
+    written_or_full(written, container, into, room).await?;
+    container.reach("gvisor: files image written")?;
+    let image = into.to_owned();
+    blocking(move || files::written_without_memory(&image).inspect_err(|_| remove_files(&image))).await
+}
+
 /// The extent of an image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Extent {
@@ -164,9 +181,20 @@ fn written(image: &Path, opened: &[PathBuf]) -> Result<Option<Vec<SavedFile>>, G
 async fn write_files(container: &Container, into: &Path, extent: Extent) -> Result<(), GvisorError> {
     let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent)?)))?;
     container.reach("gvisor: image files made")?;
-    let Err(error) = container.control.checkpoint(files).await else {
-        return container.reach("gvisor: image written");
-    };
+    let written = container.control.checkpoint(files).await;
+    written_or_full(written, container, into, room).await?;
+    container.reach("gvisor: image written")
+}
+
+/// Removes the files of an image that could not be written, and determines whether the disk was
+/// full: `room` is what it had before.
+async fn written_or_full(
+    written: Result<(), GvisorError>,
+    container: &Container,
+    into: &Path,
+    room: u64,
+) -> Result<(), GvisorError> {
+    let Err(error) = written else { return Ok(()) };
     in_place(|| remove_files(into));
     // The sandbox reports a full disk only as text, which is not parsed.
     if matches!(error, GvisorError::Refused { .. }) && room < need(container).await? {
@@ -201,40 +229,45 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
 /// pages from the cache.
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn create_files(into: &Path, extent: Extent) -> Result<ImageFiles, GvisorError> {
-    let create = |name: &str, flags: i32| {
-        let path = into.join(name);
-        let file =
-            fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
-        file.map(OwnedFd::from).map_err(|source| GvisorError::file("create", path, source))
-    };
     let [first, second, third] = IMAGE_FILES;
     let made = || {
-        let pages = match create(third, libc::O_DIRECT) {
+        let pages = match create(into, third, libc::O_DIRECT) {
             Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                 // Some file systems create the file and then refuse to open it with `O_DIRECT`.
                 let _ = fs::remove_file(into.join(third));
-                create(third, 0)
+                create(into, third, 0)
             }
             other => other,
         }?;
-        let mut files = vec![create(first, 0)?, create(second, 0)?, pages];
+        let mut files = vec![create(into, first, 0)?, create(into, second, 0)?, pages];
         if extent == Extent::BesideBase {
-            files.push(create(PAGES_MAP, 0)?);
+            files.push(create(into, PAGES_MAP, 0)?);
         }
         Ok(ImageFiles(files))
     };
-    made().inspect_err(|error: &GvisorError| {
-        let exists = matches!(error, GvisorError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
-        // The existing file belongs to another image and must not be removed.
-        if !exists {
-            remove_files(into);
-        }
-    })
+    made().inspect_err(|error| clean_up(error, into))
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn create(into: &Path, name: &str, flags: i32) -> Result<OwnedFd, GvisorError> {
+    let path = into.join(name);
+    let file =
+        fs::OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).custom_flags(flags).open(&path);
+    file.map(OwnedFd::from).map_err(|source| GvisorError::file("create", path, source))
+}
+
+/// Removes the files of an image of which one could not be created.
+fn clean_up(error: &GvisorError, into: &Path) {
+    let exists = matches!(error, GvisorError::File { source, .. } if source.kind() == io::ErrorKind::AlreadyExists);
+    // The existing file belongs to another image and must not be removed.
+    if !exists {
+        remove_files(into);
+    }
 }
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
 fn remove_files(into: &Path) {
-    for name in IMAGE_FILES.into_iter().chain([PAGES_MAP]) {
+    for name in IMAGE_FILES.into_iter().chain(FILES_IMAGE).chain([PAGES_MAP]) {
         // The caller removes the whole directory; this only frees the space early.
         let _ = fs::remove_file(into.join(name));
     }

@@ -271,10 +271,15 @@ pub trait Engine: Send + Sync + 'static {
     /// files.
     async fn save(&self, run: &RunId, into: &std::path::Path) -> Result<Saved, EngineError>;
 
-    /// Reads the guest's changes to its root file system out of the memory image in `image`, as for
-    /// [`Engine::restore`], and passes them to `sink`. Works for images of any build of the engine,
-    /// as far as they can be read. No code of the guest runs. Fails with [`EngineError::Files`] if
-    /// the image cannot be understood or the sink fails.
+    /// Like [`Engine::save`], but the image need only have what [`Engine::read_files`] reads. It
+    /// may not be restorable.
+    async fn save_files(&self, run: &RunId, into: &std::path::Path) -> Result<Saved, EngineError>;
+
+    /// Reads the guest's changes to its root file system out of the image in `image`, which was
+    /// written by [`Engine::save`] or [`Engine::save_files`], and passes them to `sink`.
+    /// Works for images of any build of the engine, as far as they can be read. No code of the
+    /// guest runs. Fails with [`EngineError::Files`] if the image cannot be understood or the sink
+    /// fails.
     async fn read_files(&self, image: &std::path::Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError>;
 
     /// Pauses the run and writes nothing; only [`Engine::resume`] lets it continue. Pausing a

@@ -79,6 +79,11 @@ impl Engine for SteppedEngine {
         self.around(names, run, self.inner.save(run, into)).await
     }
 
+    async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        let names = ["engine: about to save files", "engine: files saved"];
+        self.around(names, run, self.inner.save_files(run, into)).await
+    }
+
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
         let reach = async |step| {
             self.living().await;

@@ -6,6 +6,8 @@
 //! pages_meta.img ─► graph (wire) ─► pages ──────────────┘
 //! pages.img ────────────────────────────────────────────┘  contents, piece by piece
 //! pages_map.img ─► map                                     what pages.img leaves out
+//!
+//! files.img, content.img ─► files_image ─► sink             an image that has only files
 //! ```
 //!
 //! The image itself names its types and fields; `graph` knows no others, and `tree` knows the names
@@ -18,6 +20,7 @@
 
 mod budget;
 mod error;
+mod files_image;
 mod format;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
@@ -39,9 +42,10 @@ mod tests;
 
 pub use budget::FilesLimits;
 pub use error::MemoryImageError;
+pub use files_image::{FILES_IMAGE, has_only_files, read_files_image, written_files_image};
 pub use format::MemoryFormat;
 pub use map::{BaseFile, OpenFile, PAGES_BASE, PAGES_MAP, PagesMap, PagesPart};
 pub use read::{IMAGE_FILES, read};
 pub use told::{READERS, read_by};
-pub use tree::TMP_OPTIONS;
+pub use tree::{AGENT_MOUNT, TMP_OPTIONS};
 pub use whole::written;

@@ -14,7 +14,8 @@ use dorm_worker::{Fields, Frames, Limits, Program, Role, Sender, Work, WorkerErr
 
 use crate::budget::FilesLimits;
 use crate::error::MemoryImageError;
-use crate::map::PAGES_MAP;
+use crate::files_image::{FILES_IMAGE, LIST, RECORD_BYTES_MIN, has_only_files, read_files_image};
+use crate::map::{OpenFile, PAGES_MAP};
 use crate::read::{self, IMAGE_FILES};
 use crate::walk::is_component;
 
@@ -60,20 +61,26 @@ pub fn read_by(
     let bytes = |name: &'static str| {
         directory.join(name).metadata().map(|facts| facts.len()).map_err(MemoryImageError::read(name))
     };
-    let [checkpoint, meta, _] = IMAGE_FILES;
-    let (checkpoint, meta) = (bytes(checkpoint)?, bytes(meta)?);
-    let map = bytes(PAGES_MAP).unwrap_or(0);
-    // The content of the frames is a quarter of their size, and what is built from it is less than
-    // three times as large as the content.
-    let memory_bytes =
-        MEMORY.saturating_add(checkpoint).saturating_add(meta.saturating_add(map).saturating_mul(4)).min(MEMORY_MAX);
+    // The root is an entry, too, and not counted against the limit.
+    let limit = limits.entries.saturating_add(1);
+    let (need, most) = if has_only_files(directory) {
+        let list = bytes(LIST)?;
+        (list.saturating_mul(2), (list / RECORD_BYTES_MIN).min(limit))
+    } else {
+        let [checkpoint, meta, _] = IMAGE_FILES;
+        let (checkpoint, meta) = (bytes(checkpoint)?, bytes(meta)?);
+        let map = bytes(PAGES_MAP).unwrap_or(0);
+        // The content of the frames is a quarter of their size, and what is built from it is less
+        // than three times as large as the content.
+        let need = checkpoint.saturating_add(meta.saturating_add(map).saturating_mul(4));
+        (need, (checkpoint / ENTRY_BYTES_MIN).min(limit))
+    };
+    let memory_bytes = MEMORY.saturating_add(need).min(MEMORY_MAX);
     let bounds = Limits { memory_bytes, cpu_seconds: 3600, silence_seconds: 300 };
     let (entries, memory) = (limits.entries.to_string(), limits.memory_bytes.to_string());
     let place = directory.to_str().ok_or_else(|| MemoryImageError::unsound("the path of the image is not UTF-8"))?;
     let mut worker = program.spawn(NAME, &[place, &entries, &memory], bounds, (Stdio::null(), Stdio::piped()))?;
     let output = worker.output().ok_or_else(|| worker.refused("it has no output pipe"))?;
-    // The root is an entry, too, and not counted against the limit.
-    let most = (checkpoint / ENTRY_BYTES_MIN).min(limits.entries.saturating_add(1));
     match take(&mut Frames::new(output), most, sink) {
         Err(Stopped::Files(error)) => Err(error),
         Err(Stopped::Worker(error)) => Err(worker.failed(error).into()),
@@ -230,6 +237,9 @@ fn path(path: Vec<u8>) -> io::Result<Vec<u8>> {
 fn open(arguments: &[String]) -> io::Result<Vec<File>> {
     let [directory, _, _] = arguments else { return Err(io::Error::other("the image argument is missing")) };
     let open = |name: &str| File::open(Path::new(directory).join(name));
+    if has_only_files(Path::new(directory)) {
+        return FILES_IMAGE.into_iter().map(open).collect();
+    }
     let mut files: Vec<_> = IMAGE_FILES.into_iter().map(open).collect::<io::Result<_>>()?;
     match open(PAGES_MAP) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {}
@@ -245,11 +255,17 @@ fn run(work: Work) -> io::Result<()> {
     };
     let limits = FilesLimits { entries, memory_bytes };
     let files = work.files.into_iter().map(|file| file.metadata().map(|facts| (file, facts.len())));
-    let mut files: Vec<_> = files.collect::<io::Result<_>>()?;
-    let map = if files.len() > IMAGE_FILES.len() { files.pop() } else { None };
-    let files = files.try_into().map_err(|_| io::Error::other("expected three image files"))?;
+    let files: Vec<_> = files.collect::<io::Result<_>>()?;
     let mut telling = Telling { sender: Sender::new(work.output), fields: Fields::default() };
-    match read::read(files, map, limits, &mut telling) {
+    let read = match <[OpenFile; 2]>::try_from(files) {
+        Ok(files) => read_files_image(files, limits, &mut telling),
+        Err(mut files) => {
+            let map = if files.len() > IMAGE_FILES.len() { files.pop() } else { None };
+            let files = files.try_into().map_err(|_| io::Error::other("expected two or three image files"))?;
+            read::read(files, map, limits, &mut telling)
+        }
+    };
+    match read {
         Ok(left) => {
             telling.fields.clear();
             telling.fields.put(left.sockets);

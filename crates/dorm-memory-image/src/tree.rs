@@ -4,6 +4,8 @@
 //! Only gVisor creates such a tmpfs, and only one, so it is identified by that instead of following
 //! mounts, which the guest may rearrange.
 
+use std::collections::BTreeMap;
+
 use dorm_engine::EntryKind;
 
 use crate::error::MemoryImageError;
@@ -12,7 +14,7 @@ use crate::pages::{MemoryFile, MemoryFiles};
 use crate::wire::{Items, Ref, Value};
 
 /// The entry of the root directory at which the program of the agent is mounted.
-const AGENT: &[u8] = b"dorm-agent";
+pub const AGENT_MOUNT: &str = "dorm-agent";
 /// The mount options of `/tmp`. A memory image repeats them, which distinguishes this mount from
 /// others.
 pub const TMP_OPTIONS: [&str; 2] = ["size=512m", "mode=1777"];
@@ -40,7 +42,7 @@ const ROOT_MEMORY: &[u8] = b":/";
 /// The prefix of the overlay's own attributes, which mean nothing outside of it.
 const OVERLAY_ATTRIBUTES: &[u8] = b"trusted.overlay.";
 const OPAQUE: &[u8] = b"trusted.overlay.opaque";
-const TARGET_MAX: usize = 4096;
+pub(crate) const TARGET_MAX: usize = 4096;
 const ATTRIBUTE_NAME_MAX: usize = 255;
 const ATTRIBUTE_BYTES_MAX: usize = 65_536;
 
@@ -150,7 +152,7 @@ fn find_tmp<'a, 's>(
             continue;
         }
         let name = entry_of(graph, graph.value(key)?, overlay)?;
-        if name == Some(AGENT) {
+        if name == Some(AGENT_MOUNT.as_bytes()) {
             let id = graph.unsigned(id)?;
             agent = Some(agent.map_or(id, |earlier| earlier.min(id)));
         }
@@ -300,26 +302,36 @@ fn is_opaque<'a>(graph: &Graph<'a>, attributes: Field<'a>) -> Result<bool, Memor
     Ok(false)
 }
 
+/// Inserts an extended attribute, unless it is one of the overlay's own.
+pub(crate) fn insert_attribute(
+    into: &mut BTreeMap<Vec<u8>, Vec<u8>>,
+    name: &[u8],
+    value: &[u8],
+) -> Result<(), MemoryImageError> {
+    let is_name = !name.is_empty() && name.len() <= ATTRIBUTE_NAME_MAX && !name.contains(&0);
+    if !is_name || value.len() > ATTRIBUTE_BYTES_MAX {
+        return Err(MemoryImageError::unsound("an extended attribute is invalid"));
+    }
+    if !name.starts_with(OVERLAY_ATTRIBUTES) {
+        into.insert(name.to_owned(), value.to_owned());
+    }
+    Ok(())
+}
+
 impl<'a> Facts<'a> {
     /// Copies the extended attributes, except the overlay's own, into `into`. Returns the object
     /// that contains them.
     pub(crate) fn attributes(
         &self,
         graph: &Graph<'a>,
-        into: &mut std::collections::BTreeMap<Vec<u8>, Vec<u8>>,
+        into: &mut BTreeMap<Vec<u8>, Vec<u8>>,
     ) -> Result<Option<usize>, MemoryImageError> {
         let Some((object, mut pairs)) = graph.pairs(self.attributes)? else { return Ok(None) };
         while let Some((name, value)) = graph.pair(&mut pairs)? {
             let Value::Text(value) = value else {
                 return Err(MemoryImageError::different(format!("a value in {ATTRIBUTES} is not a string")));
             };
-            let is_name = !name.is_empty() && name.len() <= ATTRIBUTE_NAME_MAX && !name.contains(&0);
-            if !is_name || value.len() > ATTRIBUTE_BYTES_MAX {
-                return Err(MemoryImageError::unsound("an extended attribute is invalid"));
-            }
-            if !name.starts_with(OVERLAY_ATTRIBUTES) {
-                into.insert(name.to_owned(), value.to_owned());
-            }
+            insert_attribute(into, name, value)?;
         }
         Ok(Some(object))
     }

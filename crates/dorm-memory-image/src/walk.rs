@@ -15,7 +15,7 @@ use crate::tree::{self, Facts, Kind, Tree};
 use crate::wire::Value;
 
 const NAME_MAX: usize = 255;
-const PATH_MAX: usize = 4095;
+pub(crate) const PATH_MAX: usize = 4095;
 /// The memory of an entry: in the list of its directory and in the list of names, which grow to
 /// twice their lengths.
 const CHILD_BYTES: u64 = 2 * (size_of::<(&[u8], Place<'_>)>() + size_of::<Name<'_>>()) as u64;

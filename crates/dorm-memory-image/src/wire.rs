@@ -149,7 +149,7 @@ impl<'a> Wire<'a> {
         self.fault("a number has no last byte")
     }
 
-    fn int(&mut self) -> Result<i64> {
+    pub(crate) fn int(&mut self) -> Result<i64> {
         let number = self.uint()?;
         let half = (number >> 1).cast_signed();
         Ok(if number & 1 == 0 { half } else { !half })

@@ -98,6 +98,10 @@ impl Engine for WatchedEngine {
         self.heard(self.inner.save(run, into).await).await
     }
 
+    async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+        self.heard(self.inner.save_files(run, into).await).await
+    }
+
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {
         self.inner.read_files(image, sink).await
     }

@@ -42,7 +42,7 @@ const SECTIONS: [(&[&str], &str, &str); 9] = [
     (
         &["files", "rewind"],
         "Filesystem snapshots and rewind",
-        "The source of a snapshot stands still while its files are read out of its memory.",
+        "The source of a snapshot stands still while its sandbox writes the list and the content of its changed files.",
     ),
     (
         &["ensure"],

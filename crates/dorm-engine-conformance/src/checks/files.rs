@@ -85,6 +85,37 @@ pub(super) async fn files_of_an_image_are_there_in_a_run_that_boots_on_them(scen
     assert_eq!(child.read("/root/note").await.expect("a file"), "one");
 }
 
+pub(super) async fn files_saved_without_memory_are_those_saved_with_it(scenario: &Scenario) {
+    let source = scenario.start().await;
+    let mut counter = scenario.counting(&source, "kept").await;
+    source.write("/root/note", &"a line\n".repeat(3000)).await;
+    source.write("/root/empty", "").await;
+    source.write("/tmp/kept", "in memory").await;
+    source.agent.remove(&guest_path("/etc/os-release"), RemoveScope::Single).await.expect("remove a file of the image");
+    source.agent.remove(&guest_path("/home"), RemoveScope::Tree).await.expect("remove a directory of the image");
+    source.agent.make_directory(&guest_path("/home/deep/er"), Parents::Create, None).await.expect("make it again");
+    let files = scenario.save_files(&source).await;
+    assert_eq!(scenario.condition(source.run()).await, Some(RunCondition::Paused));
+    let memory = scenario.write_image(&source).await;
+    let stack = Stack::new(scenario);
+    let without = stack.take(scenario, &files, &source, &SavedStateId::from_random([1; 20])).await;
+    let with = stack.take(scenario, &memory, &source, &SavedStateId::from_random([2; 20])).await;
+    assert_eq!((&without.tree, &without.files), (&with.tree, &with.files));
+    assert!(without.tree.is_some());
+    scenario.resume(&source).await;
+    assert_eq!(source.ask(&mut counter).await, "kept 1");
+    source.write("/root/note", "later").await;
+    let again = scenario.save_files(&source).await;
+    scenario.resume(&source).await;
+    let later = stack.take(scenario, &again, &source, &SavedStateId::from_random([3; 20])).await;
+    assert_ne!(later.tree, with.tree);
+    let mut stack = stack;
+    stack.layers.insert(0, Layer { id: without.id.clone(), directory: without.root() });
+    let child = scenario.start_as(stack.spec(scenario)).await;
+    assert_eq!(child.read("/root/note").await.expect("a file"), "a line\n".repeat(3000));
+    assert_eq!(source.ask(&mut counter).await, "kept 2");
+}
+
 pub(super) async fn layers_lie_on_each_other(scenario: &Scenario) {
     let mut stack = Stack::new(scenario);
     let mut guest = scenario.start().await;
@@ -94,7 +125,7 @@ pub(super) async fn layers_lie_on_each_other(scenario: &Scenario) {
         if number == 2 {
             guest.agent.remove(&guest_path("/root/one"), RemoveScope::Single).await.expect("remove");
         }
-        let image = scenario.save(&guest).await;
+        let image = scenario.save_files(&guest).await;
         stack.add(scenario, &image, &guest).await;
         scenario.stop(guest).await;
         guest = scenario.start_as(stack.spec(scenario)).await;
@@ -130,6 +161,13 @@ pub(super) async fn a_run_on_layers_is_saved_and_restored_like_any_other(scenari
 pub(super) async fn files_are_not_read_out_of_what_is_no_image(scenario: &Scenario) {
     let source = scenario.start().await;
     let image = scenario.save(&source).await;
+    scenario.resume(&source).await;
+    refuses_each_broken_file(scenario, &image).await;
+    let image = scenario.save_files(&source).await;
+    refuses_each_broken_file(scenario, &image).await;
+}
+
+async fn refuses_each_broken_file(scenario: &Scenario, image: &Image) {
     let storage = Stack::new(scenario).storage;
     for (number, file) in image.files.iter().enumerate() {
         let broken = scenario.directory();

@@ -302,10 +302,19 @@ async fn the_files_in_an_image_are_what_the_guest_says() {
         let mounts = said.contains("mounted 0") && said.contains("namespace b'made");
         assert!(mounts || step == "second", "nothing was mounted inside: {said}");
         agent.quiesce().await.unwrap();
+        let without_memory = place.image_directory(&format!("{step}-files"));
+        engine.save_files(&spec.run, &without_memory).await.unwrap();
         let image = place.image_directory(step);
         engine.save(&spec.run, &image).await.unwrap();
         engine.stop(&spec.run).await.unwrap();
         let (taken, left) = read(&image);
+        let same = read(&without_memory);
+        assert_eq!(same.1, left);
+        for (one, other) in same.0.entries.iter().zip(&taken.entries) {
+            assert_eq!((&one.0, &one.1), (&other.0, &other.1), "what is saved without memory is another file");
+            assert!(one.2 <= other.2, "{} has more content without memory", one.0.path.escape_ascii());
+        }
+        assert_eq!(same.0.entries.len(), taken.entries.len());
         compare(&spec.rootfs, &taken, left, told);
         let sparse = taken.entries.iter().find(|(entry, ..)| entry.path == b"root/sparse").unwrap();
         assert!(sparse.2 < 100_000, "{} bytes of a sparse file", sparse.2);

@@ -171,7 +171,10 @@ async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Writ
         SnapshotKind::Filesystem => draft.make_memory().await?,
     };
     progress.held = true;
-    let written = shared.engine.save(run, &into).await;
+    let written = match task.kind {
+        SnapshotKind::Memory => shared.engine.save(run, &into).await,
+        SnapshotKind::Filesystem => shared.engine.save_files(run, &into).await,
+    };
     let written = match written {
         Ok(written) => written,
         Err(error) => {
