@@ -96,7 +96,8 @@ impl Control {
     }
 
     /// Writes the files that the guest has changed: a list into the first one, and the content into
-    /// the second one. A paused guest stays paused. Only our later builds can do it.
+    /// the second one. If there is a third one, it is the second one with direct I/O, and gets much
+    /// of the content. A paused guest stays paused. Only our later builds can do it.
     pub(crate) async fn save_files(&self, files: ImageFiles) -> Result<(), GvisorError> {
         // The sandbox searches the mounts for these, since the guest may have changed them.
         let metadata = json!({"dorm-files-tmp": TMP_OPTIONS.join(","), "dorm-files-agent": AGENT_MOUNT});

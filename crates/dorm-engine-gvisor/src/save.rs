@@ -139,10 +139,8 @@ impl Shared {
 
 /// Writes the files of the paused guest into `into`. On failure, leaves no file there.
 async fn write_files_only(container: &Container, into: &Path) -> Result<Vec<SavedFile>, GvisorError> {
-    let [list, content] = FILES_IMAGE;
-    let created = || Ok::<_, GvisorError>(ImageFiles(vec![create(into, list, 0)?, create(into, content, 0)?]));
-    let (room, files) =
-        in_place(|| Ok::<_, GvisorError>((room_in(into)?, created().inspect_err(|error| clean_up(error, into))?)))?;
+    let created = || create_list_and_content(into).inspect_err(|error| clean_up(error, into));
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, created()?)))?;
     container.reach("gvisor: files image made")?;
     let written = container.control.save_files(files).await;
     written_or_full(written, container, into, room).await?;
@@ -246,6 +244,17 @@ fn create_files(into: &Path, extent: Extent) -> Result<ImageFiles, GvisorError> 
         Ok(ImageFiles(files))
     };
     made().inspect_err(|error| clean_up(error, into))
+}
+
+/// Creates the files of an image that has only files. Where the file system supports it, the
+/// content is open for direct I/O, too, which the sandbox uses for much content.
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn create_list_and_content(into: &Path) -> Result<ImageFiles, GvisorError> {
+    let [list, content] = FILES_IMAGE;
+    let mut files = vec![create(into, list, 0)?, create(into, content, 0)?];
+    let direct = fs::OpenOptions::new().write(true).custom_flags(libc::O_DIRECT).open(into.join(content));
+    files.extend(direct.map(OwnedFd::from));
+    Ok(ImageFiles(files))
 }
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]

@@ -366,9 +366,14 @@ async fn a_damaged_image_is_never_more_than_an_error() {
     let script = "cd /root; n=0; while test $n -lt 50; do echo $n > file-$n; n=$((n+1)); done; echo > '/tmp/x'";
     assert_eq!(shell(&agent, script).await, 0);
     agent.quiesce().await.unwrap();
+    let without_memory = place.image_directory("files");
+    let saved = engine.save_files(&spec.run, &without_memory).await.unwrap();
     let image = place.image_directory("one");
     engine.save(&spec.run, &image).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
+    if saved.files.iter().any(|file| file.name.as_os_str() == "files.img") {
+        damage_a_list(&without_memory);
+    }
     let (taken, _) = read(&image);
     let files = taken.entries.iter().filter(|(entry, ..)| entry.path.starts_with(b"root/file-"));
     assert_eq!(files.count(), 50);
@@ -404,6 +409,27 @@ async fn a_damaged_image_is_never_more_than_an_error() {
     fs::remove_file(image.join("pages.img")).unwrap();
     let error = read_files(&image, &mut Taken::default()).unwrap_err();
     assert!(chain(&*error).contains("pages.img"), "{}", chain(&*error));
+}
+
+/// Cuts the files of an image that has only files, and changes its list.
+fn damage_a_list(image: &Path) {
+    let mut numbers = Numbers(23);
+    for name in ["files.img", "content.img"] {
+        let path = image.join(name);
+        let whole = fs::read(&path).unwrap();
+        for length in [0, 1, 15, whole.len() / 3, whole.len() / 2, whole.len() - 1] {
+            fs::write(&path, &whole[..length]).unwrap();
+            assert!(read_files(image, &mut Discarded).is_err(), "{name} cut to {length} bytes");
+        }
+        for _ in 0..500 {
+            let mut damaged = whole.clone();
+            damaged[numbers.below(whole.len())] ^= if numbers.below(2) == 0 { 0xff } else { 1 << numbers.below(8) };
+            fs::write(&path, &damaged).unwrap();
+            // Names and modes have no other copy. A damage must do no harm.
+            let _ = read_files(image, &mut Discarded);
+        }
+        fs::write(&path, &whole).unwrap();
+    }
 }
 
 /// The offsets in `checkpoint.img` of the first bytes of the contents of its frames.

@@ -166,9 +166,16 @@ async fn a_save_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     let disk =
         dorm_disk::Disk::create(&small, dorm_guest_ids::GuestIds::DEFAULT, 16 << 20, &place.path().join("blanks"))
             .unwrap();
-    let full = engine.save(&spec.run, &disk.path()).await;
+    for without_memory in [false, true] {
+        let full = match without_memory {
+            true => engine.save_files(&spec.run, &disk.path()).await,
+            false => engine.save(&spec.run, &disk.path()).await,
+        };
+        assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
+        let left = fs::read_dir(disk.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
+        assert_eq!(left, 0, "a failed save leaves files");
+    }
     disk.remove().unwrap();
-    assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
     assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Paused));
     let image = place.image_directory("room");
     engine.save(&spec.run, &image).await.unwrap();

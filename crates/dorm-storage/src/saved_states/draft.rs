@@ -155,15 +155,20 @@ impl SavedStateDraft {
         .await
     }
 
-    /// Compares the lengths of `files` in [`SavedStateDraft::make_memory`] with the bytes written.
-    /// A shared file is not needed there.
+    /// Compares the lengths of `files` in [`SavedStateDraft::make_memory`] with the bytes written,
+    /// and makes them durable: a disk that loses a write reports it then, and not to a reader. A
+    /// shared file is not needed there.
     ///
     /// # Errors
     /// As for [`SavedStateDraft::commit`].
     pub async fn check_memory(&self, files: &[WrittenFile]) -> Result<(), StorageError> {
         let (id, memory, files) = (self.id.clone(), self.directory.join(MEMORY), files.to_vec());
         let own: Vec<_> = files.into_iter().filter(|file| file.shared_with.is_none()).collect();
-        blocking(&self.saved_states.steps, move || check(&id, &memory, &own).map(drop)).await
+        blocking(&self.saved_states.steps, move || {
+            let (opened, _) = check(&id, &memory, &own)?;
+            opened.iter().try_for_each(|one| one.file.sync_data().map_err(failed("sync", &memory.join(&one.name))))
+        })
+        .await
     }
 
     /// Begins the tree of a filesystem saved state that will be based on `below`.

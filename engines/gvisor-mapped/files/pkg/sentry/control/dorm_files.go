@@ -3,6 +3,7 @@ package control
 import (
 	"fmt"
 
+	"gvisor.dev/gvisor/pkg/fd"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/overlay"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/tmpfs"
@@ -18,10 +19,10 @@ const (
 )
 
 // saveFiles writes what the upper layer of the root file system and /tmp contain. The first file
-// gets the list, the second one the content.
+// gets the list, the second one the content. A third one is the second one, open for direct I/O.
 func (s *State) saveFiles(o *SaveOpts) error {
-	if n := len(o.FilePayload.Files); n != 2 {
-		return fmt.Errorf("got %d files, wanted 2", n)
+	if n := len(o.FilePayload.Files); n != 2 && n != 3 {
+		return fmt.Errorf("got %d files, wanted 2 or 3", n)
 	}
 	list, err := o.ReleaseFD(0)
 	if err != nil {
@@ -33,6 +34,13 @@ func (s *State) saveFiles(o *SaveOpts) error {
 		return err
 	}
 	defer content.Close()
+	var direct *fd.FD
+	if len(o.FilePayload.Files) == 3 {
+		if direct, err = o.ReleaseFD(2); err != nil {
+			return err
+		}
+		defer direct.Close()
+	}
 
 	s.Kernel.Pause()
 	defer s.Kernel.Unpause()
@@ -41,7 +49,7 @@ func (s *State) saveFiles(o *SaveOpts) error {
 		return err
 	}
 	tmp := tmpOf(s.Kernel.VFS(), root, o.Metadata[filesTmp], o.Metadata[filesAgent])
-	entries, bytes, err := tmpfs.WriteFiles(upper, tmp, list, content)
+	entries, bytes, err := tmpfs.WriteFiles(upper, tmp, list, content, direct)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/fd"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	"gvisor.dev/gvisor/pkg/safemem"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
@@ -60,14 +61,15 @@ func HasOptions(fs *vfs.Filesystem, options string) bool {
 	return ok && t.mopts == options && t.mf.RestoreID() == ""
 }
 
-// WriteFiles writes a list of all entries of upper, and their content. If tmp is not nil, its root
+// WriteFiles writes a list of all entries of upper, and their content. If direct is not nil, it is the
+// file content, open for direct I/O. If tmp is not nil, its root
 // directory takes the place of the entry "tmp". It returns the number of entries and of bytes.
 //
 // Preconditions: the kernel is paused, and both are tmpfs.
-func WriteFiles(upper, tmp *vfs.Filesystem, list, content io.Writer) (entries, size uint64, err error) {
+func WriteFiles(upper, tmp *vfs.Filesystem, list io.Writer, content, direct *fd.FD) (entries, size uint64, err error) {
 	w := &filesWriter{
 		list:    bufio.NewWriterSize(list, 1<<20),
-		content: bufio.NewWriterSize(content, 1<<20),
+		content: newContentWriter(content, direct),
 		first:   make(map[*inode]string),
 		scratch: make([]byte, pieceSize),
 	}
@@ -96,11 +98,12 @@ func WriteFiles(upper, tmp *vfs.Filesystem, list, content io.Writer) (entries, s
 	if err := w.list.Flush(); err != nil {
 		return 0, 0, err
 	}
-	return w.entries, w.size, w.content.Flush()
+	return w.entries, w.size, w.content.flush()
 }
 
 type filesWriter struct {
-	list, content *bufio.Writer
+	list          *bufio.Writer
+	content       *contentWriter
 	entries, size uint64
 	// first has the path of the first entry of each file with several links.
 	first  map[*inode]string
@@ -292,8 +295,7 @@ func (w *filesWriter) file(fs *filesystem, f *regularFile) error {
 				p.length += uint64(len(page))
 				at = start + uint64(len(page))
 				w.size += uint64(len(page))
-				_, err := w.content.Write(page)
-				return err
+				return w.content.write(page)
 			})
 		})
 		if err != nil {
