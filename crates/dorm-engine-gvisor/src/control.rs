@@ -83,11 +83,16 @@ impl Control {
     }
 
     /// Writes the guest's memory into `files`. A paused guest stays paused, a running one keeps
-    /// running.
-    pub(crate) async fn checkpoint(&self, files: ImageFiles) -> Result<(), GvisorError> {
+    /// running. So many bytes of the pages are `cached`: they are written through the page cache,
+    /// and the others with direct I/O. Only our later builds know that.
+    pub(crate) async fn checkpoint(&self, files: ImageFiles, cached: Option<u64>) -> Result<(), GvisorError> {
+        let mut metadata = json!({"compression": "none"});
+        if let Some(bytes) = cached {
+            metadata["dorm-cached-bytes"] = json!(bytes.to_string());
+        }
         let argument = json!({
             "key": null,
-            "metadata": {"compression": "none"},
+            "metadata": metadata,
             "MemoryFileSaveOpts": {"ExcludeCommittedZeroPages": false},
             "have_pages_file": true,
             "Resume": true,

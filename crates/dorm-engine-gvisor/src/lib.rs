@@ -48,6 +48,7 @@ mod notes;
 mod notices;
 mod opening;
 mod pause;
+mod prepared;
 mod probe;
 mod process;
 mod release;

@@ -24,7 +24,8 @@ use crate::lost;
 use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
 use crate::pause::{pause, resume, settle};
-use crate::release::{has_bases, saves_files};
+use crate::prepared::{self, Preparation};
+use crate::release::{has_bases, saves_as_asked};
 use crate::shared::Shared;
 use crate::slots;
 
@@ -51,7 +52,7 @@ impl Shared {
         let written = async {
             lost::refuse(container, &mut turn).await?;
             let files = match kind {
-                SnapshotKind::Filesystem if saves_files(&build) => write_files_only(container, into).await?,
+                SnapshotKind::Filesystem if saves_as_asked(&build) => write_files_only(container, into).await?,
                 SnapshotKind::Filesystem | SnapshotKind::Memory => self.write_image(container, &build, into).await?,
             };
             // Data lost while the memory was written may be part of the image.
@@ -121,8 +122,12 @@ impl Shared {
             true => blocking(move || Ok::<_, GvisorError>(base::opened_by(pid))).await?,
             false => Vec::new(),
         };
+        let cached = match saves_as_asked(build) {
+            true => prepared::bytes_for(container.group(Cgroup::usage).await?.memory_bytes),
+            false => 0,
+        };
         if !opened.is_empty() {
-            write_files(container, into, Extent::BesideBase).await?;
+            write_files(container, into, Extent::BesideBase, cached).await?;
             let (image, pages) = (into.to_owned(), opened);
             let written = blocking(move || written(&image, &pages).inspect_err(|_| remove_files(&image))).await?;
             if let Some(files) = written {
@@ -130,7 +135,7 @@ impl Shared {
             }
             in_place(|| remove_files(into));
         }
-        write_files(container, into, Extent::Whole).await?;
+        write_files(container, into, Extent::Whole, cached).await?;
         let image = into.to_owned();
         let whole = PagesMap::default();
         blocking(move || files::written(&image, &whole).inspect_err(|_| remove_files(&image))).await
@@ -175,11 +180,24 @@ fn written(image: &Path, opened: &[PathBuf]) -> Result<Option<Vec<SavedFile>>, G
     Ok(Some(all))
 }
 
-/// Has the sandbox write the files of an image. On failure, leaves no file there.
-async fn write_files(container: &Container, into: &Path, extent: Extent) -> Result<(), GvisorError> {
-    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent)?)))?;
+/// Has the sandbox write the files of an image, `cached` bytes of its pages through page cache that
+/// is prepared meanwhile. On failure, leaves no file there.
+async fn write_files(container: &Container, into: &Path, extent: Extent, cached: u64) -> Result<(), GvisorError> {
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent, cached)?)))?;
     container.reach("gvisor: image files made")?;
-    let written = container.control.checkpoint(files).await;
+    let [_, _, pages] = IMAGE_FILES;
+    let unprepared = |source| GvisorError::file("prepare the page cache of", into.join(pages), source);
+    let file = files.0.get(2).filter(|_| cached > 0);
+    let prepared = file.map(|file| in_place(|| Preparation::begin(file, cached)));
+    let written = match prepared.transpose() {
+        Err(error) => Err(unprepared(error)),
+        Ok(None) => container.control.checkpoint(files, None).await,
+        Ok(Some(prepared)) => {
+            let written = container.control.checkpoint(files, Some(cached)).await;
+            let ended = blocking(move || Ok(prepared.end())).await?;
+            written.and(ended.map_err(unprepared))
+        }
+    };
     written_or_full(written, container, into, room).await?;
     container.reach("gvisor: image written")
 }
@@ -222,14 +240,14 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
     Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
 }
 
-/// Creates the files of a memory image. Where the file system supports it, the pages are
-/// written with direct I/O, which makes them durable faster and does not displace other processes'
-/// pages from the cache.
+/// Creates the files of a memory image. If no page cache is prepared for the pages, and where the
+/// file system supports it, they are written with direct I/O, which makes them durable faster than
+/// through page cache of the sandbox.
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
-fn create_files(into: &Path, extent: Extent) -> Result<ImageFiles, GvisorError> {
+fn create_files(into: &Path, extent: Extent, cached: u64) -> Result<ImageFiles, GvisorError> {
     let [first, second, third] = IMAGE_FILES;
     let made = || {
-        let pages = match create(into, third, libc::O_DIRECT) {
+        let pages = match create(into, third, if cached > 0 { 0 } else { libc::O_DIRECT }) {
             Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                 // Some file systems create the file and then refuse to open it with `O_DIRECT`.
                 let _ = fs::remove_file(into.join(third));

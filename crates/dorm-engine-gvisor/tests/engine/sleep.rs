@@ -2,10 +2,12 @@
 
 use std::fs;
 
+use dorm_agent_client::{Agent, GuestPath};
 use dorm_engine::{Engine, EngineError, RunSpec};
 use dorm_engine_conformance::name_shared;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_lifecycle::{RunCondition, RunId};
+use futures_util::StreamExt as _;
 
 use crate::host::{Place, agent_of, begin_shell, mark, shell};
 
@@ -150,6 +152,41 @@ async fn a_damaged_image_is_an_error_and_leaves_nothing() {
     let error = engine.restore(&spec, &image).await.unwrap_err();
     assert!(error.chain().contains("pages_meta.img"), "{}", error.chain());
     assert!(engine.inventory().await.unwrap().is_empty());
+}
+
+async fn hash_of(agent: &Agent, path: &str) -> blake3::Hash {
+    let (_, mut stream) = agent.read_file(&GuestPath::new(path).unwrap(), 0, None).await.unwrap();
+    let mut hasher = blake3::Hasher::new();
+    while let Some(chunk) = stream.next().await {
+        hasher.update(&chunk.unwrap());
+    }
+    hasher.finalize()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_image_with_more_files_than_memory_is_whole() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let mut spec = place.spec();
+    spec.resources.disk_bytes = 256 << 20;
+    engine.start(&spec).await.unwrap();
+    let agent = agent_of(&engine, &spec.run).await;
+    // Much of the image is then written with direct I/O.
+    assert_eq!(shell(&agent, "dd if=/dev/urandom of=/root/much bs=1M count=150").await, 0);
+    let before = hash_of(&agent, "/root/much").await;
+    agent.quiesce().await.unwrap();
+    let image = place.image_directory("one");
+    let saved = engine.save(&spec.run, &image).await.unwrap();
+    for file in &saved.files {
+        assert_eq!(image.join(&file.name).metadata().unwrap().len(), file.bytes, "{}", file.name.display());
+    }
+    engine.stop(&spec.run).await.unwrap();
+    let spec = next(&spec);
+    engine.restore(&spec, &image).await.unwrap();
+    let agent = agent_of(&engine, &spec.run).await;
+    assert_eq!(hash_of(&agent, "/root/much").await, before);
+    engine.stop(&spec.run).await.unwrap();
+    assert_eq!(place.left(), [""; 0]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -358,8 +358,12 @@ func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 		}
 		var ioErr error
 		f.forEachMappingSlice(part, func(s []byte) {
-			if ioErr == nil {
-				_, ioErr = pw.Write(s)
+			for len(s) > 0 && ioErr == nil {
+				n := min(len(s), savePart)
+				if _, ioErr = pw.Write(s[:n]); ioErr == nil && isFile {
+					ioErr = wrotePages(out)
+				}
+				s = s[n:]
 			}
 		})
 		return ioErr
