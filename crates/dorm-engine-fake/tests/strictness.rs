@@ -113,7 +113,6 @@ impl Engine for Flawed {
 
     async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
         let mut saved = self.engine.save(run, into).await;
-
         if let (Ok(saved), true) = (&mut saved, self.has(Flaw::SaveReportsOtherLengths)) {
             saved.files[0].bytes -= 1;
         }

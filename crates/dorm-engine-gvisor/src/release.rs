@@ -21,7 +21,7 @@ pub(crate) fn has_bases(build: &str) -> bool {
 
 /// Returns whether `build` can write an image into page cache that is prepared for it, and the
 /// files of a sandbox without its memory: ours can since its fifth version.
-pub(crate) fn saves_as_asked(build: &str) -> bool {
+pub(crate) fn knows_save_options(build: &str) -> bool {
     number_of(build).is_some_and(|number| number >= 5)
 }
 
@@ -93,7 +93,7 @@ mod tests {
             ("runsc 0.0~20240729.0 0123456789abcdef", false),
             ("fake-1", false),
         ] {
-            assert_eq!(saves_as_asked(build), expected, "{build}");
+            assert_eq!(knows_save_options(build), expected, "{build}");
         }
     }
 

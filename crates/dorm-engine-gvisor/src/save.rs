@@ -25,7 +25,7 @@ use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
 use crate::pause::{pause, resume, settle};
 use crate::prepared::{self, Preparation};
-use crate::release::{has_bases, saves_as_asked};
+use crate::release::{has_bases, knows_save_options};
 use crate::shared::Shared;
 use crate::slots;
 
@@ -52,7 +52,7 @@ impl Shared {
         let written = async {
             lost::refuse(container, &mut turn).await?;
             let files = match kind {
-                SnapshotKind::Filesystem if saves_as_asked(&build) => write_files_only(container, into).await?,
+                SnapshotKind::Filesystem if knows_save_options(&build) => write_files_only(container, into).await?,
                 SnapshotKind::Filesystem | SnapshotKind::Memory => self.write_image(container, &build, into).await?,
             };
             // Data lost while the memory was written may be part of the image.
@@ -122,7 +122,7 @@ impl Shared {
             true => blocking(move || Ok::<_, GvisorError>(base::opened_by(pid))).await?,
             false => Vec::new(),
         };
-        let cached = match saves_as_asked(build) {
+        let cached = match knows_save_options(build) {
             true => prepared::bytes_for(container.group(Cgroup::usage).await?.memory_bytes),
             false => 0,
         };

@@ -19,7 +19,6 @@
 //! A string is its length and its bytes. A directory precedes its entries, which are in ascending
 //! order.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read as _};
 use std::os::unix::fs::FileExt as _;
@@ -31,7 +30,7 @@ use crate::budget::{Budget, FilesLimits};
 use crate::error::MemoryImageError;
 use crate::map::OpenFile;
 use crate::tree::{TARGET_MAX, insert_attribute};
-use crate::walk::{PATH_MAX, is_component};
+use crate::walk::{PATH_MAX, blank, is_component};
 use crate::wire::{Fault, Wire};
 
 /// The files of an image that has only files.
@@ -157,16 +156,7 @@ struct Reader<'a, 's> {
 
 impl<'a, 's> Reader<'a, 's> {
     fn new(records: &'a [u8], budget: &'s Budget) -> Self {
-        let entry = Entry {
-            path: Vec::new(),
-            kind: EntryKind::Removed,
-            mode: 0,
-            user: 0,
-            group: 0,
-            modified: (0, 0),
-            attributes: BTreeMap::new(),
-        };
-        Self { wire: Wire::new(records), budget, levels: Vec::new(), entry, left: LeftOut::default() }
+        Self { wire: Wire::new(records), budget, levels: Vec::new(), entry: blank(), left: LeftOut::default() }
     }
 
     /// Returns the number of entries, and what was left out.

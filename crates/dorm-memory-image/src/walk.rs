@@ -55,21 +55,12 @@ pub(crate) struct Walk<'a, 's> {
 
 impl<'a, 's> Walk<'a, 's> {
     pub(crate) fn new(graph: &'s Graph<'a>, source: Source, sink: &'s mut dyn FileSink, budget: &'s Budget) -> Self {
-        let entry = Entry {
-            path: Vec::new(),
-            kind: EntryKind::Removed,
-            mode: 0,
-            user: 0,
-            group: 0,
-            modified: (0, 0),
-            attributes: BTreeMap::new(),
-        };
         Self {
             graph,
             source,
             sink,
             budget,
-            entry,
+            entry: blank(),
             names: Vec::new(),
             used: vec![false; graph.len()],
             first: vec![0; graph.len()],
@@ -271,6 +262,19 @@ impl<'a, 's> Walk<'a, 's> {
             return Err(MemoryImageError::unsound("two entries of a directory have the same name"));
         }
         Ok(Some(Level { tree, children, name, path_length: self.entry.path.len() }))
+    }
+}
+
+/// Returns an entry to be filled.
+pub(crate) fn blank() -> Entry {
+    Entry {
+        path: Vec::new(),
+        kind: EntryKind::Removed,
+        mode: 0,
+        user: 0,
+        group: 0,
+        modified: (0, 0),
+        attributes: BTreeMap::new(),
     }
 }
 

@@ -38,15 +38,14 @@ func BeginCachedPages(metadata map[string]string, out *fd.FD) error {
 	if err != nil {
 		return err
 	}
-	c := &cachedPages
-	c.left, c.limit, c.pushed = true, limit, 0
 	file, err := unix.Dup(out.FD())
 	if err != nil {
 		return err
 	}
 	// All parts fit, so that the writer never waits for the disk here.
 	parts := make(chan [2]int64, limit/savePart+1)
-	c.parts = parts
+	c := &cachedPages
+	c.left, c.limit, c.pushed, c.parts = true, limit, 0, parts
 	go func() {
 		defer unix.Close(file)
 		for part := range parts {
