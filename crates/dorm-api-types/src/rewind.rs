@@ -50,7 +50,8 @@ pub struct Rewound {
     pub sandbox: Sandbox,
     /// ID of the snapshot it was rewound to.
     pub to: String,
-    /// ID of the snapshot of its state before the rewind, if that is kept.
+    /// ID of the snapshot of its state before the rewind, if that is kept. It may be in progress
+    /// for a moment; requests that need it wait for that.
     pub future: Option<String>,
 }
 
@@ -79,6 +80,7 @@ pub struct Promoted {
     pub sandbox: Sandbox,
     /// ID of the child, which is terminated.
     pub child: String,
-    /// ID of the snapshot of the parent's previous state, if that is kept.
+    /// ID of the snapshot of the parent's previous state, if that is kept. It may be in progress
+    /// for a moment; requests that need it wait for that.
     pub future: Option<String>,
 }

@@ -48,6 +48,7 @@ checks! {
         a_save_tells_the_length_of_each_of_its_files,
         a_paused_run_can_be_saved_again,
         a_run_is_paused_without_being_saved_and_continues_exactly,
+        a_paused_run_is_saved_and_ended_while_the_next_one_of_its_sandbox_runs,
         a_failed_save_keeps_the_source,
         resuming_continues_exactly,
         resuming_after_parking_continues_exactly,

@@ -6,18 +6,20 @@
 //! running   ─► running (egress)         ─► running, with the new egress or the previous one
 //! running   ─► running (resize)         ─► running, with the new limits or the previous ones
 //! running   ─► running (prepare rewind) ─► suspending (rewind), or running
+//! running   ─► running (save held)      ─► running, and what a rewind left is a snapshot
 //! suspended ─► suspended (attach, egress, resize, snapshot, prepare rewind) ─► suspended, or resuming (rewind)
 //! ```
 //!
 //! A sandbox has one operation at a time, so every command that begins another waits for the one in
 //! the background, and so do the time limits of a running sandbox. Until the operation is done,
 //! nothing about the sandbox has changed: abandoning the operation means forgetting it. A change of
-//! the egress or of the limits is not abandoned after a restart of the daemon, but repeated.
+//! the egress or of the limits is not abandoned after a restart of the daemon, but repeated. Saving
+//! the run that a rewind holds is never abandoned as long as that run exists.
 
 use crate::egress::Egress;
 use crate::ids::{OperationId, SnapshotId};
 use crate::resources::Resources;
-use crate::rewind::Rewind;
+use crate::rewind::{Held, Rewind};
 use crate::time::Timestamp;
 use crate::volume::Attachment;
 
@@ -54,4 +56,6 @@ pub enum BackgroundWork {
     PrepareRewind(Rewind),
     /// Makes a snapshot from the sleep image. Only for a suspended sandbox.
     Snapshot(SnapshotId),
+    /// Saves the paused run that a rewind has left, then ends it. Only for a running sandbox.
+    SaveHeld(Held),
 }

@@ -38,8 +38,16 @@ pub enum Broken {
     #[error("it refers to one saved state twice")]
     Twice,
     /// The background operation is not possible in the state.
-    #[error("it is {0}, but its background operation takes a snapshot of a sleep image")]
+    #[error("it is {0}, but its background operation is for another state")]
     Background(&'static str),
+    /// The run that a rewind has left is not older than its own.
+    #[error("run {run}, which a rewind has left, is not older than its own run {own}")]
+    Held {
+        /// The number of the run that was left.
+        run: u64,
+        /// The number of its own run.
+        own: u64,
+    },
     /// The attachments to be made conflict.
     #[error("the volumes being attached conflict: {0}")]
     Attaching(#[from] AttachmentError),
@@ -105,11 +113,19 @@ pub fn check(sandbox: &Sandbox) -> Result<(), Broken> {
             }
         }
         Some(BackgroundWork::Resize { after }) => after.check()?,
-        Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => {}
+        Some(BackgroundWork::SaveHeld(held)) if held.run >= sandbox.run || held.generation >= sandbox.generation => {
+            return Err(Broken::Held { run: held.run, own: sandbox.run });
+        }
+        Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_) | BackgroundWork::SaveHeld(_)) | None => {}
     }
     match &sandbox.state {
         State::Running { background: Some(background), .. }
             if matches!(background.work, BackgroundWork::Snapshot(_)) =>
+        {
+            Err(Broken::Background(sandbox.state.name().as_str()))
+        }
+        State::Suspended { background: Some(background), .. }
+            if matches!(background.work, BackgroundWork::SaveHeld(_)) =>
         {
             Err(Broken::Background(sandbox.state.name().as_str()))
         }

@@ -25,7 +25,7 @@ use crate::ids::RunId;
 use crate::sandbox::Sandbox;
 use crate::saved::Keep;
 use crate::state::State;
-use crate::step::{Effect, Observation, egress_effect, resize_effect, rewind_effect};
+use crate::step::{Effect, Observation, egress_effect, resize_effect, rewind_effect, save_held_effect};
 
 /// The action that recovers one sandbox.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -77,6 +77,26 @@ pub enum Recovery {
 }
 
 const STOPPED: &str = "the daemon stopped during the operation";
+const GONE: &str = "its run ended while the daemon was not running";
+
+/// Returns the runs of `sandbox` that are to be stopped before its own continues: those that could
+/// not be ended earlier, and one that an interrupted rewind has started. A run that is newer than
+/// the record is not one of them: see [`preferred_run`].
+pub fn leftovers(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Vec<RunId> {
+    if !sandbox.state.has_run() {
+        return Vec::new();
+    }
+    let (own, held) = (sandbox.run_id(), sandbox.held_run());
+    let is_left = |run: &RunId| *run != own && Some(run) != held.as_ref() && run.generation <= sandbox.generation;
+    found.iter().map(|(run, _)| run.clone()).filter(is_left).collect()
+}
+
+/// Returns the effect that saves the run that a rewind has left, if that run still exists.
+fn held(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Option<Effect> {
+    let run = sandbox.held_run()?;
+    let exists = found.iter().any(|(found, condition)| *found == run && *condition != RunCondition::Broken);
+    save_held_effect(sandbox).filter(|_| exists)
+}
 
 /// Returns what a restarted daemon does about `sandbox`, whose runs on this host are `found`.
 pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
@@ -89,26 +109,7 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
             let effect = Effect::Start { run: own, origin: sandbox.origin.clone(), program: *program };
             Recovery::Redo { stop: runs(), effect }
         }
-        State::Running { background, .. } => match condition {
-            // The freezer may have been closed by hand, or memory pressure began just before the
-            // daemon ended.
-            Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
-                match background.as_deref().map(|background| &background.work) {
-                    Some(BackgroundWork::Egress { after }) => {
-                        Recovery::AdoptRedo { run: own, effect: egress_effect(sandbox, after) }
-                    }
-                    Some(BackgroundWork::Resize { after }) => {
-                        Recovery::AdoptRedo { run: own, effect: resize_effect(sandbox, *after) }
-                    }
-                    Some(work) => Recovery::AdoptThen { run: own, report: given_up(work) },
-                    None => Recovery::Adopt(own),
-                }
-            }
-            Some(RunCondition::Broken) | None => Recovery::Report {
-                stop: runs(),
-                report: Observation::RunLost("its run ended while the daemon was not running".to_owned()),
-            },
-        },
+        State::Running { background, .. } => recover_running(sandbox, background.as_deref(), condition, found),
         State::Snapshotting { .. } => match condition {
             Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
                 Recovery::Continue { run: own, report: Observation::SnapshotFailed(STOPPED.to_owned()) }
@@ -128,9 +129,10 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         State::Suspended { background, .. } => recover_suspended(sandbox, background.as_deref(), found),
         // Not every engine can tell whether the guest has run since, so its runs are stopped and
         // the rewind is repeated: no caller was told that it had woken.
-        State::Resuming { rewind: Some(rewinding), .. } => {
-            Recovery::Redo { stop: runs(), effect: rewind_effect(sandbox, sandbox.generation, &rewinding.rewind) }
-        }
+        State::Resuming { rewind: Some(rewinding), .. } => Recovery::Redo {
+            stop: runs(),
+            effect: rewind_effect(sandbox, sandbox.generation, &rewinding.rewind, false),
+        },
         State::Resuming { image, rewind: None, .. } => {
             let fresh = RunId { sandbox: sandbox.id.clone(), generation: sandbox.generation };
             let stop = match condition {
@@ -145,6 +147,43 @@ pub fn recover(sandbox: &Sandbox, found: &[(RunId, RunCondition)]) -> Recovery {
         State::Terminated { .. } => match found.is_empty() {
             true => Recovery::Nothing,
             false => Recovery::Stop(runs()),
+        },
+    }
+}
+
+fn recover_running(
+    sandbox: &Sandbox,
+    background: Option<&Background>,
+    condition: Option<RunCondition>,
+    found: &[(RunId, RunCondition)],
+) -> Recovery {
+    let own = sandbox.run_id();
+    match condition {
+        // The freezer may have been closed by hand, or memory pressure began just before the daemon
+        // ended.
+        Some(RunCondition::Running | RunCondition::Paused | RunCondition::Parked | RunCondition::Silent) => {
+            match background.map(|background| &background.work) {
+                Some(BackgroundWork::Egress { after }) => {
+                    Recovery::AdoptRedo { run: own, effect: egress_effect(sandbox, after) }
+                }
+                Some(BackgroundWork::Resize { after }) => {
+                    Recovery::AdoptRedo { run: own, effect: resize_effect(sandbox, *after) }
+                }
+                Some(BackgroundWork::SaveHeld(_)) => match held(sandbox, found) {
+                    Some(effect) => Recovery::AdoptRedo { run: own, effect },
+                    None => Recovery::AdoptThen { run: own, report: Observation::HeldLost(GONE.to_owned()) },
+                },
+                Some(work) => Recovery::AdoptThen { run: own, report: given_up(work) },
+                None => Recovery::Adopt(own),
+            }
+        }
+        // The held run is saved first. Then the own run is found to have ended.
+        Some(RunCondition::Broken) | None if let Some(effect) = held(sandbox, found) => {
+            Recovery::Redo { stop: leftovers(sandbox, found), effect }
+        }
+        Some(RunCondition::Broken) | None => Recovery::Report {
+            stop: found.iter().map(|(run, _)| run.clone()).collect(),
+            report: Observation::RunLost(GONE.to_owned()),
         },
     }
 }
@@ -177,6 +216,7 @@ fn given_up(work: &BackgroundWork) -> Observation {
         BackgroundWork::Resize { .. } => Observation::ResizeFailed(reason),
         BackgroundWork::PrepareRewind(_) => Observation::RewindNotPrepared(reason),
         BackgroundWork::Snapshot(_) => Observation::SnapshotFailed(reason),
+        BackgroundWork::SaveHeld(_) => Observation::HeldLost(reason),
     }
 }
 

@@ -207,9 +207,16 @@ impl Sandbox {
         all.filter(|image| image.keeps() == Keep::Memory)
     }
 
-    /// Returns the saved states of [`Sandbox::images`].
+    /// Returns the saved states of [`Sandbox::images`], and the one that a rewind has left and that
+    /// is needed until its newer state is saved.
     pub fn saved_states(&self) -> impl Iterator<Item = &SavedStateId> {
-        self.images().map(|image| &image.saved_state)
+        let left = self.state.held().and_then(|held| held.image.as_ref());
+        self.images().chain(left).map(|image| &image.saved_state)
+    }
+
+    /// Returns the engine's name for the paused run that a rewind has left and that is being saved.
+    pub fn held_run(&self) -> Option<RunId> {
+        self.state.held().map(|held| RunId { sandbox: self.id.clone(), generation: held.run })
     }
 
     /// Returns the snapshot that its present state derives from: the one it was last rewound to, or
@@ -221,10 +228,19 @@ impl Sandbox {
         }
     }
 
-    /// Returns the layers it is based on, now and after a rewind in progress.
+    /// Returns the layers it is based on, now, after a rewind in progress, and before one whose
+    /// previous state is being saved.
     pub fn layers(&self) -> impl Iterator<Item = &SavedStateId> {
         let then = self.state.rewind().and_then(|rewind| rewind.layer.as_ref());
-        self.spec.layer.iter().chain(then)
+        let before = self.state.held().and_then(|held| held.layer.as_ref());
+        self.spec.layer.iter().chain(then).chain(before)
+    }
+
+    /// Returns the resource limits of the paused run that it has, or may have, besides its own
+    /// because of a rewind.
+    pub fn held_resources(&self) -> Option<Resources> {
+        let before = self.state.rewind().filter(|rewind| rewind.may_hold).map(|_| self.spec.resources);
+        self.state.held().map(|held| held.resources).or(before)
     }
 
     /// Returns the resource limits that a rewind or a resize in progress leads to.
@@ -251,7 +267,8 @@ impl Sandbox {
                 BackgroundWork::Egress { .. }
                 | BackgroundWork::PrepareRewind(_)
                 | BackgroundWork::Resize { .. }
-                | BackgroundWork::Snapshot(_),
+                | BackgroundWork::Snapshot(_)
+                | BackgroundWork::SaveHeld(_),
             )
             | None => &[],
         };
@@ -324,7 +341,13 @@ impl Sandbox {
             State::Running { since, image, background } => {
                 replace(since);
                 image.iter_mut().for_each(|image| replace(&mut image.taken));
-                background.iter_mut().for_each(|background| replace(&mut background.deadline));
+                if let Some(background) = background {
+                    replace(&mut background.deadline);
+                    if let BackgroundWork::SaveHeld(held) = &mut background.work {
+                        replace(&mut held.since);
+                        held.image.iter_mut().for_each(|image| replace(&mut image.taken));
+                    }
+                }
             }
             State::Snapshotting { since, deadline, image, .. } | State::Suspending { since, deadline, image, .. } => {
                 replace(since);

@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::background::{Background, BackgroundWork};
 use crate::ids::{OperationId, SnapshotId};
-use crate::rewind::{Rewind, Rewinding};
+use crate::rewind::{Held, Rewind, Rewinding};
 use crate::saved::SleepImage;
 use crate::time::Timestamp;
 
@@ -88,7 +88,7 @@ pub enum State {
         since: Timestamp,
         /// The image it falls back to if the run is lost.
         image: Option<SleepImage>,
-        /// The rewind that follows as soon as it is saved.
+        /// The rewind that follows as soon as it is saved, or that happens while its run is held.
         rewind: Option<Box<Rewind>>,
         /// The filesystem snapshot that its files become, if nothing else of it is kept.
         files: Option<SnapshotId>,
@@ -248,7 +248,8 @@ impl State {
                 BackgroundWork::Attach { .. }
                 | BackgroundWork::Egress { .. }
                 | BackgroundWork::Resize { .. }
-                | BackgroundWork::Snapshot(_) => None,
+                | BackgroundWork::Snapshot(_)
+                | BackgroundWork::SaveHeld(_) => None,
             },
             Self::Pending { .. } | Self::Snapshotting { .. } | Self::Terminating { .. } | Self::Terminated { .. } => {
                 None
@@ -277,6 +278,21 @@ impl State {
             | Self::Resuming { .. }
             | Self::Terminating { .. }
             | Self::Terminated { .. } => None,
+        }
+    }
+
+    /// Returns the paused run that a rewind has left and that is being saved.
+    pub fn held(&self) -> Option<&Held> {
+        match self.background().map(|background| &background.work) {
+            Some(BackgroundWork::SaveHeld(held)) => Some(held),
+            Some(
+                BackgroundWork::Attach { .. }
+                | BackgroundWork::Egress { .. }
+                | BackgroundWork::Resize { .. }
+                | BackgroundWork::PrepareRewind(_)
+                | BackgroundWork::Snapshot(_),
+            )
+            | None => None,
         }
     }
 

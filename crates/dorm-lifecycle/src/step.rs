@@ -6,6 +6,7 @@
 
 mod background;
 mod commands;
+mod held;
 mod limits;
 mod observations;
 mod rewind;
@@ -13,6 +14,7 @@ mod rewind;
 use std::time::Duration;
 
 pub(crate) use background::{egress_effect, resize_effect};
+pub(crate) use held::effect as save_held_effect;
 pub use limits::Limits;
 pub(crate) use rewind::effect as rewind_effect;
 
@@ -129,6 +131,12 @@ pub enum Observation {
     RewindPrepared,
     /// That copy could not be made; nothing about the sandbox has changed.
     RewindNotPrepared(String),
+    /// The run that a rewind has left is saved, or was only to be ended; it is still paused.
+    HeldSaved(Option<SleepImage>),
+    /// The run that a rewind has left could not be saved; it is still paused.
+    HeldNotSaved(String),
+    /// The run that a rewind has left ended before it was saved.
+    HeldLost(String),
     /// It runs.
     Woken {
         /// The number of the engine's run: a new one if it was restored, the old one if it was
@@ -250,11 +258,14 @@ pub enum Effect {
         /// The image to restore.
         image: SleepImage,
     },
-    /// Stop `parked` and all remains of earlier runs, then restore `target` as `fresh`, or boot it
-    /// without a target.
+    /// Stop or hold `present`, and stop all remains of earlier runs, then restore `target` as
+    /// `fresh`, or boot it without a target.
     Rewind {
-        /// The run of the present state, which is paused or gone.
-        parked: RunId,
+        /// The run of the present state. If it is not held, it is saved, and paused or gone.
+        present: RunId,
+        /// Whether the present run is paused and kept until `fresh` answers; if that fails, it
+        /// continues.
+        holds_present: bool,
         /// The run to create.
         fresh: RunId,
         /// The saved state to restore.
@@ -263,6 +274,12 @@ pub enum Effect {
         layer: Option<SavedStateId>,
         /// The resource limits of the run.
         resources: Resources,
+    },
+    /// Save the paused run that a rewind has left, if its state must be kept. It is ended only
+    /// after the result is recorded.
+    SaveHeld {
+        /// The run.
+        run: RunId,
     },
     /// Release everything: the run, then the images.
     Stop {

@@ -8,7 +8,7 @@ use crate::checkpoints::{Checkpoints, RetentionPolicy};
 use crate::egress::Egress;
 use crate::ids::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, SnapshotId, VolumeId};
 use crate::resources::{Resize, Resources};
-use crate::rewind::{Future, Rewind, RewindFrom, Rewinding};
+use crate::rewind::{Future, Held, Rewind, RewindFrom, Rewinding};
 use crate::sandbox::{Hold, Restored, Sandbox};
 use crate::saved::{Keep, SleepImage, SnapshotKind};
 use crate::spec::{OnTimeout, OnUnrestorable, SandboxSpec, SleepRetention, Timeouts, Wake};
@@ -116,7 +116,9 @@ fn effect_word(effect: &Effect) -> &'static str {
         Effect::Evict { .. } => "evict",
         Effect::PrepareRewind { .. } => "prepare_rewind",
         Effect::Wake { .. } => "wake",
-        Effect::Rewind { .. } => "rewind",
+        Effect::Rewind { holds_present: false, .. } => "rewind",
+        Effect::Rewind { holds_present: true, .. } => "hold_and_rewind",
+        Effect::SaveHeld { .. } => "save_held",
         Effect::Stop { .. } => "stop",
     }
 }
@@ -164,7 +166,28 @@ pub(crate) fn rewind() -> Rewind {
         layer: None,
         resources: crate::Resources::default(),
         future: Some(Future { snapshot: SnapshotId::from_random([7; 20]), keep: None }),
+        may_hold: false,
     }
+}
+
+fn held(image: Option<SleepImage>) -> Held {
+    let Rewind { to, future, layer, resources, .. } = rewind();
+    let since = Timestamp::from_millis(600_000);
+    Held { run: 1, generation: 1, since, rewound_to: to, future, image, layer, resources, failures: 0 }
+}
+
+fn with_files_only(since: Timestamp, deadline: Timestamp, operation: &OperationId) -> [State; 3] {
+    let image = SleepImage { files: Some(files()), ..image() };
+    [
+        State::Running { since, image: Some(image.clone()), background: None },
+        State::Suspended { image: image.clone(), background: None },
+        State::Resuming { operation: operation.clone(), deadline, image, rewind: None },
+    ]
+}
+
+fn held_works() -> [(&'static str, BackgroundWork); 2] {
+    [("saving a held run", None), ("saving a held run, with image", Some(image()))]
+        .map(|(word, image)| (word, BackgroundWork::SaveHeld(held(image))))
 }
 
 pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
@@ -217,6 +240,10 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
         },
     );
     add("to rewind", suspending(None, Some(Box::new(rewind()))));
+    add("to rewind, held", suspending(None, Some(Box::new(Rewind { may_hold: true, ..rewind() }))));
+    for (word, work) in held_works() {
+        add(word, State::Running { since, image: None, background: background(&work) });
+    }
     if named {
         add("", State::Suspended { image: image(), background: None });
         for (word, work) in works.iter().chain([&("for a snapshot", BackgroundWork::Snapshot(snapshot()))]) {
@@ -227,10 +254,7 @@ pub(crate) fn sandboxes(named: bool) -> Vec<(String, Sandbox)> {
     for (word, from) in [("to rewind", RewindFrom::Running), ("to rewind, slept", RewindFrom::Suspended)] {
         add(word, resuming(Some(Box::new(Rewinding { rewind: rewind(), from }))));
     }
-    let of_files = SleepImage { files: Some(files()), ..image() };
-    add("with files only", State::Running { since, image: Some(of_files.clone()), background: None });
-    add("with files only", State::Suspended { image: of_files.clone(), background: None });
-    add("with files only", State::Resuming { operation: operation.clone(), deadline, image: of_files, rewind: None });
+    with_files_only(since, deadline, &operation).into_iter().for_each(|state| add("with files only", state));
     add("", State::Terminating { operation, deadline, cause: Cause::Requested, unleased: false });
     add("", State::Terminated { cause: Cause::Timeout, at: since });
     list
@@ -245,7 +269,15 @@ fn sandbox(named: bool, state: State) -> Sandbox {
     spec.timeouts = Timeouts { total: Some(std::time::Duration::from_secs(60)), ..Timeouts::default() };
     spec.on_timeout = if named { OnTimeout::Suspend } else { OnTimeout::Terminate };
     spec.layer = state.image().filter(|image| image.files.is_some()).map(|image| image.saved_state.clone());
+    // A rewind that holds the first run starts the second one.
+    let holds = state.rewind().is_some_and(|rewind| rewind.may_hold);
+    let (generation, run) = match state.held() {
+        Some(_) => (2, 2),
+        None => (if holds { 2 } else { 1 }, 1),
+    };
     Sandbox {
+        generation,
+        run,
         last_active: Timestamp::from_millis(60_000),
         ..Sandbox::new(SandboxId::from_random([1; 20]), ProjectId::local(), spec, Timestamp::from_millis(50_000), state)
     }
@@ -309,6 +341,9 @@ pub(crate) fn inputs() -> Vec<(Input, &'static str)> {
         seen(Observation::ResizeFailed(why()), "resize_failed"),
         seen(Observation::RewindPrepared, "rewind_prepared"),
         seen(Observation::RewindNotPrepared(why()), "rewind_not_prepared"),
+        seen(Observation::HeldSaved(Some(image())), "held_saved"),
+        seen(Observation::HeldNotSaved(why()), "held_not_saved"),
+        seen(Observation::HeldLost(why()), "held_lost"),
         seen(woken(Restored::Memory { generation: Some(1) }), "woken"),
         seen(woken(Restored::Files { generation: 1 }), "woken_files"),
         seen(woken(Restored::Nothing), "woken_fresh"),

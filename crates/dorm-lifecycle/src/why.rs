@@ -179,6 +179,13 @@ fn in_background(sandbox: &Sandbox) -> Option<Reason> {
         BackgroundWork::Snapshot(snapshot) => {
             (format!("snapshot {snapshot} of it is complete"), "the snapshot fails and the sandbox is unchanged")
         }
+        BackgroundWork::SaveHeld(held) => (
+            match &held.future {
+                Some(future) => format!("the state that its rewind has left is snapshot {}", future.snapshot),
+                None => "the run that its rewind has left is ended".to_owned(),
+            },
+            "that is tried again",
+        ),
     };
     Some(in_progress(&what, &background.operation, background.deadline, else_what))
 }
@@ -219,6 +226,9 @@ fn summary(sandbox: &Sandbox, facts: &Facts) -> String {
         State::Terminated { .. } => "it is terminated, which is final".to_owned(),
         State::Pending { .. } => "its first run is starting".to_owned(),
         State::Snapshotting { .. } => "it is paused while a snapshot of it is taken".to_owned(),
+        State::Suspending { rewind: Some(rewind), .. } if rewind.may_hold => {
+            "it is being rewound to a snapshot, and its run is held until that has succeeded".to_owned()
+        }
         State::Suspending { rewind: Some(_), .. } => {
             "it is being saved before it is rewound to a snapshot; nothing has been released yet".to_owned()
         }

@@ -76,6 +76,8 @@ pub(crate) enum Waiting {
     /// One that gave a command, and is told that it changed the sandbox.
     Command(&'static str, Reply<SandboxView>),
     Snapshot(Reply<SnapshotRecord>),
+    /// One that is answered whether the operation succeeds or fails.
+    Settled(Reply<()>),
 }
 
 pub(crate) struct Actor {
@@ -318,6 +320,7 @@ impl Actor {
             }
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
+            Message::HeldSettled { reply } => self.held_settled(reply),
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Unanswered { silent, what, reply } => self.unanswered(&silent, what, reply).await,
@@ -629,7 +632,9 @@ impl Actor {
         match background {
             Some(BackgroundWork::Attach { .. }) => self.volumes_changed(&observation).await,
             Some(BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. }) => self.parked_run_changed().await,
-            Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_)) | None => {}
+            Some(BackgroundWork::SaveHeld(held)) if self.record.sandbox.state.held().is_none() => self.end_held(&held),
+            Some(BackgroundWork::PrepareRewind(_) | BackgroundWork::Snapshot(_) | BackgroundWork::SaveHeld(_))
+            | None => {}
         }
         // The sandbox may have been the last user of a snapshot or an image.
         self.shared.removals.poke();
@@ -637,6 +642,11 @@ impl Actor {
             self.shared.references.poke();
         }
         match effect {
+            // No caller waits until the held run is saved.
+            Some(effect @ Effect::SaveHeld { .. }) => {
+                self.answer(failure);
+                self.begin(effect);
+            }
             Some(effect) => {
                 self.failure = self.failure.take().or(failure);
                 self.begin(effect);

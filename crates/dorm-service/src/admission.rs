@@ -361,7 +361,8 @@ impl Shared {
         refused(what, format!("the host is full: {}", own()))
     }
 
-    fn short_of_memory(&self) -> Option<String> {
+    /// Returns why the host has too little memory for another run, if so.
+    pub(crate) fn short_of_memory(&self) -> Option<String> {
         let reserve = self.settings.budgets.memory_reserve_bytes;
         let available = self.settings.host.available_memory().filter(|_| reserve > 0)?;
         (available < reserve)

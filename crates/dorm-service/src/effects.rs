@@ -9,7 +9,7 @@
 //! ```
 //!
 //! A rewind is a sleep and a wake in one: the state it leaves is recorded as asleep before the run
-//! is ended.
+//! is ended. If the run is held, the wake comes first.
 //!
 //! An agent that does not answer does not prevent saving: its guest is paused without being
 //! quiesced, and the event says so. On any failure before the record, the draft is removed and the
@@ -20,6 +20,7 @@
 mod background;
 mod program;
 mod reach;
+mod rewind;
 mod save;
 mod wake;
 
@@ -28,7 +29,9 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError, Busy, HookOutcome};
 use dorm_engine::{Layer, RunSpec};
-use dorm_lifecycle::{Effect, FirstProgram, Observation, Origin, RunId, Sandbox, SavedStateId, SnapshotKind};
+use dorm_lifecycle::{
+    Effect, FirstProgram, Observation, Origin, RunCondition, RunId, Sandbox, SavedStateId, SnapshotKind,
+};
 use dorm_store::Code;
 use tokio_util::sync::CancellationToken;
 
@@ -145,13 +148,17 @@ pub(crate) async fn carry_out(task: Task, effect: Effect) -> Option<Seen> {
         Effect::Evict { run } => background::evict(&task, &run).await,
         Effect::PrepareRewind { to, target } => background::prepare_rewind(&task, &to, &target).await,
         Effect::Wake { parked, fresh, image } => wake::wake(&task, &parked, &fresh, &image).await,
-        Effect::Rewind { parked, fresh, target, layer, resources } => {
+        Effect::Rewind { present, holds_present, fresh, target, layer, resources } => {
             // The run starts with the layer and resources of the rewind's target.
             let mut task = task;
             task.sandbox.spec.layer = layer;
             task.sandbox.spec.resources = resources;
-            wake::rewind(&task, &parked, &fresh, target.as_ref()).await
+            match holds_present {
+                true => rewind::beside(&task, &present, &fresh, target.as_ref()).await,
+                false => rewind::rewind(&task, &present, &fresh, target.as_ref()).await,
+            }
         }
+        Effect::SaveHeld { run } => return rewind::save_held(&task, &run).await,
         Effect::Stop { run } => return stop(&task, &run).await,
     })
 }
@@ -334,12 +341,27 @@ async fn must_end(task: &Task, run: &RunId) -> Result<(), Failure> {
 /// Ends `run`, and earlier runs of the same sandbox that could not be ended.
 async fn must_end_all(task: &Task, run: &RunId) -> Result<(), Failure> {
     must_end(task, run).await?;
-    let left: Vec<RunId> =
-        task.shared.unended().iter().filter(|left| left.sandbox == task.sandbox.id).cloned().collect();
-    for run in &left {
+    for run in &unended(task) {
         must_end(task, run).await?;
     }
     Ok(())
+}
+
+/// Ends the other runs of the sandbox of `run` that could not be ended earlier and whose guest may
+/// run: two guests of one sandbox must never run at the same time.
+async fn must_end_others(task: &Task, run: &RunId) -> Result<(), Failure> {
+    for other in unended(task).iter().filter(|other| *other != run) {
+        match task.shared.engine.condition(other).await? {
+            None | Some(RunCondition::Broken | RunCondition::Paused | RunCondition::Parked) => {}
+            Some(RunCondition::Running | RunCondition::Silent) => must_end(task, other).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Returns the runs of a sandbox that could not be ended.
+fn unended(task: &Task) -> Vec<RunId> {
+    task.shared.unended().iter().filter(|left| left.sandbox == task.sandbox.id).cloned().collect()
 }
 
 /// Ends the run of a terminating sandbox. This is retried without limit: failures are reported, and

@@ -34,6 +34,8 @@ pub(crate) enum Message {
     Snapshot { asked: SnapshotSpec, reply: Reply<SnapshotRecord> },
     /// A request to rewind to a snapshot.
     Rewind { asked: Box<RewindSpec>, reply: Reply<SandboxView> },
+    /// Reply when the state that a rewind has left is saved, or an attempt to save it has failed.
+    HeldSettled { reply: Reply<()> },
     /// A request to change the attachments.
     Attachments { change: AttachmentChange, by: AskedBy, reply: Reply<SandboxView> },
     /// A request for the connection to the agent.
@@ -114,6 +116,8 @@ pub(crate) struct RewindSpec {
     pub(crate) to: SnapshotRecord,
     /// The snapshot to make of the present state; `None` to discard that state.
     pub(crate) future: Option<Future>,
+    /// Whether there is room for the present run besides the new one.
+    pub(crate) may_hold: bool,
     pub(crate) by: AskedBy,
     /// The request with an idempotency key that asks for it.
     pub(crate) request: Option<Arc<KeyedRequest>>,

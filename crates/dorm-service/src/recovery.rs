@@ -242,7 +242,10 @@ async fn give_up_saved_state(
         ));
         return Ok(());
     }
-    let is_at_work = living.iter().any(|record| record.sandbox.state.operation() == Some(&operation.id));
+    let is_at_work = |record: &&SandboxRecord| record.sandbox.state.operation() == Some(&operation.id);
+    // Its run is saved again.
+    let continues = living.iter().find(is_at_work).is_some_and(|record| record.sandbox.state.held().is_some());
+    let is_at_work = living.iter().any(|record| is_at_work(&record));
     let saved_state = match operation.saved_state.clone() {
         Some(saved_state) => saved_state,
         // The actor of the sandbox ends it.
@@ -254,6 +257,12 @@ async fn give_up_saved_state(
         return Ok(());
     }
     let title = format!("{} {}", operation.kind.as_str(), operation.id);
+    if continues {
+        if let Err(error) = shared.storage.remove(&saved_state).await {
+            report.postponed(&format!("{title}: removing its files"), &error);
+        }
+        return Ok(());
+    }
     let mut change = Change::default();
     // Files that cannot be removed now stay on record until they are.
     if unreadable.may_hold_saved_states() {

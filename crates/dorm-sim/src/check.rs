@@ -67,6 +67,9 @@ fn quiet(world: &World) -> Result<Result<(), String>> {
     let mut runs: BTreeMap<RunId, RunCondition> = world.host.runs().into_iter().collect();
     for record in world.model.records() {
         let sandbox = &record.sandbox;
+        if let Some(held) = sandbox.held_run() {
+            return Ok(Err(format!("{} has left run {held}, which is being saved", sandbox.id)));
+        }
         let run = runs.remove(&sandbox.run_id());
         let fits = matches!(
             (&sandbox.state, run),

@@ -96,6 +96,8 @@ struct Known {
     /// Its state according to its events.
     told: StateName,
     live: Memory,
+    /// The memory of the run that a rewind has left and that is being saved.
+    held: Memory,
     /// The memory in each of its valid images.
     images: BTreeMap<SavedStateId, Memory>,
     /// The memory when the snapshot in progress began.

@@ -415,6 +415,16 @@ impl Storage {
         self.blocking(move || saved_states.begin(&id, need_bytes)).await
     }
 
+    /// Checks that a saved state of `need_bytes` could begin now. Nothing is reserved.
+    ///
+    /// # Errors
+    /// [`StorageError::NoRoom`] if there is not enough, [`StorageError::Io`] if the disk cannot be
+    /// asked.
+    pub async fn has_room(&self, need_bytes: u64) -> Result<(), StorageError> {
+        let saved_states = self.saved_states.clone();
+        self.blocking(move || saved_states.has_room(need_bytes)).await
+    }
+
     /// Reads the whole saved state and checks that it is undamaged and that this host can use it.
     ///
     /// # Errors

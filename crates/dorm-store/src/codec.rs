@@ -98,14 +98,15 @@ pub fn decode_sandbox(text: &str) -> Result<Sandbox, CodecError> {
     match version(text)? {
         // Version 2 adds egress rules, operations that change the egress and the resources, in
         // place of `auto_resume` the calls that wake a sandbox, the pool, suspends that keep files
-        // only, the limit after a wake, the last start, annotations, rules for single ports,
-        // the caller, and the program, which version 1 only knows while it starts.
+        // only, the limit after a wake, the last start, annotations, rules for single ports, the
+        // caller, the run that a rewind holds, and the program, which version 1 only knows while it
+        // starts.
         1 => decode_earlier::<rows::SandboxRow>(text, 1, |sandbox| {
             for field in ["pool", "started", "created_by"] {
                 sandbox.insert(field.to_owned(), Value::Null);
             }
             sandbox.insert("woken".to_owned(), Value::Bool(false));
-            add_to_images(sandbox);
+            add_inside(sandbox);
             let program = sandbox.get("state").and_then(|state| state.pointer("/pending/program")).cloned();
             let Some(spec) = sandbox.get_mut("spec").and_then(Value::as_object_mut) else { return };
             spec.remove("wake");
@@ -426,17 +427,20 @@ fn decode<Row: DeserializeOwned>(text: &str, version: u64) -> Result<Row, CodecE
 }
 
 /// Adds the field `files` to the sleep images of a sandbox, and to its state if that has the field.
-fn add_to_images(fields: &mut Map<String, Value>) {
+fn add_inside(fields: &mut Map<String, Value>) {
     if fields.contains_key("saved_state") && fields.contains_key("taken") {
         fields.insert("files".to_owned(), Value::Null);
+    }
+    if fields.contains_key("target") && fields.contains_key("future") {
+        fields.insert("may_hold".to_owned(), Value::Bool(false));
     }
     if let Some(suspending) = fields.get_mut("suspending").and_then(Value::as_object_mut) {
         suspending.insert("files".to_owned(), Value::Null);
     }
     for value in fields.values_mut() {
         match value {
-            Value::Object(inner) => add_to_images(inner),
-            Value::Array(all) => all.iter_mut().filter_map(Value::as_object_mut).for_each(add_to_images),
+            Value::Object(inner) => add_inside(inner),
+            Value::Array(all) => all.iter_mut().filter_map(Value::as_object_mut).for_each(add_inside),
             _ => {}
         }
     }

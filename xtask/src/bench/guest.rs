@@ -131,6 +131,11 @@ pub(super) async fn answers(daemon: &Daemon, id: &str) -> Result<()> {
     Ok(())
 }
 
+/// Gives the daemon the time to prepare warm containers, on both sides of a comparison.
+pub(super) async fn prepared() {
+    tokio::time::sleep(Duration::from_secs(2)).await;
+}
+
 /// Creates a sandbox and returns after how many milliseconds its first exec was answered.
 pub(super) async fn first_exec(daemon: &Daemon, round: usize) -> Result<(String, f64)> {
     let resources = json!({ "memory_bytes": 1_u64 << 30 });

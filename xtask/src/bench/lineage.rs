@@ -6,7 +6,7 @@ use anyhow::{Context as _, Result, ensure};
 use dorm_testing::Daemon;
 use serde_json::json;
 
-use super::guest::{answers, appears, fill, first_exec, put_on_disk, resume};
+use super::guest::{answers, appears, fill, first_exec, prepared, put_on_disk, resume};
 use super::millis;
 use super::rows::Row;
 use super::stage::Stage;
@@ -85,14 +85,16 @@ pub(super) async fn rewind(stage: &Stage, daemon: &Daemon) -> Result<Vec<Row>> {
     for round in 0..stage.rounds(5) {
         eprintln!("bench: rewind, round {}", round + 1);
         put_on_disk(daemon, &id).await?;
+        prepared().await;
         let resumed = resume(daemon, &id).await?;
         for (row, sleeps) in [(&mut awake, false), (&mut asleep, true)] {
             if sleeps {
                 put_on_disk(daemon, &id).await?;
             }
             rustix::fs::sync();
+            prepared().await;
             let began = Instant::now();
-            let asked = json!({ "to": snapshot, "keep": "none" });
+            let asked = json!({ "to": snapshot });
             daemon.post(&format!("/sandboxes/{id}/rewind"), asked).await?;
             answers(daemon, &id).await?;
             row.ours.push(millis(began));

@@ -8,7 +8,7 @@ use dorm_testing::Daemon;
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::guest::{answers, is_in, warm};
+use super::guest::{answers, is_in, prepared, warm};
 use super::millis;
 use super::rows::{Row, Unit};
 use super::stage::{Groups, NO_CPU_TIME, Stage};
@@ -100,8 +100,7 @@ fn asked(name: &str, mib: u64) -> Value {
 
 /// Creates one more, and ends it when it has answered.
 async fn create_once(daemon: &Daemon, round: usize) -> Result<f64> {
-    // Gives the daemon the time to prepare a warm container, on both sides.
-    tokio::time::sleep(Duration::from_secs(2)).await;
+    prepared().await;
     let began = Instant::now();
     let id = create(daemon, &format!("once{round}"), MIB).await?;
     answers(daemon, &id).await?;

@@ -13,8 +13,9 @@ use crate::extract::{ForRequest, Json, Sandbox, seconds};
 /// Replaces the state of a running or suspended sandbox with that of a snapshot, in place: id,
 /// name, ports and settings stay the same. After a memory snapshot the sandbox continues with the
 /// snapshot's memory, processes and files; after a filesystem snapshot it boots from the snapshot's
-/// files. The state before the rewind is kept as a snapshot for a limited time. If the rewind
-/// fails, the sandbox keeps its previous state.
+/// files. The state before the rewind is kept as a snapshot for a limited time. A running sandbox
+/// is paused for the rewind, and that snapshot is completed a moment after the answer. If the
+/// rewind fails, the sandbox keeps its previous state.
 #[utoipa::path(post, path = "/v1/sandboxes/{id}/rewind", operation_id = "rewindSandbox", tag = "sandboxes",
     request_body = wire::RewindRequest,
     params(("id" = String, Path, description = "ID of a sandbox, or name of a living one.")),

@@ -19,7 +19,7 @@ async fn refused(world: &World, path: &str, body: Value, status: u16, code: &str
 
 #[tokio::test]
 async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
-    use Operation::{Mount, Restore, Save, Start};
+    use Operation::{Mount, Pause, Restore, Save, Start};
     let world = World::new().await;
     world.named("web").await;
     world.named("asleep").await;
@@ -40,7 +40,7 @@ async fn a_full_disk_is_507_for_every_operation_that_meets_it() {
         (of("clone"), json!({}), Restore),
         (of("fork"), json!({"children": [{}, {}]}), Save),
         (of("fork"), json!({"children": [{}, {}], "on_partial_failure": "roll_back"}), Restore),
-        (of("rewind"), json!({"to": snapshot}), Save),
+        (of("rewind"), json!({"to": snapshot}), Pause),
         (of("rewind"), json!({"to": snapshot}), Restore),
         (of("volumes"), json!({"volume": "data", "path": "/data"}), Mount),
         ("/v1/sandboxes/child/promote".to_owned(), json!({}), Save),

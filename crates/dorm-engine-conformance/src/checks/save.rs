@@ -82,6 +82,32 @@ pub(super) async fn a_run_is_paused_without_being_saved_and_continues_exactly(sc
     assert_eq!(guest.ask(&mut counter).await, "kept 2");
 }
 
+pub(super) async fn a_paused_run_is_saved_and_ended_while_the_next_one_of_its_sandbox_runs(scenario: &Scenario) {
+    let guest = scenario.start().await;
+    let past = scenario.counting(&guest, "kept").await;
+    guest.write("/root/note", "old").await;
+    let old = scenario.save(&guest).await;
+    scenario.resume(&guest).await;
+    let mut present = past;
+    assert_eq!(guest.ask(&mut present).await, "kept 1");
+    guest.write("/root/note", "new").await;
+    guest.agent.quiesce().await.expect("quiesce");
+    scenario.engine().pause(guest.run()).await.expect("pause");
+    let next = scenario.restore(&old, &guest).await;
+    let mut of_next = past;
+    assert_eq!(next.ask(&mut of_next).await, "kept 1");
+    let new = scenario.write_image(&guest).await;
+    assert_eq!(next.ask(&mut of_next).await, "kept 2");
+    let mut spec = next.spec.clone();
+    spec.run.generation += 1;
+    scenario.stop(guest).await;
+    assert_eq!(next.ask(&mut of_next).await, "kept 3");
+    assert_eq!(next.read("/root/note").await.expect("the note"), "old");
+    let again = scenario.restore_as(&new, spec).await;
+    assert_eq!(again.ask(&mut present).await, "kept 2");
+    assert_eq!(again.read("/root/note").await.expect("the note"), "new");
+}
+
 pub(super) async fn a_failed_save_keeps_the_source(scenario: &Scenario) {
     let guest = scenario.start().await;
     let mut counter = scenario.counting(&guest, "kept").await;

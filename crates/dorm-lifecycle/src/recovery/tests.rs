@@ -99,7 +99,7 @@ fn an_interrupted_rewind_is_undone_until_the_present_is_saved_and_done_again_aft
         match &sandbox.state {
             State::Suspending { .. } => assert!(matches!(plan, Recovery::Continue { .. }), "{name}: {plan:?}"),
             State::Resuming { rewind: Some(_), .. } => match plan {
-                Recovery::Redo { stop, effect: Effect::Rewind { parked, .. } } => {
+                Recovery::Redo { stop, effect: Effect::Rewind { present: parked, .. } } => {
                     assert_eq!((stop, parked), (vec![sandbox.run_id()], sandbox.run_id()), "never two runs of one");
                 }
                 other => panic!("{name}: {other:?}"),
@@ -114,7 +114,10 @@ fn an_interrupted_background_operation_is_given_up_and_its_sandbox_stays_where_i
     let mut seen = 0;
     for (name, sandbox) in sandboxes(true) {
         let Some(background) = sandbox.state.background() else { continue };
-        if matches!(background.work, BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. }) {
+        if matches!(
+            background.work,
+            BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. } | BackgroundWork::SaveHeld(_)
+        ) {
             continue;
         }
         seen += 1;
@@ -191,4 +194,41 @@ fn a_resize_is_repeated() {
             other => panic!("{name}: {other:?}"),
         }
     }
+}
+
+#[test]
+fn the_run_that_a_rewind_has_left_is_saved_whatever_became_of_its_own() {
+    for (name, sandbox) in sandboxes(true) {
+        let Some(held) = sandbox.held_run() else { continue };
+        let mut sandbox = sandbox.clone();
+        sandbox.generation = 7;
+        let stray = RunId { generation: 7, ..held.clone() };
+        let newer = RunId { generation: 8, ..held.clone() };
+        for own in CONDITIONS {
+            let mut found = found(&sandbox, own);
+            found.extend([(held.clone(), RunCondition::Paused), (stray.clone(), RunCondition::Running)]);
+            found.push((newer.clone(), RunCondition::Running));
+            let (stopped, effect) = match recover(&sandbox, &found) {
+                Recovery::AdoptRedo { effect, .. } => (leftovers(&sandbox, &found), effect),
+                Recovery::Redo { stop, effect } => (stop, effect),
+                other => panic!("{name} {own:?} {other:?}"),
+            };
+            assert_eq!(effect, Effect::SaveHeld { run: held.clone() });
+            assert_eq!(stopped, std::slice::from_ref(&stray), "{name} {own:?}");
+        }
+        let alone = found(&sandbox, Some(RunCondition::Running));
+        let lost = Recovery::AdoptThen { run: sandbox.run_id(), report: Observation::HeldLost(GONE.to_owned()) };
+        assert_eq!(recover(&sandbox, &alone), lost);
+    }
+}
+
+#[test]
+fn what_an_interrupted_rewind_has_started_is_stopped_before_the_held_run_continues() {
+    let (_, holding) =
+        sandboxes(true).into_iter().find(|(name, _)| name == "suspending to rewind, held").expect("a held one");
+    let fresh = RunId { generation: 2, ..holding.run_id() };
+    let found = [(holding.run_id(), RunCondition::Paused), (fresh.clone(), RunCondition::Running)];
+    assert_eq!(preferred_run(&holding, &found, |_| false), None);
+    assert_eq!(leftovers(&holding, &found), [fresh]);
+    assert!(matches!(recover(&holding, &found), Recovery::Continue { run, .. } if run == holding.run_id()));
 }

@@ -157,12 +157,14 @@ pub(super) fn snapshot_over(sandbox: &Sandbox, result: Result<(), &str>) -> Step
 }
 
 /// Returns the event for a background operation that ends with its run.
-pub(super) fn failed_with_run(background: &Background, reason: &str) -> (EventKind, Option<String>) {
-    match &background.work {
+pub(super) fn failed_with_run(background: &Background, reason: &str) -> Option<(EventKind, Option<String>)> {
+    Some(match &background.work {
         BackgroundWork::Attach { .. } => (EventKind::AttachFailed, Some(reason.to_owned())),
         BackgroundWork::Egress { .. } => (EventKind::EgressFailed, Some(reason.to_owned())),
         BackgroundWork::Resize { .. } => (EventKind::ResizeFailed, Some(reason.to_owned())),
         BackgroundWork::PrepareRewind(_) => (EventKind::RewindFailed, Some(reason.to_owned())),
         BackgroundWork::Snapshot(snapshot) => (EventKind::SnapshotFailed, Some(format!("{snapshot}: {reason}"))),
-    }
+        // Another run is saved.
+        BackgroundWork::SaveHeld(_) => return None,
+    })
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::resources::Resources;
 use crate::rewind::Rewind;
 use crate::sandbox::Sandbox;
 use crate::saved::SleepImage;
@@ -72,12 +73,17 @@ impl Limits {
 
     /// Returns the limit for suspending `sandbox`.
     pub fn suspend_of(&self, sandbox: &Sandbox) -> Duration {
-        self.suspend + self.time_for(content(sandbox))
+        self.suspend_with(&sandbox.spec.resources)
+    }
+
+    /// Returns the limit for saving a run that has these resource limits.
+    pub fn suspend_with(&self, resources: &Resources) -> Duration {
+        self.suspend + self.time_for(content(resources))
     }
 
     /// Returns the limit for a snapshot of `sandbox`.
     pub fn snapshot_of(&self, sandbox: &Sandbox) -> Duration {
-        self.snapshot + self.time_for(content(sandbox))
+        self.snapshot + self.time_for(content(&sandbox.spec.resources))
     }
 
     /// Returns the limit for resuming `sandbox`. It covers an attempt with each image that is kept.
@@ -99,10 +105,9 @@ impl Limits {
     }
 }
 
-/// Returns the largest possible size of a memory image of `sandbox`: its memory, and its written
-/// files.
-fn content(sandbox: &Sandbox) -> u64 {
-    let resources = sandbox.spec.resources;
+/// Returns the largest possible size of a memory image of a run with these limits: its memory, and
+/// its written files.
+fn content(resources: &Resources) -> u64 {
     resources.memory_bytes.saturating_add(resources.disk_bytes)
 }
 

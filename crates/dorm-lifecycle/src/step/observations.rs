@@ -1,7 +1,7 @@
 //! The result of each observation in each state. One that does not fit the state is late or a
 //! duplicate and changes nothing.
 
-use super::{Context, Observation, Outcome, Step, background, rewind};
+use super::{Context, Observation, Outcome, Step, background, held, rewind};
 use crate::event::EventKind;
 use crate::ids::SnapshotId;
 use crate::reach::{SuspendFailures, Unreachable};
@@ -27,6 +27,9 @@ pub(super) fn decide(sandbox: &Sandbox, observation: &Observation, context: &Con
         Observation::ResizeFailed(reason) => background::not_resized(sandbox, reason),
         Observation::RewindPrepared => background::rewind_prepared(sandbox, context),
         Observation::RewindNotPrepared(reason) => background::rewind_not_prepared(sandbox, reason),
+        Observation::HeldSaved(image) => held::saved(sandbox, image.as_ref()),
+        Observation::HeldNotSaved(reason) => held::not_saved(sandbox, reason, context),
+        Observation::HeldLost(reason) => held::lost(sandbox, reason),
         Observation::Woken { run, restored, because } => woken(sandbox, *run, *restored, because.as_deref(), context),
         Observation::WakeFailed(reason) => wake_failed(sandbox, reason, context),
         Observation::RunLost(reason) => run_lost(sandbox, reason, context),
@@ -80,6 +83,8 @@ fn start_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
 fn saved(sandbox: &Sandbox, image: &SleepImage, context: &Context) -> Step {
     match &sandbox.state {
         State::Suspending { files: Some(files), .. } => saved_files(sandbox, image, files),
+        // Its run is held.
+        State::Suspending { rewind: Some(rewind), .. } if rewind.may_hold => late(sandbox),
         State::Suspending { operation, image: before, rewind, files: None, .. } => {
             let mut step = match rewind {
                 None => {
@@ -191,6 +196,9 @@ fn woken(sandbox: &Sandbox, run: u64, restored: Restored, because: Option<&str>,
         State::Resuming { image, rewind: Some(rewinding), .. } => {
             rewind::arrived(sandbox, image, &rewinding.rewind, run, restored, context)
         }
+        State::Suspending { rewind: Some(rewind), .. } if rewind.may_hold => {
+            rewind::arrived_beside(sandbox, rewind, run, restored, context)
+        }
         State::Resuming { image, rewind: None, .. } => {
             let (now, older) = left(image, &sandbox.older, restored);
             let mut step = Step::to(sandbox, State::Running { since: context.now, image: now, background: None })
@@ -263,10 +271,12 @@ fn run_lost(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
     match &sandbox.state {
         State::Running { since, image, background } => {
             let mut step = lost(sandbox, *since, image.as_ref(), reason, context);
-            if let Some(background) = background {
-                step.events.insert(0, background::failed_with_run(background, reason));
+            let also = background.as_ref().and_then(|background| background::failed_with_run(background, reason));
+            step.events.splice(0..0, also);
+            match sandbox.state.held() {
+                Some(held) => held::left(step, held, reason),
+                None => step,
             }
-            step
         }
         State::Snapshotting { since, image, snapshot, .. } => {
             let mut step = lost(sandbox, *since, image.as_ref(), reason, context);

@@ -36,6 +36,7 @@ proptest! {
     #[test]
     fn no_sequence_of_inputs_breaks_an_invariant(
         named: bool,
+        may_hold: bool,
         sequence in prop::collection::vec((0..inputs().len(), 0u64..4000), 0..80),
     ) {
         let mut sandbox = fresh(named);
@@ -50,8 +51,14 @@ proptest! {
                 })),
                 Input::Command(Command::Rewind(_)) => Input::Command(Command::Rewind(Box::new(Rewind {
                     target: Some(SleepImage { saved_state: fresh_saved_state(now, 8), ..image() }),
+                    may_hold,
                     ..rewind()
                 }))),
+                Input::Observation(Observation::Woken { restored, .. }) => Input::Observation(Observation::Woken {
+                    run: sandbox.generation,
+                    restored: *restored,
+                    because: None,
+                }),
                 other => other.clone(),
             };
             let Ok(made) = step(&sandbox, &input, &at(now)) else { continue };
@@ -65,13 +72,17 @@ proptest! {
             }
             let over = matches!(made.next.state, State::Terminating { .. } | State::Terminated { .. });
             let saved = matches!(input, Input::Observation(Observation::Saved(_)));
+            // A held run needs its image until it is saved.
+            let left = made.next.state.held().is_some() != sandbox.state.held().is_some();
             for saved_state in sandbox.saved_states() {
                 let kept = made.next.saved_states().any(|other| other == saved_state);
                 let rewound = sandbox.state.rewind().is_some_and(|rewind| made.abandoned.is_some() || rewind.target.as_ref().is_some_and(|target| target.saved_state == *saved_state));
-                prop_assert!(kept || over || saved || rewound, "an image is lost by {input:?}");
+                prop_assert!(kept || over || saved || rewound || left, "an image is lost by {input:?}");
             }
             if let Some(abandoned) = &made.abandoned {
-                prop_assert_eq!(Some(&abandoned.image), sandbox.state.image(), "the present becomes the snapshot");
+                let held = sandbox.state.held().and_then(|held| held.image.as_ref());
+                let present = held.or(sandbox.state.image());
+                prop_assert_eq!(Some(&abandoned.image), present, "the present becomes the snapshot");
             }
             prop_assert!(!saved || made.outcome != Outcome::Changed || made.next.saved_states().count() <= 3);
             // Each transitional state has one operation, and an effect for its owner.
@@ -278,6 +289,71 @@ fn a_rewind_that_fails_leads_back_to_the_present() {
         (State::Suspended { image: present, background: None }, None),
         "it sleeps on"
     );
+}
+
+/// Returns a sandbox that is being rewound while its run is held.
+fn holding(named: bool) -> Sandbox {
+    let running = seen(&fresh(named), Observation::Started).next;
+    let asked = Command::Rewind(Box::new(Rewind { may_hold: true, ..rewind() }));
+    seen(&given(&running, asked, 1_000_000), Observation::RewindPrepared).next
+}
+
+#[test]
+fn a_rewind_shows_the_past_before_the_held_present_is_saved() {
+    for named in [true, false] {
+        let holding = holding(named);
+        assert_eq!((holding.state.name(), holding.generation, holding.run), (StateName::Suspending, 2, 1));
+        let arrived = seen(&holding, came_from_snapshot(&holding));
+        assert_eq!(arrived.abandoned, None, "it is not saved yet");
+        let past = arrived.next;
+        assert!(check(&past).is_ok());
+        assert_eq!(
+            (past.state.name(), past.run, past.held_run().map(|run| run.generation)),
+            (StateName::Running, 2, Some(1))
+        );
+        assert_eq!(arrived.effect, super::save_held_effect(&past));
+        let again = seen(&past, Observation::HeldNotSaved("full".into()));
+        assert_eq!((again.next.held_run(), again.effect.is_some()), (past.held_run(), true), "it is tried again");
+        assert_eq!(again.next.state.operation(), past.state.operation());
+        assert!(seen(&again.next, Observation::HeldNotSaved("full".into())).events.is_empty(), "and told once");
+        let over = seen(&past, Observation::HeldSaved(Some(image())));
+        assert_eq!((over.next.held_run(), over.next.state.background()), (None, None));
+        assert_eq!(over.events.first().map(|(kind, _)| *kind), Some(EventKind::SnapshotTaken));
+    }
+}
+
+#[test]
+fn a_rewind_that_fails_lets_the_held_present_continue() {
+    let running = seen(&fresh(true), Observation::Started).next;
+    let failed = seen(&holding(true), Observation::SaveFailed("damaged".into()));
+    assert_eq!((failed.next.state, failed.next.run, failed.effect), (running.state, 1, None));
+}
+
+#[test]
+fn a_held_present_that_is_lost_becomes_the_snapshot_of_its_last_image() {
+    let mut before = holding(true);
+    let kept = SleepImage { saved_state: SavedStateId::from_random([11; 20]), ..image() };
+    let State::Suspending { image, .. } = &mut before.state else { panic!("{before:?}") };
+    *image = Some(kept.clone());
+    let past = seen(&before, came_from_snapshot(&before)).next;
+    assert!(past.saved_states().any(|saved_state| *saved_state == kept.saved_state), "it is still needed");
+    for observation in [Observation::HeldLost("killed".into()), Observation::RunLost("killed".into())] {
+        let lost = seen(&past, observation);
+        assert_eq!(lost.abandoned.map(|abandoned| abandoned.image), Some(kept.clone()));
+        assert_eq!(lost.next.held_run(), None);
+    }
+    let nothing =
+        seen(&seen(&holding(true), came_from_snapshot(&holding(true))).next, Observation::HeldLost("killed".into()));
+    assert_eq!(nothing.events.first().map(|(kind, _)| *kind), Some(EventKind::SnapshotFailed));
+}
+
+#[test]
+fn a_present_with_volumes_is_saved_before_the_past_runs() {
+    let mut running = seen(&fresh(true), Observation::Started).next;
+    running.spec.attachments = vec![volume(1)];
+    let asked = Command::Rewind(Box::new(Rewind { may_hold: true, ..rewind() }));
+    let leaving = seen(&given(&running, asked, 1_000_000), Observation::RewindPrepared);
+    assert!(matches!(leaving.effect, Some(super::Effect::Save { .. })), "{:?}", leaving.effect);
 }
 
 #[test]

@@ -28,6 +28,7 @@ impl Actor {
                     };
                     let _ = reply.send(answer);
                 }
+                Waiting::Settled(reply) => _ = reply.send(Ok(())),
                 Waiting::Snapshot(reply) => {
                     let answer = match (&failure, self.snapshot.take()) {
                         (None, Some(snapshot)) => Ok(snapshot),
@@ -63,6 +64,7 @@ pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Opti
         | Observation::EgressSet
         | Observation::Resized
         | Observation::RewindPrepared
+        | Observation::HeldSaved(_)
         | Observation::Woken { .. }
         | Observation::Unreachable(_)
         | Observation::Reachable
@@ -75,6 +77,8 @@ pub(super) fn failure(observation: &Observation, known: Option<Failure>) -> Opti
         | Observation::EgressFailed(reason)
         | Observation::ResizeFailed(reason)
         | Observation::RewindNotPrepared(reason)
+        | Observation::HeldNotSaved(reason)
+        | Observation::HeldLost(reason)
         | Observation::RunLost(reason) => Some(known.unwrap_or_else(|| Failure::new(Code::Failed, reason))),
     }
 }

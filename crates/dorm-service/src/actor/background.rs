@@ -44,7 +44,10 @@ impl Actor {
         let State::Suspended { background: Some(background), .. } = &self.record.sandbox.state else { return false };
         match background.work {
             BackgroundWork::Snapshot(_) | BackgroundWork::PrepareRewind(_) => true,
-            BackgroundWork::Attach { .. } | BackgroundWork::Egress { .. } | BackgroundWork::Resize { .. } => false,
+            BackgroundWork::Attach { .. }
+            | BackgroundWork::Egress { .. }
+            | BackgroundWork::Resize { .. }
+            | BackgroundWork::SaveHeld(_) => false,
         }
     }
 }

@@ -6,7 +6,7 @@
 //! is decided again. If the record is in another state, what the actor was doing no longer applies,
 //! and the sandbox is recovered as at daemon startup.
 
-use dorm_lifecycle::{RunCondition, RunId};
+use dorm_lifecycle::{RunCondition, RunId, Sandbox};
 use dorm_store::StoreError;
 
 use super::{Actor, Seat, Waiting, revival};
@@ -65,6 +65,7 @@ impl Actor {
             match waiting {
                 Waiting::View(_, reply) | Waiting::Command(_, reply) => _ = reply.send(Err(conflict())),
                 Waiting::Snapshot(reply) => _ = reply.send(Err(conflict())),
+                Waiting::Settled(reply) => _ = reply.send(Ok(())),
             }
         }
         if self.belongs == Belongs::Unrecorded {
@@ -72,7 +73,7 @@ impl Actor {
             return self.shared.leave(&self.record.sandbox.id);
         }
         let Self { shared, record, inbox, activity, later, .. } = self;
-        let found = found(&shared, record.sandbox.run_id()).await;
+        let found = found(&shared, &record.sandbox).await;
         for message in later {
             shared.tell(&record.sandbox.id, message);
         }
@@ -80,9 +81,10 @@ impl Actor {
     }
 }
 
-/// Returns the runs of a sandbox that the engine finds. If the engine cannot tell, the recorded run
-/// is treated as one that does not answer.
-async fn found(shared: &Shared, own: RunId) -> Vec<(RunId, RunCondition)> {
+/// Returns the runs of a sandbox that the engine finds. If the engine cannot tell, the recorded
+/// runs are treated as ones that do not answer.
+async fn found(shared: &Shared, sandbox: &Sandbox) -> Vec<(RunId, RunCondition)> {
+    let own = sandbox.run_id();
     match shared.engine.inventory().await {
         Ok(all) => {
             let found = all.into_iter().filter(|found| found.run.sandbox == own.sandbox);
@@ -90,7 +92,7 @@ async fn found(shared: &Shared, own: RunId) -> Vec<(RunId, RunCondition)> {
         }
         Err(error) => {
             tracing::warn!(run = %own, error = %error.chain(), "the engine cannot list the runs of a sandbox");
-            vec![(own, RunCondition::Silent)]
+            std::iter::once(own).chain(sandbox.held_run()).map(|run| (run, RunCondition::Silent)).collect()
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     BackgroundWork, Effect, EventKind, Input, Keep, Observation, Outcome, Sandbox, SavedStateId, SnapshotId,
-    SnapshotKind, State, Step,
+    SnapshotKind, State, Step, Timestamp,
 };
 use dorm_store::{
     Change, Made, Maker, NewEvent, OperationKind, OperationRecord, OperationResult, Removal, RequestRecord,
@@ -15,7 +15,7 @@ use dorm_store::{
 
 use super::answers;
 use super::conflict::{Belongs, is_conflict};
-use super::rewind::future_record;
+use super::rewind::{fall_back, future_record, held_record};
 use super::{Actor, Waiting};
 use crate::asked_by::AskedBy;
 use crate::backoff::Backoff;
@@ -119,13 +119,19 @@ impl Actor {
                 _ => None,
             };
             let going = change.operations.last().filter(|last| last.ended.is_none()).cloned();
-            let future = made.abandoned.as_ref().and_then(|_| change.snapshots.last().cloned());
+            let is_of_held = self.record.sandbox.state.held().is_some();
+            let future = (made.abandoned.is_some() || is_of_held).then(|| change.snapshots.last().cloned()).flatten();
+            let future = future.filter(|future| future.status == SnapshotStatus::Completed);
+            let begun = made.next.state.held().and_then(|_| change.snapshots.last().cloned());
             match self.commit(made, change, self.by.clone(), measured).await {
                 Ok(()) => {
                     self.saved_state = going.as_ref().and_then(|going| going.saved_state.clone());
                     self.operation = going;
-                    if of_suspend.is_some() {
+                    if of_suspend.is_some() || is_of_held {
                         self.snapshot = None;
+                    }
+                    if begun.is_some() {
+                        self.snapshot = begun;
                     }
                     for snapshot in future.iter().chain(&of_suspend) {
                         self.shared.removals.note(snapshot);
@@ -174,7 +180,15 @@ impl Actor {
             && was == Some(now)
         {
             // It continues with what it has written, which now belongs to the sandbox.
-            let going = operation(next, &self.by, self.shared.now(), to_write(&self.shared, &next.state).as_ref());
+            let saved_state = to_write(&self.shared, &next.state);
+            let going = operation(next, &self.by, self.shared.now(), saved_state.as_ref());
+            if next.state.held().is_some() {
+                // Nothing was written, and another attempt writes something else.
+                change.discard.extend(self.saved_state.clone());
+                if let (Some(snapshot), Some(saved_state)) = (&self.snapshot, saved_state) {
+                    change.snapshots.push(SnapshotRecord { saved_state, ..snapshot.clone() });
+                }
+            }
             // After a restart of the daemon it is still the operation of the one who asked for it.
             change.operations.extend(going.map(|going| match open {
                 Some(OperationRecord { initiator, caller, began, .. }) => {
@@ -207,12 +221,24 @@ impl Actor {
         }
         if let Some(abandoned) = &made.abandoned {
             change.discard.retain(|saved_state| *saved_state != abandoned.image.saved_state);
-            change.snapshots.push(future_record(&self.record.sandbox, abandoned, now));
+            match change.snapshots.iter_mut().find(|snapshot| snapshot.id == abandoned.future.snapshot) {
+                Some(snapshot) => fall_back(snapshot, &abandoned.image),
+                None => change.snapshots.push(future_record(&self.record.sandbox, abandoned, now)),
+            }
         }
         if made.effect.is_some() {
-            change.operations.extend(operation(next, &self.by, self.shared.now(), None));
+            self.add_next_operation(next, now, &mut change);
         }
         change
+    }
+
+    /// Adds the operation that follows at once, and the snapshot of a run that is held.
+    fn add_next_operation(&self, next: &Sandbox, now: Timestamp, change: &mut Change) {
+        let saved_state = next.state.held().and_then(|_| to_write(&self.shared, &next.state));
+        change.operations.extend(operation(next, &self.by, now, saved_state.as_ref()));
+        if let (Some(held), Some(saved_state)) = (next.state.held(), &saved_state) {
+            change.snapshots.extend(held_record(&self.record.sandbox, held, saved_state, now));
+        }
     }
 
     /// Returns what `observation` changes, if anything.
@@ -354,6 +380,8 @@ impl SnapshotSpec {
 /// Returns the id for the saved state that the operation in `state` writes, if it writes one.
 fn to_write(shared: &Shared, state: &State) -> Option<SavedStateId> {
     match state {
+        // A run that is held is saved later.
+        State::Suspending { rewind: Some(rewind), .. } if rewind.may_hold => None,
         State::Suspending { .. } | State::Snapshotting { .. } => Some(shared.ids().saved_state()),
         State::Running { background: Some(background), .. } | State::Suspended { background: Some(background), .. } => {
             match &background.work {
@@ -362,6 +390,7 @@ fn to_write(shared: &Shared, state: &State) -> Option<SavedStateId> {
                     rewind.target.as_ref().map(|target| target.saved_state.clone())
                 }
                 BackgroundWork::Snapshot(_) => Some(shared.ids().saved_state()),
+                BackgroundWork::SaveHeld(held) => held.future.is_some().then(|| shared.ids().saved_state()),
             }
         }
         State::Running { background: None, .. }
@@ -397,7 +426,7 @@ fn operation(
                 BackgroundWork::Egress { .. } => OperationKind::Egress,
                 BackgroundWork::Resize { .. } => OperationKind::Resize,
                 BackgroundWork::PrepareRewind(_) => OperationKind::Rewind,
-                BackgroundWork::Snapshot(_) => OperationKind::Snapshot,
+                BackgroundWork::Snapshot(_) | BackgroundWork::SaveHeld(_) => OperationKind::Snapshot,
             };
             (kind, &background.operation, &background.deadline)
         }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
-use dorm_lifecycle::{Effect, Initiator, Recovery, RunCondition, RunId, SnapshotKind, State, recover};
+use dorm_lifecycle::{Effect, Initiator, Recovery, RunCondition, RunId, SnapshotKind, State, leftovers, recover};
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotFilter, SnapshotStatus};
 use tokio_util::sync::CancellationToken;
 
 use super::{Actor, First, Open, Seat};
 use crate::effects::{self, Task};
 use crate::error::ServiceError;
+use crate::messages::Message;
 use crate::report::RecoveryReport;
 use crate::shared::Shared;
 
@@ -39,6 +40,7 @@ pub(crate) async fn revive(
     report: &mut RecoveryReport,
 ) {
     let id = record.sandbox.id.clone();
+    end_all(shared, &record, &leftovers(&record.sandbox, found)).await;
     let first = match recover(&record.sandbox, found) {
         Recovery::Nothing => First::Nothing,
         Recovery::Adopt(run) => First::Adopt(run),
@@ -87,7 +89,13 @@ pub(crate) async fn revive(
     {
         park(shared, &record, run).await;
     }
+    // The held run is saved first; then the actor notices that the own run is gone.
+    let lost = matches!(&first, First::Effect(Effect::SaveHeld { .. }, _)).then(|| record.sandbox.run_id());
     Actor::spawn_in(seat, shared, record, Initiator::Recovery.into(), first, open);
+    if let Some(run) = lost {
+        let reason = "its run ended while the daemon was not running".to_owned();
+        shared.tell(&run.sandbox.clone(), Message::RunEnded { run, reason });
+    }
 }
 
 /// Continues with a sandbox whose record is not the one that its actor worked on, as daemon startup

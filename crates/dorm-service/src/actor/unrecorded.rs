@@ -59,6 +59,9 @@ impl Actor {
             | Observation::ResizeFailed(_)
             | Observation::RewindPrepared
             | Observation::RewindNotPrepared(_)
+            | Observation::HeldSaved(_)
+            | Observation::HeldNotSaved(_)
+            | Observation::HeldLost(_)
             | Observation::Woken { .. }
             | Observation::WakeFailed(_)
             | Observation::Unreachable(_)

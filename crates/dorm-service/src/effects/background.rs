@@ -236,7 +236,8 @@ pub(super) async fn prepare_rewind(task: &Task, to: &SnapshotId, target: &SavedS
         BackgroundWork::Attach { .. }
         | BackgroundWork::Egress { .. }
         | BackgroundWork::Resize { .. }
-        | BackgroundWork::Snapshot(_) => None,
+        | BackgroundWork::Snapshot(_)
+        | BackgroundWork::SaveHeld(_) => None,
     });
     let limit = task.shared.settings.limits.copy_of(copied.into_iter());
     let (shared, to, copy) = (task.shared.clone(), to.clone(), target.clone());

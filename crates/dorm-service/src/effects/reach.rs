@@ -7,7 +7,7 @@ use std::time::Duration;
 use dorm_agent_client::{Agent, AgentError};
 use dorm_lifecycle::{RunCondition, RunId};
 
-use super::{Reason, Task, reason, remount};
+use super::{Reason, Task, UNDO, must_end_others, reason, remount, within};
 use crate::error::ServiceError;
 
 /// Why the agent was not reached.
@@ -47,8 +47,10 @@ pub(crate) async fn reach(task: &Task, run: &RunId, patience: Duration) -> Resul
     Ok(agent)
 }
 
-/// Makes the engine let `run` continue.
+/// Makes the engine let `run` continue, as soon as no other guest of its sandbox runs.
 pub(super) async fn release(task: &Task, run: &RunId, patience: Duration) -> Result<(), Unreached> {
+    let others = within(UNDO, "ending another run of it", must_end_others(task, run)).await;
+    others.map_err(|failure| Unreached::Silent(failure.reason().to_owned()))?;
     match tokio::time::timeout(patience, task.shared.engine.resume(run)).await {
         Ok(Ok(())) => Ok(()),
         Ok(Err(error)) => Err(ServiceError::from(error).into()),

@@ -35,7 +35,7 @@ pub(super) fn unrecorded() -> Failure {
 
 /// The progress of an operation on a running guest, however it ends.
 #[derive(Default)]
-struct Progress {
+pub(super) struct Progress {
     /// Whether the engine was asked to pause the guest.
     held: bool,
     /// The agent that was asked to quiesce.
@@ -57,7 +57,12 @@ impl Progress {
         }
     }
 
-    fn quiesced(&self) -> Quiesced {
+    /// Returns whether the engine reports that nothing is left of the run.
+    pub(super) fn is_over(&self) -> bool {
+        self.over
+    }
+
+    pub(super) fn quiesced(&self) -> Quiesced {
         match (&self.silent, &self.agent) {
             (Some(reason), _) => Quiesced::No(reason.clone()),
             (None, Some(_)) => Quiesced::Yes,
@@ -84,9 +89,7 @@ pub(super) async fn save(task: &Task, run: &RunId) -> Seen {
                     _ => None,
                 },
             };
-            for agent in [&task.agent, &progress.agent].into_iter().flatten() {
-                agent.close();
-            }
+            close_agents(task, &progress);
             let quiesced = progress.quiesced();
             let written = super::Written { is_flat, ..super::Written::of(image.bytes) };
             Seen { written, quiesced, ..Seen::of(Observation::Saved(image)) }
@@ -152,17 +155,50 @@ struct Written {
     build: String,
 }
 
+/// Closes the connections to the agent of a run that does not continue.
+pub(super) fn close_agents(task: &Task, progress: &Progress) {
+    for agent in [&task.agent, &progress.agent].into_iter().flatten() {
+        agent.close();
+    }
+}
+
+/// Pauses the guest, whose memory image is written later. Fails if there is no room for that now.
+pub(super) async fn hold(task: &Task, run: &RunId, progress: &mut Progress) -> Result<(), Failure> {
+    let shared = &task.shared;
+    prepare(task, run, progress).await?;
+    let need = shared.engine.usage(run).await.map_err(|error| progress.met(error))?.memory_bytes;
+    shared.storage.has_room(need).await?;
+    progress.held = true;
+    shared.engine.pause(run).await.map_err(|error| progress.met(error))
+}
+
+/// Saves a guest that was paused by [`hold`].
+pub(super) async fn write_held(task: &Task, run: &RunId, progress: &mut Progress) -> Result<SavedState, Failure> {
+    progress.held = true;
+    commit(task, write_paused(task, run, progress).await?).await
+}
+
 /// Pauses the guest and has its memory image written.
 async fn write(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Failure> {
+    prepare(task, run, progress).await?;
+    write_paused(task, run, progress).await
+}
+
+/// Does what has to be done before the guest is paused.
+async fn prepare(task: &Task, run: &RunId, progress: &mut Progress) -> Result<(), Failure> {
     let shared = &task.shared;
-    let Some(id) = &task.saved_state else { return Err(unrecorded()) };
     if shared.paused_for_disk.leave(&task.sandbox.id) {
         // Its agent has to answer once more. If this fails, the next check of the disk pauses it
         // again.
         progress.held = true;
         shared.engine.resume(run).await.map_err(|error| progress.met(error))?;
     }
-    make_ready(task, run, progress).await?;
+    make_ready(task, run, progress).await
+}
+
+async fn write_paused(task: &Task, run: &RunId, progress: &mut Progress) -> Result<Written, Failure> {
+    let shared = &task.shared;
+    let Some(id) = &task.saved_state else { return Err(unrecorded()) };
     let began = Instant::now();
     let need = shared.engine.usage(run).await.map_err(|error| progress.met(error))?.memory_bytes;
     let draft = shared.storage.begin(id, need).await?;
@@ -403,7 +439,7 @@ async fn reached(task: &Task, run: &RunId, progress: Progress) -> Result<Option<
     }
 }
 
-async fn remove_saved_state(task: &Task) {
+pub(super) async fn remove_saved_state(task: &Task) {
     if let Some(saved_state) = &task.saved_state
         && let Err(error) = task.shared.storage.remove(saved_state).await
     {
@@ -412,7 +448,7 @@ async fn remove_saved_state(task: &Task) {
 }
 
 /// Removes what was written and lets the guest continue.
-async fn undo(
+pub(super) async fn undo(
     task: &Task,
     run: &RunId,
     progress: Progress,

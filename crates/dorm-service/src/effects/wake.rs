@@ -46,47 +46,10 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
 }
 
 /// Returns the additional time needed if the image has not been read since the daemon started.
-async fn first_use(task: &Task) -> Duration {
+pub(super) async fn first_use(task: &Task) -> Duration {
     match task.shared.storage.unread_bytes(&task.sandbox.spec.image).await {
         0 => Duration::ZERO,
         unread => task.shared.settings.limits.start_of(unread),
-    }
-}
-
-/// Restores the guest from `target`. Of the present state, only the run is ended, whose image is on
-/// record.
-pub(super) async fn rewind(task: &Task, parked: &RunId, fresh: &RunId, target: Option<&SavedStateId>) -> Seen {
-    let limits = &task.shared.settings.limits;
-    let limit = match task.sandbox.state.rewind() {
-        Some(rewind) => limits.rewind_of(&task.sandbox, rewind),
-        None => limits.resume_of(&task.sandbox),
-    };
-    let limit = limit + first_use(task).await;
-    task.shared.parking.leave(&task.sandbox.id);
-    let attempt = async {
-        within(UNDO, "ending its previous run", must_end_all(task, parked)).await?;
-        let spec = spec(task, fresh).await?;
-        let restored = match target {
-            Some(target) => {
-                restore(task, &spec, target).await.map_err(NotRestored::into_failure)?;
-                Restored::Memory { generation: None }
-            }
-            None => {
-                task.shared.engine.start(&spec).await?;
-                Restored::Filesystem
-            }
-        };
-        let memory = if target.is_some() { Memory::Copied } else { Memory::Fresh };
-        Ok((introduce(task, fresh, memory).await?, restored))
-    };
-    match within_limit((limit, OPERATION_LIMIT), "rewinding", attempt).await {
-        Ok((agent, restored)) => {
-            Seen::with(Observation::Woken { run: fresh.generation, restored, because: None }, agent)
-        }
-        Err(failure) => {
-            end(task, fresh).await;
-            Seen::failed(Observation::WakeFailed, failure)
-        }
     }
 }
 

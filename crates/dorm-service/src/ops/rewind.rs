@@ -37,7 +37,7 @@ pub struct RewoundSandbox {
     pub sandbox: SandboxView,
     /// The snapshot it was rewound to.
     pub to: SnapshotId,
-    /// The snapshot of its previous state.
+    /// The snapshot of its previous state. It may be in progress for a moment.
     pub future: Option<SnapshotId>,
 }
 
@@ -90,7 +90,7 @@ impl Service {
             SnapshotKind::Filesystem => self.shared.storage.layers(&snapshot.saved_state).await.map(drop),
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
-        self.admit_rewind(&sandbox, &snapshot).await?;
+        let may_hold = self.admit_rewind(&sandbox, &snapshot).await?;
         let files = match &sandbox.state {
             State::Suspended { image, .. } => image.files.clone(),
             _ => None,
@@ -120,6 +120,7 @@ impl Service {
         let asked = Box::new(RewindSpec {
             to: snapshot.clone(),
             future,
+            may_hold,
             by: self.asked_by(Initiator::User),
             request: self.request.clone(),
         });
@@ -137,21 +138,35 @@ impl Service {
 }
 
 impl Service {
-    /// Admits a rewind. A running sandbox already has room, but perhaps not for everything that it
-    /// may use afterwards.
-    async fn admit_rewind(&self, sandbox: &Sandbox, to: &SnapshotRecord) -> Result<(), ServiceError> {
+    /// Admits a rewind, and returns whether the present run may be held beside the new one. A
+    /// running sandbox already has room for one of them, but perhaps not for everything that it may
+    /// use afterwards.
+    async fn admit_rewind(&self, sandbox: &Sandbox, to: &SnapshotRecord) -> Result<bool, ServiceError> {
         let held = match &sandbox.state {
             State::Suspended { .. } => Share::default(),
             _ => Share::of_sandbox(sandbox),
         };
         let need = Share::of(&to.resources).max(held);
-        if need == held {
-            return Ok(());
+        let is_running = matches!(sandbox.state, State::Running { background: None, .. });
+        // No parked run is ended so that a rewind is faster.
+        if is_running && self.shared.short_of_memory().is_none() {
+            match self.admit_share(sandbox, need.beside(&sandbox.spec.resources)).await {
+                Ok(()) => return Ok(true),
+                Err(ServiceError::NotAdmitted { .. }) => {}
+                Err(error) => return Err(error),
+            }
         }
+        if need != held {
+            self.admit_share(sandbox, need).await?;
+        }
+        Ok(false)
+    }
+
+    async fn admit_share(&self, sandbox: &Sandbox, share: Share) -> Result<(), ServiceError> {
         let (project, of) = (self.project(), Some(&sandbox.id));
-        let asked = RoomRequest { what: "rewind a sandbox", project, share: need, count: 1, of };
+        let asked = RoomRequest { what: "rewind a sandbox", project, share, count: 1, of };
         let admitted = self.shared.admit_run(asked).await?;
-        self.shared.ledger.reserve(&sandbox.id, project, need);
+        self.shared.ledger.reserve(&sandbox.id, project, share);
         drop(admitted);
         Ok(())
     }
@@ -171,7 +186,7 @@ impl Service {
             KeepFuture::UntilDeleted => Removal::Asked,
         };
         let _turn = self.shared.deletions.lock().await;
-        let mut kept = SnapshotRecord { removal, ..self.complete(files).await? };
+        let mut kept = SnapshotRecord { removal, ..self.complete_now(files).await? };
         kept.labels.insert("rewound".to_owned(), rewound_to.to_string());
         self.shared.commit(Change { snapshots: vec![kept.clone()], ..Change::default() }).await?;
         self.shared.removals.due().remove(files);
@@ -188,5 +203,6 @@ fn as_command(snapshot: &SnapshotRecord) -> Command {
         layer: None,
         resources: snapshot.resources,
         future: None,
+        may_hold: false,
     }))
 }

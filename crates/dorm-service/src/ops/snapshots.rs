@@ -11,6 +11,7 @@ use dorm_store::{
 };
 
 use crate::error::ServiceError;
+use crate::messages::Message;
 use crate::shared::{Service, Shared, Using};
 
 /// The delay before a failed deletion is retried.
@@ -73,12 +74,22 @@ impl Service {
         own.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))
     }
 
-    /// Returns one completed snapshot.
+    /// Returns one completed snapshot. Waits for one of the state that a rewind has left.
     ///
     /// # Errors
     ///
     /// `NoSnapshot`, `SnapshotNotReady`.
     pub(super) async fn complete(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
+        self.wait_for_held(id).await?;
+        self.complete_now(id).await
+    }
+
+    /// Returns one completed snapshot.
+    ///
+    /// # Errors
+    ///
+    /// `NoSnapshot`, `SnapshotNotReady`.
+    pub(super) async fn complete_now(&self, id: &SnapshotId) -> Result<SnapshotRecord, ServiceError> {
         let snapshot = self.snapshot_record(id).await?;
         let status = match &snapshot.status {
             SnapshotStatus::Completed => return Ok(snapshot),
@@ -88,12 +99,27 @@ impl Service {
         Err(ServiceError::SnapshotNotReady { snapshot: id.clone(), status })
     }
 
+    /// Waits until a snapshot of the state that a rewind has left is complete: its caller knows it
+    /// since the rewind. If it cannot be made now, this does not wait any longer.
+    async fn wait_for_held(&self, id: &SnapshotId) -> Result<(), ServiceError> {
+        let snapshot = self.snapshot_record(id).await?;
+        if snapshot.status != SnapshotStatus::InProgress || !snapshot.labels.contains_key("rewound") {
+            return Ok(());
+        }
+        match self.ask(&snapshot.source, |reply| Message::HeldSettled { reply }).await {
+            // It has ended, and nothing of it is being saved.
+            Err(ServiceError::NoSandbox(_)) => Ok(()),
+            other => other,
+        }
+    }
+
     /// Returns a completed snapshot, which is not deleted while the guard is held.
     pub(crate) async fn use_snapshot(&self, id: &SnapshotId) -> Result<(Using, SnapshotRecord), ServiceError> {
+        self.wait_for_held(id).await?;
         // A deletion either comes first, and the snapshot cannot be used, or comes later and finds
         // it in use.
         let _turn = self.shared.deletions.lock().await;
-        let snapshot = self.complete(id).await?;
+        let snapshot = self.complete_now(id).await?;
         Ok((Using::of(&self.shared, id), snapshot))
     }
 
@@ -154,6 +180,7 @@ impl Service {
     }
 
     async fn delete_now(&self, id: &SnapshotId, by: Initiator) -> Result<(), ServiceError> {
+        self.wait_for_held(id).await?;
         // If two callers delete one snapshot, the second must not re-create its record.
         let _turn = self.shared.deletions.lock().await;
         let mut snapshot = self.snapshot_record(id).await?;

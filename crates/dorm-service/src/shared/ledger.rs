@@ -26,7 +26,16 @@ impl Share {
     /// Returns the share of a recorded sandbox, including that of a rewind or a resize in progress.
     pub(crate) fn of_sandbox(sandbox: &Sandbox) -> Self {
         let then = sandbox.next_resources().as_ref().map_or_else(Self::default, Self::of);
-        Self::of(&sandbox.spec.resources).max(then)
+        match sandbox.held_resources() {
+            Some(held) if sandbox.state.held().is_some() => Self::of(&sandbox.spec.resources).beside(&held),
+            Some(held) => then.beside(&held),
+            None => Self::of(&sandbox.spec.resources).max(then),
+        }
+    }
+
+    /// Returns the share together with that of a paused run, which uses no CPU.
+    pub(crate) fn beside(self, paused: &Resources) -> Self {
+        self.plus(Self { cpu_millis: 0, ..Self::of(paused) })
     }
 
     pub(crate) fn times(self, count: u64) -> Self {

@@ -18,6 +18,7 @@ mod files_only;
 mod first_programs;
 mod forks;
 mod full_disk;
+mod held;
 mod idempotency;
 mod images;
 mod inherited;

@@ -8,13 +8,13 @@ use dorm_agent_client::GuestPath;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, Restored, SandboxId, SnapshotId, SnapshotKind, StateName};
 use dorm_service::{Code, CreateFrom, CreateSpec, KeepFuture, Service, Use};
-use dorm_store::{Removal, SandboxFilter, SnapshotStatus, Store as _};
+use dorm_store::{Removal, SandboxFilter, SnapshotRecord, SnapshotStatus, Store as _};
 
 use crate::world::{Counter, World, base, create, eventually, named, read, state, suspending, write};
 
 /// Returns a sandbox whose counter was 1 and whose file contained "old" in the snapshot; now they
 /// are 3 and "new".
-async fn continued_past_snapshot(service: &Service, asked: CreateSpec) -> (SandboxId, Counter, SnapshotId) {
+pub(crate) async fn continued_past_snapshot(service: &Service, asked: CreateSpec) -> (SandboxId, Counter, SnapshotId) {
     let id = create(service, asked).await;
     let mut counter = Counter::start(service, &id, "x").await;
     assert_eq!(counter.ask(service, &id).await.unwrap(), "x 1");
@@ -32,15 +32,22 @@ async fn note(service: &Service, id: &SandboxId, text: &'static str) {
     write(&agent, "/note", text).await;
 }
 
-async fn noted(service: &Service, id: &SandboxId) -> String {
+pub(crate) async fn noted(service: &Service, id: &SandboxId) -> String {
     let (agent, _in_use) = service.agent(id, Use::Files).await.unwrap();
     let _ = GuestPath::new("/note").unwrap();
     read(&agent, "/note").await
 }
 
+/// Returns a snapshot when it is complete.
+pub(crate) async fn completed(service: &Service, id: &SnapshotId) -> SnapshotRecord {
+    eventually("it is complete", || async { service.snapshot(id).await.unwrap().status == SnapshotStatus::Completed })
+        .await;
+    service.snapshot(id).await.unwrap()
+}
+
 /// Checks that a sandbox made from the snapshot has the counter at `count` and the file with
 /// `text`.
-async fn holds(service: &Service, snapshot: &SnapshotId, past: Counter, count: u64, text: &str) {
+pub(crate) async fn holds(service: &Service, snapshot: &SnapshotId, past: Counter, count: u64, text: &str) {
     let child = create(service, CreateSpec::new(CreateFrom::Snapshot(snapshot.clone()))).await;
     let mut of_child = past.heard_until("x 1\n", count);
     assert_eq!(of_child.ask(service, &child).await.unwrap(), format!("x {}", count + 1));
@@ -61,8 +68,8 @@ async fn memory_and_files_are_the_old_ones_under_the_same_id_and_the_future_is_k
     assert_eq!(sandbox.restored, Restored::Memory { generation: None });
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 2");
     assert_eq!(noted(&service, &id).await, "old");
-    let future = service.snapshot(&done.future.unwrap()).await.unwrap();
-    assert_eq!((future.status.clone(), &future.source, future.generation), (SnapshotStatus::Completed, &id, 1));
+    let future = completed(&service, &done.future.unwrap()).await;
+    assert_eq!((&future.source, future.generation), (&id, 1));
     assert_eq!(future.labels.get("rewound"), Some(&snapshot.to_string()));
     assert!(matches!(future.removal, Removal::At(_)), "it goes by itself");
     holds(&service, &future.id, past, 3, "new").await;
@@ -74,8 +81,8 @@ async fn memory_and_files_are_the_old_ones_under_the_same_id_and_the_future_is_k
     assert!(world.events(&id).await.ends_with(&[
         EventKind::Rewinding,
         EventKind::Suspending,
-        EventKind::Resuming,
         EventKind::Rewound,
+        EventKind::SnapshotTaken,
         EventKind::Snapshotting,
         EventKind::SnapshotTaken,
     ]));
@@ -151,8 +158,8 @@ async fn the_future_goes_by_itself() {
 #[tokio::test]
 async fn a_rewind_that_fails_leaves_the_present_as_it_was() {
     for slept in [false, true] {
-        let faults = [(Operation::Restore, 1), (Operation::Save, 1), (Operation::Agent, 1)];
-        for (call, nth) in faults.into_iter().filter(|(call, _)| !slept || *call != Operation::Save) {
+        let faults = [(Operation::Restore, 1), (Operation::Pause, 1), (Operation::Agent, 1)];
+        for (call, nth) in faults.into_iter().filter(|(call, _)| !slept || *call != Operation::Pause) {
             let world = World::new().await;
             let service = world.daemon().await;
             let (id, past, snapshot) = continued_past_snapshot(&service, named("web")).await;
@@ -261,11 +268,13 @@ async fn a_rewind_waits_for_an_operation_in_progress_and_others_wait_for_it() {
 #[tokio::test]
 async fn a_daemon_that_dies_in_the_middle_leaves_it_in_the_present_or_in_the_past() {
     for (call, moment, back) in [
-        (Operation::Save, Moment::Before, false),
-        (Operation::Save, Moment::After, false),
+        (Operation::Pause, Moment::Before, false),
+        (Operation::Pause, Moment::After, false),
+        (Operation::Restore, Moment::Before, false),
+        (Operation::Restore, Moment::After, false),
+        (Operation::Save, Moment::Before, true),
+        (Operation::Save, Moment::After, true),
         (Operation::Stop, Moment::Before, true),
-        (Operation::Restore, Moment::Before, true),
-        (Operation::Restore, Moment::After, true),
     ] {
         let world = World::new().await;
         let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
@@ -290,7 +299,11 @@ async fn a_daemon_that_dies_in_the_middle_leaves_it_in_the_present_or_in_the_pas
         let mut counter = if back { past } else { past.heard_until("x 1\n", 3) };
         let expected = if back { "x 2" } else { "x 4" };
         assert_eq!(counter.ask(&service, &id).await.unwrap(), expected, "{call:?} {moment:?}");
-        assert_eq!(service.snapshots().await.unwrap().len(), if back { 2 } else { 1 });
+        let snapshots = service.snapshots().await.unwrap();
+        assert_eq!(snapshots.len(), if back { 2 } else { 1 });
+        if let Some(future) = snapshots.get(1) {
+            holds(&service, &future.id, past, 3, "new").await;
+        }
     }
 }
 
@@ -392,7 +405,7 @@ async fn a_child_takes_the_place_of_its_parent() {
 
 #[tokio::test]
 async fn a_promotion_that_fails_leaves_both_as_they_were() {
-    for call in [Operation::Save, Operation::Restore] {
+    for call in [Operation::Save, Operation::Pause, Operation::Restore] {
         let world = World::new().await;
         let service = world.daemon().await;
         let (parent, child, counter) = family(&service).await;
@@ -411,7 +424,7 @@ async fn a_promotion_that_fails_leaves_both_as_they_were() {
 
 #[tokio::test]
 async fn a_daemon_that_dies_in_the_middle_of_a_promotion_leaves_it_done_or_undone() {
-    for (call, nth, done) in [(Operation::Save, 1, false), (Operation::Save, 2, false), (Operation::Restore, 1, true)] {
+    for (call, nth, done) in [(Operation::Save, 1, false), (Operation::Restore, 1, false), (Operation::Save, 2, true)] {
         let world = World::new().await;
         let doomed = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
         let (parts, faults) = (world.parts(), world.host.faults().clone());

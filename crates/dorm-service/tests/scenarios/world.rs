@@ -121,6 +121,11 @@ impl World {
     /// record, a run for each running sandbox and no other, the egress of each run, a sleep image
     /// for each suspended sandbox, and no saved state without a record.
     pub(crate) async fn is_sound(&self) {
+        eventually("what rewinds have left is saved", || async {
+            let all = self.store.sandboxes(&SandboxFilter::default()).await.unwrap();
+            all.iter().all(|record| record.sandbox.state.held().is_none())
+        })
+        .await;
         let mut needed = Vec::new();
         let mut allowed = Vec::new();
         for record in self.store.sandboxes(&SandboxFilter::default()).await.unwrap() {
@@ -140,9 +145,10 @@ impl World {
             }
             needed.extend(record.sandbox.saved_states().cloned());
         }
-        for (run, _) in self.host.runs() {
-            assert!(allowed.contains(&run), "run {run} belongs to nobody");
-        }
+        eventually("every run belongs to a sandbox", || async {
+            self.host.runs().iter().all(|(run, _)| allowed.contains(run))
+        })
+        .await;
         for snapshot in self.store.snapshots(None).await.unwrap() {
             if snapshot.status == dorm_store::SnapshotStatus::Completed {
                 needed.push(snapshot.saved_state);

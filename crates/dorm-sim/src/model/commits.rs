@@ -108,8 +108,9 @@ impl Model {
             }
         }
         if before.rewound != sandbox.rewound {
-            self.keeps_future(state, &before);
+            self.keeps_future(state, &before, sandbox);
         }
+        self.saves_held(state, &before, sandbox);
         let root = sandbox.spec.layer.as_ref().and_then(|layer| state.layers.get(layer)).cloned().unwrap_or_default();
         self.remember(root, &mut known, &before, sandbox);
         known.past.push((now, sandbox.clone()));
@@ -118,11 +119,18 @@ impl Model {
     }
 
     /// Checks that the abandoned state of a rewind is a snapshot, if it was to be kept.
-    fn keeps_future(&self, state: &State, before: &Sandbox) {
+    fn keeps_future(&self, state: &State, before: &Sandbox, after: &Sandbox) {
         let Some(rewind) = before.state.rewind() else {
             return self.trace.wrong(format_args!("{} was rewound, and no rewind was in progress", before.id));
         };
         let Some(future) = &rewind.future else { return };
+        if let Some(held) = after.state.held() {
+            let snapshot = state.snapshots.get(&future.snapshot).map(|known| &known.record.status);
+            if snapshot != Some(&SnapshotStatus::InProgress) || held.run != before.run {
+                self.trace.wrong(format_args!("{} was rewound, and its abandoned state is not being saved", before.id));
+            }
+            return;
+        }
         let kept = state.snapshots.get(&future.snapshot).map(|known| &known.record.saved_state);
         if kept.is_none() || kept != before.state.image().map(|image| &image.saved_state) {
             self.trace.wrong(format_args!("{} was rewound, and its abandoned state is not kept", before.id));
@@ -135,6 +143,19 @@ impl Model {
         let found = self.host.runs().into_iter().find(|(found, _)| *found == run);
         let lives = found.is_some_and(|(_, condition)| condition != RunCondition::Broken);
         lives && !self.host.labels(&run).iter().any(|label| label == dorm_service::START_LABEL)
+    }
+
+    /// Checks that the state that a rewind has left is a snapshot when it is not held any longer.
+    fn saves_held(&self, state: &State, before: &Sandbox, after: &Sandbox) {
+        let (Some(held), None) = (before.state.held(), after.state.held()) else { return };
+        let Some(future) = &held.future else { return };
+        let snapshot = state.snapshots.get(&future.snapshot).map(|known| &known.record.status);
+        let may_be_lost = self.misfortune != Misfortune::OnlyDeaths && held.image.is_none();
+        match snapshot {
+            Some(SnapshotStatus::Completed) => {}
+            Some(SnapshotStatus::Failed(_)) if may_be_lost => {}
+            other => self.trace.wrong(format_args!("{} was rewound, and what it has left is {other:?}", before.id)),
+        }
     }
 
     /// Checks that a change was asked for and loses nothing.
@@ -198,6 +219,8 @@ impl Model {
             (StateName::Running | StateName::Snapshotting, StateName::Suspended) => true,
             (StateName::Resuming, StateName::Suspended) => true,
             (StateName::Resuming, StateName::Resuming) => before.state.rewind() != after.state.rewind(),
+            // The past runs, and the present is held.
+            (StateName::Suspending, StateName::Running) if after.state.held().is_some() => false,
             // The daemon was stopped during the suspend.
             (StateName::Suspending, StateName::Running) => !recovery,
             _ => false,
@@ -240,21 +263,10 @@ impl Model {
                 known.live = known.images.get(&image.saved_state).cloned().unwrap_or_default();
                 known.epoch += 1;
             }
-            (Life::Resuming { rewind: Some(rewinding), .. }, Life::Running { image, .. }) => {
-                let target = rewinding.rewind.target.as_ref();
-                known.epoch += 1;
-                let (held, restored) = match target {
-                    Some(target) => {
-                        (known.images.get(&target.saved_state).cloned(), Restored::Memory { generation: None })
-                    }
-                    None => (Some(root), Restored::Filesystem),
-                };
-                known.live = held.unwrap_or_default();
-                let told = after.restored == restored;
-                let kept = target.filter(|_| after.spec.suspendable);
-                if !told || image.as_ref() != kept || after.run == before.run {
-                    self.trace.wrong(format_args!("{id} was rewound, says {:?}, keeps {image:?}", after.restored));
-                }
+            (Life::Resuming { .. } | Life::Suspending { .. }, Life::Running { image, .. })
+                if before.rewound != after.rewound =>
+            {
+                self.remember_rewind(root, known, before, (after, image.as_ref()));
             }
             (Life::Resuming { image: newest, .. }, Life::Running { image, .. }) if after.run != before.run => {
                 known.epoch += 1;
@@ -272,6 +284,31 @@ impl Model {
                 }
             }
             _ => {}
+        }
+    }
+
+    /// Updates the known memory after a rewind, with which `after` falls back to `image`.
+    fn remember_rewind(
+        &self,
+        root: Memory,
+        known: &mut Known,
+        before: &Sandbox,
+        (after, image): (&Sandbox, Option<&SleepImage>),
+    ) {
+        let target = before.state.rewind().and_then(|rewind| rewind.target.as_ref());
+        if after.state.held().is_some() {
+            known.held = known.live.clone();
+        }
+        known.epoch += 1;
+        let (live, restored) = match target {
+            Some(target) => (known.images.get(&target.saved_state).cloned(), Restored::Memory { generation: None }),
+            None => (Some(root), Restored::Filesystem),
+        };
+        known.live = live.unwrap_or_default();
+        let kept = target.filter(|_| after.spec.suspendable);
+        if after.restored != restored || image != kept || after.run == before.run {
+            let id = &before.id;
+            self.trace.wrong(format_args!("{id} was rewound, says {:?}, keeps {image:?}", after.restored));
         }
     }
 
@@ -332,10 +369,14 @@ impl Model {
             && let Some(source) = state.sandboxes.get(&record.source)
         {
             let abandoned = source.images.get(&record.saved_state);
+            let is_held = record.labels.contains_key("rewound");
             // A suspended source's memory is that of its image.
             let asleep = source.state() == StateName::Suspended;
-            let (latest, earliest) =
-                if asleep { (&source.live, &source.live) } else { (&source.live, &source.earliest) };
+            let (latest, earliest) = match (is_held, asleep) {
+                (true, _) => (&source.held, &source.held),
+                (false, true) => (&source.live, &source.live),
+                (false, false) => (&source.live, &source.earliest),
+            };
             let held = match record.kind {
                 SnapshotKind::Memory => latest.in_image(earliest, &self.saved_states.join(record.saved_state.as_str())),
                 SnapshotKind::Filesystem => Ok(latest.files_since(earliest)),
@@ -363,6 +404,7 @@ impl Known {
             inherited: None,
             told: StateName::Pending,
             live,
+            held: Memory::default(),
             images: BTreeMap::new(),
             earliest: Memory::default(),
             epoch: 0,
@@ -436,9 +478,11 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
     {
         return Err(format!("the image {target} that it is rewound to is forgotten"));
     }
+    let left = before.state.held().filter(|_| after.state.held().is_none());
+    let left = left.and_then(|held| Some(&held.image.as_ref()?.saved_state));
     match before
         .saved_states()
-        .filter(|saved_state| Some(*saved_state) != target)
+        .filter(|saved_state| Some(*saved_state) != target && Some(*saved_state) != left)
         .take(most)
         .find(|saved_state| after.saved_states().all(|kept| kept != *saved_state))
     {

@@ -1,5 +1,6 @@
 //! A saved state that is being written, and the commit that completes it.
 
+use std::collections::BTreeMap;
 use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io;
@@ -63,20 +64,30 @@ impl SavedStates {
             if live.contains_key(id) || self.path(id, "").symlink_metadata().is_ok() {
                 return Err(StorageError::Exists(id.clone()));
             }
-            let mut promised = 0u64;
-            for (other, Live { bytes, .. }) in live.iter() {
-                promised = promised.saturating_add(bytes.saturating_sub(written(&self.path(other, DRAFT))));
-            }
-            let free_bytes = disk::free_bytes(&self.directory)?.saturating_sub(promised);
-            if need_bytes > free_bytes {
-                return Err(StorageError::NoRoom { path: self.directory.clone(), need_bytes, free_bytes });
-            }
+            self.check_room(&live, need_bytes)?;
             live.insert(id.clone(), Live { bytes: need_bytes, intent: Intent::Commit });
         }
         let draft = SavedStateDraft { saved_states: self.clone(), id: id.clone(), directory };
         disk::remove_tree(&draft.directory)?;
         disk::make_directory(&draft.directory).map_err(failed("make the directory", &draft.directory))?;
         Ok(draft)
+    }
+
+    /// Checks that a draft of this size could begin now.
+    pub(crate) fn has_room(&self, need_bytes: u64) -> Result<(), StorageError> {
+        self.check_room(&self.live(), need_bytes)
+    }
+
+    fn check_room(&self, live: &BTreeMap<SavedStateId, Live>, need_bytes: u64) -> Result<(), StorageError> {
+        let mut promised = 0u64;
+        for (other, Live { bytes, .. }) in live {
+            promised = promised.saturating_add(bytes.saturating_sub(written(&self.path(other, DRAFT))));
+        }
+        let free_bytes = disk::free_bytes(&self.directory)?.saturating_sub(promised);
+        match need_bytes > free_bytes {
+            true => Err(StorageError::NoRoom { path: self.directory.clone(), need_bytes, free_bytes }),
+            false => Ok(()),
+        }
     }
 }
 

@@ -16,11 +16,11 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Access, Annotations, ApiKeyId, Attachment, Background, BackgroundWork, BuildId, Cause, Checkpoints, Egress,
-    EgressDefault, EgressRule, EgressRules, EnvironmentId, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId,
-    Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember, PortAccess,
-    PortRule, ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding, Rewound,
-    Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State,
-    SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
+    EgressDefault, EgressRule, EgressRules, EnvironmentId, EventKind, FirstProgram, Future, HeaderRule, Held, Hold,
+    HoldId, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember,
+    PortAccess, PortRule, ProjectId, RequestId, Resources, Restored, RetentionPolicy, Rewind, RewindFrom, Rewinding,
+    Rewound, Sandbox, SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind,
+    State, SuspendFailures, Timeouts, Timestamp, Unreachable, Verdict, VolumeId, Wake, WebhookId, Writers,
 };
 use serde_json::Value;
 
@@ -225,6 +225,7 @@ fn rewound_sandboxes() -> Vec<(String, Sandbox)> {
         layer: None,
         resources: Resources::default(),
         future: Some(Future { snapshot: SnapshotId::from_random([16; 20]), keep }),
+        may_hold: false,
     };
     let saving = State::Suspending {
         operation: operation.clone(),
@@ -593,6 +594,17 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
     let after = sandbox.spec.attachments[1..].to_vec();
     let rewind = rewound_sandboxes().into_iter().find_map(|(_, sandbox)| sandbox.state.rewind().cloned()).unwrap();
     let snapshot = SnapshotId::from_random([4; 20]);
+    let held = Held {
+        run: 3,
+        generation: 3,
+        since,
+        rewound_to: snapshot.clone(),
+        future: rewind.future.clone(),
+        image: Some(image()),
+        layer: None,
+        resources: Resources::default(),
+        failures: 1,
+    };
     let states = [
         (
             "sandbox-detaching",
@@ -613,6 +625,10 @@ fn in_background(sandbox: &Sandbox) -> Vec<(String, Sandbox)> {
         (
             "sandbox-suspended-for-a-snapshot",
             State::Suspended { image: image(), background: background(BackgroundWork::Snapshot(snapshot)) },
+        ),
+        (
+            "sandbox-saving-what-a-rewind-left",
+            State::Running { since, image: None, background: background(BackgroundWork::SaveHeld(held)) },
         ),
     ];
     states.map(|(name, state)| (name.to_owned(), Sandbox { state, ..sandbox.clone() })).into()

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use dorm_lifecycle::{
     Access, Annotations, ApiKeyId, Attachment, Background, BackgroundWork, Caller, Cause, Checkpoints, Credential,
-    Egress, EgressDefault, EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Hold, HoldId,
+    Egress, EgressDefault, EgressRule, EgressRules, EventKind, FirstProgram, Future, HeaderRule, Held, Hold, HoldId,
     InheritedSettings, Initiator, OnSuspendFailure, OnTimeout, OnUnrestorable, OperationId, Origin, PoolId, PoolMember,
     PortAccess, PortRule, PortRules, ProjectId, Resources, Restored, Rewind, RewindFrom, Rewinding, Rewound, Sandbox,
     SandboxId, SandboxSpec, SavedStateId, SleepImage, SleepRetention, SnapshotId, SnapshotKind, State, SubPath,
@@ -151,14 +151,38 @@ fn background() -> impl Strategy<Value = Background> {
         resources().prop_map(|after| BackgroundWork::Resize { after }),
         rewind().prop_map(BackgroundWork::PrepareRewind),
         snapshot_id().prop_map(BackgroundWork::Snapshot),
+        held().prop_map(BackgroundWork::SaveHeld),
     ];
     (operation_id(), time(), work).prop_map(|(operation, deadline, work)| Background { operation, deadline, work })
 }
 
 fn rewind() -> impl Strategy<Value = Rewind> {
-    let future = (snapshot_id(), option::of(length())).prop_map(|(snapshot, keep)| Future { snapshot, keep });
-    (snapshot_id(), option::of(image()), option::of(saved_state_id()), resources(), option::of(future))
-        .prop_map(|(to, target, layer, resources, future)| Rewind { to, target, layer, resources, future })
+    let (target, layer) = (option::of(image()), option::of(saved_state_id()));
+    (snapshot_id(), target, layer, resources(), option::of(future()), any::<bool>()).prop_map(
+        |(to, target, layer, resources, future, may_hold)| Rewind { to, target, layer, resources, future, may_hold },
+    )
+}
+
+fn future() -> impl Strategy<Value = Future> {
+    (snapshot_id(), option::of(length())).prop_map(|(snapshot, keep)| Future { snapshot, keep })
+}
+
+fn held() -> impl Strategy<Value = Held> {
+    let numbers = (any::<u64>(), any::<u64>(), any::<u32>());
+    let (image, layer) = (option::of(image()), option::of(saved_state_id()));
+    (numbers, time(), snapshot_id(), option::of(future()), image, layer, resources()).prop_map(
+        |((run, generation, failures), since, rewound_to, future, image, layer, resources)| Held {
+            run,
+            generation,
+            since,
+            rewound_to,
+            future,
+            image,
+            layer,
+            resources,
+            failures,
+        },
+    )
 }
 
 fn resources() -> impl Strategy<Value = Resources> {

@@ -557,15 +557,14 @@ impl From<RewoundRow> for Rewound {
 
 impl From<&Rewind> for RewindRow {
     fn from(rewind: &Rewind) -> Self {
-        let Rewind { to, target, layer, resources, future } = rewind;
+        let Rewind { to, target, layer, resources, future, may_hold } = rewind;
         Self {
             to: text(to),
             target: target.as_ref().map(SleepImageRow::from),
             layer: layer.as_ref().map(text),
             resources: resources.into(),
-            future: future
-                .as_ref()
-                .map(|Future { snapshot, keep }| FutureRow { snapshot: text(snapshot), keep: keep.map(Length) }),
+            future: future.as_ref().map(FutureRow::from),
+            may_hold: *may_hold,
         }
     }
 }
@@ -577,10 +576,22 @@ impl From<RewindRow> for Rewind {
             target: row.target.map(SleepImage::from),
             layer: row.layer.map(|layer| layer.0),
             resources: row.resources.into(),
-            future: row
-                .future
-                .map(|FutureRow { snapshot, keep }| Future { snapshot: snapshot.0, keep: keep.map(|keep| keep.0) }),
+            future: row.future.map(Future::from),
+            may_hold: row.may_hold,
         }
+    }
+}
+
+impl From<&Future> for FutureRow {
+    fn from(future: &Future) -> Self {
+        let Future { snapshot, keep } = future;
+        Self { snapshot: text(snapshot), keep: keep.map(Length) }
+    }
+}
+
+impl From<FutureRow> for Future {
+    fn from(row: FutureRow) -> Self {
+        Self { snapshot: row.snapshot.0, keep: row.keep.map(|keep| keep.0) }
     }
 }
 

@@ -120,6 +120,7 @@ pub(super) struct RewindRow {
     pub(super) resources: ResourcesRow,
     #[serde(deserialize_with = "present")]
     pub(super) future: Option<FutureRow>,
+    pub(super) may_hold: bool,
 }
 
 #[derive(Serialize, Deserialize)]
