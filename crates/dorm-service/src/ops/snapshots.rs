@@ -165,6 +165,7 @@ impl Service {
     pub async fn delete_snapshot_when_free(&self, id: &SnapshotId) -> Result<(), ServiceError> {
         let (service, id) = (self.clone(), id.clone());
         let work = async move {
+            service.wait_for_held(&id).await?;
             let _turn = service.shared.deletions.lock().await;
             let mut snapshot = service.snapshot_record(&id).await?;
             if snapshot.status == SnapshotStatus::InProgress {

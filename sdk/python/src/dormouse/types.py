@@ -1873,7 +1873,9 @@ class Promoted:
     """ID of the child, which is terminated."""
 
     future: str | None = None
-    """ID of the snapshot of the parent's previous state, if that is kept."""
+    """ID of the snapshot of the parent's previous state, if that is kept. It may be in progress for
+    a moment; requests that need it wait for that.
+    """
 
     sandbox: SandboxInfo
     """The parent, running with the memory and files of the child."""
@@ -2011,7 +2013,9 @@ class Rewound:
     """A sandbox that was rewound."""
 
     future: str | None = None
-    """ID of the snapshot of its state before the rewind, if that is kept."""
+    """ID of the snapshot of its state before the rewind, if that is kept. It may be in progress for
+    a moment; requests that need it wait for that.
+    """
 
     sandbox: SandboxInfo
     """The running sandbox."""

@@ -2034,7 +2034,10 @@ export interface PromoteRequest {
 export interface Promoted {
   /** ID of the child, which is terminated. */
   child: string;
-  /** ID of the snapshot of the parent's previous state, if that is kept. */
+  /**
+   * ID of the snapshot of the parent's previous state, if that is kept. It may be in progress
+   * for a moment; requests that need it wait for that.
+   */
   future?: string | null;
   /** The parent, running with the memory and files of the child. */
   sandbox: SandboxInfo;
@@ -2284,7 +2287,10 @@ export interface RewindRequest {
 
 /** A sandbox that was rewound. */
 export interface Rewound {
-  /** ID of the snapshot of its state before the rewind, if that is kept. */
+  /**
+   * ID of the snapshot of its state before the rewind, if that is kept. It may be in progress
+   * for a moment; requests that need it wait for that.
+   */
   future?: string | null;
   /** The running sandbox. */
   sandbox: SandboxInfo;
