@@ -242,14 +242,11 @@ async fn give_up_saved_state(
         ));
         return Ok(());
     }
-    let is_at_work = |record: &&SandboxRecord| record.sandbox.state.operation() == Some(&operation.id);
-    // Its run is saved again.
-    let continues = living.iter().find(is_at_work).is_some_and(|record| record.sandbox.state.held().is_some());
-    let is_at_work = living.iter().any(|record| is_at_work(&record));
+    let at_work = living.iter().find(|record| record.sandbox.state.operation() == Some(&operation.id));
     let saved_state = match operation.saved_state.clone() {
         Some(saved_state) => saved_state,
         // The actor of the sandbox ends it.
-        None if is_at_work => return Ok(()),
+        None if at_work.is_some() => return Ok(()),
         None => return close_as_stopped(shared, operation, Change::default()).await,
     };
     let mut held = living.iter().flat_map(|record| record.sandbox.saved_states());
@@ -257,7 +254,8 @@ async fn give_up_saved_state(
         return Ok(());
     }
     let title = format!("{} {}", operation.kind.as_str(), operation.id);
-    if continues {
+    // The held run is saved again.
+    if at_work.is_some_and(|record| record.sandbox.state.held().is_some()) {
         if let Err(error) = shared.storage.remove(&saved_state).await {
             report.postponed(&format!("{title}: removing its files"), &error);
         }

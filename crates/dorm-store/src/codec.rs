@@ -426,7 +426,8 @@ fn decode<Row: DeserializeOwned>(text: &str, version: u64) -> Result<Row, CodecE
     serde_json::from_str(text).map_err(|source| CodecError::Shape { version, source })
 }
 
-/// Adds the field `files` to the sleep images of a sandbox, and to its state if that has the field.
+/// Adds the field `files` to the sleep images of a sandbox, and to its state if that has the field,
+/// and `may_hold` to its rewind.
 fn add_inside(fields: &mut Map<String, Value>) {
     if fields.contains_key("saved_state") && fields.contains_key("taken") {
         fields.insert("files".to_owned(), Value::Null);

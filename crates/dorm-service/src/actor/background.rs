@@ -28,6 +28,12 @@ impl Actor {
         self.agent.as_ref().is_some_and(|agent| !agent.is_closed())
     }
 
+    /// Returns whether the operation in progress may concern the sandbox's run. Saving the run that
+    /// a rewind has left does not, and may take as long as the disk is full.
+    pub(super) fn works_on_run(&self) -> bool {
+        self.work.is_some() && self.record.sandbox.state.held().is_none()
+    }
+
     /// Returns whether the operation in progress changes a live run,
     /// and so has nothing to change when that run ends.
     pub(super) fn changes_run(&self) -> bool {

@@ -6,18 +6,19 @@ use super::Actor;
 use crate::effects;
 
 impl Actor {
-    /// Pauses the sandbox because the disk is nearly full. During an operation it does nothing; the
-    /// message is repeated, and the sandbox is paused once the operation ends.
+    /// Pauses the sandbox because the disk is nearly full. During an operation on its run it does
+    /// nothing; the message is repeated, and the sandbox is paused once the operation ends.
     pub(super) async fn disk_low(&mut self) {
         let sandbox = self.record.sandbox.id.clone();
         let is_running = matches!(self.record.sandbox.state, State::Running { .. });
-        if !is_running || self.work.is_some() || self.shared.paused_for_disk.holds(&sandbox) {
+        if !is_running || self.works_on_run() || self.shared.paused_for_disk.holds(&sandbox) {
             return;
         }
         let run = self.record.sandbox.run_id();
         // Before the call: from here on, callers are not lent the agent.
         self.shared.paused_for_disk.enter(&sandbox);
-        match tokio::time::timeout(effects::UNDO, self.shared.engine.pause(&run)).await {
+        let engine = self.shared.engine.clone();
+        match self.beside(tokio::time::timeout(effects::UNDO, engine.pause(&run))).await {
             Ok(Ok(())) => {
                 let (free, continues_at) = (self.shared.paused_for_disk.free_bytes(), self.shared.continues_at_bytes());
                 let detail = format!("{free} bytes of the host's disk are free; it continues when {continues_at} are");
@@ -35,7 +36,7 @@ impl Actor {
     /// Lets the sandbox continue, since there is room again.
     pub(super) async fn disk_room(&mut self) {
         let sandbox = self.record.sandbox.id.clone();
-        if self.work.is_some() || !self.shared.paused_for_disk.holds(&sandbox) {
+        if self.works_on_run() || !self.shared.paused_for_disk.holds(&sandbox) {
             return;
         }
         if !matches!(self.record.sandbox.state, State::Running { .. }) {
@@ -43,7 +44,8 @@ impl Actor {
             return;
         }
         let run = self.record.sandbox.run_id();
-        match tokio::time::timeout(effects::UNDO, self.shared.engine.resume(&run)).await {
+        let engine = self.shared.engine.clone();
+        match self.beside(tokio::time::timeout(effects::UNDO, engine.resume(&run))).await {
             Ok(Ok(())) => {
                 self.shared.paused_for_disk.leave(&sandbox);
                 self.note(EventKind::DiskResumed, Initiator::Host, None).await;

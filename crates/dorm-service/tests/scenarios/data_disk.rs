@@ -9,7 +9,8 @@ use std::time::Duration;
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{EventKind, Initiator, Resources, RunCondition, SandboxId, SnapshotKind, StateName, Writers};
 use dorm_ports::{DataDisk, HeldBack};
-use dorm_service::{Budgets, Code, CreateSpec, Service, Use};
+use dorm_service::{Budgets, Code, CreateSpec, KeepFuture, Service, Use};
+use dorm_store::SnapshotStatus;
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
@@ -123,6 +124,29 @@ async fn sandboxes_are_paused_below_the_floor_and_continue_automatically_with_ro
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "kept 2");
     eventually("and says so", || async { world.events(&id).await.contains(&EventKind::DiskResumed) }).await;
     world.is_sound().await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_rewound_sandbox_is_paused_although_the_state_that_it_left_cannot_be_saved() {
+    let (world, disk) = tight().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    let mut counter = Counter::start(&service, &id, "kept").await;
+    let snapshot = service.checkpoint(&id, SnapshotKind::Memory).await.unwrap();
+    world.host.faults().always(Operation::Save, Moment::Before, Fault::NoRoom);
+    let done = service.rewind(&id, &snapshot.id, KeepFuture::default()).await.unwrap();
+    let own = done.sandbox.sandbox.run_id();
+    eventually("saving it has failed", || async { world.host.faults().struck(Operation::Save) > 1 }).await;
+    disk.set(99 * MIB);
+    let condition = || world.host.runs().into_iter().find(|(run, _)| *run == own).map(|(_, condition)| condition);
+    eventually("it is paused", || async { condition() == Some(RunCondition::Paused) }).await;
+    assert!(is_paused(&service, &id).await);
+    world.host.faults().clear();
+    disk.set(200 * MIB);
+    eventually("it continues", || async { !is_paused(&service, &id).await }).await;
+    assert_eq!(counter.ask(&service, &id).await.unwrap(), "kept 1");
+    world.is_sound().await;
+    assert_eq!(service.snapshot(&done.future.unwrap()).await.unwrap().status, SnapshotStatus::Completed);
 }
 
 #[tokio::test(start_paused = true)]
