@@ -96,6 +96,12 @@ impl Probe {
         Self { id: id.to_owned(), slept: None, lost_power: false, ..self.clone() }
     }
 
+    /// The memory in its last image, if it has one.
+    pub(crate) fn at_image(&self) -> Option<Self> {
+        let Version { dialogue, count, file } = self.slept.clone()?;
+        Some(Self { dialogue, count, file, ..self.of(&self.id) })
+    }
+
     /// Notes that it has slept in its present state, and that this was acknowledged.
     pub(crate) fn has_slept(&mut self) {
         self.slept = Some(self.version());

@@ -9,7 +9,7 @@ use anyhow::{Context as _, Result, bail};
 use dorm_testing::{sandbox_process, signal, until};
 use rustix::process::Signal;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::json;
 
 use crate::Setting;
 use crate::host::word;
@@ -275,7 +275,7 @@ async fn is_whole(world: &World, probe: &mut Probe, silenced: &mut Silenced) -> 
     probe.is_whole(daemon).await.map_err(|loss| match loss {
         Loss::Sandbox(what) | Loss::Data(what) => anyhow::anyhow!(what),
     })?;
-    let kinds = events(world, &id).await?;
+    let kinds = world.events(&id).await?;
     let of = |kind: &str| kinds.iter().filter(|event| event["kind"] == kind).cloned().collect::<Vec<_>>();
     if let Some(lost) = of("run_lost").first() {
         bail!("a run was lost: {lost}");
@@ -283,17 +283,4 @@ async fn is_whole(world: &World, probe: &mut Probe, silenced: &mut Silenced) -> 
     let unquiesced = of("suspended").iter().filter(|event| !event["detail"].is_null()).count();
     silenced.unquiesced = unquiesced as u64;
     Ok(())
-}
-
-async fn events(world: &World, id: &str) -> Result<Vec<Value>> {
-    let mut all: Vec<Value> = Vec::new();
-    loop {
-        let after = all.last().and_then(|event| event["number"].as_u64()).unwrap_or_default();
-        let page = world.daemon.get(&format!("/events?sandbox={id}&after={after}&limit=1000")).await?;
-        let more = page["events"].as_array().cloned().unwrap_or_default();
-        if more.is_empty() {
-            return Ok(all);
-        }
-        all.extend(more);
-    }
 }

@@ -258,6 +258,20 @@ impl World {
         self.daemon.start_again_with(&options)
     }
 
+    /// Returns the events of a sandbox.
+    pub(crate) async fn events(&self, id: &str) -> Result<Vec<Value>> {
+        let mut all: Vec<Value> = Vec::new();
+        loop {
+            let after = all.last().and_then(|event| event["number"].as_u64()).unwrap_or_default();
+            let page = self.daemon.get(&format!("/events?sandbox={id}&after={after}&limit=1000")).await?;
+            let more = page["events"].as_array().cloned().unwrap_or_default();
+            if more.is_empty() {
+                return Ok(all);
+            }
+            all.extend(more);
+        }
+    }
+
     pub(crate) async fn records(&self) -> Result<Records> {
         let states = "pending,running,snapshotting,suspending,suspended,resuming,terminating";
         let sandboxes = self.daemon.get(&format!("/sandboxes?limit=1000&state={states}")).await?;

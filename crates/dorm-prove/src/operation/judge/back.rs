@@ -46,8 +46,13 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
         }
     }
     if let Some(future) = &future {
-        // It was saved before anything else, so it is exactly the present.
-        from(world, future, &present.of(&present.id), faults).await?;
+        // It is exactly the present, or exactly its last image if the run was lost before it was
+        // saved, and then an event says so.
+        let left = match is_last_image(world, &present.id, future).await? {
+            true => present.at_image().unwrap_or_else(|| present.clone()),
+            false => present.clone(),
+        };
+        from(world, future, &left, faults).await?;
         present = past.of(&present.id);
         // The target of the rewind is also its sleep image.
         present.has_slept();
@@ -61,4 +66,17 @@ pub(super) async fn judge(world: &mut World, scene: Scene, heard: &Heard, faults
         Err(loss) => faults.push(fault(loss)),
     }
     Ok(())
+}
+
+/// Whether an event says that the power was cut before the state that the rewind left was saved, so
+/// that its snapshot is the last image of that state.
+async fn is_last_image(world: &World, id: &str, snapshot: &str) -> Result<bool> {
+    if !world.lost_power {
+        return Ok(false);
+    }
+    let says = |event: &Value| {
+        let detail = event["detail"].as_str().unwrap_or_default();
+        event["kind"] == "snapshot_taken" && detail.starts_with(snapshot) && detail.contains("it is the sleep image of")
+    };
+    Ok(world.events(id).await?.iter().any(says))
 }
