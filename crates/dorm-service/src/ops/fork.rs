@@ -38,7 +38,7 @@ use crate::view::SandboxView;
 /// The maximum number of children of one fork.
 pub const FORK_MAX: usize = 256;
 /// How many children start at the same time.
-const AT_ONCE: usize = 8;
+const AT_ONCE: usize = 16;
 /// The delays before recording the end of a fork, or terminating a child, is retried, first and
 /// longest.
 const AGAIN: (Duration, Duration) = (Duration::from_millis(500), Duration::from_secs(60));
@@ -206,11 +206,14 @@ impl Service {
         let volumes = asked.volumes;
         let asked: Vec<_> =
             asked.children.into_iter().map(|child| self.child_of(source, &plan.snapshot, child, volumes)).collect();
-        let creations = plan.children.clone().into_iter().zip(asked).map(|(child, asked)| {
+        let creations = plan.children.clone().into_iter().zip(asked).enumerate().map(|(place, (child, asked))| {
             let service = self.of_part();
-            async move { service.create_as(child, asked).await }
+            async move { (place, service.create_as(child, asked).await) }
         });
-        let made: Vec<_> = futures_util::stream::iter(creations).buffered(AT_ONCE).collect().await;
+        // A child that takes long does not keep the next ones from starting.
+        let mut made: Vec<_> = futures_util::stream::iter(creations).buffer_unordered(AT_ONCE).collect().await;
+        made.sort_by_key(|(place, _)| *place);
+        let made: Vec<_> = made.into_iter().map(|(_, made)| made).collect();
         drop(expected);
         let (count, failed) = (made.len(), made.iter().filter(|made| made.is_err()).count());
         let result = result_of(&made);
