@@ -11,7 +11,7 @@
 //! on its output, and `done` at the end; if it dies in the middle, `done` is missing.
 //!
 //! ```text
-//! find ──► hold all threads of processes with one ──► take descriptors ──► copy ──► give descriptors ──► release
+//! find ◄─► hold all threads of processes with one ──► take descriptors ──► copy ──► give descriptors ──► release
 //! ```
 
 mod copies;
@@ -20,8 +20,8 @@ mod held;
 mod passage;
 mod registers;
 
-use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 use std::path::{Path, PathBuf};
@@ -42,6 +42,9 @@ pub(crate) const ARGUMENT: &str = "exchange";
 
 const OPERATION: &str = "copy the deleted file";
 const DONE: &[u8] = b"done";
+/// How often processes are looked for. Two rounds are usual, and one more for each generation of
+/// processes that was started meanwhile.
+const ROUNDS: usize = 100;
 
 /// A file, and why it cannot be replaced.
 #[derive(Debug)]
@@ -98,15 +101,7 @@ pub(crate) fn run(volumes: impl Iterator<Item = PathBuf>) -> io::Result<()> {
 
 fn exchange(volumes: &[PathBuf]) -> Result<(), Trouble> {
     let devices = find::devices(volumes);
-    let found = find::everywhere(&devices)?;
-    let Some(Open { path: first, .. }) = found.first() else { return Ok(()) };
-    let mut held: Vec<Held> = Vec::new();
-    for Open { process, path, .. } in &found {
-        if held.iter().all(|held| held.process() != *process) {
-            // A process that has ended meanwhile has nothing open.
-            held.extend(Held::hold(*process).map_err(|error| Trouble::new(path, error))?);
-        }
-    }
+    let mut held = hold_all(&devices)?;
     // From here on the set of open files is fixed, since the processes are stopped.
     let mut opens: Vec<(usize, Open)> = Vec::new();
     for (at, process) in held.iter().enumerate() {
@@ -121,13 +116,35 @@ fn exchange(volumes: &[PathBuf]) -> Result<(), Trouble> {
             }
         }
     }
-    let passage = Passage::new().map_err(|error| Trouble::new(first, error))?;
+    let Some((_, first)) = opens.first() else { return Ok(()) };
+    let passage = Passage::new().map_err(|error| Trouble::new(&first.path, error))?;
     let mut crossings = BTreeMap::new();
     let exchanged = cross(&passage, &mut held, &opens, &mut crossings);
     for (at, crossing) in crossings {
         crossing.close(&mut held[at]);
     }
     exchanged
+}
+
+/// Stops all processes that have a deleted file open.
+fn hold_all(devices: &BTreeSet<u64>) -> Result<Vec<Held>, Trouble> {
+    let mut held: Vec<Held> = Vec::new();
+    for _ in 0..ROUNDS {
+        let mut found = find::everywhere(devices)?;
+        found.retain(|open| held.iter().all(|held| held.process() != open.process));
+        if found.is_empty() {
+            return Ok(held);
+        }
+        // Until it is stopped, a process may start others, which have the same files open. Those
+        // are found in the next round, also if it has ended meanwhile.
+        for Open { process, path, .. } in &found {
+            if held.iter().all(|held| held.process() != *process) {
+                held.extend(Held::hold(*process).map_err(|error| Trouble::new(path, error))?);
+            }
+        }
+    }
+    let path = find::everywhere(devices)?.into_iter().next().map(|open| open.path).unwrap_or_default();
+    Err(Trouble::new(&path, "programs that have it open start others faster than they can be stopped"))
 }
 
 /// Takes all descriptors and replaces them by copies. `opens` contains the index of each owner.

@@ -138,3 +138,26 @@ async fn a_deleted_file_on_a_volume_that_is_mapped_is_named_and_the_sandbox_cont
     counter.is_whole(daemon).await;
     place.end(&[]).await;
 }
+
+#[tokio::test]
+async fn a_deleted_file_on_a_volume_is_copied_for_processes_that_start_meanwhile() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let mut counter = Counter::create(daemon, web(daemon).await).await;
+    let id = counter.id.clone();
+    for round in 0..6 {
+        let ready = format!("/data/ready{round}");
+        // Each process that it starts has the deleted file open, too.
+        let starts = format!("exec 7>/data/log; rm /data/log; touch {ready}; while :; do /bin/true; done");
+        let asked = json!({ "argv": ["sh", "-c", starts] });
+        let shell = daemon.post(&format!("/sandboxes/{id}/processes"), asked).await.unwrap();
+        let is_ready = || async { Ok(daemon.exec(&id, &["test", "-e", &ready]).await?.0 == 0) };
+        until(PATIENCE, "the shell starts others", is_ready).await.unwrap();
+        daemon.act(&id, "suspend").await.unwrap();
+        daemon.act(&id, "resume").await.unwrap();
+        counter.is_whole(daemon).await;
+        let kill = format!("/sandboxes/{id}/processes/{}/kill", shell["process"]);
+        daemon.post(&kill, json!({})).await.unwrap();
+    }
+    place.end(&[]).await;
+}
