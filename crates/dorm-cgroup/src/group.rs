@@ -333,6 +333,14 @@ impl Cgroup {
         if !place.dir.exists() {
             return self.signal_all();
         }
+        match self.kill_in(place) {
+            // It was removed meanwhile, when its processes had ended.
+            Err(error) if error.is_gone() && !place.dir.exists() => self.signal_all(),
+            killed => killed,
+        }
+    }
+
+    fn kill_in(&self, place: &Place) -> Result<(), CgroupError> {
         if place.version == Version::V2 && v2::kill(&place.dir)? {
             // Processes that have entered only another hierarchy.
             return self.signal_all();

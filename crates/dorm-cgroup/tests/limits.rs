@@ -80,6 +80,18 @@ fn a_child_is_in_the_group_before_its_program_starts() {
 }
 
 #[test]
+fn a_group_that_is_removed_meanwhile_has_nothing_to_kill() {
+    for _ in 0..200 {
+        let Some(group) = Group::new(&LIMITS) else { return };
+        std::thread::scope(|scope| {
+            let killing = scope.spawn(|| group.group.kill_all());
+            group.group.remove().unwrap();
+            killing.join().unwrap().unwrap();
+        });
+    }
+}
+
+#[test]
 fn a_running_process_can_be_added() {
     let Some(group) = Group::new(&LIMITS) else { return };
     let mut child = Command::new("sleep").arg("600").spawn().unwrap();
