@@ -43,7 +43,7 @@ use loop_device::LoopDevice;
 pub use owners::{change_owners, finish_change, record, recorded};
 pub use priority::give_way;
 pub use reserve::Reserve;
-pub use writes::{LostWrites, bound_unwritten, unwritten_max};
+pub use writes::{LostWrites, begin_writing, bound_unwritten, unwritten_max};
 
 /// The minimum size: a smaller disk has little left beside the file system's own metadata.
 const BYTES_MIN: u64 = 16 << 20;

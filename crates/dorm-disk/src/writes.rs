@@ -128,6 +128,20 @@ fn reported(file: &File) -> Option<io::Error> {
     (!matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ESPIPE | libc::EBADF))).then_some(error)
 }
 
+/// Tells the disk to begin to write a part of `file`, without waiting for the end. It waits if the
+/// disk has much to write.
+///
+/// # Errors
+/// When the part cannot be written.
+pub fn begin_writing(file: &File, position: u64, bytes: u64) -> io::Result<()> {
+    let number = |of: u64| i64::try_from(of).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput));
+    let (position, bytes) = (number(position)?, number(bytes)?);
+    // SAFETY: the descriptor is open; the call takes only numbers and does not access our memory.
+    #[allow(unsafe_code)]
+    let answer = unsafe { libc::sync_file_range(file.as_raw_fd(), position, bytes, libc::SYNC_FILE_RANGE_WRITE) };
+    if answer == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Limits the unwritten data of every loop device whose file is below `directory`, so that all of
 /// them together have at most `bytes`; `None` removes the limit. Faster writers are slowed down to
 /// the speed of the disk. Returns the number of devices.

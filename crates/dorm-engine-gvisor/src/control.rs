@@ -83,13 +83,14 @@ impl Control {
     }
 
     /// Writes the guest's memory into `files`. A paused guest stays paused, a running one keeps
-    /// running. So many bytes of the pages are `cached`: they are written through the page cache,
-    /// and the others with direct I/O. Only our later builds know that.
-    pub(crate) async fn checkpoint(&self, files: ImageFiles, cached: Option<u64>) -> Result<(), GvisorError> {
+    /// running. If there are `copies`, the host copies the pages: the sandbox says on that socket
+    /// what comes where. Only our later builds know that.
+    pub(crate) async fn checkpoint(&self, files: ImageFiles, copies: Option<OwnedFd>) -> Result<(), GvisorError> {
         let mut metadata = json!({"compression": "none"});
-        if let Some(bytes) = cached {
-            metadata["dorm-cached-bytes"] = json!(bytes.to_string());
+        if copies.is_some() {
+            metadata["dorm-copies"] = json!("");
         }
+        let files = ImageFiles(files.0.into_iter().chain(copies).collect());
         let argument = json!({
             "key": null,
             "metadata": metadata,

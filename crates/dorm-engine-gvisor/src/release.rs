@@ -19,10 +19,16 @@ pub(crate) fn has_bases(build: &str) -> bool {
     number_of(build).is_some_and(|number| number >= 2)
 }
 
-/// Returns whether `build` can write an image into page cache that is prepared for it, and the
-/// files of a sandbox without its memory: ours can since its fifth version.
-pub(crate) fn knows_save_options(build: &str) -> bool {
+/// Returns whether `build` can save the files of a sandbox without its memory: ours can since its
+/// fifth version.
+pub(crate) fn saves_files_only(build: &str) -> bool {
     number_of(build).is_some_and(|number| number >= 5)
+}
+
+/// Returns whether `build` can leave copying pages to the daemon: ours can since its seventh
+/// version.
+pub(crate) fn leaves_copying(build: &str) -> bool {
+    number_of(build).is_some_and(|number| number >= 7)
 }
 
 /// Returns the number of our version of a build; `None` if it is not ours.
@@ -93,7 +99,19 @@ mod tests {
             ("runsc 0.0~20240729.0 0123456789abcdef", false),
             ("fake-1", false),
         ] {
-            assert_eq!(knows_save_options(build), expected, "{build}");
+            assert_eq!(saves_files_only(build), expected, "{build}");
+        }
+    }
+
+    #[test]
+    fn only_our_later_builds_leave_copying_to_the_daemon() {
+        for (build, expected) in [
+            ("runsc 0.0~20240729.0+dorm7 0123456789abcdef", true),
+            ("runsc 0.0~20240729.0+dorm6 0123456789abcdef", false),
+            ("runsc 0.0~20240729.0 0123456789abcdef", false),
+            ("fake-1", false),
+        ] {
+            assert_eq!(leaves_copying(build), expected, "{build}");
         }
     }
 

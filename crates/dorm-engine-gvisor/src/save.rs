@@ -18,14 +18,14 @@ use crate::blocking::{blocking, in_place};
 use crate::bundle;
 use crate::container::Container;
 use crate::control::ImageFiles;
+use crate::copies::{Copies, Pages};
 use crate::error::GvisorError;
 use crate::files;
 use crate::lost;
 use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
 use crate::pause::{pause, resume, settle};
-use crate::prepared::{self, Preparation};
-use crate::release::{has_bases, knows_save_options};
+use crate::release::{has_bases, leaves_copying, saves_files_only};
 use crate::shared::Shared;
 use crate::slots;
 
@@ -52,7 +52,7 @@ impl Shared {
         let written = async {
             lost::refuse(container, &mut turn).await?;
             let files = match kind {
-                SnapshotKind::Filesystem if knows_save_options(&build) => write_files_only(container, into).await?,
+                SnapshotKind::Filesystem if saves_files_only(&build) => write_files_only(container, into).await?,
                 SnapshotKind::Filesystem | SnapshotKind::Memory => self.write_image(container, &build, into).await?,
             };
             // Data lost while the memory was written may be part of the image.
@@ -122,12 +122,12 @@ impl Shared {
             true => blocking(move || Ok::<_, GvisorError>(base::opened_by(pid))).await?,
             false => Vec::new(),
         };
-        let cached = match knows_save_options(build) {
-            true => prepared::bytes_for(container.group(Cgroup::usage).await?.memory_bytes),
-            false => 0,
+        let copied = match leaves_copying(build) {
+            true => Some(container.group(Cgroup::usage).await?.memory_bytes),
+            false => None,
         };
         if !opened.is_empty() {
-            write_files(container, into, Extent::BesideBase, cached).await?;
+            write_files(container, into, Extent::BesideBase, copied).await?;
             let (image, pages) = (into.to_owned(), opened);
             let written = blocking(move || written(&image, &pages).inspect_err(|_| remove_files(&image))).await?;
             if let Some(files) = written {
@@ -135,7 +135,7 @@ impl Shared {
             }
             in_place(|| remove_files(into));
         }
-        write_files(container, into, Extent::Whole, cached).await?;
+        write_files(container, into, Extent::Whole, copied).await?;
         let image = into.to_owned();
         let whole = PagesMap::default();
         blocking(move || files::written(&image, &whole).inspect_err(|_| remove_files(&image))).await
@@ -180,26 +180,50 @@ fn written(image: &Path, opened: &[PathBuf]) -> Result<Option<Vec<SavedFile>>, G
     Ok(Some(all))
 }
 
-/// Has the sandbox write the files of an image, `cached` bytes of its pages through page cache that
-/// is prepared meanwhile. On failure, leaves no file there.
-async fn write_files(container: &Container, into: &Path, extent: Extent, cached: u64) -> Result<(), GvisorError> {
-    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent, cached)?)))?;
+/// Has the sandbox write the files of an image. If `copied` is how much memory it uses, the daemon
+/// copies the pages. On failure, leaves no file there.
+async fn write_files(
+    container: &Container,
+    into: &Path,
+    extent: Extent,
+    copied: Option<u64>,
+) -> Result<(), GvisorError> {
+    let is_direct = copied.is_none();
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent, is_direct)?)))?;
     container.reach("gvisor: image files made")?;
-    let [_, _, pages] = IMAGE_FILES;
-    let unprepared = |source| GvisorError::file("prepare the page cache of", into.join(pages), source);
-    let file = files.0.get(2).filter(|_| cached > 0);
-    let prepared = file.map(|file| in_place(|| Preparation::begin(file, cached)));
-    let written = match prepared.transpose() {
-        Err(error) => Err(unprepared(error)),
-        Ok(None) => container.control.checkpoint(files, None).await,
-        Ok(Some(prepared)) => {
-            let written = container.control.checkpoint(files, Some(cached)).await;
-            let ended = blocking(move || Ok(prepared.end())).await?;
-            written.and(ended.map_err(unprepared))
-        }
+    let written = match copied {
+        None => container.control.checkpoint(files, None).await,
+        Some(memory_bytes) => copy_pages(container, into, files, memory_bytes).await,
     };
     written_or_full(written, container, into, room).await?;
     container.reach("gvisor: image written")
+}
+
+async fn copy_pages(
+    container: &Container,
+    into: &Path,
+    files: ImageFiles,
+    memory_bytes: u64,
+) -> Result<(), GvisorError> {
+    let [_, _, pages] = IMAGE_FILES;
+    let failed = |source| GvisorError::file("copy the memory of the sandbox into", into.join(pages), source);
+    let (copies, socket) = in_place(|| begin_copies(&into.join(pages), memory_bytes)).map_err(failed)?;
+    let written = container.control.checkpoint(files, Some(socket)).await;
+    let is_complete = blocking(move || Ok(copies.end())).await?.map_err(failed)?;
+    written?;
+    match is_complete {
+        true => Ok(()),
+        false => Err(failed(io::Error::new(io::ErrorKind::InvalidData, "the sandbox did not say where it ends"))),
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn begin_copies(path: &Path, memory_bytes: u64) -> io::Result<(Copies, OwnedFd)> {
+    let mut open = fs::OpenOptions::new();
+    let cached = open.read(true).write(true).open(path)?;
+    // Some file systems have no direct I/O.
+    let direct = open.custom_flags(libc::O_DIRECT).open(path).ok();
+    Copies::begin(Pages::new(cached, direct, memory_bytes)?)
 }
 
 /// Removes the files of an image that could not be written, and determines whether the disk was
@@ -240,14 +264,14 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
     Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
 }
 
-/// Creates the files of a memory image. If no page cache is prepared for the pages, and where the
-/// file system supports it, they are written with direct I/O, which makes them durable faster than
-/// through page cache of the sandbox.
+/// Creates the files of a memory image. With `is_direct`, and where the file system supports it,
+/// the pages are written with direct I/O, which makes them durable faster than through page cache
+/// of the sandbox.
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
-fn create_files(into: &Path, extent: Extent, cached: u64) -> Result<ImageFiles, GvisorError> {
+fn create_files(into: &Path, extent: Extent, is_direct: bool) -> Result<ImageFiles, GvisorError> {
     let [first, second, third] = IMAGE_FILES;
     let made = || {
-        let pages = match create(into, third, if cached > 0 { 0 } else { libc::O_DIRECT }) {
+        let pages = match create(into, third, if is_direct { libc::O_DIRECT } else { 0 }) {
             Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                 // Some file systems create the file and then refuse to open it with `O_DIRECT`.
                 let _ = fs::remove_file(into.join(third));

@@ -9,11 +9,12 @@ use dorm_engine_gvisor::{TrialOutcome, probe, trial_outcome};
 
 use crate::host::{Place, runsc, stock_runsc};
 
-/// A program that says it is our build, and is not.
+/// A program that says it is our build, and is not. Later builds save in ways that it does not
+/// know.
 fn pretender(directory: &Path) -> PathBuf {
     let path = directory.join("pretender");
     let text = format!(
-        "#!/bin/sh\nif test \"$1\" = --version; then echo runsc version 0.0~20240729.0+dorm9; else exec {} \"$@\"; fi\n",
+        "#!/bin/sh\nif test \"$1\" = --version; then echo runsc version 0.0~20240729.0+dorm1; else exec {} \"$@\"; fi\n",
         stock_runsc().display()
     );
     fs::write(&path, text).unwrap();

@@ -333,8 +333,9 @@ func (f *MemoryFile) dropImage(fr memmap.FileRange) bool {
 	return true
 }
 
-// savePages writes fr to pw. What is still in the image is referred to if the caller wants that, or
-// else copied from file to file, which a file system that shares blocks does without reading it.
+// savePages writes fr to pw, or has the host copy it. What is still in the image is referred to if the
+// caller wants that, or else copied from file to file, which a file system that shares blocks does
+// without reading it.
 func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 	return f.ForEachBacking(fr, func(part memmap.FileRange, file memmap.File, off uint64) error {
 		img, ok := file.(*imageFile)
@@ -343,6 +344,13 @@ func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 			if referred, err := imageMap.refer(img, part.Length(), off, out); referred || err != nil {
 				return err
 			}
+		}
+		if isFile {
+			if copied, err := copyByHost(file, off, part.Length(), out); copied || err != nil {
+				return err
+			}
+		}
+		if ok && isFile {
 			in := int64(off)
 			for part.Length() > 0 {
 				n, err := unix.CopyFileRange(img.fd, &in, out.FD(), nil, int(part.Length()), 0)
@@ -358,12 +366,8 @@ func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 		}
 		var ioErr error
 		f.forEachMappingSlice(part, func(s []byte) {
-			for len(s) > 0 && ioErr == nil {
-				n := min(len(s), savePart)
-				if _, ioErr = pw.Write(s[:n]); ioErr == nil && isFile {
-					ioErr = wrotePages(out)
-				}
-				s = s[n:]
+			if ioErr == nil {
+				_, ioErr = pw.Write(s)
 			}
 		})
 		return ioErr
