@@ -11,6 +11,7 @@
 use std::fs::File;
 use std::io::{self, IoSliceMut};
 use std::mem::MaybeUninit;
+use std::num::NonZeroU64;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +20,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use dorm_ports::{HostFacts as _, ThisHost};
-use rustix::fs::FallocateFlags;
+use rustix::fs::{Advice, FallocateFlags};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, Shutdown, SocketFlags,
     SocketType, recvmsg, send, shutdown, socketpair,
@@ -329,7 +330,7 @@ fn copy(pages: &Pages, part: &Part, buffer: &mut [u8]) -> io::Result<()> {
         if is_cached {
             // That creates the page cache, at the same time as other threads do. If it fails, the
             // write creates it.
-            let _ = file.read_at(piece, to);
+            let _ = rustix::fs::fadvise(file, to, NonZeroU64::new(left as u64), Advice::WillNeed);
         }
         part.source.file.read_exact_at(piece, from)?;
         let turn = is_cached.then(|| pages.writing.lock());
