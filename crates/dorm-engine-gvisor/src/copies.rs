@@ -80,12 +80,9 @@ impl Pages {
         Ok(Self { cached, direct, limit: cached_bytes(expected, available), writing: Mutex::default() })
     }
 
-    fn is_cached(&self, position: u64) -> bool {
-        position < self.limit || self.direct.is_none()
-    }
-
-    fn file_for(&self, position: u64) -> &File {
-        self.direct.as_ref().filter(|_| !self.is_cached(position)).unwrap_or(&self.cached)
+    /// Returns the file for a part at this position, if it is written with direct I/O.
+    fn direct_at(&self, position: u64) -> Option<&File> {
+        self.direct.as_ref().filter(|_| position >= self.limit)
     }
 }
 
@@ -115,18 +112,24 @@ impl Copies {
         Ok((Self { socket, thread: Some(thread) }, theirs))
     }
 
-    /// Waits until everything is copied, or the sandbox has given up: then it returns `false`, and
-    /// the sandbox has its own error.
+    /// Ends the copies of a save that the sandbox has ended, and returns whether everything was
+    /// asked for and copied. A sandbox that has given up has its own error. Does not wait for the
+    /// sandbox, which might never close its socket.
     pub(crate) fn end(mut self) -> io::Result<bool> {
+        self.hang_up();
         let ended = self.thread.take().map(JoinHandle::join);
         ended.unwrap_or(Ok(Ok(false))).unwrap_or_else(|_| Err(panicked()))
+    }
+
+    fn hang_up(&self) {
+        // It may be closed already.
+        let _ = shutdown(&*self.socket, Shutdown::Both);
     }
 }
 
 impl Drop for Copies {
     fn drop(&mut self) {
-        // It may have ended already.
-        let _ = shutdown(&*self.socket, Shutdown::Both);
+        self.hang_up();
     }
 }
 
@@ -305,14 +308,15 @@ fn copy_parts(
                 result = Err(error);
             }
             // Without this message, the disk only begins later.
-            Ok(()) if pages.is_cached(part.to) => drop(copied.send((part.to, part.bytes))),
+            Ok(()) if pages.direct_at(part.to).is_none() => drop(copied.send((part.to, part.bytes))),
             Ok(()) => {}
         }
     }
 }
 
 fn copy(pages: &Pages, part: &Part, buffer: &mut [u8]) -> io::Result<()> {
-    let (file, end) = (pages.file_for(part.to), part.to + part.bytes);
+    let (direct, end) = (pages.direct_at(part.to), part.to + part.bytes);
+    let file = direct.unwrap_or(&pages.cached);
     let (mut from, mut to) = (part.from, part.to);
     while part.source.may_share && to < end {
         let left = usize::try_from(end - to).unwrap_or(usize::MAX);
@@ -326,14 +330,13 @@ fn copy(pages: &Pages, part: &Part, buffer: &mut [u8]) -> io::Result<()> {
     while to < end {
         let left = usize::try_from(end - to).unwrap_or(usize::MAX).min(buffer.len());
         let piece = buffer.get_mut(..left).unwrap_or_default();
-        let is_cached = pages.is_cached(to);
-        if is_cached {
+        if direct.is_none() {
             // That creates the page cache, at the same time as other threads do. If it fails, the
             // write creates it.
             let _ = rustix::fs::fadvise(file, to, NonZeroU64::new(left as u64), Advice::WillNeed);
         }
         part.source.file.read_exact_at(piece, from)?;
-        let turn = is_cached.then(|| pages.writing.lock());
+        let turn = direct.is_none().then(|| pages.writing.lock());
         file.write_all_at(piece, to)?;
         drop(turn);
         (from, to) = (from + left as u64, to + left as u64);

@@ -118,6 +118,15 @@ fn a_sandbox_that_gives_up_has_not_saved() {
 }
 
 #[test]
+fn a_sandbox_that_ends_its_save_and_keeps_the_socket_is_not_waited_for() {
+    let sandbox = sandbox(2 * MIB, None);
+    sandbox.say(&[FROM_MEMORY, 0, 0, MIB], Some(&sandbox.memory));
+    let Sandbox { socket, copies, .. } = sandbox;
+    assert!(!copies.end().unwrap());
+    drop(socket);
+}
+
+#[test]
 fn a_save_that_is_dropped_ends_in_the_sandbox() {
     let Sandbox { socket, copies, .. } = sandbox(2 * MIB, None);
     drop(copies);
