@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! packages of Debian ─► private root ───┐
-//! hooks, files of engines/gvisor-mapped ┼─► overlay.json ─► go build ─► dorm-runsc
+//! hooks, files of engines/gvisor-mapped ┼─► overlay.json ─► seccomp programs ─► go build ─► dorm-runsc
 //! archive of the release ─► blobs ──────┘
 //! ```
 //!
@@ -32,11 +32,11 @@ pub(crate) const NAME: &str = "dorm-runsc";
 pub(crate) const SOURCES: &str = "engines/gvisor-mapped";
 /// The version that the program reports: the release of its sources, and the number of our changes
 /// to it.
-pub(crate) const VERSION: &str = "0.0~20240729.0+dorm7";
+pub(crate) const VERSION: &str = "0.0~20240729.0+dorm8";
 /// The version of the Debian package with the sources.
 const PACKAGE: &str = "0.0~20240729.0-4~bpo12+2";
 /// To be raised when this code builds something else from the same inputs.
-const RECIPE: u32 = 1;
+const RECIPE: u32 = 2;
 
 /// The built engine.
 #[derive(Clone, Debug)]

@@ -7,9 +7,10 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, ensure};
 
 use super::hooks::Hooks;
-use super::{Place, blobs, is_c, root};
+use super::{Place, blobs, compile, is_c, root};
 
-/// Writes the changed files and the list of all replacements, and returns the path of the list.
+/// Writes the changed and generated files and the list of all replacements, and returns the path
+/// of the list.
 pub(super) fn write(
     place: &Place<'_>,
     root: &Path,
@@ -39,9 +40,19 @@ pub(super) fn write(
         place_in(&gvisor, blobs, result)?;
     }
     let list = directory.join("overlay.json");
-    let text = serde_json::json!({ "Replace": replaced }).to_string();
-    fs::write(&list, text).with_context(|| format!("write {}", list.display()))?;
+    write_list(&list, &replaced)?;
+    // The program that makes this file is built from the same sources, without it.
+    let generated = directory.join("generated.go");
+    let text = compile::programs(place, root, &list)?;
+    fs::write(&generated, text).with_context(|| format!("write {}", generated.display()))?;
+    replaced.insert(gvisor.join(compile::GENERATED), generated);
+    write_list(&list, &replaced)?;
     Ok(list)
+}
+
+fn write_list(list: &Path, replaced: &BTreeMap<PathBuf, PathBuf>) -> Result<()> {
+    let text = serde_json::json!({ "Replace": replaced }).to_string();
+    fs::write(list, text).with_context(|| format!("write {}", list.display()))
 }
 
 /// Copies a file to the same path below `root`. It is there as a whole or not at all.

@@ -11,6 +11,7 @@ mod conformance;
 mod files;
 mod host;
 mod network;
+mod programs;
 mod restart;
 mod sleep;
 mod trial;
