@@ -24,8 +24,10 @@ mod probe;
 mod proof;
 mod report;
 mod scenario;
+mod session;
 mod silent;
 mod small_disk;
+mod soak;
 mod steps;
 mod walks;
 mod world;
@@ -36,6 +38,7 @@ use std::time::Duration;
 pub use proof::{names, prove};
 pub use report::{Finding, Kind, Report, Row};
 pub use silent::{Silenced, silence};
+pub use soak::{Soaked, Soakings, soak};
 pub use walks::{Stumble, Walked, WalkedAction, walk};
 
 /// The settings of a proof.

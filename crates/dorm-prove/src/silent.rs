@@ -14,7 +14,7 @@ use serde_json::json;
 use crate::Setting;
 use crate::host::word;
 use crate::probe::{Loss, Probe};
-use crate::proof::Place;
+use crate::session::session;
 use crate::world::{WarmContainers, World};
 
 /// The longest time for which a sandbox is stopped.
@@ -70,34 +70,10 @@ pub async fn silence(
     interrupted: impl Future<Output = ()>,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Silenced> {
-    let place = Place::make(&setting.directory)?;
-    let started = World::start(setting, place.path(), &place.path().join("data"), &setting.images, &place.log());
-    let mut world = match started {
-        Ok(world) => world,
-        Err(error) => {
-            place.remove(&[])?;
-            return Err(error);
-        }
-    };
     let mut silenced = Silenced { seed: setting.seed, wanted: count, ..Silenced::default() };
-    let ended = tokio::select! {
-        ended = cycles(&mut world, &mut silenced, tell) => Some(ended),
-        () = interrupted => None,
-    };
-    silenced.interrupted = ended.is_none();
-    if let Some(Err(error)) = &ended {
-        silenced.losses.push(format!("{error:#}"));
-    }
-    let left = ended.is_some_and(|ended| ended.is_ok());
-    if !(left && world.end().await.is_ok_and(|faults| faults.is_empty())) {
-        tell("clearing away");
-        silenced.remains = world.abandon().await;
-    }
-    if !silenced.losses.is_empty() || !silenced.remains.is_empty() {
-        silenced.log = place.keep_log();
-    }
-    place.remove(&silenced.remains)?;
-    Ok(silenced)
+    let ended = session(setting, interrupted, tell, async |world| cycles(world, &mut silenced, tell).await).await?;
+    silenced.losses.extend(ended.found.map(|error| format!("{error:#}")));
+    Ok(Silenced { interrupted: ended.interrupted, remains: ended.remains, log: ended.log, ..silenced })
 }
 
 async fn cycles(world: &mut World, silenced: &mut Silenced, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {

@@ -4,7 +4,7 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
-use dorm_prove::{Outcome, Report, Row, Setting, Silenced, Walked};
+use dorm_prove::{Outcome, Report, Row, Setting, Silenced, Soaked, Walked};
 use serde::Serialize;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -49,6 +49,10 @@ pub(crate) struct ProveOptions {
     /// to time, for up to 60 s
     #[arg(long, value_name = "CYCLES", conflicts_with_all = ["minutes", "only", "walks"], value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     silent_agents: Option<u64>,
+    /// Run sandboxes for this many minutes instead whose processes write memory and files all the
+    /// time, while they are suspended, forked, rewound and restored; needs an image with python3
+    #[arg(long, value_name = "MINUTES", conflicts_with_all = ["minutes", "only", "power", "walks", "silent_agents"], value_parser = clap::value_parser!(u64).range(1..=60 * 24 * 30))]
+    soak: Option<u64>,
     /// Repeat the order of an earlier proof, or the walk with this seed
     #[arg(long, value_name = "NUMBER")]
     seed: Option<u64>,
@@ -84,6 +88,11 @@ pub(crate) async fn run(options: ProveOptions) -> Done {
         let silenced = dorm_prove::silence(&setting, count, interrupted()?, &tell).await;
         let silenced = silenced.map_err(|error| Problem::failed(format!("cannot start the proof: {error:#}"), ""))?;
         return print_silenced(&silenced, &options);
+    }
+    if let Some(minutes) = options.soak {
+        let soaked = dorm_prove::soak(&setting, Duration::from_secs(60 * minutes), interrupted()?, &tell).await;
+        let soaked = soaked.map_err(|error| Problem::failed(format!("cannot start the soak: {error:#}"), ""))?;
+        return print_soaked(&soaked, &options);
     }
     let outcome = dorm_prove::prove(&setting, interrupted()?, &tell).await;
     let outcome = outcome.map_err(|error| Problem::failed(format!("cannot start the proof: {error:#}"), ""))?;
@@ -167,12 +176,7 @@ fn print_walked(walked: &Walked, options: &ProveOptions) -> Done {
         }
         output::talk(&format!("to repeat: dorm prove --walks 1 --seed {seed} --image {image}, with the same --images"));
     }
-    for what in &walked.remains {
-        output::talk(&format!("not cleaned up: {what}"));
-    }
-    if let Some(log) = &walked.log {
-        output::talk(&format!("the daemon's log is {}", log.display()));
-    }
+    conclude(&walked.remains, walked.log.as_deref());
     let Walked { walks, checks, seconds, seed, .. } = walked;
     let how = match (holds, walked.interrupted && walked.stumbles.is_empty() && walked.remains.is_empty()) {
         (true, _) => "everything matched the model",
@@ -206,12 +210,7 @@ fn print_silenced(silenced: &Silenced, options: &ProveOptions) -> Done {
     for what in &silenced.losses {
         output::talk(&format!("found: {what}"));
     }
-    for what in &silenced.remains {
-        output::talk(&format!("not cleaned up: {what}"));
-    }
-    if let Some(log) = &silenced.log {
-        output::talk(&format!("the daemon's log is {}", log.display()));
-    }
+    conclude(&silenced.remains, silenced.log.as_deref());
     let how = match (holds, silenced.interrupted) {
         (true, _) => "nothing was lost and no run was ended",
         (false, true) => "interrupted",
@@ -219,6 +218,50 @@ fn print_silenced(silenced: &Silenced, options: &ProveOptions) -> Done {
     };
     output::talk(&format!("{cycles} cycles from seed {}: {how}", silenced.seed));
     Ok(if holds { exit::OK } else { exit::FAILED })
+}
+
+#[derive(Serialize)]
+struct PrintedSoak<'a> {
+    holds: bool,
+    #[serde(flatten)]
+    soaked: &'a Soaked,
+}
+
+fn print_soaked(soaked: &Soaked, options: &ProveOptions) -> Done {
+    let holds = soaked.holds();
+    let Soaked { seed, seconds, done, .. } = soaked;
+    match options.output {
+        Format::Json => output::json(&PrintedSoak { holds, soaked })?,
+        Format::Table => output::fields(&[
+            ("comparisons", done.checks.to_string()),
+            ("suspends", format!("{}, {} resumed from disk", done.suspends, done.from_disk)),
+            ("forks", done.forks.to_string()),
+            ("restores", done.restores.to_string()),
+            ("rewinds", done.rewinds.to_string()),
+            ("saves of the same memory", format!("up to {}", done.generations)),
+        ])?,
+    }
+    for what in &soaked.findings {
+        output::talk(&format!("found: {what}"));
+    }
+    conclude(&soaked.remains, soaked.log.as_deref());
+    let how = match (holds, soaked.interrupted) {
+        (true, _) => "everything matched the model",
+        (false, true) => "interrupted; everything matched the model until then",
+        (false, false) => "the proof failed",
+    };
+    output::talk(&format!("{seconds} s from seed {seed}: {how}"));
+    Ok(if holds { exit::OK } else { exit::FAILED })
+}
+
+/// Prints leftovers and the place of the daemon's log.
+fn conclude(remains: &[String], log: Option<&std::path::Path>) {
+    for what in remains {
+        output::talk(&format!("not cleaned up: {what}"));
+    }
+    if let Some(log) = log {
+        output::talk(&format!("the daemon's log is {}", log.display()));
+    }
 }
 
 const TITLES: [&str; 10] =
