@@ -14,7 +14,8 @@ export default defineConfig({
   test: {
     include: ["test/**/*.test.ts"],
     maxWorkers: 2,
-    testTimeout: 60_000,
-    hookTimeout: 120_000,
+    // Against hangs alone: a host that runs all suites at once may be ten times slower.
+    testTimeout: 600_000,
+    hookTimeout: 600_000,
   },
 });
