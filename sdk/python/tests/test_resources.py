@@ -142,6 +142,8 @@ def test_a_pool_has_sandboxes_ready(client: Client, unique: str) -> None:
         assert sandbox.exec("echo $A").stdout == "1\n"
         assert eventually(lambda: client.pools.get(unique).claimed == 1)
     assert sandbox.state == "terminated"
+    # Until its successor waits, it may be claimed in spite of the new size.
+    assert eventually(lambda: client.pools.get(unique).waiting == 1)
     assert client.pools.resize(unique, 0).most is None
     assert unique in [each.name for each in client.pools.list()]
     assert eventually(lambda: client.pools.get(unique).waiting == 0)
