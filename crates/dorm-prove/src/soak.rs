@@ -39,6 +39,8 @@ pub struct Soakings {
     pub restores: u64,
     /// Rewinds of a running sandbox, with its future kept and restored.
     pub rewinds: u64,
+    /// Operations that took longer than their limits, and were asked for again.
+    pub timed_out: u64,
     /// The longest chain of saves of the same memory.
     pub generations: u64,
 }

@@ -84,7 +84,7 @@ def fork_for_ever(seed, counters):
         if area.digest() != expected:
             complain("a forked process changed the memory of its parent")
         count(counters, 0)
-        time.sleep(0.05)
+        time.sleep(0.3)
 
 
 def compile_for_ever(counters):
@@ -104,7 +104,7 @@ def compile_for_ever(counters):
             if result != value:
                 complain(f"a compiled function returned {result} instead of {value}")
         count(counters, 1)
-        time.sleep(0.05)
+        time.sleep(0.2)
 
 
 def write_for_ever(areas, lock):

@@ -238,6 +238,7 @@ fn print_soaked(soaked: &Soaked, options: &ProveOptions) -> Done {
             ("forks", done.forks.to_string()),
             ("restores", done.restores.to_string()),
             ("rewinds", done.rewinds.to_string()),
+            ("operations that timed out", done.timed_out.to_string()),
             ("saves of the same memory", format!("up to {}", done.generations)),
         ])?,
     }
