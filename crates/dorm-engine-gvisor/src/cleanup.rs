@@ -67,7 +67,9 @@ impl Host {
         let steps = self.steps.clone();
         blocking(move || {
             let group = Cgroup::find(&name)?;
+            let mut members = process::Members::default();
             if let Some(group) = &group {
+                members.add(&group.pids()?);
                 group.kill_all()?;
             }
             for process in &known {
@@ -82,14 +84,19 @@ impl Host {
             }
             let end = Instant::now() + DEATH_LIMIT;
             if let Some(group) = &group {
-                while !group.pids()?.is_empty() {
+                loop {
+                    let left = group.pids()?;
+                    if left.is_empty() {
+                        break;
+                    }
                     if Instant::now() > end {
                         return Err(late());
                     }
-                    process::reap_group(&name);
+                    members.add(&left);
+                    members.reap();
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                process::reap_group(&name);
+                members.reap();
                 group.remove()?;
                 steps.reach("gvisor: group removed")?;
             }

@@ -5,7 +5,7 @@
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
-use std::collections::HashSet;
+use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -110,31 +110,26 @@ pub(crate) fn descriptors(pid: i32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// Reaps our dead children in the control group `group`, so that none stays a zombie: when the
-/// sentry dies, its children become ours.
-pub(crate) fn reap_group(group: &str) {
-    for pid in children() {
-        let in_group = fs::read_to_string(format!("/proc/{pid}/cgroup")).is_ok_and(|text| {
-            text.lines().any(|line| {
-                let path = line.rsplit(':').next().unwrap_or(line);
-                path.strip_suffix(" (deleted)").unwrap_or(path).ends_with(group)
-            })
-        });
-        if in_group {
-            reap(pid);
-        }
-    }
-}
+/// The processes of a control group and when they started. Those that outlive the sentry become our
+/// children, and some kernels forget the control group of a dead process.
+#[derive(Default)]
+pub(crate) struct Members(HashMap<i32, u64>);
 
-fn children() -> HashSet<i32> {
-    let mut found = HashSet::new();
-    let Ok(threads) = fs::read_dir("/proc/self/task") else { return found };
-    for thread in threads.flatten() {
-        if let Ok(text) = fs::read_to_string(thread.path().join("children")) {
-            found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+impl Members {
+    /// Adds the processes that are in the group now.
+    pub(crate) fn add(&mut self, pids: &[u32]) {
+        let pids = pids.iter().filter_map(|pid| i32::try_from(*pid).ok());
+        self.0.extend(pids.filter_map(|pid| Some((pid, stat(pid)?.1))));
+    }
+
+    /// Reaps those that are dead children of ours, so that none stays a zombie.
+    pub(crate) fn reap(&self) {
+        for (pid, started) in &self.0 {
+            if stat(*pid).is_some_and(|(_, since)| since == *started) {
+                reap(*pid);
+            }
         }
     }
-    found
 }
 
 /// Returns whether the kernel excludes this process from the OOM killer. Its children would inherit
