@@ -6,7 +6,7 @@ use std::process::Command;
 
 use dorm_engine::Engine as _;
 
-use crate::host::{Place, runsc};
+use crate::host::{Place, agent_of, runsc, shell};
 
 /// Decision 0070; stock `runsc` compiles them. The flags are those that choose a program when the
 /// engine creates containers.
@@ -63,4 +63,25 @@ async fn no_thread_of_a_running_sandbox_keeps_unneeded_capabilities() {
     // A sentry and a gofer at least.
     assert!(all.len() >= 2, "{all:x?}");
     assert!(all.iter().flatten().all(|bits| bits & UNNEEDED == 0), "{all:x?}");
+}
+
+/// The number of dead children of this process.
+fn zombies() -> usize {
+    let own = std::process::id().to_string();
+    let stats = fs::read_dir("/proc").unwrap().flatten();
+    let texts = stats.filter_map(|process| fs::read_to_string(process.path().join("stat")).ok());
+    let fields = |text: String| text.rsplit_once(')').map(|(_, rest)| rest.trim_start().to_owned());
+    texts.filter_map(fields).filter(|rest| rest.starts_with(&format!("Z {own} "))).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopped_sandbox_leaves_no_zombies() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let spec = place.spec();
+    engine.start(&spec).await.unwrap();
+    let script = "for each in 1 2 3 4 5; do sleep 1000 >/dev/null 2>&1 </dev/null & done";
+    assert_eq!(shell(&agent_of(&engine, &spec.run).await, script).await, 0);
+    engine.stop(&spec.run).await.unwrap();
+    assert_eq!(zombies(), 0);
 }
