@@ -64,12 +64,10 @@ impl Host {
             None => in_place(|| self.stray_processes(home)),
         };
         known.dedup();
-        let steps = self.steps.clone();
+        let (steps, ids) = (self.steps.clone(), self.guest_ids);
         blocking(move || {
             let group = Cgroup::find(&name)?;
-            let mut members = process::Members::default();
             if let Some(group) = &group {
-                members.add(&group.pids()?);
                 group.kill_all()?;
             }
             for process in &known {
@@ -84,19 +82,14 @@ impl Host {
             }
             let end = Instant::now() + DEATH_LIMIT;
             if let Some(group) = &group {
-                loop {
-                    let left = group.pids()?;
-                    if left.is_empty() {
-                        break;
-                    }
+                while !group.pids()?.is_empty() {
                     if Instant::now() > end {
                         return Err(late());
                     }
-                    members.add(&left);
-                    members.reap();
+                    process::reap_guests(ids);
                     std::thread::sleep(Duration::from_millis(1));
                 }
-                members.reap();
+                process::reap_guests(ids);
                 group.remove()?;
                 steps.reach("gvisor: group removed")?;
             }

@@ -5,13 +5,14 @@
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
-use std::collections::HashMap;
+use std::collections::HashSet;
 use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use dorm_guest_ids::GuestIds;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, pidfd_send_signal, waitid};
@@ -110,26 +111,32 @@ pub(crate) fn descriptors(pid: i32) -> impl Iterator<Item = PathBuf> {
     fs::read_dir(format!("/proc/{pid}/fd")).into_iter().flatten().flatten().map(|entry| entry.path())
 }
 
-/// The processes of a control group and when they started. Those that outlive the sentry become our
-/// children, and some kernels forget the control group of a dead process.
-#[derive(Default)]
-pub(crate) struct Members(HashMap<i32, u64>);
-
-impl Members {
-    /// Adds the processes that are in the group now.
-    pub(crate) fn add(&mut self, pids: &[u32]) {
-        let pids = pids.iter().filter_map(|pid| i32::try_from(*pid).ok());
-        self.0.extend(pids.filter_map(|pid| Some((pid, stat(pid)?.1))));
-    }
-
-    /// Reaps those that are dead children of ours, so that none stays a zombie.
-    pub(crate) fn reap(&self) {
-        for (pid, started) in &self.0 {
-            if stat(*pid).is_some_and(|(_, since)| since == *started) {
-                reap(*pid);
-            }
+/// Reaps our dead children that ran as guests, so that none stays a zombie: when a sentry dies, its
+/// children become ours. Our own programs never have the ids of guests. The control group would name
+/// the sandbox, but some kernels forget that of a dead process.
+pub(crate) fn reap_guests(ids: GuestIds) {
+    for pid in children() {
+        if user(pid).is_some_and(|user| ids.guest(user).is_some()) {
+            reap(pid);
         }
     }
+}
+
+/// Returns the real user id of a process, which may be dead.
+fn user(pid: i32) -> Option<u32> {
+    let text = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    text.lines().find_map(|line| line.strip_prefix("Uid:"))?.split_whitespace().next()?.parse().ok()
+}
+
+fn children() -> HashSet<i32> {
+    let mut found = HashSet::new();
+    let Ok(threads) = fs::read_dir("/proc/self/task") else { return found };
+    for thread in threads.flatten() {
+        if let Ok(text) = fs::read_to_string(thread.path().join("children")) {
+            found.extend(text.split_whitespace().filter_map(|pid| pid.parse::<i32>().ok()));
+        }
+    }
+    found
 }
 
 /// Returns whether the kernel excludes this process from the OOM killer. Its children would inherit

@@ -4,7 +4,9 @@ use std::fs;
 use std::path::Path;
 use std::process::Command;
 
-use dorm_engine::Engine as _;
+use dorm_cgroup::Cgroup;
+use dorm_engine::{Engine as _, RunSpec};
+use dorm_lifecycle::RunId;
 
 use crate::host::{Place, agent_of, runsc, shell};
 
@@ -16,7 +18,7 @@ fn a_sandbox_compiles_no_seccomp_program() {
     if !String::from_utf8_lossy(&version.stdout).contains("+dorm") {
         return;
     }
-    let place = tempfile::tempdir().unwrap();
+    let Some(place) = Place::new() else { return };
     let log = place.path().join("log");
     let output = Command::new(runsc())
         .arg(format!("--root={}", place.path().join("state").display()))
@@ -83,5 +85,15 @@ async fn a_stopped_sandbox_leaves_no_zombies() {
     let script = "for each in 1 2 3 4 5; do sleep 1000 >/dev/null 2>&1 </dev/null & done";
     assert_eq!(shell(&agent_of(&engine, &spec.run).await, script).await, 0);
     engine.stop(&spec.run).await.unwrap();
+    assert_eq!(zombies(), 0);
+
+    let again = RunSpec { run: RunId { generation: 2, ..spec.run.clone() }, ..spec };
+    engine.start(&again).await.unwrap();
+    assert_eq!(shell(&agent_of(&engine, &again.run).await, script).await, 0);
+    // Its processes are dead before anybody asks which they are.
+    for name in Cgroup::list(place.prefix()).unwrap() {
+        Cgroup::find(&name).unwrap().unwrap().kill_all().unwrap();
+    }
+    engine.stop(&again.run).await.unwrap();
     assert_eq!(zombies(), 0);
 }
