@@ -15,12 +15,25 @@ pub(crate) struct Ended {
     pub(crate) interrupted: bool,
     /// Leftovers that could not be cleared away afterwards.
     pub(crate) remains: Vec<String>,
-    /// The file with the daemon's output; only if something was found or is left.
-    pub(crate) log: Option<PathBuf>,
+    place: Place,
+}
+
+impl Ended {
+    /// Removes its directory, unless something is left there. Returns a copy of the daemon's output
+    /// if something was found, as `found` and the caller say, or is left.
+    ///
+    /// # Errors
+    /// If the directory cannot be removed.
+    pub(crate) fn close(&self, finds: bool) -> Result<Option<PathBuf>> {
+        let keeps = finds || self.found.is_some() || !self.remains.is_empty();
+        let log = if keeps { self.place.keep_log() } else { None };
+        self.place.remove(&self.remains)?;
+        Ok(log)
+    }
 }
 
 /// Does `work` with a daemon. `interrupted` stops it; in any case everything that it made is
-/// cleared away. `tell` gets progress lines for people.
+/// cleared away; the caller closes the result. `tell` gets progress lines for people.
 ///
 /// # Errors
 /// If it cannot begin: no image, no directory, no daemon.
@@ -50,8 +63,5 @@ pub(crate) async fn session(
         remains = world.abandon().await;
     }
     let interrupted = ended.is_none();
-    let found = ended.and_then(Result::err);
-    let log = if found.is_some() || !remains.is_empty() { place.keep_log() } else { None };
-    place.remove(&remains)?;
-    Ok(Ended { found, interrupted, remains, log })
+    Ok(Ended { found: ended.and_then(Result::err), interrupted, remains, place })
 }

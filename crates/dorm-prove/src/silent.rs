@@ -72,8 +72,9 @@ pub async fn silence(
 ) -> Result<Silenced> {
     let mut silenced = Silenced { seed: setting.seed, wanted: count, ..Silenced::default() };
     let ended = session(setting, interrupted, tell, async |world| cycles(world, &mut silenced, tell).await).await?;
+    let log = ended.close(false)?;
     silenced.losses.extend(ended.found.map(|error| format!("{error:#}")));
-    Ok(Silenced { interrupted: ended.interrupted, remains: ended.remains, log: ended.log, ..silenced })
+    Ok(Silenced { interrupted: ended.interrupted, remains: ended.remains, log, ..silenced })
 }
 
 async fn cycles(world: &mut World, silenced: &mut Silenced, tell: &(dyn Fn(&str) + Sync)) -> Result<()> {

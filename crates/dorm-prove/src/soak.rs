@@ -10,7 +10,7 @@
 mod line;
 mod model;
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -94,15 +94,16 @@ pub async fn soak(
         world.restart(WarmContainers::None)
     })
     .await?;
+    let log = ended.close(false)?;
     Ok(Soaked {
         seed: setting.seed,
         wanted: length.as_secs(),
         seconds: begun.elapsed().as_secs(),
-        done: now(&done),
+        done: *lock(&done),
         findings: ended.found.iter().map(|error| format!("{error:#}")).collect(),
         interrupted: ended.interrupted,
         remains: ended.remains,
-        log: ended.log,
+        log,
     })
 }
 
@@ -119,7 +120,7 @@ async fn soaking(
         tokio::select! {
             ended = &mut lines => return ended,
             () = tokio::time::sleep(TOLD) => {
-                let Soakings { checks, suspends, forks, restores, rewinds, .. } = now(done);
+                let Soakings { checks, suspends, forks, restores, rewinds, .. } = *lock(done);
                 tell(&format!(
                     "{checks} comparisons, {suspends} suspends, {forks} forks, {restores} restores, {rewinds} rewinds"
                 ));
@@ -128,6 +129,6 @@ async fn soaking(
     }
 }
 
-fn now(done: &Mutex<Soakings>) -> Soakings {
-    *done.lock().unwrap_or_else(PoisonError::into_inner)
+fn lock(done: &Mutex<Soakings>) -> MutexGuard<'_, Soakings> {
+    done.lock().unwrap_or_else(PoisonError::into_inner)
 }

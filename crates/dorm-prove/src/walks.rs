@@ -26,7 +26,7 @@ use serde::Serialize;
 use serde_json::json;
 
 use crate::Setting;
-use crate::proof::Place;
+use crate::session::session;
 use crate::world::World;
 use action::Kind;
 use tree::Tree;
@@ -100,42 +100,24 @@ pub async fn walk(
     interrupted: impl Future<Output = ()>,
     tell: &(dyn Fn(&str) + Sync),
 ) -> Result<Walked> {
-    let place = Place::make(&setting.directory)?;
-    let mut world = match World::start(setting, place.path(), &place.path().join("data"), &setting.images, &place.log())
-    {
-        Ok(world) => world,
-        Err(error) => {
-            place.remove(&[])?;
-            return Err(error);
-        }
-    };
     let begun = Instant::now();
     let mut walked = Walked { seed: setting.seed, wanted: count, ..Walked::default() };
     let mut times = BTreeMap::new();
-    let ended = tokio::select! {
-        ended = walks(&mut world, &mut walked, &mut times, tell) => Some(ended),
-        () = interrupted => None,
-    };
-    walked.interrupted = ended.is_none();
-    let left = match &ended {
-        Some(Ok(())) => world.end().await.is_ok_and(|faults| faults.is_empty()),
-        Some(Err(_)) | None => false,
-    };
-    if !left {
-        tell("clearing away");
-        walked.remains = world.abandon().await;
+    let walking = async |world: &mut World| walks(world, &mut walked, &mut times, tell).await;
+    let ended = session(setting, interrupted, tell, walking).await?;
+    let log = ended.close(!walked.stumbles.is_empty())?;
+    if let Some(error) = ended.found {
+        return Err(error);
     }
-    walked.seconds = begun.elapsed().as_secs();
-    walked.actions =
-        times.into_iter().map(|(kind, times)| WalkedAction { action: kind.name().to_owned(), times }).collect();
-    if !walked.stumbles.is_empty() || !walked.remains.is_empty() || matches!(ended, Some(Err(_))) {
-        walked.log = place.keep_log();
-    }
-    place.remove(&walked.remains)?;
-    match ended {
-        Some(Err(error)) => Err(error),
-        Some(Ok(())) | None => Ok(walked),
-    }
+    let actions = times.into_iter().map(|(kind, times)| WalkedAction { action: kind.name().to_owned(), times });
+    Ok(Walked {
+        seconds: begun.elapsed().as_secs(),
+        actions: actions.collect(),
+        interrupted: ended.interrupted,
+        remains: ended.remains,
+        log,
+        ..walked
+    })
 }
 
 async fn walks(

@@ -1,7 +1,7 @@
 """The guest of `dorm prove --soak`: processes that write memory and files all the time.
 
-Each area of memory follows from a seed and a number of steps, so that whoever knows both can say
-what it must hold. `run SEED` starts everything, `ask` prints one line of JSON.
+The content of each area of memory follows from a seed and a number of steps, from which the host
+computes it, too. `run SEED` starts everything, `ask` prints one line of JSON.
 """
 
 import ctypes

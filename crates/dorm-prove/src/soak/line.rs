@@ -8,8 +8,8 @@ use anyhow::{Context as _, Result, bail, ensure};
 use reqwest::Method;
 use serde_json::{Value, json};
 
-use super::Soakings;
 use super::model::AREAS;
+use super::{Soakings, lock};
 use crate::host::word;
 use crate::world::World;
 
@@ -73,7 +73,7 @@ impl<'a> Line<'a> {
     }
 
     fn count(&self, change: impl FnOnce(&mut Soakings)) {
-        change(&mut self.done.lock().unwrap_or_else(std::sync::PoisonError::into_inner));
+        change(&mut lock(self.done));
     }
 
     /// A new name: only sandboxes with a name can be suspended.
