@@ -112,8 +112,8 @@ pub(crate) fn descriptors(pid: i32) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Reaps our dead children that ran as guests, so that none stays a zombie: when a sentry dies, its
-/// children become ours. Our own programs never have the ids of guests. The control group would name
-/// the sandbox, but some kernels forget that of a dead process.
+/// children become ours. Our own programs never have the ids of guests. The control group would
+/// name the sandbox, but some kernels forget that of a dead process.
 pub(crate) fn reap_guests(ids: GuestIds) {
     for pid in children() {
         if user(pid).is_some_and(|user| ids.guest(user).is_some()) {

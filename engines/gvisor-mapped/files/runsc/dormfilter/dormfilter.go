@@ -1,7 +1,14 @@
 // Package dormfilter holds the seccomp programs that were generated when the engine was built.
 package dormfilter
 
-import "gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+import (
+	"fmt"
+	"reflect"
+
+	"gvisor.dev/gvisor/pkg/abi/linux"
+	"gvisor.dev/gvisor/pkg/seccomp"
+	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
+)
 
 // Gofer is the name of the program of a gofer for direct access to files and without sockets.
 const Gofer = "dorm gofer"
@@ -22,4 +29,31 @@ func Lookup(name string) (precompiledseccomp.Program, bool) {
 	Register(programs)
 	program, ok := programs[name]
 	return program, ok
+}
+
+// Describe returns what seccomp.Install builds a program from.
+func Describe(rules, denied seccomp.SyscallRules, options seccomp.ProgramOptions) precompiledseccomp.ProgramDesc {
+	return precompiledseccomp.ProgramDesc{
+		Rules: []seccomp.RuleSet{
+			{Rules: denied, Action: options.DefaultAction},
+			{Rules: rules, Action: linux.SECCOMP_RET_ALLOW},
+		},
+		SeccompOptions: options,
+	}
+}
+
+// Check fails unless the program, with these values, is the one that is built from desc.
+func Check(program precompiledseccomp.Program, values precompiledseccomp.Values, desc precompiledseccomp.ProgramDesc) error {
+	built, _, err := seccomp.BuildProgram(desc.Rules, desc.SeccompOptions)
+	if err != nil {
+		return err
+	}
+	rendered, err := program.RenderInstructions(values)
+	if err != nil {
+		return err
+	}
+	if !reflect.DeepEqual(built, rendered) {
+		return fmt.Errorf("the program %q differs from the one that is built from its rules", program.Name)
+	}
+	return nil
 }

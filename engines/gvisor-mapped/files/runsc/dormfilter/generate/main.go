@@ -5,13 +5,11 @@ package main
 import (
 	"fmt"
 	"os"
-	"reflect"
 
-	"gvisor.dev/gvisor/pkg/abi/linux"
-	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
 	"gvisor.dev/gvisor/pkg/sentry/platform"
 	"gvisor.dev/gvisor/runsc/boot/filter/config"
+	"gvisor.dev/gvisor/runsc/dormfilter"
 	gofer "gvisor.dev/gvisor/runsc/fsgofer/filter"
 )
 
@@ -71,20 +69,8 @@ func sentryProgram() (precompiledseccomp.Program, error) {
 		if program.Name != opt.ConfigKey() {
 			continue
 		}
-		options := config.SeccompOptions(opt)
 		rules, denied := config.Rules(opt)
-		built, _, err := seccomp.BuildProgram([]seccomp.RuleSet{
-			{Rules: denied, Action: options.DefaultAction},
-			{Rules: rules, Action: linux.SECCOMP_RET_ALLOW},
-		}, options)
-		if err != nil {
-			return program, err
-		}
-		rendered, err := program.RenderInstructions(opt.Vars())
-		if err == nil && !reflect.DeepEqual(built, rendered) {
-			err = fmt.Errorf("the program %q differs from the one that is built from its rules", program.Name)
-		}
-		return program, err
+		return program, dormfilter.Check(program, opt.Vars(), dormfilter.Describe(rules, denied, config.SeccompOptions(opt)))
 	}
 	return precompiledseccomp.Program{}, fmt.Errorf("gVisor precompiles no program for %q", opt.ConfigKey())
 }

@@ -3,11 +3,8 @@ package filter
 import (
 	"fmt"
 	"os"
-	"reflect"
 
 	"golang.org/x/sys/unix"
-	"gvisor.dev/gvisor/pkg/abi/linux"
-	"gvisor.dev/gvisor/pkg/bpf"
 	"gvisor.dev/gvisor/pkg/log"
 	"gvisor.dev/gvisor/pkg/seccomp"
 	"gvisor.dev/gvisor/pkg/seccomp/precompiledseccomp"
@@ -50,31 +47,19 @@ func Generate() (precompiledseccomp.Program, error) {
 		s.Merge(instrumentationFilters())
 		return s
 	}
+	describe := func(s seccomp.SyscallRules) precompiledseccomp.ProgramDesc {
+		return dormfilter.Describe(s, seccomp.DenyNewExecMappings.Copy(), seccomp.DefaultProgramOptions())
+	}
 	program, err := precompiledseccomp.Precompile(dormfilter.Gofer, names, func(values precompiledseccomp.Values) precompiledseccomp.ProgramDesc {
 		s := rules()
 		s.Remove(unix.SYS_TGKILL)
 		s.Add(unix.SYS_TGKILL, seccomp.PerArg{seccomp.EqualTo(values.GetUint64(selfPID))})
-		return precompiledseccomp.ProgramDesc{Rules: ruleSets(s), SeccompOptions: seccomp.DefaultProgramOptions()}
+		return describe(s)
 	})
 	if err != nil {
 		return program, err
 	}
-	var built, rendered []bpf.Instruction
-	if built, _, err = seccomp.BuildProgram(ruleSets(rules()), seccomp.DefaultProgramOptions()); err != nil {
-		return program, err
-	}
-	if rendered, err = program.RenderInstructions(vars); err == nil && !reflect.DeepEqual(built, rendered) {
-		err = fmt.Errorf("the program %q differs from the one that is built from its rules", program.Name)
-	}
-	return program, err
-}
-
-// ruleSets returns what seccomp.Install builds a program from.
-func ruleSets(rules seccomp.SyscallRules) []seccomp.RuleSet {
-	return []seccomp.RuleSet{
-		{Rules: seccomp.DenyNewExecMappings.Copy(), Action: seccomp.DefaultProgramOptions().DefaultAction},
-		{Rules: rules, Action: linux.SECCOMP_RET_ALLOW},
-	}
+	return program, dormfilter.Check(program, vars, describe(rules()))
 }
 
 func variables(pid int) precompiledseccomp.Values {
