@@ -23,6 +23,7 @@ mod loop_device;
 mod owners;
 mod priority;
 mod reserve;
+mod subtrees;
 mod template;
 mod writes;
 
@@ -43,6 +44,7 @@ use loop_device::LoopDevice;
 pub use owners::{change_owners, finish_change, record, recorded};
 pub use priority::give_way;
 pub use reserve::Reserve;
+pub use subtrees::hash_of_subtrees;
 pub use writes::{LostWrites, begin_writing, bound_unwritten, unwritten_max};
 
 /// The minimum size: a smaller disk has little left beside the file system's own metadata.

@@ -303,12 +303,17 @@ fn now_us() -> u64 {
     u64::try_from(now.as_micros()).expect("a clock before the year 500,000")
 }
 
-/// Checks that the files of an image are there.
+/// Checks that the files of an image are there, with the hashes that the engine says.
 fn image(saved: Saved, directory: PathBuf) -> Image {
     assert!(!saved.files.is_empty(), "an image without files");
     name_shared(&saved.files, &directory);
     for file in &saved.files {
-        assert!(directory.join(&file.name).is_file(), "{} was saved but is not there", file.name.display());
+        let path = directory.join(&file.name);
+        assert!(path.is_file(), "{} was saved but is not there", file.name.display());
+        if let Some(said) = &file.blake3 {
+            let content = std::fs::read(&path).expect("a file that can be read");
+            assert_eq!(*said, blake3::hash(&content).to_hex().to_string(), "{}", file.name.display());
+        }
     }
     Image { directory, files: saved.files }
 }

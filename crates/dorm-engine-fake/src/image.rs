@@ -69,7 +69,7 @@ impl Image {
             if fits.len() < bytes.len() {
                 return Err(FakeError::File { path, source: std::io::ErrorKind::StorageFull.into() });
             }
-            written.push(SavedFile { name: name.into(), bytes: bytes.len() as u64, shared_with: None });
+            written.push(SavedFile { name: name.into(), bytes: bytes.len() as u64, shared_with: None, blake3: None });
         }
         Ok(written)
     }

@@ -35,7 +35,7 @@ pub(crate) fn base_file(base: BaseFile, opened: &[PathBuf]) -> Option<SavedFile>
         facts.is_ok_and(|facts| (facts.ino(), facts.dev(), facts.len()) == (base.inode, base.device, base.bytes))
     };
     let path = opened.iter().find(is_base)?.clone();
-    Some(SavedFile { name: PAGES_BASE.into(), bytes: base.bytes, shared_with: Some(path) })
+    Some(SavedFile { name: PAGES_BASE.into(), bytes: base.bytes, shared_with: Some(path), blake3: None })
 }
 
 /// Opens the files of the image in `directory`.

@@ -2,16 +2,17 @@
 //!
 //! The sandbox says on a socket which parts of its memory come where in the file, and waits until
 //! the daemon has copied them. So all processors copy, and the page cache of the file is charged to
-//! the daemon: a sandbox that is being saved has no room for a copy of its memory.
+//! the daemon: a sandbox that is being saved has no room for a copy of its memory. Only these
+//! threads can write to the file, so its hash is computed from what they write.
 //! `engines/gvisor-mapped/files/pkg/sentry/pgalloc/dorm_copies.go` is the other end, and describes
 //! the messages.
 
 #![allow(clippy::disallowed_methods, reason = "everything here is called in place or on threads that may block")]
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::num::NonZeroU64;
+use std::mem::{self, MaybeUninit};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt as _, MetadataExt as _};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,8 +20,10 @@ use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 
+use blake3::Hasher;
+use blake3::hazmat::{ChainingValue, HasherExt as _};
 use dorm_ports::{HostFacts as _, ThisHost};
-use rustix::fs::{Advice, FallocateFlags};
+use rustix::fs::FallocateFlags;
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendFlags, Shutdown, SocketFlags,
     SocketType, recvmsg, send, shutdown, socketpair,
@@ -37,7 +40,8 @@ const EXTRA_BYTES: u64 = 16 << 20;
 const THREADS_MAX: usize = 8;
 const PAGE: u64 = 4096;
 /// A thread copies this much before it takes the next part, and tells the disk to write it. A disk
-/// that begins only when much has been written lets the writers wait.
+/// that begins only when much has been written lets the writers wait. A power of two, so that each
+/// part is a subtree of the hash.
 const PART_BYTES: u64 = 4 << 20;
 /// So much is read at once for the page cache: it stays in the cache of a processor.
 const BUFFER_BYTES: usize = 256 << 10;
@@ -45,6 +49,8 @@ const BUFFER_BYTES: usize = 256 << 10;
 const DIRECT_BUFFER_BYTES: usize = 1 << 20;
 /// The number of parts that wait for a thread. The sandbox waits when there are more.
 const WAITING_MAX: usize = 256;
+/// A part is passed on when it has so many pieces: one for each of its pages.
+const PIECES_MAX: usize = 1024;
 const MESSAGE_BYTES_MAX: usize = 64 << 10;
 const NUMBER_BYTES: usize = 8;
 /// No file is as long as this.
@@ -99,7 +105,15 @@ fn cached_bytes(expected: u64, available: u64) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Copies {
     socket: Arc<OwnedFd>,
-    thread: Option<JoinHandle<io::Result<bool>>>,
+    thread: Option<JoinHandle<io::Result<Option<Copied>>>>,
+}
+
+/// A file to which everything is copied.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Copied {
+    /// The hash of its content, if all of it was read and written here, through the page cache and
+    /// from its beginning to its end. Direct writes are better checked by reading the disk.
+    pub(crate) hash: Option<blake3::Hash>,
 }
 
 impl Copies {
@@ -112,13 +126,13 @@ impl Copies {
         Ok((Self { socket, thread: Some(thread) }, theirs))
     }
 
-    /// Ends the copies of a save that the sandbox has ended, and returns whether everything was
-    /// asked for and copied. A sandbox that has given up has its own error. Does not wait for the
-    /// sandbox, which might never close its socket.
-    pub(crate) fn end(mut self) -> io::Result<bool> {
+    /// Ends the copies of a save that the sandbox has ended; `None` unless everything was asked for
+    /// and copied. A sandbox that has given up has its own error. Does not wait for the sandbox,
+    /// which might never close its socket.
+    pub(crate) fn end(mut self) -> io::Result<Option<Copied>> {
         self.hang_up();
         let ended = self.thread.take().map(JoinHandle::join);
-        ended.unwrap_or(Ok(Ok(false))).unwrap_or_else(|_| Err(panicked()))
+        ended.unwrap_or(Ok(Ok(None))).unwrap_or_else(|_| Err(panicked()))
     }
 
     fn hang_up(&self) {
@@ -150,35 +164,39 @@ struct Source {
     may_share: bool,
 }
 
-struct Part {
+struct Piece {
     source: Source,
     from: u64,
     to: u64,
     bytes: u64,
 }
 
-fn serve(socket: &OwnedFd, pages: &Pages) -> io::Result<bool> {
+/// Pieces within one part of the file, in the order in which the sandbox named them.
+type Part = Vec<Piece>;
+
+fn serve(socket: &OwnedFd, pages: &Pages) -> io::Result<Option<Copied>> {
     let copied = copy_all(socket, pages);
     // A sandbox that is gone needs no answer, and one that still sends must not wait.
-    let _ = send(socket, &[u8::from(!matches!(copied, Ok(true)))], SendFlags::NOSIGNAL);
+    let _ = send(socket, &[u8::from(!matches!(copied, Ok(Some(_))))], SendFlags::NOSIGNAL);
     let _ = shutdown(socket, Shutdown::Both);
     copied
 }
 
-/// Returns whether everything that the sandbox asked for is copied.
-fn copy_all(socket: &OwnedFd, pages: &Pages) -> io::Result<bool> {
+/// Copies everything that the sandbox asks for; `None` if it did not come to the end.
+fn copy_all(socket: &OwnedFd, pages: &Pages) -> io::Result<Option<Copied>> {
     let failed = AtomicBool::new(false);
     let (parts, waiting) = sync_channel(WAITING_MAX);
     let waiting = Mutex::new(waiting);
     let (copied, to_write) = channel();
+    let hashes = Mutex::default();
     thread::scope(|scope| {
         let work = move || begin_writing(pages, to_write);
         thread::Builder::new().name("pages to disk".to_owned()).spawn_scoped(scope, work)?;
         let threads = thread::available_parallelism().map_or(1, usize::from).min(THREADS_MAX);
         let mut copying = Vec::new();
         for _ in 0..threads {
-            let (waiting, failed, copied) = (&waiting, &failed, copied.clone());
-            let work = move || copy_parts(pages, waiting, failed, &copied);
+            let (waiting, failed, copied, hashes) = (&waiting, &failed, copied.clone(), &hashes);
+            let work = move || copy_parts(pages, waiting, failed, (&copied, hashes));
             copying.push(thread::Builder::new().name("pages".to_owned()).spawn_scoped(scope, work)?);
         }
         drop(copied);
@@ -188,10 +206,25 @@ fn copy_all(socket: &OwnedFd, pages: &Pages) -> io::Result<bool> {
         for thread in copying {
             result = result.and(thread.join().unwrap_or_else(|_| Err(panicked())));
         }
-        let Some(bytes) = result.and(told)? else { return Ok(false) };
+        let Some(bytes) = result.and(told)? else { return Ok(None) };
         pages.cached.set_len(bytes)?;
-        Ok(true)
+        let hashes = hashes.lock().unwrap_or_else(PoisonError::into_inner);
+        Ok(Some(Copied { hash: whole_hash(&hashes, bytes) }))
     })
+}
+
+/// The hashes of parts, by number, each with the position where it ends; `None` if it is not known.
+type Hashes = BTreeMap<u64, Option<(ChainingValue, u64)>>;
+
+/// Returns the hash of the file; `None` if that of a part is not known.
+fn whole_hash(parts: &Hashes, bytes: u64) -> Option<blake3::Hash> {
+    let mut subtrees = Vec::new();
+    for (expected, (number, part)) in (0..).zip(parts) {
+        let (value, end) = (*part)?;
+        let is_whole = *number == expected && end == bytes.min((expected + 1) * PART_BYTES);
+        subtrees.push(is_whole.then_some(value)?);
+    }
+    dorm_disk::hash_of_subtrees(&subtrees, bytes, PART_BYTES)
 }
 
 fn panicked() -> io::Error {
@@ -208,9 +241,12 @@ fn receive_all(
 ) -> io::Result<Option<u64>> {
     let device = pages.cached.metadata()?.dev();
     let mut current: Option<Source> = None;
+    let mut part = Part::new();
+    // The thread has the error.
+    let pass_on = |part: Part| !failed.load(Ordering::Relaxed) && parts.send(part).is_ok();
     loop {
         let (source, copies) = match receive(socket, device)? {
-            Message::End(bytes) => return Ok(Some(bytes)),
+            Message::End(bytes) => return Ok((part.is_empty() || pass_on(part)).then_some(bytes)),
             Message::GivenUp => return Ok(None),
             Message::Copies(source, copies) => (source, copies),
         };
@@ -219,11 +255,11 @@ fn receive_all(
         for [mut from, mut to, mut left] in copies {
             while left > 0 {
                 let bytes = left.min(PART_BYTES - to % PART_BYTES);
-                let part = Part { source: source.clone(), from, to, bytes };
-                if failed.load(Ordering::Relaxed) || parts.send(part).is_err() {
-                    // The thread has the error.
+                let is_next = part.last().is_none_or(|last| last.to / PART_BYTES == to / PART_BYTES);
+                if (!is_next || part.len() >= PIECES_MAX) && !pass_on(mem::take(&mut part)) {
                     return Ok(None);
                 }
+                part.push(Piece { source: source.clone(), from, to, bytes });
                 (from, to, left) = (from + bytes, to + bytes, left - bytes);
             }
         }
@@ -288,7 +324,7 @@ fn copy_parts(
     pages: &Pages,
     waiting: &Mutex<Receiver<Part>>,
     failed: &AtomicBool,
-    copied: &Sender<(u64, u64)>,
+    (copied, hashes): (&Sender<(u64, u64)>, &Mutex<Hashes>),
 ) -> io::Result<()> {
     let bytes = if pages.limit == 0 { DIRECT_BUFFER_BYTES } else { BUFFER_BYTES };
     // Direct I/O needs aligned memory.
@@ -302,25 +338,68 @@ fn copy_parts(
         if failed.load(Ordering::Relaxed) {
             continue;
         }
-        match copy(pages, &part, buffer) {
+        let mut hash = PartHash::begin(pages, &part);
+        match part.iter().try_for_each(|piece| copy(pages, piece, buffer, &mut hash)) {
             Err(error) => {
                 failed.store(true, Ordering::Relaxed);
                 result = Err(error);
+                continue;
             }
+            Ok(()) => hash.keep(&mut hashes.lock().unwrap_or_else(PoisonError::into_inner)),
+        }
+        let begin = part.iter().map(|piece| piece.to).min().unwrap_or_default();
+        let end = part.iter().map(|piece| piece.to + piece.bytes).max().unwrap_or_default();
+        if pages.direct_at(begin).is_none() {
             // Without this message, the disk only begins later.
-            Ok(()) if pages.direct_at(part.to).is_none() => drop(copied.send((part.to, part.bytes))),
-            Ok(()) => {}
+            let _ = copied.send((begin, end - begin));
         }
     }
 }
 
-fn copy(pages: &Pages, part: &Part, buffer: &mut [u8]) -> io::Result<()> {
-    let (direct, end) = (pages.direct_at(part.to), part.to + part.bytes);
+/// The hash of a part, while it is written from its beginning to its end.
+struct PartHash {
+    number: u64,
+    next: u64,
+    hasher: Option<Hasher>,
+}
+
+impl PartHash {
+    fn begin(pages: &Pages, part: &Part) -> Self {
+        let begin = part.first().map_or(0, |piece| piece.to);
+        let number = begin / PART_BYTES;
+        let hasher = (begin % PART_BYTES == 0 && pages.direct_at(begin).is_none()).then(|| {
+            let mut hasher = Hasher::new();
+            hasher.set_input_offset(begin);
+            hasher
+        });
+        Self { number, next: begin, hasher }
+    }
+
+    fn update(&mut self, to: u64, bytes: &[u8]) {
+        let hasher = self.hasher.take_if(|_| to == self.next);
+        // A write to another place makes the hash unknown.
+        self.hasher = hasher.map(|mut hasher| {
+            hasher.update(bytes);
+            hasher
+        });
+        self.next = to + bytes.len() as u64;
+    }
+
+    /// A part that is written twice has no hash.
+    fn keep(self, parts: &mut Hashes) {
+        let value = self.hasher.map(|hasher| (hasher.finalize_non_root(), self.next));
+        parts.entry(self.number).and_modify(|value| *value = None).or_insert(value);
+    }
+}
+
+fn copy(pages: &Pages, piece: &Piece, buffer: &mut [u8], hash: &mut PartHash) -> io::Result<()> {
+    let (direct, end) = (pages.direct_at(piece.to), piece.to + piece.bytes);
     let file = direct.unwrap_or(&pages.cached);
-    let (mut from, mut to) = (part.from, part.to);
-    while part.source.may_share && to < end {
+    let (mut from, mut to) = (piece.from, piece.to);
+    while piece.source.may_share && to < end {
+        hash.hasher = None;
         let left = usize::try_from(end - to).unwrap_or(usize::MAX);
-        match rustix::fs::copy_file_range(&part.source.file, Some(&mut from), file, Some(&mut to), left) {
+        match rustix::fs::copy_file_range(&piece.source.file, Some(&mut from), file, Some(&mut to), left) {
             Err(rustix::io::Errno::INTR) => {}
             // The rest is read and written.
             Ok(0) | Err(_) => break,
@@ -329,16 +408,12 @@ fn copy(pages: &Pages, part: &Part, buffer: &mut [u8]) -> io::Result<()> {
     }
     while to < end {
         let left = usize::try_from(end - to).unwrap_or(usize::MAX).min(buffer.len());
-        let piece = buffer.get_mut(..left).unwrap_or_default();
-        if direct.is_none() {
-            // That creates the page cache, at the same time as other threads do. If it fails, the
-            // write creates it.
-            let _ = rustix::fs::fadvise(file, to, NonZeroU64::new(left as u64), Advice::WillNeed);
-        }
-        part.source.file.read_exact_at(piece, from)?;
+        let content = buffer.get_mut(..left).unwrap_or_default();
+        piece.source.file.read_exact_at(content, from)?;
         let turn = direct.is_none().then(|| pages.writing.lock());
-        file.write_all_at(piece, to)?;
+        file.write_all_at(content, to)?;
         drop(turn);
+        hash.update(to, content);
         (from, to) = (from + left as u64, to + left as u64);
     }
     Ok(())

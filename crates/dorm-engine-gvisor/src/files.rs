@@ -40,11 +40,16 @@ pub(crate) fn map(image: &Path) -> Result<PagesMap, GvisorError> {
 }
 
 /// Returns the files of the image except those of its base, with the lengths that should have been
-/// written. Blocks.
-pub(crate) fn written(image: &Path, map: &PagesMap) -> Result<Vec<SavedFile>, GvisorError> {
+/// written, and the hash of its pages if it is known. Blocks.
+pub(crate) fn written(image: &Path, map: &PagesMap, hash: Option<blake3::Hash>) -> Result<Vec<SavedFile>, GvisorError> {
     let lengths = dorm_memory_image::written(open_memory(image)?, map);
     let lengths = lengths.map_err(|source| GvisorError::Short { image: image.to_owned(), source })?;
-    Ok(IMAGE_FILES.into_iter().zip(lengths).map(own).collect())
+    let [_, _, pages] = IMAGE_FILES;
+    let with_hash = |file: SavedFile| match file.name.as_os_str() == pages {
+        true => SavedFile { blake3: hash.map(|hash| hash.to_hex().to_string()), ..file },
+        false => file,
+    };
+    Ok(IMAGE_FILES.into_iter().zip(lengths).map(own).map(with_hash).collect())
 }
 
 /// Returns the files of an image that has only files, with the lengths that should have been
@@ -56,7 +61,7 @@ pub(crate) fn written_without_memory(image: &Path) -> Result<Vec<SavedFile>, Gvi
 }
 
 fn own((name, bytes): (&str, u64)) -> SavedFile {
-    SavedFile { name: name.into(), bytes, shared_with: None }
+    SavedFile { name: name.into(), bytes, shared_with: None, blake3: None }
 }
 
 /// Returns how much of the memory limit reading `image` may take.

@@ -127,18 +127,18 @@ impl Shared {
             false => None,
         };
         if !opened.is_empty() {
-            write_files(container, into, Extent::BesideBase, copied).await?;
+            let hash = write_files(container, into, Extent::BesideBase, copied).await?;
             let (image, pages) = (into.to_owned(), opened);
-            let written = blocking(move || written(&image, &pages).inspect_err(|_| remove_files(&image))).await?;
+            let written = blocking(move || written(&image, &pages, hash).inspect_err(|_| remove_files(&image))).await?;
             if let Some(files) = written {
                 return Ok(files);
             }
             in_place(|| remove_files(into));
         }
-        write_files(container, into, Extent::Whole, copied).await?;
+        let hash = write_files(container, into, Extent::Whole, copied).await?;
         let image = into.to_owned();
         let whole = PagesMap::default();
-        blocking(move || files::written(&image, &whole).inspect_err(|_| remove_files(&image))).await
+        blocking(move || files::written(&image, &whole, hash).inspect_err(|_| remove_files(&image))).await
     }
 }
 
@@ -164,11 +164,16 @@ enum Extent {
 }
 
 /// Returns the files of an image that may leave out what its base has; `None` if the base is not
-/// there any more. `opened` are the pages that the sandbox had open before.
+/// there any more. `opened` are the pages that the sandbox had open before, and `hash` that of the
+/// written ones.
 #[allow(clippy::disallowed_methods, reason = "it is called on threads that may block")]
-fn written(image: &Path, opened: &[PathBuf]) -> Result<Option<Vec<SavedFile>>, GvisorError> {
+fn written(
+    image: &Path,
+    opened: &[PathBuf],
+    hash: Option<blake3::Hash>,
+) -> Result<Option<Vec<SavedFile>>, GvisorError> {
     let map = files::map(image)?;
-    let mut all = files::written(image, &map)?;
+    let mut all = files::written(image, &map, hash)?;
     let path = image.join(PAGES_MAP);
     let Some(base) = map.base() else {
         fs::remove_file(&path).map_err(|source| GvisorError::file("remove", path, source))?;
@@ -176,27 +181,28 @@ fn written(image: &Path, opened: &[PathBuf]) -> Result<Option<Vec<SavedFile>>, G
     };
     let Some(base) = base::base_file(base, opened) else { return Ok(None) };
     let bytes = fs::metadata(&path).map_err(|source| GvisorError::file("read the metadata of", path, source))?.len();
-    all.extend([SavedFile { name: PAGES_MAP.into(), bytes, shared_with: None }, base]);
+    all.extend([SavedFile { name: PAGES_MAP.into(), bytes, shared_with: None, blake3: None }, base]);
     Ok(Some(all))
 }
 
 /// Has the sandbox write the files of an image. If `copied` is how much memory it uses, the daemon
-/// copies the pages. On failure, leaves no file there.
+/// copies the pages, and may know their hash. On failure, leaves no file there.
 async fn write_files(
     container: &Container,
     into: &Path,
     extent: Extent,
     copied: Option<u64>,
-) -> Result<(), GvisorError> {
-    let is_direct = copied.is_none();
-    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent, is_direct)?)))?;
+) -> Result<Option<blake3::Hash>, GvisorError> {
+    let writer = if copied.is_some() { Writer::Daemon } else { Writer::Sandbox };
+    let (room, files) = in_place(|| Ok::<_, GvisorError>((room_in(into)?, create_files(into, extent, writer)?)))?;
     container.reach("gvisor: image files made")?;
     let written = match copied {
-        None => container.control.checkpoint(files, None).await,
+        None => container.control.checkpoint(files, None).await.map(|()| None),
         Some(memory_bytes) => copy_pages(container, into, files, memory_bytes).await,
     };
-    written_or_full(written, container, into, room).await?;
-    container.reach("gvisor: image written")
+    let hash = written_or_full(written, container, into, room).await?;
+    container.reach("gvisor: image written")?;
+    Ok(hash)
 }
 
 async fn copy_pages(
@@ -204,17 +210,15 @@ async fn copy_pages(
     into: &Path,
     files: ImageFiles,
     memory_bytes: u64,
-) -> Result<(), GvisorError> {
+) -> Result<Option<blake3::Hash>, GvisorError> {
     let [_, _, pages] = IMAGE_FILES;
     let failed = |source| GvisorError::file("copy the memory of the sandbox into", into.join(pages), source);
     let (copies, socket) = in_place(|| begin_copies(&into.join(pages), memory_bytes)).map_err(failed)?;
     let written = container.control.checkpoint(files, Some(socket)).await;
-    let is_complete = blocking(move || Ok(copies.end())).await?.map_err(failed)?;
+    let copied = blocking(move || Ok(copies.end())).await?.map_err(failed)?;
     written?;
-    match is_complete {
-        true => Ok(()),
-        false => Err(failed(io::Error::new(io::ErrorKind::InvalidData, "the sandbox did not say where it ends"))),
-    }
+    let endless = || failed(io::Error::new(io::ErrorKind::InvalidData, "the sandbox did not say where it ends"));
+    Ok(copied.ok_or_else(endless)?.hash)
 }
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
@@ -228,13 +232,16 @@ fn begin_copies(path: &Path, memory_bytes: u64) -> io::Result<(Copies, OwnedFd)>
 
 /// Removes the files of an image that could not be written, and determines whether the disk was
 /// full: `room` is what it had before.
-async fn written_or_full(
-    written: Result<(), GvisorError>,
+async fn written_or_full<T>(
+    written: Result<T, GvisorError>,
     container: &Container,
     into: &Path,
     room: u64,
-) -> Result<(), GvisorError> {
-    let Err(error) = written else { return Ok(()) };
+) -> Result<T, GvisorError> {
+    let error = match written {
+        Ok(written) => return Ok(written),
+        Err(error) => error,
+    };
     in_place(|| remove_files(into));
     // The sandbox reports a full disk only as text, which is not parsed.
     if matches!(error, GvisorError::Refused { .. }) && room < need(container).await? {
@@ -264,14 +271,23 @@ async fn need(container: &Container) -> Result<u64, GvisorError> {
     Ok(memory.memory_bytes + memory.cache_bytes + disk.await?)
 }
 
-/// Creates the files of a memory image. With `is_direct`, and where the file system supports it,
-/// the pages are written with direct I/O, which makes them durable faster than through page cache
-/// of the sandbox.
+/// Who writes the pages of an image.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Writer {
+    /// The sandbox writes them with direct I/O where the file system supports it, which makes them
+    /// durable faster than through its page cache.
+    Sandbox,
+    /// The sandbox can only read them.
+    Daemon,
+}
+
+/// Creates the files of a memory image.
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]
-fn create_files(into: &Path, extent: Extent, is_direct: bool) -> Result<ImageFiles, GvisorError> {
+fn create_files(into: &Path, extent: Extent, writer: Writer) -> Result<ImageFiles, GvisorError> {
     let [first, second, third] = IMAGE_FILES;
     let made = || {
-        let pages = match create(into, third, if is_direct { libc::O_DIRECT } else { 0 }) {
+        let flags = if writer == Writer::Sandbox { libc::O_DIRECT } else { 0 };
+        let mut pages = match create(into, third, flags) {
             Err(GvisorError::File { source, .. }) if source.kind() == io::ErrorKind::InvalidInput => {
                 // Some file systems create the file and then refuse to open it with `O_DIRECT`.
                 let _ = fs::remove_file(into.join(third));
@@ -279,6 +295,10 @@ fn create_files(into: &Path, extent: Extent, is_direct: bool) -> Result<ImageFil
             }
             other => other,
         }?;
+        if writer == Writer::Daemon {
+            let path = into.join(third);
+            pages = fs::File::open(&path).map_err(|source| GvisorError::file("open", &path, source))?.into();
+        }
         let mut files = vec![create(into, first, 0)?, create(into, second, 0)?, pages];
         if extent == Extent::BesideBase {
             files.push(create(into, PAGES_MAP, 0)?);

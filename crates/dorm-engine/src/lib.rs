@@ -167,6 +167,9 @@ pub struct SavedFile {
     /// `Some` if the engine has written no such file: the file at this path, which belongs to an
     /// earlier memory image, belongs to this one too. The storage gives it the name.
     pub shared_with: Option<PathBuf>,
+    /// BLAKE3 of its content, 64 hexadecimal digits, if the engine has computed it from what it
+    /// wrote, and nothing else could write to the file. The storage reads all other files.
+    pub blake3: Option<String>,
 }
 
 /// A run that the engine found on the host.

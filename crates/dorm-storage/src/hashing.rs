@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
 use blake3::Hasher;
-use blake3::hazmat::{self, ChainingValue, HasherExt, Mode};
+use blake3::hazmat::{ChainingValue, HasherExt};
 
 use crate::pace;
 
@@ -36,10 +36,7 @@ fn hash_segments(file: &File, bytes: u64, segment: u64) -> io::Result<blake3::Ha
         return Ok(hasher.finalize());
     }
     let subtrees = hash_subtrees(file, bytes, segment, count)?;
-    let (left, right, left_bytes) = split(&subtrees, bytes, segment);
-    let left = merge(left, left_bytes, segment);
-    let right = merge(right, bytes - left_bytes, segment);
-    Ok(hazmat::merge_subtrees_root(&left, &right, Mode::Hash))
+    dorm_disk::hash_of_subtrees(&subtrees, bytes, segment).ok_or_else(poisoned)
 }
 
 fn hash_subtrees(file: &File, bytes: u64, segment: u64, count: u64) -> io::Result<Vec<ChainingValue>> {
@@ -97,25 +94,6 @@ fn update(hasher: &mut Hasher, file: &File, mut offset: u64, bytes: u64, buffer:
         offset += read as u64;
     }
     Ok(())
-}
-
-/// Returns where BLAKE3 divides `bytes` bytes: the segments of the left and of the right subtree,
-/// and the left one's bytes.
-fn split(subtrees: &[ChainingValue], bytes: u64, segment: u64) -> (&[ChainingValue], &[ChainingValue], u64) {
-    let left_bytes = hazmat::left_subtree_len(bytes);
-    let at = usize::try_from(left_bytes / segment).unwrap_or(usize::MAX).min(subtrees.len());
-    let (left, right) = subtrees.split_at(at);
-    (left, right, left_bytes)
-}
-
-fn merge(subtrees: &[ChainingValue], bytes: u64, segment: u64) -> ChainingValue {
-    if let [only] = subtrees {
-        return *only;
-    }
-    let (left, right, left_bytes) = split(subtrees, bytes, segment);
-    let left = merge(left, left_bytes, segment);
-    let right = merge(right, bytes - left_bytes, segment);
-    hazmat::merge_subtrees_non_root(&left, &right, Mode::Hash)
 }
 
 fn poisoned() -> io::Error {

@@ -112,6 +112,9 @@ pub struct WrittenFile {
     /// `Some` if no such file was written: the file at this path, which belongs to a complete saved
     /// state, belongs to this one too.
     pub shared_with: Option<PathBuf>,
+    /// BLAKE3 of its content, 64 hexadecimal digits, if the writer has computed it from what it
+    /// wrote, and nothing else could write to the file. Without it, the file is read.
+    pub blake3: Option<String>,
 }
 
 /// A complete saved state. Its files are immutable: other saved states may share them.

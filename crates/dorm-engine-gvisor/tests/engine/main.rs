@@ -13,5 +13,6 @@ mod host;
 mod network;
 mod programs;
 mod restart;
+mod shared_memory;
 mod sleep;
 mod trial;

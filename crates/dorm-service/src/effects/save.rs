@@ -226,9 +226,9 @@ async fn write_paused(task: &Task, run: &RunId, progress: &mut Progress) -> Resu
     }
     tracing::debug!(%run, took = ?began.elapsed(), stopped = ?written.stopped, "saved");
     let build = written.build;
-    let files = written.files.into_iter();
-    let files = files.map(|SavedFile { name, bytes, shared_with }| WrittenFile { name, bytes, shared_with });
-    Ok(Written { draft, files: files.collect(), memory: into, build })
+    let named = |SavedFile { name, bytes, shared_with, blake3 }| WrittenFile { name, bytes, shared_with, blake3 };
+    let files = written.files.into_iter().map(named).collect();
+    Ok(Written { draft, files, memory: into, build })
 }
 
 /// Makes the writes of a paused guest to its volumes durable: they are part of the state that is

@@ -40,6 +40,8 @@ struct Opened {
     name: PathBuf,
     file: File,
     bytes: u64,
+    /// Its hash, if the writer knows it.
+    blake3: Option<String>,
 }
 
 /// A saved state that is being written. Dropping it removes its files.
@@ -267,7 +269,7 @@ impl SavedStateDraft {
         let path = self.directory.join(LISTING);
         let listing = File::open(&path).map_err(failed("open", &path))?;
         let bytes = listing.metadata().map_err(failed("look at", &path))?.len();
-        let hashed = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes }])?;
+        let hashed = self.hash(&[Opened { name: PathBuf::from(LISTING), file: listing, bytes, blake3: None }])?;
         let files = hashed.into_iter().map(|(file, _)| file).collect();
         disk::write_new(&self.directory.join(RECORD), self.saved_states.ids.to_record().as_bytes(), steps)?;
         // One call for thousands of small files: syncing each would take minutes on a slow disk.
@@ -380,9 +382,11 @@ impl SavedStateDraft {
         let hashed = opened.iter().map(|one| {
             let path = self.directory.join(&one.name);
             let observed = Observed::begin(&one.file);
-            let hash = hash_file(&one.file, one.bytes).map_err(failed("hash", &path))?;
+            let blake3 = match &one.blake3 {
+                Some(known) => known.clone(),
+                None => hash_file(&one.file, one.bytes).map_err(failed("hash", &path))?.to_hex().to_string(),
+            };
             one.is_whole(&self.id, &path)?;
-            let blake3 = hash.to_hex().to_string();
             let mark = observed.end(&one.file, &blake3);
             Ok((SavedStateFile { name: one.name.clone(), bytes: one.bytes, blake3 }, mark))
         });
@@ -400,7 +404,7 @@ fn check(
     let bad = |file: &Path, what| StorageError::BadFile { saved_state: id.clone(), file: file.to_owned(), what };
     let mut opened = Vec::new();
     let mut listed = BTreeSet::new();
-    for WrittenFile { name, bytes, .. } in files {
+    for WrittenFile { name, bytes, blake3, .. } in files {
         if !is_inside(name) || name.to_str().is_none() || name.as_os_str() == MANIFEST {
             return Err(bad(name, "is not the name of a file in it"));
         }
@@ -414,7 +418,7 @@ fn check(
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Err(bad(name, "is missing")),
             Err(error) => return Err(failed("open", &path)(error)),
         };
-        let opened_file = Opened { name: name.clone(), file, bytes: *bytes };
+        let opened_file = Opened { name: name.clone(), file, bytes: *bytes, blake3: blake3.clone() };
         opened_file.is_whole(id, &path)?;
         opened.push(opened_file);
     }

@@ -28,7 +28,12 @@ fn make(states: &Arc<SavedStates>, id: &SavedStateId) -> (SavedState, File) {
     fs::write(draft.directory().join("pages.img"), vec![42; BYTES]).unwrap();
     fs::write(draft.directory().join("checkpoint.img"), b"state").unwrap();
     let early = OpenOptions::new().write(true).open(draft.directory().join("pages.img")).unwrap();
-    let file = |name: &str, bytes: usize| WrittenFile { name: name.into(), bytes: bytes as u64, shared_with: None };
+    let file = |name: &str, bytes: usize| WrittenFile {
+        name: name.into(),
+        bytes: bytes as u64,
+        shared_with: None,
+        blake3: None,
+    };
     let made = draft.commit_now(&facts(), &[file("pages.img", BYTES), file("checkpoint.img", 5)]).unwrap();
     (made, early)
 }

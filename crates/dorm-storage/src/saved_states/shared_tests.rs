@@ -15,11 +15,11 @@ use crate::{Storage, StorageError};
 const PAGES: usize = 100_000;
 
 fn own(name: &str, bytes: u64) -> WrittenFile {
-    WrittenFile { name: name.into(), bytes, shared_with: None }
+    WrittenFile { name: name.into(), bytes, shared_with: None, blake3: None }
 }
 
 fn shared(path: PathBuf) -> WrittenFile {
-    WrittenFile { name: "pages_base.img".into(), bytes: PAGES as u64, shared_with: Some(path) }
+    WrittenFile { name: "pages_base.img".into(), bytes: PAGES as u64, shared_with: Some(path), blake3: None }
 }
 
 async fn first(storage: &Storage) -> SavedState {

@@ -184,7 +184,7 @@ impl Place {
             resources: Resources::default(),
             taken: AT,
         };
-        let written = WrittenFile { name: "pages".into(), bytes: 5, shared_with: None };
+        let written = WrittenFile { name: "pages".into(), bytes: 5, shared_with: None, blake3: None };
         draft.commit(facts, &[written]).await.unwrap();
     }
 

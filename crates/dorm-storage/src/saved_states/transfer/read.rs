@@ -130,6 +130,7 @@ impl SavedStates {
             name: file.name.clone(),
             bytes: file.bytes,
             shared_with: None,
+            blake3: None,
         });
         let files: Vec<_> = files.collect();
         let saved_state = draft.commit_now(&SavedStateFacts { layer, ..about.facts.clone() }, &files)?;

@@ -55,7 +55,7 @@ async fn of_memory(storage: &Storage) {
     fs::create_dir(draft.directory().join("more")).unwrap();
     fs::write(draft.directory().join("more/state"), b"").unwrap();
     let files = [("pages.img", 70_000), ("more/state", 0)];
-    let files = files.map(|(name, bytes)| WrittenFile { name: name.into(), bytes, shared_with: None });
+    let files = files.map(|(name, bytes)| WrittenFile { name: name.into(), bytes, shared_with: None, blake3: None });
     draft.commit(SavedStateFacts { layer: Some(id(2)), ..facts() }, &files).await.unwrap();
 }
 

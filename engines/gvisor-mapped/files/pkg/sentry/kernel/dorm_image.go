@@ -3,16 +3,19 @@ package kernel
 import (
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/fd"
+	"gvisor.dev/gvisor/pkg/sentry/fsimpl/tmpfs"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/mm"
 	"gvisor.dev/gvisor/pkg/state/statefile"
 )
 
-// finishImageLoad leaves private memory of all tasks in the image, and reads the rest.
+// finishImageLoad leaves private memory of all tasks and files in memory in the image, and reads the
+// rest.
 //
 // Preconditions: the kernel is loaded, and no task runs.
 func (k *Kernel) finishImageLoad(ctx context.Context, pagesFile *fd.FD) error {
-	if !k.mf.LoadDeferred() {
+	files := tmpfs.TakeLoaded()
+	if pagesFile == nil || !k.mf.LoadDeferred() {
 		return nil
 	}
 	mms := make(map[*mm.MemoryManager]struct{})
@@ -27,12 +30,13 @@ func (k *Kernel) finishImageLoad(ctx context.Context, pagesFile *fd.FD) error {
 		}
 	}
 	k.tasks.mu.RUnlock()
-	var private []memmap.FileRange
+	var frs []memmap.FileRange
 	for m := range mms {
-		private = m.AppendPrivateRanges(private)
+		frs = m.AppendPrivateRanges(frs)
 	}
+	frs = files.AppendRanges(k.mf, frs)
 	pr := statefile.NewAsyncReader(pagesFile, 0)
-	err := k.mf.FinishImageLoad(ctx, private, pr)
+	err := k.mf.FinishImageLoad(ctx, frs, pr)
 	for m := range mms {
 		m.MarkImageBacked()
 	}

@@ -9,16 +9,9 @@ import (
 const (
 	// imageStreams is the number of runs of rising writes that are followed per address space.
 	imageStreams = 4
-	// imageUnit is the number of bytes copied for a write that continues no other.
-	imageUnit = 64 << 10
 	// imageParts is the number of parts into which copies may cut a huge page before the rest of
 	// it is copied as a whole.
 	imageParts = 9
-	// imageCopiesSmall and imageCopiesLarge are the numbers of copies after which a lonely write
-	// copies 256 KiB and 2 MiB. Each copy adds up to two mappings to a stub and to the sentry, of
-	// which the host allows 65,530.
-	imageCopiesSmall = 8 << 10
-	imageCopiesLarge = 16 << 10
 )
 
 // imageCOWState is what an address space knows about first writes to memory in an image. It is
@@ -44,7 +37,8 @@ func (mm *MemoryManager) AppendPrivateRanges(frs []memmap.FileRange) []memmap.Fi
 	return frs
 }
 
-// MarkImageBacked makes those parts of private pmas copy-on-write that are in the image.
+// MarkImageBacked makes those parts of private pmas copy-on-write that are in the image. Pmas of files
+// that are in the image are dropped: the file is asked again for its memory, and fills it then.
 //
 // Preconditions: mm has no AddressSpace yet.
 func (mm *MemoryManager) MarkImageBacked() {
@@ -53,13 +47,22 @@ func (mm *MemoryManager) MarkImageBacked() {
 	if mm.as != nil {
 		panic("AddressSpace exists before the image is mapped")
 	}
-	var todo []hostarch.AddrRange
+	var todo, shared []hostarch.AddrRange
 	for pseg := mm.pmas.FirstSegment(); pseg.Ok(); pseg = pseg.NextSegment() {
 		pma := pseg.ValuePtr()
-		if !pma.private || pma.file != memmap.File(mm.mf) || (pma.needCOW && !pma.maxPerms.Write) {
+		if pma.file != memmap.File(mm.mf) {
 			continue
 		}
 		fr, start := pseg.fileRange(), pseg.Start()
+		if !pma.private {
+			if some, _ := mm.mf.ImageBacked(fr); some {
+				shared = append(shared, pseg.Range())
+			}
+			continue
+		}
+		if pma.needCOW && !pma.maxPerms.Write {
+			continue
+		}
 		mm.mf.ForEachImageBacked(fr, func(part memmap.FileRange) {
 			todo = append(todo, hostarch.AddrRange{
 				start + hostarch.Addr(part.Start-fr.Start),
@@ -73,6 +76,9 @@ func (mm *MemoryManager) MarkImageBacked() {
 		pma.effectivePerms.Write = false
 		pma.maxPerms.Write = false
 	}
+	for _, ar := range shared {
+		mm.invalidateLocked(ar, false /* invalidatePrivate */, true /* invalidateShared */)
+	}
 }
 
 // imageCopyRange returns the range to copy for a write to ar: a unit for a lonely write, up to a
@@ -81,13 +87,7 @@ func (mm *MemoryManager) MarkImageBacked() {
 // Preconditions: mm.activeMu must be locked for writing.
 func (mm *MemoryManager) imageCopyRange(ar hostarch.AddrRange) hostarch.AddrRange {
 	c := &mm.imageCOW
-	i, unit := -1, hostarch.Addr(imageUnit)
-	switch copies := mm.mf.ImageCopies(); {
-	case copies >= imageCopiesLarge:
-		unit = hostarch.HugePageSize
-	case copies >= imageCopiesSmall:
-		unit = imageUnit * 4
-	}
+	i, unit := -1, hostarch.Addr(mm.mf.ImageUnit())
 	for k := range c.end {
 		if c.unit[k] != 0 && ar.Start >= c.end[k] && ar.Start < c.end[k]+c.unit[k] {
 			i, unit = k, max(unit, min(c.unit[k]*4, hostarch.HugePageSize))

@@ -56,8 +56,11 @@ type imageState struct {
 	readAll bool
 	// pending are all runs, between LoadFrom and FinishImageLoad.
 	pending []imageRun
-	// copies counts the copies that first writes made.
+	// copies counts the copies out of the image.
 	copies atomicbitops.Uint64
+
+	// filling is held while FillFromImage copies. It is locked before mu.
+	filling sync.Mutex
 
 	mu sync.RWMutex
 	// backed maps ranges of the MemoryFile to image offset minus MemoryFile offset. The ranges
@@ -115,14 +118,14 @@ func (im *imageState) deferRun(fr memmap.FileRange, pr *statefile.AsyncReader) {
 	note(fr.Length(), uint64(pr.Skip(int(fr.Length()))))
 }
 
-// FinishImageLoad maps those parts of the image that belong to private ranges, and reads all
-// others.
-func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileRange, pr *statefile.AsyncReader) error {
+// FinishImageLoad maps those parts of the image that belong to these ranges, and reads all others. The
+// ranges are private memory, or those of files whose owner calls FillFromImage.
+func (f *MemoryFile) FinishImageLoad(ctx context.Context, frs []memmap.FileRange, pr *statefile.AsyncReader) error {
 	im := f.image
 	if im.readAll {
-		private = nil
+		frs = nil
 	}
-	parts := im.mappable(private)
+	parts := im.mappable(frs)
 	var mapped, read uint64
 	next := 0
 	for _, run := range im.pending {
@@ -162,11 +165,11 @@ func (f *MemoryFile) FinishImageLoad(ctx context.Context, private []memmap.FileR
 	return im.base.finish()
 }
 
-// mappable returns the parts of the pending runs to map, by rising offset: those in private ranges,
-// and of these only the longest if there are too many.
-func (im *imageState) mappable(private []memmap.FileRange) []imageRun {
+// mappable returns the parts of the pending runs to map, by rising offset: those in these ranges, and
+// of these only the longest if there are too many.
+func (im *imageState) mappable(frs []memmap.FileRange) []imageRun {
 	var set unwasteSet
-	for _, fr := range private {
+	for _, fr := range frs {
 		// Forked address spaces have ranges in common.
 		set.RemoveRange(fr)
 		set.InsertRange(fr, unwasteInfo{})
@@ -200,14 +203,6 @@ func (f *MemoryFile) remap(fr memmap.FileRange, fd int, off uint64, prot uintptr
 		return errno == 0
 	})
 	return err
-}
-
-// ImageCopies returns how many copies first writes have made.
-func (f *MemoryFile) ImageCopies() uint64 {
-	if f.image == nil {
-		return 0
-	}
-	return f.image.copies.Load()
 }
 
 // ImageBacked returns whether some page of fr is in the image, and whether all are.

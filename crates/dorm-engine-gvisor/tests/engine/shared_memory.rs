@@ -1,0 +1,95 @@
+//! Memory that processes share, and files in memory, across images.
+
+use std::fs;
+use std::path::Path;
+use std::sync::Arc;
+
+use dorm_engine::{Engine, RestoredMemory, RunSpec, Saved};
+use dorm_engine_conformance::name_shared;
+use dorm_engine_gvisor::GvisorEngine;
+use dorm_lifecycle::RunId;
+
+use crate::host::{Place, agent_of, begin_shell, shell};
+
+const GUEST: &str = include_str!("shared_guest.py");
+/// The guest shares this much.
+const SHARED_BYTES: u64 = 3 * (24 << 20);
+
+async fn begin(engine: &Arc<GvisorEngine>, place: &Place) -> RunSpec {
+    fs::write(place.rootfs().join("shared_guest.py"), GUEST).unwrap();
+    let spec = place.spec();
+    engine.start(&spec).await.unwrap();
+    let agent = agent_of(engine, &spec.run).await;
+    begin_shell(&agent, "exec python3 /shared_guest.py").await;
+    assert_eq!(shell(&agent, "until test -e /root/shared.socket; do sleep 0.05; done").await, 0);
+    spec
+}
+
+/// Whether the guest finds what must be there after each of these steps.
+async fn is_right(engine: &GvisorEngine, run: &RunId, steps: &str) -> bool {
+    shell(&agent_of(engine, run).await, &format!("python3 /shared_guest.py {steps}")).await == 0
+}
+
+async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
+    agent_of(engine, run).await.quiesce().await.unwrap();
+    let saved = engine.save(run, image).await.unwrap();
+    name_shared(&saved.files, image);
+    saved
+}
+
+fn next(spec: &RunSpec, saved: &Saved) -> RunSpec {
+    let run = RunId { generation: spec.run.generation + 1, ..spec.run.clone() };
+    RunSpec { run, build: Some(saved.build.clone()), ..spec.clone() }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_memory_is_the_same_for_all_processes_after_each_restore() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let mut spec = begin(&engine, &place).await;
+    assert!(is_right(&engine, &spec.run, "all").await);
+    let first = place.image_directory("0");
+    let mut saved = save(&engine, &spec.run, &first).await;
+    engine.stop(&spec.run).await.unwrap();
+    // Each image has some memory that the one before had, and some that was changed.
+    let mut image = first.clone();
+    for (number, steps) in ["look change all", "change look", "look cut all", "all change"].into_iter().enumerate() {
+        spec = next(&spec, &saved);
+        engine.restore(&spec, &image).await.unwrap();
+        assert!(is_right(&engine, &spec.run, steps).await, "{steps}");
+        image = place.image_directory(&format!("{}", number + 1));
+        saved = save(&engine, &spec.run, &image).await;
+        engine.stop(&spec.run).await.unwrap();
+    }
+    // The first image has not changed.
+    for image in [&image, &first, &image] {
+        spec = next(&spec, &saved);
+        engine.restore(&spec, image).await.unwrap();
+        assert!(is_right(&engine, &spec.run, "all look change cut all").await, "{}", image.display());
+    }
+    for found in engine.inventory().await.unwrap() {
+        engine.stop(&found.run).await.unwrap();
+    }
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn shared_memory_stays_in_the_image_until_it_is_used() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    if engine.capabilities().memory != RestoredMemory::Mapped {
+        return;
+    }
+    let spec = begin(&engine, &place).await;
+    let image = place.image_directory("0");
+    let saved = save(&engine, &spec.run, &image).await;
+    let before = engine.usage(&spec.run).await.unwrap().memory_bytes;
+    engine.stop(&spec.run).await.unwrap();
+    let spec = next(&spec, &saved);
+    engine.restore(&spec, &image).await.unwrap();
+    let after = engine.usage(&spec.run).await.unwrap().memory_bytes;
+    assert!(before > SHARED_BYTES && after < SHARED_BYTES / 2, "{before} and {after} bytes");
+    assert!(is_right(&engine, &spec.run, "all").await);
+    engine.stop(&spec.run).await.unwrap();
+    assert_eq!(place.left(), [""; 0]);
+}
