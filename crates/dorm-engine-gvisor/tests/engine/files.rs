@@ -279,7 +279,8 @@ async fn begin(agent: &Agent, step: &str) {
     .await;
 }
 
-fn spec(place: &Place) -> Option<RunSpec> {
+/// A run of the base image, which has Python.
+pub(crate) fn spec(place: &Place) -> Option<RunSpec> {
     let Some((image, rootfs)) = base_image() else {
         dorm_skip::skip("there is no base image: run 'cargo xtask setup'");
         return None;

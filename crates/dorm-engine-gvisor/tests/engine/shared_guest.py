@@ -123,6 +123,8 @@ class Guest:
         assert page[:16] == word(keep - 1, area.turns[keep - 1]) and not any(page[16:])
         area.write(keep - 1, self.turn)
         area.turns[keep - 1] = self.turn
+        # Private copies of what is cut off are gone, too.
+        self.owned = {owned: True for owned in self.owned if owned < keep - 1}
 
     def all(self):
         for number, area in enumerate(self.areas):

@@ -1,33 +1,40 @@
 //! Memory that processes share, and files in memory, across images.
 
-use std::fs;
 use std::path::Path;
 use std::sync::Arc;
 
+use dorm_agent_client::{Agent, ExitStatus, GuestString, ProcessSpec};
 use dorm_engine::{Engine, RestoredMemory, RunSpec, Saved};
 use dorm_engine_conformance::name_shared;
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_lifecycle::RunId;
 
-use crate::host::{Place, agent_of, begin_shell, shell};
+use crate::files::spec;
+use crate::host::{Place, agent_of, shell};
 
 const GUEST: &str = include_str!("shared_guest.py");
 /// The guest shares this much.
 const SHARED_BYTES: u64 = 3 * (24 << 20);
 
-async fn begin(engine: &Arc<GvisorEngine>, place: &Place) -> RunSpec {
-    fs::write(place.rootfs().join("shared_guest.py"), GUEST).unwrap();
-    let spec = place.spec();
-    engine.start(&spec).await.unwrap();
+/// Starts the guest, or asks the running one to do these steps.
+async fn python(agent: &Agent, steps: &str) -> u64 {
+    let words = ["/usr/bin/python3", "-c", GUEST].into_iter().chain(steps.split_whitespace());
+    let arguments = words.map(|word| GuestString::new(word).unwrap()).collect();
+    agent.start(&ProcessSpec::new(arguments)).await.unwrap().process
+}
+
+async fn begin(engine: &Arc<GvisorEngine>, spec: &RunSpec) {
+    engine.start(spec).await.unwrap();
     let agent = agent_of(engine, &spec.run).await;
-    begin_shell(&agent, "exec python3 /shared_guest.py").await;
+    python(&agent, "").await;
     assert_eq!(shell(&agent, "until test -e /root/shared.socket; do sleep 0.05; done").await, 0);
-    spec
 }
 
 /// Whether the guest finds what must be there after each of these steps.
 async fn is_right(engine: &GvisorEngine, run: &RunId, steps: &str) -> bool {
-    shell(&agent_of(engine, run).await, &format!("python3 /shared_guest.py {steps}")).await == 0
+    let agent = agent_of(engine, run).await;
+    let process = python(&agent, steps).await;
+    matches!(agent.wait(process).await.unwrap(), ExitStatus::Code(0))
 }
 
 async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
@@ -45,8 +52,9 @@ fn next(spec: &RunSpec, saved: &Saved) -> RunSpec {
 #[tokio::test(flavor = "multi_thread")]
 async fn shared_memory_is_the_same_for_all_processes_after_each_restore() {
     let Some(place) = Place::new() else { return };
+    let Some(mut spec) = spec(&place) else { return };
     let engine = place.open(0).await;
-    let mut spec = begin(&engine, &place).await;
+    begin(&engine, &spec).await;
     assert!(is_right(&engine, &spec.run, "all").await);
     let first = place.image_directory("0");
     let mut saved = save(&engine, &spec.run, &first).await;
@@ -80,7 +88,8 @@ async fn shared_memory_stays_in_the_image_until_it_is_used() {
     if engine.capabilities().memory != RestoredMemory::Mapped {
         return;
     }
-    let spec = begin(&engine, &place).await;
+    let Some(spec) = spec(&place) else { return };
+    begin(&engine, &spec).await;
     let image = place.image_directory("0");
     let saved = save(&engine, &spec.run, &image).await;
     let before = engine.usage(&spec.run).await.unwrap().memory_bytes;

@@ -42,6 +42,9 @@ func (f *MemoryFile) FillFromImage(fr memmap.FileRange) error {
 	if some, _ := f.ImageBacked(fr); !some {
 		return nil
 	}
+	// A write may begin and end within a page.
+	fr.Start &^= hostarch.PageSize - 1
+	fr.End = (fr.End + hostarch.PageSize - 1) &^ (hostarch.PageSize - 1)
 	im.filling.Lock()
 	defer im.filling.Unlock()
 	for _, part := range im.backedParts(fr) {
