@@ -367,7 +367,7 @@ impl PartHash {
     fn begin(pages: &Pages, part: &Part) -> Self {
         let begin = part.first().map_or(0, |piece| piece.to);
         let number = begin / PART_BYTES;
-        let hasher = (begin % PART_BYTES == 0 && pages.direct_at(begin).is_none()).then(|| {
+        let hasher = (begin.is_multiple_of(PART_BYTES) && pages.direct_at(begin).is_none()).then(|| {
             let mut hasher = Hasher::new();
             hasher.set_input_offset(begin);
             hasher

@@ -33,18 +33,25 @@ def mixed(value):
 
 
 class Area:
-    """Pages, of which each step fills one with one word."""
+    """Pages, of which each step fills one with one word: in memory, or in the file that is mapped there."""
 
-    def __init__(self, seed, memory):
+    def __init__(self, seed, memory, file=None):
         self.seed = seed
         self.memory = memory
+        self.file = file
         self.pages = len(memory) // PAGE
         self.steps = 0
 
     def step(self):
         word = mixed((self.seed + self.steps * GOLDEN) & MASK)
         at = word % self.pages * PAGE
-        self.memory[at : at + PAGE] = struct.pack("<Q", word) * (PAGE // 8)
+        content = struct.pack("<Q", word) * (PAGE // 8)
+        if self.file is not None and self.steps % 2:
+            cut = word % PAGE
+            os.pwrite(self.file, content[:cut], at)
+            os.pwrite(self.file, content[cut:], at + cut)
+        else:
+            self.memory[at : at + PAGE] = content
         self.steps += 1
 
     def digest(self):
@@ -116,11 +123,13 @@ def write_for_ever(areas, lock):
         time.sleep(0.02)
 
 
-def report(areas, counters, file):
+def report(areas, counters):
     """The present content of the areas, and everything that was found."""
     areas["file"].memory.flush()
-    if hashlib.sha256(os.pread(file, AREAS["file"], 0)).hexdigest() != areas["file"].digest():
-        complain("the content of a file differs from its mapping")
+    for name, area in areas.items():
+        if area.file is not None:
+            if hashlib.sha256(os.pread(area.file, AREAS[name], 0)).hexdigest() != area.digest():
+                complain(f"the content of the file {name} differs from its mapping")
     forks, compiled = struct.unpack_from("<QQ", counters, 0)
     errors = open(ERRORS).read() if os.path.exists(ERRORS) else ""
     held = [{"steps": area.steps, "digest": area.digest()} for area in areas.values()]
@@ -136,14 +145,13 @@ def run(seed):
             except BaseException as error:
                 complain(f"a process ended: {error!r}")
             os._exit(1)
-    file = os.open(FILE, os.O_RDWR | os.O_CREAT, 0o600)
-    os.truncate(file, AREAS["file"])
-    memories = {
-        "heap": bytearray(AREAS["heap"]),
-        "file": mmap.mmap(file, AREAS["file"]),
-        "shared": mmap.mmap(-1, AREAS["shared"]),
-    }
-    areas = {name: Area(seed + place, memories[name]) for place, name in enumerate(AREAS)}
+    files = {"heap": None, "file": os.open(FILE, os.O_RDWR | os.O_CREAT, 0o600), "shared": os.memfd_create("soak")}
+    areas = {}
+    for place, (name, size) in enumerate(AREAS.items()):
+        if files[name] is not None:
+            os.truncate(files[name], size)
+        memory = bytearray(size) if files[name] is None else mmap.mmap(files[name], size)
+        areas[name] = Area(seed + place, memory, files[name])
     lock = threading.Lock()
     threading.Thread(target=write_for_ever, args=(areas, lock), daemon=True).start()
     listener = socket.socket(socket.AF_UNIX)
@@ -152,7 +160,7 @@ def run(seed):
     while True:
         caller = listener.accept()[0]
         with lock:
-            answer = report(areas, counters, file)
+            answer = report(areas, counters)
         try:
             caller.sendall(json.dumps(answer).encode())
         except OSError:
