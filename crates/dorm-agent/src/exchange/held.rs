@@ -15,6 +15,8 @@ use super::registers::{self, CALL, Registers};
 
 /// How long a thread may take to stop, or to execute a call that cannot block.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// An ending thread is a zombie after this time.
+const ENDING: Duration = Duration::from_secs(1);
 /// Every signal except those that cannot be blocked.
 const ALL_SIGNALS: u64 = u64::MAX;
 const WORD: usize = size_of::<usize>();
@@ -78,6 +80,9 @@ impl Held {
                 match thread.stop() {
                     Ok(()) => {}
                     Err(error) if error.raw_os_error() == Some(libc::ESRCH) => thread.is_gone = true,
+                    Err(error) if error.raw_os_error() == Some(libc::EPERM) && ends(process, id) => {
+                        thread.is_gone = true;
+                    }
                     Err(error) => {
                         let name = find::name(process);
                         return Err(io::Error::other(format!("cannot stop {name}: {error}")));
@@ -310,6 +315,24 @@ impl Thread {
                 libc::syscall(libc::SYS_tgkill, process.as_raw_pid(), self.id.as_raw_pid(), *signal);
             }
         }
+    }
+}
+
+/// Whether a thread that cannot be traced has ended, or ends within [`ENDING`]. The kernel refuses
+/// to trace it before it is gone from `/proc`.
+fn ends(process: Pid, thread: Pid) -> bool {
+    let path = format!("/proc/{}/task/{}/stat", process.as_raw_pid(), thread.as_raw_pid());
+    let end = Instant::now() + ENDING;
+    loop {
+        // The name before the state may contain anything.
+        let state = fs::read_to_string(&path).ok().and_then(|text| text.rsplit_once(") ")?.1.chars().next());
+        if matches!(state, None | Some('Z' | 'X')) {
+            return true;
+        }
+        if Instant::now() > end {
+            return false;
+        }
+        thread::sleep(Duration::from_millis(1));
     }
 }
 
