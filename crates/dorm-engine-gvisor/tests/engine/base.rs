@@ -13,7 +13,7 @@ use dorm_lifecycle::RunId;
 use dorm_memory_image::{PAGES_BASE, PAGES_MAP};
 use futures_util::Stream as _;
 
-use crate::host::{Place, agent_of};
+use crate::host::{Place, agent_of, stop_all};
 
 const PROGRAM: &str = "dorm-trial";
 
@@ -36,7 +36,8 @@ async fn is_right(engine: &GvisorEngine, run: &RunId, process: u64) -> bool {
     matches!(agent.wait(process).await.unwrap(), ExitStatus::Code(0))
 }
 
-async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
+/// Saves a run, and names the files that the image shares.
+pub(crate) async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
     agent_of(engine, run).await.quiesce().await.unwrap();
     let saved = engine.save(run, image).await.unwrap();
     name_shared(&saved.files, image);
@@ -46,7 +47,8 @@ async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
     saved
 }
 
-fn next(spec: &RunSpec, saved: &Saved) -> RunSpec {
+/// The next run from this image.
+pub(crate) fn next(spec: &RunSpec, saved: &Saved) -> RunSpec {
     let run = RunId { generation: spec.run.generation + 1, ..spec.run.clone() };
     RunSpec { run, build: Some(saved.build.clone()), ..spec.clone() }
 }
@@ -129,9 +131,7 @@ async fn what_did_not_change_since_the_first_image_is_not_written_again() {
             assert!(is_right(&engine, &spec.run, *process).await, "{process}");
         }
     }
-    for found in engine.inventory().await.unwrap() {
-        engine.stop(&found.run).await.unwrap();
-    }
+    stop_all(&engine).await;
     drop(engine);
     assert_eq!(place.left(), [""; 0]);
 }

@@ -298,6 +298,13 @@ pub(crate) async fn begin_shell(agent: &Agent, script: &str) -> u64 {
     agent.start(&ProcessSpec::new(arguments.into())).await.unwrap().process
 }
 
+/// Stops every run of the engine.
+pub(crate) async fn stop_all(engine: &GvisorEngine) {
+    for found in engine.inventory().await.unwrap() {
+        engine.stop(&found.run).await.unwrap();
+    }
+}
+
 /// Waits until `condition` holds.
 pub(crate) async fn wait_for<F: Future<Output = bool>>(what: &str, mut condition: impl FnMut() -> F) {
     let end = tokio::time::Instant::now() + PATIENCE;

@@ -1,16 +1,15 @@
 //! Memory that processes share, and files in memory, across images.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use dorm_agent_client::{Agent, ExitStatus, GuestString, ProcessSpec};
-use dorm_engine::{Engine, RestoredMemory, RunSpec, Saved};
-use dorm_engine_conformance::name_shared;
+use dorm_engine::{Engine, RestoredMemory, RunSpec};
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_lifecycle::RunId;
 
+use crate::base::{next, save};
 use crate::files::spec;
-use crate::host::{Place, agent_of, shell};
+use crate::host::{Place, agent_of, shell, stop_all};
 
 const GUEST: &str = include_str!("shared_guest.py");
 /// The guest shares this much.
@@ -35,18 +34,6 @@ async fn is_right(engine: &GvisorEngine, run: &RunId, steps: &str) -> bool {
     let agent = agent_of(engine, run).await;
     let process = python(&agent, steps).await;
     matches!(agent.wait(process).await.unwrap(), ExitStatus::Code(0))
-}
-
-async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
-    agent_of(engine, run).await.quiesce().await.unwrap();
-    let saved = engine.save(run, image).await.unwrap();
-    name_shared(&saved.files, image);
-    saved
-}
-
-fn next(spec: &RunSpec, saved: &Saved) -> RunSpec {
-    let run = RunId { generation: spec.run.generation + 1, ..spec.run.clone() };
-    RunSpec { run, build: Some(saved.build.clone()), ..spec.clone() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -75,9 +62,7 @@ async fn shared_memory_is_the_same_for_all_processes_after_each_restore() {
         engine.restore(&spec, image).await.unwrap();
         assert!(is_right(&engine, &spec.run, "all look change cut all").await, "{}", image.display());
     }
-    for found in engine.inventory().await.unwrap() {
-        engine.stop(&found.run).await.unwrap();
-    }
+    stop_all(&engine).await;
     assert_eq!(place.left(), [""; 0]);
 }
 

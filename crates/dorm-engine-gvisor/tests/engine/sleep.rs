@@ -9,7 +9,7 @@ use dorm_engine_gvisor::GvisorEngine;
 use dorm_lifecycle::{RunCondition, RunId};
 use futures_util::StreamExt as _;
 
-use crate::host::{Place, agent_of, begin_shell, mark, shell};
+use crate::host::{Place, agent_of, begin_shell, mark, shell, stop_all};
 
 async fn condition(engine: &GvisorEngine, run: &RunId) -> Option<RunCondition> {
     let found = engine.inventory().await.unwrap();
@@ -83,9 +83,7 @@ async fn an_image_is_restored_any_number_of_times_beside_its_source() {
     let agent = agent_of(&engine, &spec.run).await;
     assert_eq!(shell(&agent, "test \"$(cat /root/file)\" = kept").await, 0);
     assert_eq!(engine.inventory().await.unwrap().len(), 3);
-    for found in engine.inventory().await.unwrap() {
-        engine.stop(&found.run).await.unwrap();
-    }
+    stop_all(&engine).await;
     assert_eq!(place.left(), [""; 0]);
 }
 
