@@ -376,12 +376,12 @@ impl PartHash {
     }
 
     fn update(&mut self, to: u64, bytes: &[u8]) {
-        let hasher = self.hasher.take_if(|_| to == self.next);
-        // A write to another place makes the hash unknown.
-        self.hasher = hasher.map(|mut hasher| {
+        if to != self.next {
+            self.hasher = None;
+        }
+        if let Some(hasher) = &mut self.hasher {
             hasher.update(bytes);
-            hasher
-        });
+        }
         self.next = to + bytes.len() as u64;
     }
 

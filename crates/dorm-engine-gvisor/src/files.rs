@@ -44,12 +44,11 @@ pub(crate) fn map(image: &Path) -> Result<PagesMap, GvisorError> {
 pub(crate) fn written(image: &Path, map: &PagesMap, hash: Option<blake3::Hash>) -> Result<Vec<SavedFile>, GvisorError> {
     let lengths = dorm_memory_image::written(open_memory(image)?, map);
     let lengths = lengths.map_err(|source| GvisorError::Short { image: image.to_owned(), source })?;
-    let [_, _, pages] = IMAGE_FILES;
-    let with_hash = |file: SavedFile| match file.name.as_os_str() == pages {
-        true => SavedFile { blake3: hash.map(|hash| hash.to_hex().to_string()), ..file },
-        false => file,
-    };
-    Ok(IMAGE_FILES.into_iter().zip(lengths).map(own).map(with_hash).collect())
+    let mut files: Vec<_> = IMAGE_FILES.into_iter().zip(lengths).map(own).collect();
+    if let Some(pages) = files.last_mut() {
+        pages.blake3 = hash.map(|hash| hash.to_hex().to_string());
+    }
+    Ok(files)
 }
 
 /// Returns the files of an image that has only files, with the lengths that should have been

@@ -49,11 +49,9 @@ func (f *MemoryFile) FillFromImage(fr memmap.FileRange) error {
 	defer im.filling.Unlock()
 	for _, part := range im.backedParts(fr) {
 		if err := f.copyFromImage(part); err != nil {
+			// The image is still mapped. Copied bytes do no harm: released memory is cleared before it
+			// is used again.
 			log.Warningf("image-backed memory: the image cannot be read in %v: %v", part, err)
-			// Memory that is released later has to be zero, and the image is still mapped.
-			if zeroErr := f.decommitFile(part); zeroErr != nil {
-				panic(zeroErr)
-			}
 			return linuxerr.EIO
 		}
 		// Readers find the same content before and after.
