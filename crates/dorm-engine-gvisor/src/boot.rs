@@ -21,7 +21,7 @@ use crate::control::{ImageFiles, SOON};
 use crate::error::{GvisorError, chain};
 use crate::limits;
 use crate::memory_pressure::give_kernel_room;
-use crate::notes::{Duty, Note, Phase, Reach, root_key};
+use crate::notes::{Duty, Note, Phase, root_key};
 use crate::release::has_bases;
 use crate::run::{Run, Turn};
 use crate::shared::Shared;
@@ -106,7 +106,7 @@ impl Shared {
         let Some(container) = run.container() else { return Ok(()) };
         container.reach("gvisor: container claimed")?;
         if let Some(lease) = &container.lease {
-            if allowed.as_ref() != Some(&spec.egress) {
+            if allowed != spec.egress {
                 self.host.network.allow(lease.id, &spec.egress).await?;
             }
             container.reach("gvisor: egress allowed")?;
@@ -174,7 +174,7 @@ impl Shared {
         }
         let (container, mut note) = self.host.make(order, duty).await?;
         note.memory_bytes = order.limits.memory_bytes;
-        Ok(WarmContainer { container, note, progress: Progress::Empty, allowed: None })
+        Ok(WarmContainer { container, note, progress: Progress::Empty, allowed: order.egress.clone() })
     }
 
     /// Returns a container that was created ahead: for an expected run, or in the warm pool.
@@ -196,7 +196,7 @@ impl Shared {
             root: root_key(&spec.image, &spec.layers),
             rootfs: spec.rootfs.clone(),
             layers: spec.layers.clone(),
-            reach: if spec.egress.has_device() { Reach::Networked } else { Reach::Alone },
+            egress: spec.egress.clone(),
             disk_bytes: spec.resources.disk_bytes,
             limits: limits::for_guest(&spec.resources),
             build: self.build_for(spec).filter(|build| build != self.host.builds.newest()),

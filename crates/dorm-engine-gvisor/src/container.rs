@@ -7,6 +7,7 @@ use std::path::PathBuf;
 use dorm_cgroup::{Cgroup, CgroupError, Device, IoLimits, Limits};
 use dorm_disk::Disk;
 use dorm_engine::{DiskIo, Layer, Lease};
+use dorm_lifecycle::Egress;
 use dorm_steps::AnySteps;
 
 use crate::blocking::blocking;
@@ -22,13 +23,20 @@ pub(crate) struct Order {
     pub(crate) root: String,
     pub(crate) rootfs: PathBuf,
     pub(crate) layers: Vec<Layer>,
-    pub(crate) reach: Reach,
+    /// The egress that its network has from the beginning.
+    pub(crate) egress: Egress,
     pub(crate) disk_bytes: u64,
     pub(crate) limits: Limits,
     /// The `runsc` build to run it with; `None` for the newest.
     pub(crate) build: Option<String>,
     /// The agent to run in it; `None` for the newest.
     pub(crate) agent: Option<String>,
+}
+
+impl Order {
+    pub(crate) fn reach(&self) -> Reach {
+        if self.egress.has_device() { Reach::Networked } else { Reach::Alone }
+    }
 }
 
 /// The immutable properties of one container.

@@ -78,10 +78,10 @@ impl Host {
             owner: self.owner.clone(),
             boot: self.boot.clone(),
             image: order.root.clone(),
-            reach: order.reach,
+            reach: order.reach(),
             disk_bytes: order.disk_bytes,
             memory_bytes: 0,
-            lease: match order.reach {
+            lease: match order.reach() {
                 Reach::Networked => LeaseNote::Asking,
                 Reach::Alone => LeaseNote::None,
             },
@@ -94,7 +94,7 @@ impl Host {
         in_place(|| home.write(&note))?;
         self.reach("gvisor: container noted")?;
         // Both are awaited even if one fails: the cleanup requires that neither is still at work.
-        let (lease, group) = tokio::join!(self.ask_for_lease(order.reach), self.make_disk_and_group(home, order));
+        let (lease, group) = tokio::join!(self.ask_for_lease(order), self.make_disk_and_group(home, order));
         if let Some(lease) = &lease? {
             note.lease = LeaseNote::Held(lease.clone().into());
             in_place(|| home.write(&note))?;
@@ -156,9 +156,9 @@ impl Host {
         Ok(path)
     }
 
-    async fn ask_for_lease(&self, reach: Reach) -> Result<Option<Lease>, GvisorError> {
-        match reach {
-            Reach::Networked => Ok(Some(self.network.lease().await?)),
+    async fn ask_for_lease(&self, order: &Order) -> Result<Option<Lease>, GvisorError> {
+        match order.reach() {
+            Reach::Networked => Ok(Some(self.network.lease(&order.egress).await?)),
             Reach::Alone => Ok(None),
         }
     }
@@ -187,7 +187,7 @@ impl Host {
         let mut command = tokio::process::Command::new(&program);
         command.arg0("runsc");
         command.arg(flag("--root", &self.root)).args(["--platform=systrap", "--ignore-cgroups", "--net-disconnect-ok"]);
-        command.arg(match order.reach {
+        command.arg(match order.reach() {
             Reach::Networked => "--network=sandbox",
             Reach::Alone => "--network=none",
         });

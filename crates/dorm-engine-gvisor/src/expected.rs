@@ -79,8 +79,8 @@ fn directory(order: &Order) -> Option<(u64, u64)> {
 
 impl Batch {
     fn fits(&self, order: &Order) -> bool {
-        (&self.order.root, self.order.reach, self.order.disk_bytes, &self.order.build, &self.order.agent)
-            == (&order.root, order.reach, order.disk_bytes, &order.build, &order.agent)
+        (&self.order.root, self.order.reach(), self.order.disk_bytes, &self.order.build, &self.order.agent)
+            == (&order.root, order.reach(), order.disk_bytes, &order.build, &order.agent)
     }
 
     /// Adds an announcement; returns `false` if it is of another kind, or if this has ended.

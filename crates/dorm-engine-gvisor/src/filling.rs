@@ -4,7 +4,6 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dorm_cgroup::Cgroup;
-use dorm_lifecycle::Egress;
 
 use crate::blocking::in_place;
 use crate::container::{Container, Order};
@@ -79,7 +78,7 @@ pub(crate) async fn create(
 ) -> Result<WarmContainer, GvisorError> {
     let (container, note) = shared.host.make(order, Duty::Warm).await?;
     match prepare(shared, &container, progress).await {
-        Ok(allowed) => Ok(WarmContainer { container, note, progress, allowed }),
+        Ok(()) => Ok(WarmContainer { container, note, progress, allowed: order.egress.clone() }),
         Err(error) => {
             shared.host.destroy(&container.home).await?;
             Err(error)
@@ -87,14 +86,8 @@ pub(crate) async fn create(
     }
 }
 
-/// Takes a new container as far as `progress`, and freezes it. Its network already allows the
-/// default egress, which it returns: setting it takes as long as the rest of a start, and no
-/// program but the agent runs in there.
-async fn prepare(
-    shared: &Arc<Shared>,
-    container: &Container,
-    progress: Progress,
-) -> Result<Option<Egress>, GvisorError> {
+/// Takes a new container as far as `progress`, and freezes it.
+async fn prepare(shared: &Arc<Shared>, container: &Container, progress: Progress) -> Result<(), GvisorError> {
     if progress == Progress::Booted {
         let booted = async {
             container.control.start(container.home.id()).await?;
@@ -107,12 +100,5 @@ async fn prepare(
             }
         }
     }
-    let mut allowed = None;
-    if let Some(lease) = &container.lease {
-        let default = Egress::default();
-        shared.host.network.allow(lease.id, &default).await?;
-        allowed = Some(default);
-    }
-    container.group(Cgroup::freeze).await?;
-    Ok(allowed)
+    container.group(Cgroup::freeze).await
 }

@@ -10,7 +10,7 @@ pub struct NoNetwork;
 
 #[async_trait]
 impl Network for NoNetwork {
-    async fn lease(&self) -> Result<Lease, NetworkError> {
+    async fn lease(&self, _: &Egress) -> Result<Lease, NetworkError> {
         Err(NetworkError::Exhausted(0))
     }
 

@@ -66,7 +66,7 @@ pub(crate) struct WarmContainer {
     pub(crate) note: Note,
     pub(crate) progress: Progress,
     /// The egress that its network allows; `None` if it allows none.
-    pub(crate) allowed: Option<Egress>,
+    pub(crate) allowed: Egress,
 }
 
 /// The containers that are kept for each image. Sandboxes without a network are rare.
@@ -126,7 +126,7 @@ impl WarmPool {
         let find = |progress| {
             pool.ready.iter().position(|warm| {
                 warm.progress == progress
-                    && warm.note.reach == order.reach
+                    && warm.note.reach == order.reach()
                     && warm.note.is_for(&order.root, order.disk_bytes)
             })
         };
@@ -211,7 +211,10 @@ impl WarmPool {
                         root: base.image.as_str().to_owned(),
                         rootfs: rootfs.clone(),
                         layers: Vec::new(),
-                        reach,
+                        egress: match reach {
+                            Reach::Networked => Egress::default(),
+                            Reach::Alone => Egress::None,
+                        },
                         disk_bytes: resources.disk_bytes,
                         // Other containers have precedence.
                         limits: Limits { precedence: Precedence::Last, ..limits::for_guest(&resources) },

@@ -70,8 +70,9 @@ pub struct Traffic {
 /// sandbox.
 #[async_trait]
 pub trait Network: Send + Sync + 'static {
-    /// Creates a pair of namespaces from which nothing can leave until [`Network::allow`].
-    async fn lease(&self) -> Result<Lease, NetworkError>;
+    /// Creates a pair of namespaces with this egress policy. With `Egress::None`, nothing can leave
+    /// until [`Network::allow`].
+    async fn lease(&self, egress: &Egress) -> Result<Lease, NetworkError>;
 
     /// Sets the egress policy of the lease at once, replacing the previous one. `Egress::None`
     /// stops all traffic.

@@ -1,5 +1,5 @@
-//! Runs `ip`, `tc` and `nft`, with a script on their standard input, in the network namespace of
-//! the calling thread. This module does not know what the scripts mean.
+//! Runs `nft`, with a script on its standard input, in the network namespace of the calling thread.
+//! This module does not know what the scripts mean.
 
 use std::fs::File;
 use std::io::{self, Write};
@@ -47,16 +47,6 @@ impl Commands {
         Ok(Self { lock: lock::take(&directory.join("lock"), Sharing::Exclusive, LOCK_LIMIT)? })
     }
 
-    /// Executes the lines, up to the first failure.
-    pub(crate) fn ip(&self, lines: &[String]) -> Result<(), CommandError> {
-        self.run("ip", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
-    }
-
-    /// Configures traffic control, line by line.
-    pub(crate) fn tc(&self, lines: &[String]) -> Result<(), CommandError> {
-        self.run("tc", "iproute2", &["-batch", "-"], &(lines.join("\n") + "\n"))
-    }
-
     /// Executes the script atomically.
     pub(crate) fn nft(&self, script: &str) -> Result<(), CommandError> {
         self.run("nft", "nftables", &["-f", "-"], script)
@@ -72,16 +62,6 @@ impl Commands {
         let lock = self.lock.try_clone().map_err(|source| CommandError::Start { program, package, source })?;
         run(program, package, arguments, script, lock.into())
     }
-}
-
-/// Runs a command without the lock. It must not change anything that outlives the calling thread.
-pub(crate) fn run_alone(
-    program: &'static str,
-    package: &'static str,
-    arguments: &[&str],
-    script: &str,
-) -> Result<(), CommandError> {
-    run(program, package, arguments, script, Stdio::null())
 }
 
 fn run(
@@ -143,7 +123,7 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_in_the_systems_directories_is_not_run() {
-        let error = run_alone("dorm-no-such-program", "none", &[], "").unwrap_err();
+        let error = run("dorm-no-such-program", "none", &[], "", Stdio::null()).unwrap_err();
         assert!(matches!(error, CommandError::Start { .. }));
     }
 }

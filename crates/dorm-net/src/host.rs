@@ -1,5 +1,4 @@
-//! The state that all leases of a host share: the lock under which a number is chosen, the host's
-//! own packet rules and its forwarding.
+//! The lock of all daemons of a host, under which a number is chosen.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -12,11 +11,9 @@ use dorm_disk::lock::{self, Sharing};
 use dorm_engine::LeaseId;
 use ipnet::Ipv4Net;
 
-use crate::command::{CommandError, Commands};
 use crate::interfaces::{interfaces, routes};
 use crate::layout::{INTERFACES, Layout, path};
-use crate::ruleset::Closing;
-use crate::{forwarding, namespace, ruleset};
+use crate::namespace;
 
 const DIRECTORY: &str = "/run/dormouse";
 /// How long another daemon may hold the host's lock: many times what creating a network takes on a
@@ -58,27 +55,6 @@ impl HostLock {
         let found = layout.ids().find(free);
         Ok(found.ok_or_else(|| layout.ids().count()))
     }
-
-    /// Lets sandboxes reach the internet through the host, but not the host itself. Called for
-    /// every lease, since other programs may have flushed the host's rules.
-    pub(crate) fn open_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
-        self.forward()?;
-        // A kernel without timeouts per rule keeps closed connections of sandboxes as long as its
-        // own.
-        let ruled = commands.nft(&ruleset::host(layout, Closing::Soon));
-        ruled.or_else(|_| commands.nft(&ruleset::host(layout, Closing::AsTheHost))).map_err(WayError::Rules)
-    }
-
-    /// Lets the host forward replies to sandboxes.
-    pub(crate) fn forward(&self) -> Result<(), WayError> {
-        forwarding::open().map_err(WayError::Forward)
-    }
-
-    /// Removes the host's rules, and with the last lease of the host its forwarding.
-    pub(crate) fn close_way(&self, layout: &Layout, commands: &Commands) -> Result<(), WayError> {
-        forwarding::close_after_last().map_err(WayError::Forward)?;
-        commands.nft(&ruleset::no_host(layout)).map_err(WayError::Rules)
-    }
 }
 
 /// Creates the directory, or removes other users' access to it: anyone who can open the lock can
@@ -110,17 +86,6 @@ fn close(directory: &Path) -> io::Result<()> {
         std::fs::set_permissions(directory, std::fs::Permissions::from_mode(0o700))?;
     }
     Ok(())
-}
-
-/// Why the host cannot let sandboxes reach the internet.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum WayError {
-    /// Forwarding could not be turned on.
-    #[error("cannot change /proc/sys/net/ipv4/conf: run as root, and not in a container with a read-only /proc/sys")]
-    Forward(#[source] io::Error),
-    /// The packet rules could not be changed.
-    #[error("cannot change the host's packet rules")]
-    Rules(#[source] CommandError),
 }
 
 /// Returns the number in the name of any daemon's uplink.

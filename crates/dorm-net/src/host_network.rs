@@ -3,6 +3,7 @@
 //! the notes and the kernel, never from memory.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::sync::{Arc, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
@@ -17,12 +18,13 @@ use crate::config::Config;
 use crate::connectable::Connectable;
 use crate::failed;
 use crate::layout::{Layout, SANDBOX};
-use crate::lease::Leases;
+use crate::lease::{Leases, Made};
 use crate::name_sockets::NameSockets;
 use crate::names::{Forwarder, Learner, SharedPlaces};
 use crate::notes::Notes;
 use crate::policy::Policy;
 use crate::proxy::{Common, Proxy};
+use crate::way::Way;
 
 const CONNECT_LIMIT: Duration = Duration::from_secs(5);
 
@@ -92,7 +94,8 @@ impl HostNetwork {
             let commands = Commands::of_daemon(&config.directory)
                 .map_err(|error| failed(format!("lock {directory}: is another daemon using this directory?"), error))?;
             let (servers, limits, steps) = (config.dns, config.limits, config.steps);
-            let leases = Leases { layout, notes, commands, servers, limits, steps, unshaped: Once::new() };
+            let leases =
+                Leases { layout, notes, commands, servers, limits, steps, way: Way::default(), unshaped: Once::new() };
             let whole = leases.recover()?;
             let sockets: Vec<_> = whole.into_iter().map(|(id, egress)| (id, egress, leases.name_sockets(id))).collect();
             Ok((leases, sockets))
@@ -174,6 +177,10 @@ impl HostNetwork {
             return Ok(());
         }
         let listener = self.leases.proxy_socket(id).await?;
+        self.run_proxy(id, listener, policy)
+    }
+
+    fn run_proxy(&self, id: LeaseId, listener: TcpListener, policy: Policy) -> Result<(), NetworkError> {
         let of = (Arc::clone(&self.leases), id);
         let proxy = Proxy::start(listener, policy, of, Arc::clone(&self.common))
             .map_err(|error| failed(format!("carry out header rules of network lease {}", id.0), error))?;
@@ -192,17 +199,24 @@ impl HostNetwork {
 
 #[async_trait]
 impl Network for HostNetwork {
-    async fn lease(&self) -> Result<Lease, NetworkError> {
-        let leases = Arc::clone(&self.leases);
+    async fn lease(&self, egress: &Egress) -> Result<Lease, NetworkError> {
+        let (policy, egress) = (policy(egress)?, egress.clone());
+        let (leases, first) = (Arc::clone(&self.leases), policy.clone());
         let (send, receive) = oneshot::channel();
         tokio::task::spawn_blocking(move || {
-            let made = leases.make().map(|(id, sockets)| (Unclaimed { leases, id, claim: Claim::Open }, sockets));
+            let made = leases.make(&egress, &first);
+            let made =
+                made.map(|Made { id, names, headers }| (Unclaimed { leases, id, claim: Claim::Open }, names, headers));
             // If the caller is gone, the value is dropped, which removes the lease.
             let _ = send.send(made);
         });
         let lost = |error| failed("create a network lease", error);
-        let (unclaimed, sockets) = receive.await.map_err(lost)??;
-        self.serve_names(unclaimed.id, sockets, Policy::nothing())?;
+        let (unclaimed, names, headers) = receive.await.map_err(lost)??;
+        let proxied = headers.map_or(Ok(()), |listener| self.run_proxy(unclaimed.id, listener, policy.clone()));
+        if let Err(error) = proxied.and_then(|()| self.serve_names(unclaimed.id, names, policy)) {
+            self.proxies().remove(&unclaimed.id);
+            return Err(error);
+        }
         self.connectable.add(unclaimed.id);
         Ok(unclaimed.take())
     }

@@ -29,10 +29,10 @@ pub(crate) const PREFIX_LENGTH: u8 = 30;
 
 // All hardware addresses are fixed. A restored guest has the gateway's in its memory, and our own
 // ends need no ARP requests: a lost one costs a second.
-const SANDBOX_MAC: [u8; 6] = [2, 0, 10, 0, 0, 2];
-const GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 0, 1];
-const UPLINK_HOST_MAC: [u8; 6] = [2, 0, 10, 0, 1, 1];
-const UPLINK_GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 1, 2];
+pub(crate) const SANDBOX_MAC: [u8; 6] = [2, 0, 10, 0, 0, 2];
+pub(crate) const GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 0, 1];
+pub(crate) const UPLINK_HOST_MAC: [u8; 6] = [2, 0, 10, 0, 1, 1];
+pub(crate) const UPLINK_GATEWAY_MAC: [u8; 6] = [2, 0, 10, 0, 1, 2];
 
 /// The names and addresses of one daemon.
 #[derive(Clone, Debug)]
@@ -133,56 +133,6 @@ impl Layout {
 /// Returns the path of a named namespace.
 pub(crate) fn path(namespace: &str) -> PathBuf {
     [NAMESPACES, namespace].iter().collect()
-}
-
-/// Returns the lines for `ip -batch` that create the namespaces and the uplink, in the host's
-/// namespace.
-pub(crate) fn uplink_lines(layout: &Layout, id: LeaseId, mtu: u16) -> Vec<String> {
-    let (sandbox, gateway) = (layout.sandbox_namespace(id), layout.gateway_namespace(id));
-    let (uplink, address) = (layout.uplink(id), layout.uplink_host(id));
-    let (near, far) = (mac(UPLINK_HOST_MAC), mac(UPLINK_GATEWAY_MAC));
-    let peer = format!("address {far} mtu {mtu} netns {gateway}");
-    vec![
-        format!("netns add {sandbox}"),
-        format!("netns add {gateway}"),
-        format!("link add {uplink} address {near} mtu {mtu} type veth peer name {UPLINK_INTERFACE} {peer}"),
-        format!("link set {uplink} addrgenmode none"),
-        format!("addr add {address}/{PREFIX_LENGTH} dev {uplink}"),
-        format!("link set {uplink} up"),
-        format!("neigh replace {} lladdr {far} dev {uplink} nud permanent", layout.uplink_gateway(id)),
-    ]
-}
-
-/// Returns the lines that configure the gateway, in its namespace, and create the link to the
-/// sandbox.
-pub(crate) fn gateway_lines(layout: &Layout, id: LeaseId) -> Vec<String> {
-    let (inner, outer) = (mac(GATEWAY_MAC), mac(SANDBOX_MAC));
-    let host = layout.uplink_host(id);
-    let peer = format!("peer name {SANDBOX_INTERFACE} address {outer} netns {}", layout.sandbox_namespace(id));
-    vec![
-        format!("link add {INNER_INTERFACE} address {inner} type veth {peer}"),
-        format!("addr add {GATEWAY}/{PREFIX_LENGTH} dev {INNER_INTERFACE}"),
-        format!("link set {INNER_INTERFACE} up"),
-        format!("neigh replace {SANDBOX} lladdr {outer} dev {INNER_INTERFACE} nud permanent"),
-        format!("addr add {}/{PREFIX_LENGTH} dev {UPLINK_INTERFACE}", layout.uplink_gateway(id)),
-        format!("link set {UPLINK_INTERFACE} up"),
-        format!("neigh replace {host} lladdr {} dev {UPLINK_INTERFACE} nud permanent", mac(UPLINK_HOST_MAC)),
-        format!("route add default via {host}"),
-    ]
-}
-
-/// Returns the lines that configure the sandbox's namespace, in that namespace.
-pub(crate) fn sandbox_lines() -> Vec<String> {
-    vec![
-        "link set lo up".into(),
-        format!("addr add {SANDBOX}/{PREFIX_LENGTH} dev {SANDBOX_INTERFACE}"),
-        format!("link set {SANDBOX_INTERFACE} up"),
-        format!("route add default via {GATEWAY}"),
-    ]
-}
-
-fn mac(octets: [u8; 6]) -> String {
-    octets.map(|octet| format!("{octet:02x}")).join(":")
 }
 
 #[cfg(test)]

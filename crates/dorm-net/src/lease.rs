@@ -1,8 +1,8 @@
 //! Creates, completes and removes leases. Everything here blocks and runs on threads for that
 //! purpose.
 //!
-//! The process may die between any two commands. The note is written first and says `making` until
-//! after the last command; the next start removes what exists of such a lease. Removal works in any
+//! The process may die between any two changes. The note is written first and says `making` until
+//! after the last change; the next start removes what exists of such a lease. Removal works in any
 //! state, and removes the note last.
 
 use std::collections::BTreeSet;
@@ -23,11 +23,20 @@ use crate::config::NameServers;
 use crate::host::HostLock;
 use crate::layout::{self, Layout, path};
 use crate::limits::TrafficLimits;
+use crate::links::{LinkError, Links, Shape};
 use crate::name_sockets::NameSockets;
 use crate::notes::{Noted, Notes, Stage};
 use crate::policy::Policy;
-use crate::ruleset;
-use crate::{failed, forwarding, interfaces, link, namespace};
+use crate::way::Way;
+use crate::{failed, forwarding, interfaces, link, namespace, ruleset, wiring};
+
+/// A new lease, and the sockets of this daemon in its gateway.
+pub(crate) struct Made {
+    pub(crate) id: LeaseId,
+    pub(crate) names: NameSockets,
+    /// The one for connections that header rules are about, if there are such rules.
+    pub(crate) headers: Option<TcpListener>,
+}
 
 /// The leases of one daemon on this host.
 #[derive(Debug)]
@@ -38,20 +47,23 @@ pub(crate) struct Leases {
     pub(crate) servers: NameServers,
     pub(crate) limits: TrafficLimits,
     pub(crate) steps: AnySteps,
+    pub(crate) way: Way,
     /// Used to log once that this host cannot shape traffic.
     pub(crate) unshaped: Once,
 }
 
 impl Leases {
-    /// Creates a lease, and the sockets that receive its DNS queries.
-    pub(crate) fn make(&self) -> Result<(LeaseId, NameSockets), NetworkError> {
+    /// Creates a lease with a policy, which must be that of `egress`.
+    pub(crate) fn make(&self, egress: &Egress, policy: &Policy) -> Result<Made, NetworkError> {
         let mtu = interfaces::uplink_mtu();
         let id = self.begin(mtu)?;
-        let furnished = self.furnish(id, mtu).map_err(|error| failed(format!("set up network lease {}", id.0), error));
-        let done = furnished.and_then(|sockets| {
-            self.note(id, Stage::Made, &Egress::None)?;
+        let rules = ruleset::gateway(mtu, &self.limits) + &ruleset::egress(policy);
+        let furnished =
+            self.furnish(id, &rules, policy).map_err(|error| failed(format!("set up network lease {}", id.0), error));
+        let done = furnished.and_then(|(names, headers)| {
+            self.note(id, Stage::Made, egress)?;
             self.reach(id, "net: lease noted")?;
-            Ok((id, sockets))
+            Ok(Made { id, names, headers })
         });
         if done.is_err() {
             self.give_up(id);
@@ -120,7 +132,8 @@ impl Leases {
         }
         if !whole.is_empty() {
             let lock = HostLock::take().map_err(|error| failed("lock the host's network", error))?;
-            lock.open_way(&self.layout, &self.commands)
+            self.way
+                .open(&lock, &self.layout, &self.commands)
                 .map_err(|error| failed("let sandboxes reach the internet", error))?;
             drop(lock);
             self.keep_way()?;
@@ -143,7 +156,7 @@ impl Leases {
         if self.noted()?.is_empty() {
             return Ok(());
         }
-        lock.forward().map_err(|error| failed("let the host forward packets of sandboxes", error))
+        Way::forward(&lock).map_err(|error| failed("let the host forward packets of sandboxes", error))
     }
 
     /// Returns the complete leases.
@@ -208,10 +221,7 @@ impl Leases {
     pub(crate) async fn proxy_socket(&self, id: LeaseId) -> Result<TcpListener, NetworkError> {
         let fail = |error: io::Error| failed(format!("listen for header rules of network lease {}", id.0), error);
         let gateway = path(&self.layout.gateway_namespace(id));
-        let bound = namespace::inside_soon(&gateway, || {
-            let listener = TcpListener::bind((layout::GATEWAY, ruleset::PROXY_PORT))?;
-            listener.set_nonblocking(true).map(|()| listener)
-        });
+        let bound = namespace::inside_soon(&gateway, bind_proxy);
         bound.await.map_err(|error| self.gone_or(id, error))?.map_err(fail)
     }
 
@@ -255,30 +265,28 @@ impl Leases {
         let id = free.map_err(NetworkError::Exhausted)?;
         self.note(id, Stage::Making, &Egress::None)?;
         self.reach(id, "net: lease begun")?;
-        let lines = layout::uplink_lines(&self.layout, id, mtu);
-        let (way, links) = std::thread::scope(|scope| {
-            let way = scope.spawn(|| lock.open_way(&self.layout, &self.commands));
-            let links = self.commands.ip(&lines);
-            (way.join(), links)
-        });
-        let uplink = self.layout.uplink(id);
-        let forwarding = |error| failed(format!("let the host forward packets of {uplink}"), error);
-        let made = match (way, links) {
-            (Ok(Ok(())), Ok(())) => match forwarding::open_uplink(&uplink) {
-                Ok(()) => return self.reach(id, "net: uplink made").map(|()| id),
-                Err(error) => forwarding(error),
-            },
-            (Ok(Err(error)), _) => failed("let sandboxes reach the internet", error),
-            (_, Err(error)) => failed(format!("create network lease {}", id.0), error),
-            (Err(_), Ok(())) => failed("let sandboxes reach the internet", "the thread panicked"),
-        };
+        let made = self.join_host(&lock, id, mtu);
         drop(lock);
-        self.give_up(id);
-        Err(made)
+        let made = made.and_then(|()| self.reach(id, "net: uplink made"));
+        if made.is_err() {
+            self.give_up(id);
+        }
+        made.map(|()| id)
+    }
+
+    /// Creates the namespaces of a lease and its link to the host.
+    fn join_host(&self, lock: &HostLock, id: LeaseId, mtu: u16) -> Result<(), NetworkError> {
+        self.way
+            .open(lock, &self.layout, &self.commands)
+            .map_err(|error| failed("let sandboxes reach the internet", error))?;
+        wiring::host(&self.layout, id, mtu).map_err(|error| failed(format!("create network lease {}", id.0), error))?;
+        let uplink = self.layout.uplink(id);
+        forwarding::open_uplink(&uplink)
+            .map_err(|error| failed(format!("let the host forward packets of {uplink}"), error))
     }
 
     /// Configures the two namespaces, which nothing else uses yet.
-    fn furnish(&self, id: LeaseId, mtu: u16) -> Result<NameSockets, Error> {
+    fn furnish(&self, id: LeaseId, rules: &str, policy: &Policy) -> Result<(NameSockets, Option<TcpListener>), Error> {
         let (sandbox, gateway) = (path(&self.layout.sandbox_namespace(id)), path(&self.layout.gateway_namespace(id)));
         let links = || -> Result<(), Error> {
             namespace::inside(&gateway, || -> Result<(), Error> {
@@ -287,39 +295,36 @@ impl Leases {
                 // Every refused packet gets a reply, without a rate limit.
                 set("ipv4/icmp_ratelimit", "0")?;
                 forget_closed_connections_soon();
-                Ok(self.commands.ip(&layout::gateway_lines(&self.layout, id))?)
+                Ok(wiring::gateway(&self.layout, id)?)
             })??;
             self.steps.reach("net: gateway furnished")?;
             namespace::inside(&sandbox, || -> Result<(), Error> {
                 quiet()?;
-                self.commands.ip(&layout::sandbox_lines())?;
+                wiring::sandbox()?;
                 Ok(link::settle(layout::SANDBOX_INTERFACE)?)
             })??;
             Ok(link::settle(&self.layout.uplink(id))?)
         };
         let (rules, links) = std::thread::scope(|scope| {
-            let rules =
-                scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&ruleset::gateway(mtu, &self.limits))));
+            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(rules)));
             let links = links();
             (rules.join(), links)
         });
         rules.map_err(|_| "the thread that sets the packet rules panicked")???;
         links?;
-        namespace::inside(&gateway, || -> Result<NameSockets, Error> {
+        namespace::inside(&gateway, || -> Result<_, Error> {
             self.limit_rate()?;
             link::settle(layout::INNER_INTERFACE)?;
             link::settle(layout::UPLINK_INTERFACE)?;
-            Ok(NameSockets::bind()?)
+            let headers = if policy.headers.is_empty() { None } else { Some(bind_proxy()?) };
+            Ok((NameSockets::bind()?, headers))
         })?
     }
 
     /// Limits the traffic of the gateway in whose namespace this thread is.
     fn limit_rate(&self) -> Result<(), CommandError> {
-        let shaping = self.limits.shaping();
-        if shaping.is_empty() {
-            return Ok(());
-        }
-        let Err(error) = self.commands.tc(&shaping) else { return Ok(()) };
+        let Some(shape) = self.limits.shape() else { return Ok(()) };
+        let Err(error) = shape_links(shape) else { return Ok(()) };
         self.unshaped.call_once(|| {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
@@ -342,12 +347,7 @@ impl Leases {
 
     fn remove_parts(&self, id: LeaseId) -> Result<(), Error> {
         let uplink = self.layout.uplink(id);
-        if interfaces::interfaces()?.contains(&uplink)
-            && let Err(error) = self.commands.ip(&[format!("link del {uplink}")])
-            && interfaces::interfaces()?.contains(&uplink)
-        {
-            return Err(error.into());
-        }
+        Links::open()?.remove(&uplink)?;
         self.steps.reach("net: uplink removed")?;
         namespace::remove(&path(&self.layout.sandbox_namespace(id)))?;
         self.steps.reach("net: sandbox's namespace removed")?;
@@ -357,7 +357,7 @@ impl Leases {
 
     fn close_way_after_last(&self, lock: &HostLock) -> Result<(), NetworkError> {
         if self.noted()?.is_empty() {
-            lock.close_way(&self.layout, &self.commands)
+            Way::close(lock, &self.layout, &self.commands)
                 .map_err(|error| failed("remove the host's packet rules", error))?;
         }
         Ok(())
@@ -388,6 +388,18 @@ impl Leases {
         let notes = self.notes.list().map_err(|error| failed("read the notes of network leases", error))?;
         Ok(notes.into_keys().collect())
     }
+}
+
+/// Opens the socket for connections that header rules are about, in the namespace of this thread.
+fn bind_proxy() -> io::Result<TcpListener> {
+    let listener = TcpListener::bind((layout::GATEWAY, ruleset::PROXY_PORT))?;
+    listener.set_nonblocking(true).map(|()| listener)
+}
+
+/// Limits the rate of both links of the gateway in whose namespace this thread is.
+fn shape_links(shape: Shape) -> Result<(), LinkError> {
+    let mut links = Links::open()?;
+    [layout::INNER_INTERFACE, layout::UPLINK_INTERFACE].iter().try_for_each(|name| links.shape(name, shape))
 }
 
 type Error = Box<dyn std::error::Error + Send + Sync>;

@@ -26,6 +26,7 @@ mod connectable;
 mod forwarding;
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
+mod generation;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
 mod host;
 mod host_network;
@@ -36,6 +37,7 @@ mod layout;
 mod lease;
 mod limits;
 mod link;
+mod links;
 mod name_sockets;
 mod names;
 #[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
@@ -46,6 +48,9 @@ mod policy;
 mod proxy;
 mod ruleset;
 mod traffic;
+mod way;
+#[allow(clippy::disallowed_methods, reason = "all of it runs on threads that may block: see host_network")]
+mod wiring;
 
 pub use config::{Config, ConfigError, NameServers, ProxyLimits};
 pub use host_network::HostNetwork;

@@ -1,18 +1,43 @@
-//! Network namespaces by path: execute work in one, check that it exists, remove its name. Creating
-//! them is left to `ip netns`, which also prepares `/run/netns` so that every mount namespace of
-//! the host sees them.
+//! Network namespaces by path, by the convention of `ip netns`: create one, execute work in it,
+//! check that it exists, remove its name.
 
 use std::io;
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 use std::thread::Builder;
 
 use rustix::io::Errno;
-use rustix::mount::{UnmountFlags, unmount};
+use rustix::mount::{MountPropagationFlags, UnmountFlags, mount_bind, mount_bind_recursive, mount_change, unmount};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use tokio::sync::oneshot;
 
 // The type of the file system that contains namespaces.
 const NSFS_MAGIC: u64 = 0x6e73_6673;
+
+/// Creates a namespace with a name. A plain file of this name, left from before a restart of the
+/// host, is used.
+pub(crate) fn create(path: &Path) -> io::Result<()> {
+    let directory = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
+    std::fs::create_dir_all(directory)?;
+    share(directory)?;
+    std::fs::OpenOptions::new().create(true).truncate(false).write(true).mode(0o0).open(path)?;
+    in_a_new_one(|| mount_bind("/proc/thread-self/ns/net", path))??;
+    Ok(())
+}
+
+/// Ensures that each mount namespace with a copy of the directory sees when a name in it is added
+/// or removed. A mounted name that remained elsewhere would keep its namespace.
+fn share(directory: &Path) -> io::Result<()> {
+    let share = || mount_change(directory, MountPropagationFlags::SHARED | MountPropagationFlags::REC);
+    match share() {
+        // It is no mount point yet.
+        Err(Errno::INVAL) => {
+            mount_bind_recursive(directory, directory)?;
+            Ok(share()?)
+        }
+        shared => Ok(shared?),
+    }
+}
 
 /// Executes `work` in the namespace, on a thread of its own that ends with it.
 pub(crate) fn inside<T: Send>(namespace: &Path, work: impl FnOnce() -> T + Send) -> io::Result<T> {

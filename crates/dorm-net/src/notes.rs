@@ -1,8 +1,8 @@
-//! The notes of leases: one small file each, written before the first command and removed after the
+//! The notes of leases: one small file each, written before the first change and removed after the
 //! last.
 //!
 //! ```text
-//! (none) ── note "making" ── commands ── note "made" ── use ── commands ── (none)
+//! (none) ── note "making" ── changes ── note "made" ── use ── changes ── (none)
 //! ```
 //!
 //! They are not synced to disk: what they describe does not outlive the kernel either.

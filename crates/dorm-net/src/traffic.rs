@@ -1,5 +1,5 @@
-//! Enforces the traffic limits of one sandbox: lines for `tc`, and equivalent packet rules for a
-//! host whose kernel lacks the scheduler.
+//! Enforces the traffic limits of one sandbox: queues, and equivalent packet rules for a host whose
+//! kernel lacks them.
 //!
 //! ```text
 //! sandbox ── inner: shaped towards the sandbox ── gateway ── uplink: shaped towards the host ── the host
@@ -8,31 +8,31 @@
 //!
 //! Shaping delays excess packets, which every program copes with; a packet rule can only drop them.
 
-use crate::command::{CommandError, run_alone};
-use crate::layout::{INNER_INTERFACE, UPLINK_INTERFACE};
+use std::error::Error as _;
+
+use crate::layout::{INNER_INTERFACE, SANDBOX_MAC, UPLINK_INTERFACE};
 use crate::limits::TrafficLimits;
+use crate::links::{End, LinkError, Links, Shape};
 use crate::namespace;
 
 /// The burst after a pause: enough for a clock of 100 ticks per second, and for one large packet.
-const BURST: (u64, u64) = (128 << 10, 4 << 20);
+const BURST: (u32, u32) = (128 << 10, 4 << 20);
 /// The queue length. It takes memory of the host's kernel, in each direction.
-const QUEUE: (u64, u64) = (256 << 10, 1 << 20);
+const QUEUE: (u32, u32) = (256 << 10, 1 << 20);
 
 impl TrafficLimits {
-    /// Returns the lines for `tc -batch` in the gateway; none without a limit.
-    pub(crate) fn shaping(&self) -> Vec<String> {
-        let Some(rate) = self.bytes_per_second else { return Vec::new() };
-        let rate = rate.get();
-        let (burst, queue) = ((rate / 50).clamp(BURST.0, BURST.1), (rate / 20).clamp(QUEUE.0, QUEUE.1));
-        let line = |device| format!("qdisc replace dev {device} root tbf rate {rate}bps burst {burst} limit {queue}");
-        [INNER_INTERFACE, UPLINK_INTERFACE].map(line).to_vec()
+    /// Returns the queue of each link of the gateway; none without a limit.
+    pub(crate) fn shape(&self) -> Option<Shape> {
+        let rate = self.bytes_per_second?.get();
+        let within = |bytes: u64, (least, most)| u32::try_from(bytes).unwrap_or(u32::MAX).clamp(least, most);
+        Some(Shape { rate, burst: within(rate / 50, BURST), queue: within(rate / 20, QUEUE) })
     }
 
     /// Returns the equivalent packet rules for `nft`.
     pub(crate) fn policing(&self) -> String {
         let Some(rate) = self.bytes_per_second else { return String::new() };
         let rate = rate.get();
-        let burst = (rate / 10).clamp(BURST.0, u64::from(u32::MAX));
+        let burst = (rate / 10).clamp(BURST.0.into(), u32::MAX.into());
         let rule = |device| {
             format!(
                 "add rule ip dorm police oifname \"{device}\" limit rate over {rate} bytes/second burst {burst} bytes drop\n"
@@ -48,16 +48,16 @@ impl TrafficLimits {
 /// Why it cannot. Sandboxes have their limits nevertheless, but excess packets are dropped instead
 /// of delayed.
 pub fn probe_shaping() -> Result<(), String> {
-    let tried = namespace::in_a_new_one(|| -> Result<(), CommandError> {
-        run_alone("ip", "iproute2", &["-batch", "-"], "link add probe0 type veth peer name probe1\n")?;
-        run_alone(
-            "tc",
-            "iproute2",
-            &["-batch", "-"],
-            "qdisc replace dev probe0 root tbf rate 1000000bps burst 131072 limit 262144\n",
-        )
+    let tried = namespace::in_a_new_one(|| -> Result<(), LinkError> {
+        let end = |name| End { name, mac: SANDBOX_MAC, mtu: None };
+        let mut links = Links::open()?;
+        links.add_pair(end("probe0"), end("probe1"), None)?;
+        links.shape("probe0", Shape { rate: 1_000_000, burst: BURST.0, queue: QUEUE.0 })
     });
-    tried.map_err(|error| format!("no network namespace: {error}"))?.map_err(|error| error.to_string())
+    tried.map_err(|error| format!("no network namespace: {error}"))?.map_err(|error| match error.source() {
+        Some(cause) => format!("{error}: {cause}"),
+        None => error.to_string(),
+    })
 }
 
 #[cfg(test)]
@@ -71,13 +71,12 @@ mod tests {
     }
 
     #[test]
-    fn both_directions_are_shaped_with_bounded_memory() {
-        let line =
-            |device| format!("qdisc replace dev {device} root tbf rate 134217728bps burst 2684354 limit 1048576");
-        assert_eq!(limited(128 << 20).shaping(), ["inner", "uplink"].map(line));
-        assert!(limited(1).shaping()[0].ends_with("rate 1bps burst 131072 limit 262144"));
-        assert!(limited(u64::MAX).shaping()[0].ends_with("burst 4194304 limit 1048576"));
-        assert!(limited(0).shaping().is_empty() && limited(0).policing().is_empty());
+    fn traffic_is_shaped_with_bounded_memory() {
+        let usual = Shape { rate: 128 << 20, burst: 2_684_354, queue: 1 << 20 };
+        assert_eq!(limited(128 << 20).shape(), Some(usual));
+        assert_eq!(limited(1).shape(), Some(Shape { rate: 1, burst: 128 << 10, queue: 256 << 10 }));
+        assert_eq!(limited(u64::MAX).shape(), Some(Shape { rate: u64::MAX, burst: 4 << 20, queue: 1 << 20 }));
+        assert!(limited(0).shape().is_none() && limited(0).policing().is_empty());
     }
 
     #[test]

@@ -296,7 +296,9 @@ impl Traces {
         let start = format!("dorm-{}-", self.prefix);
         let spaces = names(Path::new("/run/netns")).unwrap_or_default();
         for space in spaces.iter().filter(|name| name.starts_with(&start)) {
-            run("ip", &["netns", "del", space]);
+            let name = Path::new("/run/netns").join(space);
+            let _ = rustix::mount::unmount(&name, rustix::mount::UnmountFlags::DETACH);
+            let _ = std::fs::remove_file(&name);
         }
         run("nft", &["delete", "table", "inet", &format!("dorm_{}", self.prefix)]);
         for group in &self.groups {

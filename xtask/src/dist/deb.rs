@@ -10,7 +10,7 @@ use super::tarball;
 
 const MAINTAINER: &str = "Dormouse maintainers <maintainers@dormouse.invalid>";
 /// Without these, `dorm doctor` reports that the daemon cannot work.
-const DEPENDS: &str = "libgcc-s1, nftables, iproute2, e2fsprogs";
+const DEPENDS: &str = "libgcc-s1, nftables, e2fsprogs";
 /// `runsc` may be installed from another source, and Debian 12 has a new enough one only in its
 /// backports. Certificates are needed for registries.
 const RECOMMENDS: &str = "runsc (>= 0.0~20240729), ca-certificates";

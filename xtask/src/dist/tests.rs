@@ -96,7 +96,7 @@ fn the_debian_package_has_the_files_of_a_service() {
         "Package: dormouse",
         "Version: 1.2.3~rc.1",
         "Architecture: amd64",
-        "Depends: libc6 (>= 2.36), libgcc-s1, nftables, iproute2, e2fsprogs",
+        "Depends: libc6 (>= 2.36), libgcc-s1, nftables, e2fsprogs",
         "Recommends: runsc (>= 0.0~20240729), ca-certificates",
     ] {
         assert!(text.lines().any(|of| of == line), "{line}: {text}");

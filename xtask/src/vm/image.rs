@@ -13,7 +13,7 @@ pub(crate) const EMULATOR: &str = "qemu-system-x86_64";
 
 /// The packages of the machine: those of an ordinary server, and what the package of Dormouse
 /// depends on, since the machine has no network to fetch that.
-const PACKAGES: &str = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,procps,bash,python3,nftables,iproute2,\
+const PACKAGES: &str = "linux-image-amd64,systemd-sysv,udev,dbus,kmod,procps,bash,python3,nftables,\
     e2fsprogs,ca-certificates,runsc/bookworm-backports";
 const SIZE: u64 = 12 << 30;
 

@@ -70,7 +70,7 @@ fn ip(arguments: &[&str]) {
 
 #[async_trait]
 impl Network for Pairs {
-    async fn lease(&self) -> Result<Lease, NetworkError> {
+    async fn lease(&self, _: &Egress) -> Result<Lease, NetworkError> {
         let mut taken = self.taken.lock().unwrap();
         let id = (1..).find(|id| taken.iter().all(|(lease, _)| lease.id.0 != *id)).unwrap();
         let lease = self.make(id);

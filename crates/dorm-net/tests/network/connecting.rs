@@ -23,7 +23,7 @@ fn a_server_in_a_sandbox_is_reached_whatever_may_leave() {
 fn two_leases_have_the_same_address_inside_and_are_distinguished() {
     on_a_host(async |host| {
         let network = host.open("a").await;
-        let (one, two) = (network.lease().await.unwrap(), network.lease().await.unwrap());
+        let (one, two) = (network.lease(&Egress::None).await.unwrap(), network.lease(&Egress::None).await.unwrap());
         assert_eq!((one.address, one.mac, one.gateway), (two.address, two.mac, two.gateway));
         assert_ne!((one.id, &one.namespace), (two.id, &two.namespace));
         echo(&one.namespace, one.address, PORT);

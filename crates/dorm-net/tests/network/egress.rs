@@ -29,7 +29,7 @@ fn nothing_leaves_before_it_is_allowed_and_every_try_is_refused_at_once() {
     on_a_host(async |host| {
         internet(&host);
         let network = host.open("a").await;
-        let lease = network.lease().await.unwrap();
+        let lease = network.lease(&Egress::None).await.unwrap();
         assert!(!reaches(&lease.namespace, PUBLIC, PORT).await);
         assert!(!reaches(&lease.namespace, lease.gateway, PORT).await);
         // More than the rate of such answers that the kernel allows by default.

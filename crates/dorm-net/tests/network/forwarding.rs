@@ -62,7 +62,7 @@ fn a_host_that_somebody_makes_a_router_meanwhile_stays_one() {
     on_a_host(async |host| {
         no_router();
         let network = host.open("a").await;
-        let lease = network.lease().await.unwrap();
+        let lease = network.lease(&Egress::None).await.unwrap();
         std::fs::write(WHOLE_HOST, "1").unwrap();
         network.release(lease.id).await.unwrap();
         assert!(is_on(WHOLE_HOST) && is_on(switch("net0")) && !Path::new(RECORD).exists());
@@ -77,7 +77,7 @@ fn what_was_recorded_and_not_done_or_is_gone_does_not_matter() {
         std::fs::write(RECORD, "net0\ngone0\n../../../../../run/x\nall").unwrap();
         std::fs::write("/run/x", "").unwrap();
         let network = host.open("a").await;
-        let lease = network.lease().await.unwrap();
+        let lease = network.lease(&Egress::None).await.unwrap();
         network.release(lease.id).await.unwrap();
         assert!(!is_on(switch("net0")) && !Path::new(RECORD).exists());
         assert_eq!(std::fs::read_to_string("/run/x").unwrap(), "");

@@ -36,7 +36,7 @@ fn no_other_sandbox_is_reached_be_it_of_this_daemon_or_another() {
     on_a_host(async |host| {
         let (network, other) = (host.open("a").await, host.open("b").await);
         let lease = lease(&network, only(&["0.0.0.0/0"])).await;
-        for victim in [network.lease().await.unwrap(), other.lease().await.unwrap()] {
+        for victim in [network.lease(&Egress::None).await.unwrap(), other.lease(&Egress::None).await.unwrap()] {
             echo(&gateway(&victim), ANY, PORT);
             echo(&victim.namespace, ANY, PORT);
             let uplink = uplink(&gateway(&victim));
@@ -103,9 +103,25 @@ fn rules_that_someone_removed_are_there_again_with_the_next_lease() {
         let network = host.open("a").await;
         let lease = lease(&network, Egress::Public).await;
         run("nft flush ruleset");
-        network.lease().await.unwrap();
+        network.lease(&Egress::None).await.unwrap();
         assert!(reaches(&lease.namespace, PUBLIC, PORT).await);
         assert!(!reaches(&lease.namespace, HOST, PORT).await);
+    });
+}
+
+#[test]
+fn the_rules_of_the_host_are_set_again_only_after_a_change() {
+    on_a_host(async |host| {
+        let table = || said("nft -a list tables").lines().find(|line| line.contains("dorm_a")).map(str::to_owned);
+        let network = host.open("a").await;
+        network.lease(&Egress::None).await.unwrap();
+        let first = table();
+        assert!(first.is_some());
+        network.lease(&Egress::Public).await.unwrap();
+        assert_eq!(table(), first);
+        run("nft add table ip other");
+        network.lease(&Egress::Public).await.unwrap();
+        assert_ne!(table(), first);
     });
 }
 

@@ -14,7 +14,7 @@ use crate::support::{PORT, PUBLIC, echo, lease, on_a_host, reaches, run, wait_fo
 fn a_released_lease_leaves_nothing_behind() {
     on_a_host(async |host| {
         let network = host.open("a").await;
-        let (one, two) = (network.lease().await.unwrap(), network.lease().await.unwrap());
+        let (one, two) = (network.lease(&Egress::None).await.unwrap(), network.lease(&Egress::None).await.unwrap());
         assert!(!host.traces().is_empty());
         network.release(one.id).await.unwrap();
         assert_eq!(network.leases().await.unwrap(), std::slice::from_ref(&two));
@@ -69,9 +69,9 @@ fn daemons_with_different_prefixes_share_a_host() {
 fn a_number_is_used_again_after_its_release() {
     on_a_host(async |host| {
         let network = host.open("a").await;
-        let first = network.lease().await.unwrap();
+        let first = network.lease(&Egress::None).await.unwrap();
         network.release(first.id).await.unwrap();
-        assert_eq!(network.lease().await.unwrap(), first);
+        assert_eq!(network.lease(&Egress::None).await.unwrap(), first);
     });
 }
 
@@ -83,7 +83,11 @@ fn networks_that_the_host_uses_are_left_out() {
         run("ip route add 10.200.0.8/32 via 203.0.113.2");
         run("ip route add 10.0.0.0/8 via 203.0.113.2");
         let network = host.open("a").await;
-        assert_eq!(network.lease().await.unwrap().id, LeaseId(3), "a wider network than ours is none of ours");
+        assert_eq!(
+            network.lease(&Egress::None).await.unwrap().id,
+            LeaseId(3),
+            "a wider network than ours is none of ours"
+        );
     });
 }
 
@@ -93,10 +97,10 @@ fn when_every_number_is_taken_the_caller_is_told() {
         let mut config = host.config("a");
         config.supernet = "10.200.0.0/29".parse().unwrap();
         let network = dorm_net::HostNetwork::open(config).await.unwrap();
-        let (one, _two) = (network.lease().await.unwrap(), network.lease().await.unwrap());
-        assert!(matches!(network.lease().await, Err(NetworkError::Exhausted(2))));
+        let (one, _two) = (network.lease(&Egress::None).await.unwrap(), network.lease(&Egress::None).await.unwrap());
+        assert!(matches!(network.lease(&Egress::None).await, Err(NetworkError::Exhausted(2))));
         network.release(one.id).await.unwrap();
-        assert!(network.lease().await.is_ok());
+        assert!(network.lease(&Egress::None).await.is_ok());
     });
 }
 
@@ -105,7 +109,7 @@ fn a_lease_that_nobody_waits_for_any_more_removes_itself() {
     on_a_host(async |host| {
         let network = host.open("a").await;
         {
-            let mut lease = pin!(network.lease());
+            let mut lease = pin!(network.lease(&Egress::None));
             // On a machine that stood still meanwhile it may be ready at once.
             if let Poll::Ready(made) = lease.as_mut().poll(&mut Context::from_waker(Waker::noop())) {
                 return network.release(made.unwrap().id).await.unwrap();

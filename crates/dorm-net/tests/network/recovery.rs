@@ -34,7 +34,7 @@ fn whatever_was_half_made_or_half_removed_goes_at_the_next_start() {
         for stage in ["making", "made"] {
             for missing in 0..8_u8 {
                 let network = host.open("a").await;
-                let lease = network.lease().await.unwrap();
+                let lease = network.lease(&Egress::None).await.unwrap();
                 network.close().await;
                 drop(network);
                 for (index, part) in parts.iter().enumerate().filter(|(index, _)| missing & (1 << index) != 0) {
@@ -79,7 +79,7 @@ fn a_note_without_anything_made_is_removed() {
         std::fs::write(host.directory("a").join("1.draft"), "{").unwrap();
         let network = host.open("a").await;
         assert_eq!(network.leases().await.unwrap(), []);
-        assert_eq!(network.lease().await.unwrap().id.0, 0);
+        assert_eq!(network.lease(&Egress::None).await.unwrap().id.0, 0);
     });
 }
 
@@ -87,13 +87,26 @@ fn a_note_without_anything_made_is_removed() {
 fn a_lease_that_cannot_be_made_leaves_nothing_and_does_not_stop_the_next() {
     on_a_host(async |host| {
         let network = host.open("a").await;
-        // A leftover from before a restart of the host: a name without a namespace.
         std::fs::create_dir_all("/run/netns").unwrap();
-        std::fs::write("/run/netns/dorm-a-0-gw", "").unwrap();
-        let error = network.lease().await.unwrap_err();
+        run("mount -t tmpfs -o ro none /run/netns");
+        let error = network.lease(&Egress::None).await.unwrap_err();
+        run("umount /run/netns");
         assert!(error.to_string().contains("create network lease 0"), "{error}");
         assert_eq!(host.traces(), Vec::<String>::new());
-        assert_eq!(network.lease().await.unwrap().id.0, 0);
+        assert_eq!(network.lease(&Egress::None).await.unwrap().id.0, 0);
+    });
+}
+
+#[test]
+fn a_name_from_before_a_restart_of_the_host_does_not_matter() {
+    on_a_host(async |host| {
+        std::fs::create_dir_all("/run/netns").unwrap();
+        std::fs::write("/run/netns/dorm-a-0-gw", "").unwrap();
+        let network = host.open("a").await;
+        let lease = network.lease(&Egress::None).await.unwrap();
+        assert_eq!(lease.id.0, 0);
+        network.release(lease.id).await.unwrap();
+        assert_eq!(host.traces(), Vec::<String>::new());
     });
 }
 
@@ -102,15 +115,15 @@ fn everything_with_the_prefix_can_be_removed_without_notes() {
     on_a_host(async |host| {
         let network = host.open("a").await;
         for _ in 0..3 {
-            network.lease().await.unwrap();
+            network.lease(&Egress::None).await.unwrap();
         }
         let other = host.open("b").await;
-        let kept = other.lease().await.unwrap();
+        let kept = other.lease(&Egress::None).await.unwrap();
         network.close().await;
         drop(network);
         std::fs::remove_dir_all(host.directory("a")).unwrap();
         let network = host.open("a").await;
-        let next = network.lease().await.unwrap();
+        let next = network.lease(&Egress::None).await.unwrap();
         assert_eq!(next.id.0, 4, "numbers in use are not given out, though nothing notes them");
         network.remove_all().await.unwrap();
         assert_eq!(other.leases().await.unwrap(), [kept]);

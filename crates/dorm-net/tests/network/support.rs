@@ -116,9 +116,7 @@ impl Host {
 
 /// A lease whose packets to `egress` are allowed.
 pub(crate) async fn lease(network: &HostNetwork, egress: Egress) -> Lease {
-    let lease = network.lease().await.unwrap();
-    network.allow(lease.id, &egress).await.unwrap();
-    lease
+    network.lease(&egress).await.unwrap()
 }
 
 pub(crate) fn only(networks: &[&str]) -> Egress {

@@ -15,7 +15,7 @@ async fn each_check_has_a_verdict_and_the_worst_one_decides() {
     let names: Vec<_> = checks.iter().map(|check| check["name"].as_str().unwrap()).collect();
     assert_eq!(
         names.join(", "),
-        "user, kernel, runsc, memory images, restored memory, cgroups, user namespaces, loop devices, kvm, connections, nft, ip, traffic shaping, mkfs.ext4, disk space, data path, data mount, reflink, data directory, guest ids, damage, records"
+        "user, kernel, runsc, memory images, restored memory, cgroups, user namespaces, loop devices, kvm, connections, nft, traffic shaping, mkfs.ext4, disk space, data path, data mount, reflink, data directory, guest ids, damage, records"
     );
     let fails = checks.iter().any(|check| check["verdict"] == "fail");
     assert_eq!((report["usable"].as_bool(), ran.code), (Some(!fails), i32::from(fails)), "{report}");

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::Check;
 
 pub(super) fn checks() -> Vec<Check> {
-    vec![nft(), ip(), shaping(), mkfs()]
+    vec![nft(), shaping(), mkfs()]
 }
 
 fn nft() -> Check {
@@ -22,20 +22,13 @@ fn nft() -> Check {
     }
 }
 
-fn ip() -> Check {
-    match said("ip", &["-V"]) {
-        Ok(version) => Check::ok("ip", version),
-        Err(error) => Check::fail("ip", error, "install iproute2, which sets up the network of sandboxes"),
-    }
-}
-
 fn shaping() -> Check {
     match dorm_net::probe_shaping() {
-        Ok(()) => Check::ok("traffic shaping", "tc and the scheduler tbf work"),
+        Ok(()) => Check::ok("traffic shaping", "the scheduler tbf works"),
         Err(error) => Check::warn(
             "traffic shaping",
             format!("{error}; traffic above a sandbox's rate limit is dropped instead of delayed"),
-            "install iproute2 and load the module sch_tbf",
+            "load the module sch_tbf",
         ),
     }
 }
