@@ -88,7 +88,7 @@ fn a_lease_that_cannot_be_made_leaves_nothing_and_does_not_stop_the_next() {
     on_a_host(async |host| {
         let network = host.open("a").await;
         std::fs::create_dir_all("/run/netns").unwrap();
-        run("mount -t tmpfs -o ro none /run/netns");
+        run("mount -t tmpfs -o nr_inodes=1 none /run/netns");
         let error = network.lease(&Egress::None).await.unwrap_err();
         run("umount /run/netns");
         assert!(error.to_string().contains("create network lease 0"), "{error}");
