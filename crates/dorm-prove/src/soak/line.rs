@@ -82,23 +82,32 @@ impl<'a> Line<'a> {
         format!("soak-{}-{}", self.number, self.sandboxes.get())
     }
 
-    /// Asks for an operation until the host is fast enough for its limit of time.
-    async fn act(&self, guest: &Guest, verb: &str) -> Result<()> {
-        let (path, end) = (format!("/sandboxes/{}/{verb}", guest.id), Instant::now() + PATIENCE);
+    /// Asks for an operation until the host is fast enough for its limit of time. One that took too
+    /// long has made nothing.
+    async fn ask(&self, path: &str, body: Value) -> Result<Value> {
+        let end = Instant::now() + PATIENCE;
         loop {
-            let answer = self.world.daemon.try_ask(Method::POST, &path, Some(json!({}))).await?;
+            let answer = self.world.daemon.try_ask(Method::POST, path, Some(body.clone())).await?;
             match answer.status {
-                200..300 => return Ok(()),
+                200..300 => return Ok(answer.body),
                 504 if Instant::now() < end => self.count(|done| done.timed_out += 1),
                 status => bail!("{path}: {status}: {}", answer.body),
             }
         }
     }
 
+    async fn act(&self, guest: &Guest, verb: &str) -> Result<()> {
+        self.ask(&format!("/sandboxes/{}/{verb}", guest.id), json!({})).await.map(drop)
+    }
+
+    async fn create(&self, spec: Value) -> Result<String> {
+        Ok(word(&self.ask("/sandboxes", spec).await?, "id"))
+    }
+
     async fn begin(&mut self) -> Result<Guest> {
         let (daemon, image) = (&self.world.daemon, &self.world.image);
         let resources = json!({ "memory_bytes": MEMORY_BYTES });
-        let id = daemon.create(json!({ "image": image, "name": self.name(), "resources": resources })).await?;
+        let id = self.create(json!({ "image": image, "name": self.name(), "resources": resources })).await?;
         self.seed += 16;
         daemon.write(&id, PATH, PROGRAM.into()).await?;
         let script = format!("setsid python3 {PATH} run {} </dev/null >/root/soak.log 2>&1 &", self.seed);
@@ -184,8 +193,7 @@ impl<'a> Line<'a> {
     async fn forked(&self, guest: &Guest, count: usize) -> Result<Vec<Guest>> {
         let names: Vec<Value> = (0..count).map(|_| json!({ "name": self.name() })).collect();
         let path = format!("/sandboxes/{}/fork", guest.id);
-        let made =
-            self.world.daemon.post(&path, json!({ "children": names, "on_partial_failure": "roll_back" })).await?;
+        let made = self.ask(&path, json!({ "children": names, "on_partial_failure": "roll_back" })).await?;
         let mut children = Vec::new();
         for child in made["children"].as_array().into_iter().flatten() {
             let id = word(&child["sandbox"], "id");
@@ -217,7 +225,7 @@ impl<'a> Line<'a> {
     }
 
     async fn restored(&self, guest: &Guest, snapshot: &str) -> Result<Guest> {
-        let id = self.world.daemon.create(json!({ "snapshot": snapshot, "name": self.name() })).await?;
+        let id = self.create(json!({ "snapshot": snapshot, "name": self.name() })).await?;
         self.count(|done| done.restores += 1);
         self.check(Guest { id, ..guest.clone() }).await
     }
