@@ -65,7 +65,7 @@ pub(crate) struct WarmContainer {
     pub(crate) container: Container,
     pub(crate) note: Note,
     pub(crate) progress: Progress,
-    /// The egress that its network allows; `None` if it allows none.
+    /// The egress that its network allows.
     pub(crate) allowed: Egress,
 }
 

@@ -3,48 +3,37 @@
 
 use std::io;
 
-use netlink_packet_core::NlasIterator;
+use netlink_packet_core::{NLM_F_REQUEST, NlasIterator};
 use netlink_sys::protocols::NETLINK_NETFILTER;
-use netlink_sys::{Socket, SocketAddr};
+
+use crate::links::netlink;
 
 /// The kernel's `NFNL_SUBSYS_NFTABLES`, in the upper half of the type of a message.
 const NFTABLES: u16 = 10 << 8;
 const NFT_MSG_NEWGEN: u16 = NFTABLES | 15;
 const NFT_MSG_GETGEN: u16 = NFTABLES | 16;
-const NLM_F_REQUEST: u16 = 1;
 const NFTA_GEN_ID: u16 = 1;
-/// The sizes of `struct nlmsghdr`, and of it with `struct nfgenmsg`, which is all zeros.
-const HEADER: usize = 16;
-const REQUEST: usize = 20;
+/// The size of `struct nlmsghdr` and `struct nfgenmsg`, after which the attributes begin.
+const HEADERS: usize = 20;
 
 /// Asks in the namespace of the calling thread.
 ///
 /// # Errors
 /// When the kernel does not answer with a number, because it has no nftables.
 pub(crate) fn generation() -> io::Result<u32> {
-    let mut netlink = Socket::new(NETLINK_NETFILTER)?;
-    netlink.bind_auto()?;
-    netlink.connect(&SocketAddr::new(0, 0))?;
-    netlink.send(&request(), 0)?;
+    let netlink = netlink(NETLINK_NETFILTER)?;
+    let (kind, flags) = (NFT_MSG_GETGEN.to_ne_bytes(), NLM_F_REQUEST.to_ne_bytes());
+    netlink.send(&[&20_u32.to_ne_bytes()[..], &kind, &flags, &[0; 12]].concat(), 0)?;
     let (answer, _) = netlink.recv_from_full()?;
     number(&answer).ok_or_else(|| io::Error::other("the kernel does not number the changes of its packet rules"))
 }
 
-fn request() -> [u8; REQUEST] {
-    let mut request = [0; REQUEST];
-    let [a, b, c, d, kind, kind_high, flags, flags_high, ..] = &mut request;
-    [*a, *b, *c, *d] = 20_u32.to_ne_bytes();
-    [*kind, *kind_high] = NFT_MSG_GETGEN.to_ne_bytes();
-    [*flags, *flags_high] = NLM_F_REQUEST.to_ne_bytes();
-    request
-}
-
 fn number(answer: &[u8]) -> Option<u32> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
-    if kind != NFT_MSG_NEWGEN || answer.len() < HEADER {
+    if kind != NFT_MSG_NEWGEN {
         return None;
     }
-    let mut found = NlasIterator::new(answer.get(REQUEST..)?).filter_map(Result::ok);
+    let mut found = NlasIterator::new(answer.get(HEADERS..)?).filter_map(Result::ok);
     let attribute = found.find(|attribute| attribute.kind() == NFTA_GEN_ID)?;
     Some(u32::from_be_bytes(attribute.value().try_into().ok()?))
 }

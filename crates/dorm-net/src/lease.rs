@@ -57,9 +57,8 @@ impl Leases {
     pub(crate) fn make(&self, egress: &Egress, policy: &Policy) -> Result<Made, NetworkError> {
         let mtu = interfaces::uplink_mtu();
         let id = self.begin(mtu)?;
-        let rules = ruleset::gateway(mtu, &self.limits) + &ruleset::egress(policy);
         let furnished =
-            self.furnish(id, &rules, policy).map_err(|error| failed(format!("set up network lease {}", id.0), error));
+            self.furnish(id, mtu, policy).map_err(|error| failed(format!("set up network lease {}", id.0), error));
         let done = furnished.and_then(|(names, headers)| {
             self.note(id, Stage::Made, egress)?;
             self.reach(id, "net: lease noted")?;
@@ -286,7 +285,7 @@ impl Leases {
     }
 
     /// Configures the two namespaces, which nothing else uses yet.
-    fn furnish(&self, id: LeaseId, rules: &str, policy: &Policy) -> Result<(NameSockets, Option<TcpListener>), Error> {
+    fn furnish(&self, id: LeaseId, mtu: u16, policy: &Policy) -> Result<(NameSockets, Option<TcpListener>), Error> {
         let (sandbox, gateway) = (path(&self.layout.sandbox_namespace(id)), path(&self.layout.gateway_namespace(id)));
         let links = || -> Result<(), Error> {
             namespace::inside(&gateway, || -> Result<(), Error> {
@@ -305,8 +304,9 @@ impl Leases {
             })??;
             Ok(link::settle(&self.layout.uplink(id))?)
         };
+        let script = ruleset::gateway(mtu, &self.limits) + &ruleset::egress(policy);
         let (rules, links) = std::thread::scope(|scope| {
-            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(rules)));
+            let rules = scope.spawn(|| namespace::inside(&gateway, || self.commands.nft(&script)));
             let links = links();
             (rules.join(), links)
         });

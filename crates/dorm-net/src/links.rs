@@ -3,7 +3,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::os::fd::{AsRawFd as _, BorrowedFd};
+use std::os::fd::{AsRawFd as _, BorrowedFd, OwnedFd};
 
 use netlink_packet_core::{
     DefaultNla, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL, NLM_F_REPLACE, NLM_F_REQUEST, NetlinkMessage, NetlinkPayload,
@@ -58,18 +58,19 @@ pub(crate) struct Shape {
 #[derive(Debug)]
 pub(crate) struct Links {
     netlink: Socket,
+    /// Tells the numbers of links by their names.
+    numbers: OwnedFd,
     sequence: u32,
 }
 
 impl Links {
     /// Opens the namespace of the calling thread.
     pub(crate) fn open() -> Result<Self, LinkError> {
-        let opened = Socket::new(NETLINK_ROUTE).and_then(|mut netlink| {
-            netlink.bind_auto()?;
-            netlink.connect(&SocketAddr::new(0, 0))?;
-            Ok(Self { netlink, sequence: 0 })
-        });
-        opened.map_err(|source| LinkError { operation: "open a netlink socket".into(), source })
+        let opened = || -> io::Result<Self> {
+            let numbers = socket_with(SocketFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+            Ok(Self { netlink: netlink(NETLINK_ROUTE)?, numbers, sequence: 0 })
+        };
+        opened().map_err(|source| LinkError { operation: "open a netlink socket".into(), source })
     }
 
     /// Creates a pair of links, the second of which is in the network namespace `peers`, if given.
@@ -100,7 +101,7 @@ impl Links {
     pub(crate) fn set_no_own_address(&mut self, name: &str) -> Result<(), LinkError> {
         let operation = || format!("keep the link {name} without IPv6 address");
         let mut message = LinkMessage::default();
-        message.header.index = index(name, operation)?;
+        message.header.index = self.index(name, operation)?;
         let mode = AfSpecInet6::AddrGenMode(In6AddrGenMode::None);
         message.attributes.push(LinkAttribute::AfSpecUnspec(vec![AfSpecUnspec::Inet6(vec![mode])]));
         allow(self.ask(RouteNetlinkMessage::SetLink(message), 0, operation), Errno::AFNOSUPPORT)
@@ -110,7 +111,7 @@ impl Links {
     pub(crate) fn set_up(&mut self, name: &str) -> Result<(), LinkError> {
         let operation = || format!("bring the link {name} up");
         let mut message = LinkMessage::default();
-        message.header.index = index(name, operation)?;
+        message.header.index = self.index(name, operation)?;
         message.header.flags = LinkFlags::Up;
         message.header.change_mask = LinkFlags::Up;
         self.ask(RouteNetlinkMessage::SetLink(message), 0, operation)
@@ -122,7 +123,7 @@ impl Links {
         let mut message = AddressMessage::default();
         message.header.family = AddressFamily::Inet;
         message.header.prefix_len = prefix_length;
-        message.header.index = index(name, operation)?;
+        message.header.index = self.index(name, operation)?;
         let address = IpAddr::V4(address);
         message.attributes.extend([AddressAttribute::Local(address), AddressAttribute::Address(address)]);
         self.ask(RouteNetlinkMessage::NewAddress(message), NLM_F_CREATE | NLM_F_EXCL, operation)
@@ -133,7 +134,7 @@ impl Links {
         let operation = || format!("set the neighbour {address} of the link {name}");
         let mut message = NeighbourMessage::default();
         message.header.family = AddressFamily::Inet;
-        message.header.ifindex = index(name, operation)?;
+        message.header.ifindex = self.index(name, operation)?;
         message.header.state = NeighbourState::Permanent;
         message.header.kind = RouteType::Unspec;
         let reached = NeighbourAttribute::Destination(NeighbourAddress::Inet(address));
@@ -157,11 +158,15 @@ impl Links {
     /// Gives a link a queue that delays packets beyond a rate.
     pub(crate) fn shape(&mut self, name: &str, shape: Shape) -> Result<(), LinkError> {
         let operation = || format!("shape the traffic of the link {name}");
-        let index = index(name, operation)?;
+        let index = self.index(name, operation)?;
         let mut message = TcMessage::with_index(i32::try_from(index).unwrap_or(i32::MAX));
         message.header.parent = TcHandle::ROOT;
         message.attributes.extend([TcAttribute::Kind("tbf".into()), TcAttribute::Options(token_bucket(shape))]);
         self.ask(RouteNetlinkMessage::NewQueueDiscipline(message), NLM_F_CREATE | NLM_F_REPLACE, operation)
+    }
+
+    fn index(&self, name: &str, operation: impl Fn() -> String) -> Result<u32, LinkError> {
+        name_to_index(&self.numbers, name).map_err(|source| LinkError { operation: operation(), source: source.into() })
     }
 
     fn ask(
@@ -210,10 +215,12 @@ fn link(end: End<'_>) -> LinkMessage {
     message
 }
 
-fn index(name: &str, operation: impl Fn() -> String) -> Result<u32, LinkError> {
-    let found = socket_with(SocketFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)
-        .and_then(|socket| name_to_index(&socket, name));
-    found.map_err(|source| LinkError { operation: operation(), source: source.into() })
+/// Opens a socket to the kernel, in the network namespace of the calling thread.
+pub(crate) fn netlink(protocol: isize) -> io::Result<Socket> {
+    let mut socket = Socket::new(protocol)?;
+    socket.bind_auto()?;
+    socket.connect(&SocketAddr::new(0, 0))?;
+    Ok(socket)
 }
 
 /// Returns the options of a token bucket filter, which the crate lacks: the kernel's `struct

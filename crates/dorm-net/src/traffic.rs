@@ -8,7 +8,7 @@
 //!
 //! Shaping delays excess packets, which every program copes with; a packet rule can only drop them.
 
-use std::error::Error as _;
+use dorm_engine::chain;
 
 use crate::layout::{INNER_INTERFACE, SANDBOX_MAC, UPLINK_INTERFACE};
 use crate::limits::TrafficLimits;
@@ -54,10 +54,7 @@ pub fn probe_shaping() -> Result<(), String> {
         links.add_pair(end("probe0"), end("probe1"), None)?;
         links.shape("probe0", Shape { rate: 1_000_000, burst: BURST.0, queue: QUEUE.0 })
     });
-    tried.map_err(|error| format!("no network namespace: {error}"))?.map_err(|error| match error.source() {
-        Some(cause) => format!("{error}: {cause}"),
-        None => error.to_string(),
-    })
+    tried.map_err(|error| format!("no network namespace: {error}"))?.map_err(|error| chain(&error))
 }
 
 #[cfg(test)]

@@ -68,9 +68,15 @@ fn ip(arguments: &[&str]) {
     assert!(output.status.success(), "ip {arguments:?}: {}", String::from_utf8_lossy(&output.stderr));
 }
 
+fn check(egress: &Egress) -> Result<(), NetworkError> {
+    let operation = "set the egress of a test network".to_owned();
+    egress.check().map_err(|error| NetworkError::Failed { operation, source: error.into() })
+}
+
 #[async_trait]
 impl Network for Pairs {
-    async fn lease(&self, _: &Egress) -> Result<Lease, NetworkError> {
+    async fn lease(&self, egress: &Egress) -> Result<Lease, NetworkError> {
+        check(egress)?;
         let mut taken = self.taken.lock().unwrap();
         let id = (1..).find(|id| taken.iter().all(|(lease, _)| lease.id.0 != *id)).unwrap();
         let lease = self.make(id);
@@ -83,8 +89,7 @@ impl Network for Pairs {
         if !known {
             return Err(NetworkError::NoLease(lease));
         }
-        let operation = "change the egress of a test network".to_owned();
-        egress.check().map_err(|error| NetworkError::Failed { operation, source: error.into() })
+        check(egress)
     }
 
     async fn connect(&self, lease: LeaseId, port: u16) -> Result<BoxStream, NetworkError> {

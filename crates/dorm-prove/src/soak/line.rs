@@ -82,8 +82,8 @@ impl<'a> Line<'a> {
         format!("soak-{}-{}", self.number, self.sandboxes.get())
     }
 
-    /// Asks for an operation until the host is fast enough for its limit of time. One that took too
-    /// long has made nothing.
+    /// Asks for an operation until the host is fast enough for its limit of time. A fork or a
+    /// creation that took too long has made nothing.
     async fn ask(&self, path: &str, body: Value) -> Result<Value> {
         let end = Instant::now() + PATIENCE;
         loop {
