@@ -3,6 +3,7 @@ use std::io::Write;
 use dorm_agent_client::{Agent, AgentError, ExitStatus, Offsets, Scope};
 use dorm_agent_client::{Identity, WriteOptions};
 use futures_util::{StreamExt, stream};
+use rustix::net::RecvFlags;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
@@ -19,8 +20,7 @@ async fn processes_outlive_a_host_that_died_in_the_middle_of_a_frame() {
     let mut cut = vec![0xd0, 0x9d, 0x4d, 0xa1, 5, 0, 0, 0, 9, 0, 0, 0];
     cut.extend_from_slice(&20_000_u32.to_le_bytes());
     cut.extend_from_slice(b"abc");
-    let mut host = sandbox.host.try_clone().unwrap();
-    host.write_all(&cut).unwrap();
+    (&sandbox.host).write_all(&cut).unwrap();
     let sandbox = sandbox.reconnect().await;
     let list = within(sandbox.agent.processes()).await.unwrap();
     assert_eq!((list[0].process, list[0].exit), (process, None));
@@ -31,9 +31,8 @@ async fn processes_outlive_a_host_that_died_in_the_middle_of_a_frame() {
 #[tokio::test]
 async fn garbage_is_passed_over() {
     let sandbox = Sandbox::new().await;
-    let mut host = sandbox.host.try_clone().unwrap();
-    host.write_all(&[0xd0; 100]).unwrap();
-    host.write_all(b"this is no frame").unwrap();
+    (&sandbox.host).write_all(&[0xd0; 100]).unwrap();
+    (&sandbox.host).write_all(b"this is no frame").unwrap();
     let sandbox = sandbox.reconnect().await;
     within(sandbox.agent.ping()).await.unwrap();
 }
@@ -101,10 +100,8 @@ async fn a_quiet_stream_carries_nothing_until_it_is_unquiesced_and_then_everythi
     // All data from before the quiet period is read; then another reader of the same socket finds
     // it empty.
     tokio::task::yield_now().await;
-    let waiting = sandbox.host.try_clone().unwrap();
-    waiting.set_nonblocking(true).unwrap();
     let mut byte = [0; 1];
-    let peeked = rustix::net::recv(&waiting, &mut byte, rustix::net::RecvFlags::PEEK);
+    let peeked = rustix::net::recv(&sandbox.host, &mut byte, RecvFlags::PEEK | RecvFlags::DONTWAIT);
     assert_eq!(peeked.map(|(_, length)| length), Err(rustix::io::Errno::AGAIN));
     assert!(!asked.is_finished());
     within(sandbox.agent.unquiesce()).await.unwrap();

@@ -3,7 +3,7 @@
 use std::fs;
 use std::future::Future;
 use std::net::Shutdown;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd as _, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
 use std::process::{Child, Command};
@@ -42,12 +42,27 @@ impl Sandbox {
         Self { agent, host, directory, child }
     }
 
-    /// Connects a second host to the same stream, after the first was dropped.
+    /// Connects a second host to the same stream, after the first has let go of it: as long as its
+    /// tasks read from the stream, they take what is for the second.
     pub(crate) async fn reconnect(self) -> Self {
+        self.agent.close();
+        within(async {
+            while self.descriptors() > 1 {
+                tokio::task::yield_now().await;
+            }
+        })
+        .await;
         let agent = within(connect(&self.host)).await.unwrap();
         let mut new = self;
         new.agent = agent;
         new
+    }
+
+    /// How many descriptors of this process are the host's end of the stream.
+    fn descriptors(&self) -> usize {
+        let stream = fs::read_link(format!("/proc/self/fd/{}", self.host.as_raw_fd())).ok();
+        let open = fs::read_dir("/proc/self/fd").unwrap().flatten();
+        open.filter(|entry| fs::read_link(entry.path()).ok() == stream).count()
     }
 
     pub(crate) fn host_path(&self, name: &str) -> PathBuf {
