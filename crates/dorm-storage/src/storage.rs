@@ -190,10 +190,11 @@ impl Storage {
 
     /// Creates an image from the files of `base`, those of the filesystem saved state `over` and of
     /// all layers below it, and these settings. The new image needs none of them afterwards.
-    /// `build` is stored with it.
+    /// `build` is stored with it. Everything is read.
     ///
     /// # Errors
-    /// [`StorageError::NoImage`], [`StorageError::Missing`], [`StorageError::Damaged`];
+    /// [`StorageError::NoImage`], [`StorageError::Missing`]; [`StorageError::DamagedImage`] and
+    /// [`StorageError::Damaged`] if a file is not what it was;
     /// [`StorageError::Entry`] for an entry that no image can have. Then nothing is kept.
     pub async fn compose_image(
         &self,
@@ -207,7 +208,11 @@ impl Storage {
         let (base, over) = (base.clone(), over.cloned());
         self.blocking(move || {
             let rootfs = images.owned(&base)?.rootfs;
-            let merged = over.map(|top| saved_states.merged(&top, &rootfs)).transpose()?;
+            let merged = over.map(|top| {
+                saved_states.distrust(&top)?;
+                saved_states.merged(&top, &rootfs)
+            });
+            let merged = merged.transpose()?;
             images.compose(&base, merged.as_ref(), config, build, &progress)
         })
         .await

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use dorm_agent_client::{GuestPath, ProcessStatus, User};
 use dorm_lifecycle::{Initiator, OnTimeout, SandboxId, SnapshotKind, Timeouts};
-use dorm_storage::{Image, ImageConfig, Progress, Stage};
+use dorm_storage::{Image, ImageConfig, Progress, Stage, StorageError};
 
 use super::create::{CreateFrom, CreateSpec};
 use crate::activity::Use;
@@ -34,6 +34,8 @@ pub struct Composition {
 }
 
 type Report = Arc<dyn Fn(Progress) + Send + Sync>;
+/// The meaning of an error of the storage for a caller.
+type Refusal = fn(StorageError) -> ServiceError;
 
 impl Service {
     /// Makes an image from a filesystem snapshot or from another image, with settings of its own. A
@@ -70,11 +72,12 @@ impl Service {
         let began = self.shared.clock.wall();
         let tell = report.clone();
         let tell = move |progress| tell(progress);
-        let image = match &self.source_named(asked.from).await? {
+        let (made, refused): (_, Refusal) = match &self.source_named(asked.from).await? {
             CreateFrom::Image(reference) => {
                 let base = self.image(reference).await?;
                 fits_host(&base)?;
-                storage.compose_image(&base.digest, None, asked.config, asked.build, tell).await?
+                let made = storage.compose_image(&base.digest, None, asked.config, asked.build, tell);
+                (made.await, ServiceError::from)
             }
             CreateFrom::Template(template) => {
                 return Err(template.unfit("an image is made from an image or a snapshot"));
@@ -84,16 +87,14 @@ impl Service {
                 if snapshot.kind != SnapshotKind::Filesystem {
                     return Err(ServiceError::MemorySnapshot(id.clone()));
                 }
-                let made = storage.compose_image(
-                    &snapshot.image,
-                    Some(&snapshot.saved_state),
-                    asked.config,
-                    asked.build,
-                    tell,
-                );
-                made.await.map_err(host_part)?
+                let (image, over) = (&snapshot.image, Some(&snapshot.saved_state));
+                (storage.compose_image(image, over, asked.config, asked.build, tell).await, host_part)
             }
         };
+        if let Err(error) = &made {
+            self.shared.is_damaged(error).await;
+        }
+        let image = made.map_err(refused)?;
         report(Progress { stage: Stage::Trying, entries: image.files, bytes: image.bytes, bytes_total: None });
         self.prepare(&image.digest);
         let Err(error) = self.try_image(&image).await else { return self.named(image, asked.tag.as_deref()).await };

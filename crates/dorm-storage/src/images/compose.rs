@@ -1,6 +1,7 @@
 //! Creates an image from the state of a sandbox: the files of an image with those of filesystem
 //! snapshots above them. Files are linked instead of copied where possible; afterwards neither the
-//! image nor the saved states are needed.
+//! image nor the saved states are needed. A damaged file is refused: the digest of the new image
+//! would say that it is intact.
 
 use std::io;
 use std::path::Path;
@@ -53,7 +54,8 @@ impl Images {
         sink.complete()?;
         config.user = config.user.map(|user| users::numbered(&rootfs, user));
         let source = ImageSource { build, ..ImageSource::default() };
-        let contents = Contents { config: Some(config), source: Some(source), ..Contents::default() };
+        let below = Some(below.clone());
+        let contents = Contents { config: Some(config), source: Some(source), below, ..Contents::default() };
         self.publish(staging, contents, None, &mut job)
     }
 }

@@ -191,7 +191,7 @@ impl Images {
         sink.complete()?;
         config.user = config.user.map(|user| users::numbered(&rootfs, user));
         let order = bundle.layers.iter().map(|layer| layer.diff_id.hex().to_owned()).collect();
-        let contents = Contents { config: Some(config), source: Some(bundle.source), layers, order };
+        let contents = Contents { config: Some(config), source: Some(bundle.source), layers, order, below: None };
         self.publish(staging, contents, tag, job)
     }
 
@@ -208,6 +208,7 @@ impl Images {
         let path = staging.path.join(ABOUT);
         let listing = listing::list_into(&staging.path.join(ROOTFS), self.ids, &staging.path.join(FILES))?;
         self.steps.reach(Step::Listed)?;
+        self.check_new(&staging.path, &listing, contents.below.as_ref())?;
         let digest = match &contents.config {
             Some(config) => config.digest(&listing.digest).map_err(failed("name", &path))?,
             None => listing.digest.clone(),
@@ -304,6 +305,8 @@ pub(super) struct Contents {
     pub(super) layers: Vec<Layer>,
     /// The names of the layers, the lowest first; one may occur several times.
     pub(super) order: Vec<String>,
+    /// The image whose files the new one shares.
+    pub(super) below: Option<Image>,
 }
 
 /// One import: its source, its progress, and the amount imported so far.

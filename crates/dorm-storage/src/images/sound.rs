@@ -4,7 +4,7 @@
 //! repair, or by removing and importing it again. Changes within a file cannot be detected that
 //! way, so images are read again in the background.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
@@ -232,6 +232,56 @@ impl Images {
             .map_err(failed("sync the file system of", &old_root))?;
         tracing::warn!(image = %digest, "repaired a damaged image by importing it again");
         self.verify(digest).map(drop)
+    }
+
+    /// Refuses a new image, which has just been listed, if the disk has lost one of its files, or
+    /// if a file that it shares with `below` differs from what was imported.
+    pub(super) fn check_new(
+        &self,
+        made: &Path,
+        listing: &listing::Listing,
+        below: Option<&Image>,
+    ) -> Result<(), StorageError> {
+        if let Some(below) = below
+            && let Some(damage) = self.shared_damage(below, made)?
+        {
+            // Finds all of it.
+            self.verify(&below.digest)?;
+            return Err(damaged(&below.digest, &damage));
+        }
+        let Some(lost) = listing.lost.first() else { return Ok(()) };
+        let path = made.join(ROOTFS).join(&lost.path);
+        Err(failed("read back", &path)(io::Error::other(lost.what.clone())))
+    }
+
+    /// Returns a difference between `below` as it was imported and the files that `made` has of it.
+    fn shared_damage(&self, below: &Image, made: &Path) -> Result<Option<Damage>, StorageError> {
+        let files = self.path(&below.digest).join(FILES);
+        let Ok(mut list) = listing::FilesList::open(&files) else {
+            return self.verify(&below.digest).map(|_| None);
+        };
+        // By file: among the names of one, the first has the print of its content.
+        let mut prints = HashMap::new();
+        for (path, print) in list.by_ref() {
+            match below.rootfs.join(&path).symlink_metadata() {
+                Ok(facts) if facts.is_dir() => {}
+                Ok(facts) => drop(prints.entry((facts.dev(), facts.ino())).or_insert(print)),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                    return Ok(Some(Damage { path, what: "is missing".to_owned() }));
+                }
+                Err(error) => return Err(failed("read the metadata of", &below.rootfs.join(path))(error)),
+            }
+        }
+        if !list.is_whole {
+            return self.verify(&below.digest).map(|_| None);
+        }
+        for (path, print) in listing::FilesList::open(&made.join(FILES))? {
+            let facts = look(&made.join(ROOTFS).join(&path))?;
+            if prints.remove(&(facts.dev(), facts.ino())).is_some_and(|known| known != print) {
+                return Ok(Some(Damage { path, what: "differs from the imported file".to_owned() }));
+            }
+        }
+        Ok(None)
     }
 
     fn directory_id(&self, digest: &Digest) -> Result<DirectoryId, StorageError> {

@@ -8,7 +8,7 @@ use dorm_engine::FileSink;
 use dorm_steps::pass;
 
 use super::tests::{facts, id, open};
-use super::tree_tests::{random_layer, seen, walk};
+use super::tree_tests::{Pieces, entry, random_layer, seen, walk};
 use crate::steps::Step;
 use crate::steps::armed::{Armed, Ending};
 use crate::{Image, ImageConfig, SavedState, SavedStateFacts, Storage, StorageError};
@@ -98,6 +98,74 @@ async fn whatever_step_fails_the_image_is_whole_or_not_there() {
     }
 }
 
+/// Changes one byte of a file in place.
+fn flip(path: &Path) {
+    let mut bytes = fs::read(path).unwrap();
+    bytes[0] ^= 1;
+    fs::write(path, bytes).unwrap();
+}
+
+#[tokio::test]
+async fn a_file_that_was_damaged_since_it_was_read_gets_into_no_image() {
+    type Damaging = fn(&Image, &SavedState);
+    let damages: [(&str, Damaging); 3] = [
+        ("a/x", |base, _| flip(&base.rootfs.join("a/x"))),
+        ("b", |base, _| fs::remove_file(base.rootfs.join("b")).unwrap()),
+        ("root/new", |_, top| flip(&top.root().join("new"))),
+    ];
+    for (file, damage) in damages {
+        let home = tempfile::tempdir().unwrap();
+        let storage = open(home.path(), pass());
+        let base = image(home.path(), &storage).await;
+        let draft = storage.begin(&id(1), 0).await.unwrap();
+        let mut tree = draft.tree(storage.below(&base.digest, None).await.unwrap()).unwrap();
+        let new = entry(b"new", dorm_engine::EntryKind::File { bytes: 3 });
+        tree.take(&new, &mut Pieces::whole(b"new")).unwrap();
+        let facts = SavedStateFacts { image: base.digest.clone(), ..facts() };
+        let top = draft.commit_tree(facts, tree).await.unwrap();
+        // Both are known to be intact.
+        storage.sound_image(&base.digest).await.unwrap();
+        let made = compose(&storage, &base, 1).await.unwrap();
+        storage.remove_image(&made.digest, &[]).await.unwrap();
+        damage(&base, &top);
+        let before = storage.images().await.unwrap().len();
+        let error = compose(&storage, &base, 1).await.unwrap_err();
+        match &error {
+            StorageError::DamagedImage { image, file: found, .. } => {
+                assert_eq!((image, found.strip_prefix("rootfs").unwrap()), (&base.digest, Path::new(file)));
+            }
+            StorageError::Damaged { saved_state, file: found, .. } => {
+                assert_eq!((saved_state, found.as_path()), (&top.id, Path::new(file)));
+            }
+            other => panic!("{file}: {other}"),
+        }
+        assert_eq!(storage.images().await.unwrap().len(), before, "{file}");
+    }
+}
+
+#[tokio::test]
+async fn a_file_whose_first_name_a_sandbox_has_removed_is_no_damage() {
+    let home = tempfile::tempdir().unwrap();
+    let storage = open(home.path(), pass());
+    let source = home.path().join("source");
+    fs::create_dir(&source).unwrap();
+    fs::write(source.join("one"), "of the image").unwrap();
+    for name in ["three", "two"] {
+        fs::hard_link(source.join("one"), source.join(name)).unwrap();
+    }
+    let base = storage.import(&source, None, |_| {}).await.unwrap();
+    let draft = storage.begin(&id(1), 0).await.unwrap();
+    let mut tree = draft.tree(storage.below(&base.digest, None).await.unwrap()).unwrap();
+    let removed = entry(b"one", dorm_engine::EntryKind::Removed);
+    tree.take(&removed, &mut dorm_engine::NoContent).unwrap();
+    let facts = SavedStateFacts { image: base.digest.clone(), ..facts() };
+    draft.commit_tree(facts, tree).await.unwrap();
+    let made = compose(&storage, &base, 1).await.unwrap();
+    assert!(!made.rootfs.join("one").exists());
+    assert_eq!(fs::read_to_string(made.rootfs.join("two")).unwrap(), "of the image");
+    storage.verify_image(&made.digest).await.unwrap();
+}
+
 #[tokio::test]
 async fn nothing_of_who_the_sandbox_was_gets_into_an_image() {
     let home = tempfile::tempdir().unwrap();
@@ -112,7 +180,7 @@ async fn nothing_of_who_the_sandbox_was_gets_into_an_image() {
         ("run/dormouse", directory()),
         ("run/dormouse/sandbox", dorm_engine::EntryKind::File { bytes: 0 }),
     ] {
-        tree.take(&super::tree_tests::entry(path.as_bytes(), kind), &mut dorm_engine::NoContent).unwrap();
+        tree.take(&entry(path.as_bytes(), kind), &mut dorm_engine::NoContent).unwrap();
     }
     let facts = SavedStateFacts { image: base.digest.clone(), ..facts() };
     draft.commit_tree(facts, tree).await.unwrap();

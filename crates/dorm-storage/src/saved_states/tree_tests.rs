@@ -17,6 +17,12 @@ use crate::{Below, SavedState, Storage, StorageError, TreeFacts};
 /// Pieces of content with holes between them.
 pub(super) struct Pieces(Vec<(u64, Vec<u8>)>, usize);
 
+impl Pieces {
+    pub(super) fn whole(bytes: &[u8]) -> Self {
+        Self(vec![(0, bytes.to_vec())], 0)
+    }
+}
+
 impl Content for Pieces {
     fn next(&mut self) -> io::Result<Option<(u64, &[u8])>> {
         self.1 += 1;

@@ -70,6 +70,17 @@ impl SavedStates {
         Ok(layers)
     }
 
+    /// Has `top` and all layers below it read again the next time.
+    pub(crate) fn distrust(&self, top: &SavedStateId) -> Result<(), StorageError> {
+        let (mut left, mut next) = (LAYERS_MAX, Some(top.clone()));
+        while let Some(id) = next.filter(|_| left > 0) {
+            self.trusted().remove(&id);
+            next = self.load(&id)?.facts.layer;
+            left -= 1;
+        }
+        Ok(())
+    }
+
     /// Returns the base that consists of the image at `image` and the layers from `top` down.
     pub(crate) fn below(&self, image: PathBuf, top: Option<&SavedStateId>) -> Result<Below, StorageError> {
         let mut listings = Vec::new();
