@@ -41,7 +41,7 @@ pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     if filter.is_none() && environment.runsc != *stock {
         eprintln!("test: the promises of an engine and the lifecycle matrix under the stock runsc");
         let mut command = nextest(&environment, &clients)?;
-        command.args(["-E", "test(/^conformance::/) | test(/^matrix::/)"]);
+        command.args(["--ignore-default-filter", "-E", "test(/^conformance::/) | test(/^matrix::/)"]);
         command.env("DORM_TEST_RUNSC", stock).env("DORM_RUNSC", stock);
         pass(command, "tests failed under the stock runsc")?;
     }

@@ -85,16 +85,17 @@ impl Tree {
     /// The description of each path, in the same form as [`super::listing::listing`] reads it from
     /// a sandbox.
     pub(super) fn expected(&self) -> BTreeMap<String, String> {
-        self.nodes.iter().map(|(path, node)| (path.clone(), self.facts(node))).collect()
+        self.nodes.iter().map(|(path, node)| (path.clone(), self.facts(path, node))).collect()
     }
 
-    fn facts(&self, node: &Node) -> String {
+    fn facts(&self, path: &str, node: &Node) -> String {
         match node {
             Node::Directory { mode, owner } => super::listing::directory(*mode, *owner),
             Node::Link(target) => super::listing::link(target),
             Node::File(number) => {
                 let Some(file) = self.files.get(number) else { return "no file".to_owned() };
-                let names = file.below.unwrap_or_else(|| self.names(*number).count() as u64);
+                let here = self.names(*number).count() as u64;
+                let names = if is_of_image(path) { here } else { file.below.unwrap_or(here) };
                 let first = self.names(*number).next().unwrap_or_default();
                 super::listing::file(&super::listing::File {
                     mode: file.mode,
@@ -361,9 +362,12 @@ mod tests {
         tree.nodes.insert("/walk/b".to_owned(), node);
         let mut booted = tree.booted();
         booted.own("/walk/a").unwrap().content.push(2);
-        assert_eq!(booted.facts(&booted.nodes["/walk/a"]), booted.expected()["/walk/a"]);
         assert!(booted.expected()["/walk/b"].contains("2 names"), "{:?}", booted.expected());
         assert!(booted.expected()["/walk/a"].contains("1 names"), "{:?}", booted.expected());
+        // There, names are those that can be seen.
+        let b = booted.nodes.remove("/walk/b").unwrap();
+        booted.nodes.insert("/etc/skel/b".to_owned(), b);
+        assert!(booted.expected()["/etc/skel/b"].contains("1 names"), "{:?}", booted.expected());
         tree.own("/walk/a").unwrap().content.push(2);
         assert_eq!(tree.expected()["/walk/a"], tree.expected()["/walk/b"]);
     }
