@@ -362,6 +362,7 @@ mod tests {
         tree.nodes.insert("/walk/b".to_owned(), node);
         let mut booted = tree.booted();
         booted.own("/walk/a").unwrap().content.push(2);
+        assert_eq!(booted.facts("/walk/a", &booted.nodes["/walk/a"]), booted.expected()["/walk/a"]);
         assert!(booted.expected()["/walk/b"].contains("2 names"), "{:?}", booted.expected());
         assert!(booted.expected()["/walk/a"].contains("1 names"), "{:?}", booted.expected());
         // There, names are those that can be seen.
