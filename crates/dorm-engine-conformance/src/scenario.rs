@@ -136,7 +136,7 @@ impl Scenario {
     /// Saves a guest whose agent is quiesced, or that is paused.
     pub(crate) async fn write_image(&self, guest: &Guest) -> Image {
         let directory = self.directory();
-        let saved = self.engine().save(guest.run(), &directory).await.expect("save");
+        let saved = self.engine().save(guest.run(), &directory, &[]).await.expect("save");
         image(saved, directory)
     }
 

@@ -1,7 +1,7 @@
 //! The engine port over a fake host: each call consults the planned faults, then changes the
 //! machine as the port specifies.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -220,7 +220,7 @@ impl Engine for FakeEngine {
         call.end(()).await
     }
 
-    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+    async fn save(&self, run: &RunId, into: &Path, _earlier: &[PathBuf]) -> Result<Saved, EngineError> {
         self.write(run, into, SnapshotKind::Memory).await
     }
 

@@ -73,10 +73,10 @@ async fn a_run_may_die_or_be_lost_in_the_middle_of_a_call() {
         engine.start(&spec(number)).await.unwrap();
     }
     host.faults().next(Operation::Save, Moment::Before, Fault::Die);
-    assert!(matches!(engine.save(&spec(1).run, directory.path()).await, Err(EngineError::Ended { .. })));
+    assert!(matches!(engine.save(&spec(1).run, directory.path(), &[]).await, Err(EngineError::Ended { .. })));
     assert!(matches!(notices.recv().await, Some(Notice::Ended { run, .. }) if run == spec(1).run));
     host.faults().next(Operation::Save, Moment::Before, Fault::Lose);
-    assert!(matches!(engine.save(&spec(2).run, directory.path()).await, Err(EngineError::NoRun(_))));
+    assert!(matches!(engine.save(&spec(2).run, directory.path(), &[]).await, Err(EngineError::NoRun(_))));
     assert_eq!(host.runs(), [(spec(1).run, RunCondition::Broken), (spec(3).run, RunCondition::Running)]);
     host.die_silently(&spec(3).run);
     assert!(notices.try_recv().is_err());
@@ -95,9 +95,9 @@ async fn a_save_that_writes_short_is_found_out_by_its_lengths_and_at_restore() {
             found.is_ok_and(|found| found.len() == file.bytes)
         })
     };
-    assert!(!is_told_right(engine.save(&spec(1).run, directory.path()).await.unwrap()));
+    assert!(!is_told_right(engine.save(&spec(1).run, directory.path(), &[]).await.unwrap()));
     assert!(engine.restore(&spec(2), directory.path()).await.is_err());
-    assert!(is_told_right(engine.save(&spec(1).run, directory.path()).await.unwrap()));
+    assert!(is_told_right(engine.save(&spec(1).run, directory.path(), &[]).await.unwrap()));
     engine.restore(&spec(2), directory.path()).await.unwrap();
 }
 
@@ -108,12 +108,12 @@ async fn a_save_on_a_full_disk_keeps_the_source_paused() {
     let directory = tempfile::tempdir().unwrap();
     host.faults().always(Operation::Save, Moment::After, Fault::NoRoom);
     for _ in 0..2 {
-        let full = engine.save(&spec(1).run, directory.path()).await;
+        let full = engine.save(&spec(1).run, directory.path(), &[]).await;
         assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
         assert_eq!(host.runs(), [(spec(1).run, RunCondition::Paused)]);
     }
     host.faults().clear();
-    engine.save(&spec(1).run, directory.path()).await.unwrap();
+    engine.save(&spec(1).run, directory.path(), &[]).await.unwrap();
     engine.resume(&spec(1).run).await.unwrap();
 }
 

@@ -111,8 +111,8 @@ impl Engine for Flawed {
         }
     }
 
-    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
-        let mut saved = self.engine.save(run, into).await;
+    async fn save(&self, run: &RunId, into: &Path, earlier: &[PathBuf]) -> Result<Saved, EngineError> {
+        let mut saved = self.engine.save(run, into, earlier).await;
         if let (Ok(saved), true) = (&mut saved, self.has(Flaw::SaveReportsOtherLengths)) {
             saved.files[0].bytes -= 1;
         }

@@ -20,11 +20,27 @@ use crate::error::GvisorError;
 use crate::files;
 use crate::process;
 
-/// Returns the pages of images that a process has open, each by a name that still exists.
-pub(crate) fn opened_by(pid: i32) -> Vec<PathBuf> {
+/// Returns the pages of images that a process has open, each by a name that still exists. If that
+/// by which it was opened is gone, the file may have another in one of the `earlier` images.
+pub(crate) fn opened_by(pid: i32, earlier: &[PathBuf]) -> Vec<PathBuf> {
     let [.., pages] = IMAGE_FILES;
-    let paths = process::descriptors(pid).filter_map(|link| fs::read_link(link).ok());
-    paths.filter(|path| path.file_name().is_some_and(|name| name == pages || name == PAGES_BASE)).collect()
+    let names = [pages, PAGES_BASE];
+    let mut found = Vec::new();
+    for link in process::descriptors(pid) {
+        let Ok(path) = fs::read_link(&link) else { continue };
+        let shown = path.file_name().map(|name| name.to_string_lossy().into_owned()).unwrap_or_default();
+        if !names.contains(&shown.strip_suffix(" (deleted)").unwrap_or(&shown)) {
+            continue;
+        }
+        // The name in `/proc` may be that of another file by now.
+        let Ok(open) = fs::metadata(&link) else { continue };
+        let other_names = earlier.iter().flat_map(|image| names.map(|name| image.join(name)));
+        let is_it = |path: &PathBuf| {
+            path.symlink_metadata().is_ok_and(|facts| (facts.dev(), facts.ino()) == (open.dev(), open.ino()))
+        };
+        found.extend(std::iter::once(path).chain(other_names).find(is_it));
+    }
+    found
 }
 
 /// Returns the base of an image that was just written, as a file of that image: one of `opened`,
@@ -133,8 +149,10 @@ mod tests {
         let image = image(b"ab", &[[0, 0, 8]], b"01234567");
         let [pages, base] = [IMAGE_FILES[2], PAGES_BASE].map(|name| image.path().join(name));
         let _open = [&pages, &base].map(|path| fs::File::open(path).unwrap());
-        let opened: Vec<_> =
-            opened_by(std::process::id() as i32).into_iter().filter(|path| path.starts_with(image.path())).collect();
+        let opened: Vec<_> = opened_by(std::process::id() as i32, &[])
+            .into_iter()
+            .filter(|path| path.starts_with(image.path()))
+            .collect();
         assert_eq!(opened.len(), 2);
         let facts = fs::metadata(&base).unwrap();
         let named = BaseFile { inode: facts.ino(), device: facts.dev(), bytes: 8 };

@@ -16,7 +16,7 @@ use dorm_engine::{
     NetworkError, Notice, RunSpec, Saved, Usage,
 };
 use dorm_guest_ids::GuestIds;
-use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId, SnapshotKind};
+use dorm_lifecycle::{Digest, Egress, Resources, RunCondition, RunId};
 use dorm_memory_image::FilesLimits;
 use dorm_steps::AnySteps;
 use dorm_worker::Program;
@@ -36,6 +36,7 @@ use crate::host::Host;
 use crate::process;
 use crate::root;
 use crate::run::Runs;
+use crate::save::Kept;
 use crate::shared::Shared;
 use crate::slots;
 use crate::stream;
@@ -359,14 +360,14 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.begin("restore", &spec, origin, reserved).await }).await
     }
 
-    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
-        let (run, into) = (run.clone(), into.to_owned());
-        self.to_its_end(|shared| async move { shared.save(&run, &into, SnapshotKind::Memory).await }).await
+    async fn save(&self, run: &RunId, into: &Path, earlier: &[PathBuf]) -> Result<Saved, EngineError> {
+        let (run, into, earlier) = (run.clone(), into.to_owned(), earlier.to_owned());
+        self.to_its_end(|shared| async move { shared.save(&run, &into, Kept::Memory(&earlier)).await }).await
     }
 
     async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
         let (run, into) = (run.clone(), into.to_owned());
-        self.to_its_end(|shared| async move { shared.save(&run, &into, SnapshotKind::Filesystem).await }).await
+        self.to_its_end(|shared| async move { shared.save(&run, &into, Kept::Files).await }).await
     }
 
     async fn read_files(&self, image: &Path, sink: Box<dyn FileSink>) -> Result<LeftOut, EngineError> {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::Disk;
 use dorm_engine::{EngineError, Saved, SavedFile};
-use dorm_lifecycle::{RunId, SnapshotKind};
+use dorm_lifecycle::RunId;
 use dorm_memory_image::{FILES_IMAGE, IMAGE_FILES, PAGES_MAP, PagesMap};
 
 use crate::agents::writer;
@@ -29,9 +29,18 @@ use crate::release::{has_bases, leaves_copying, saves_files_only};
 use crate::shared::Shared;
 use crate::slots;
 
+/// The part of a run that is saved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Kept<'a> {
+    /// Memory and files. The image may share files with these earlier ones.
+    Memory(&'a [PathBuf]),
+    /// Files, as far as the build can leave out memory.
+    Files,
+}
+
 impl Shared {
     /// [`dorm_engine::Engine::save`] and [`dorm_engine::Engine::save_files`].
-    pub(crate) async fn save(&self, id: &RunId, into: &Path, kind: SnapshotKind) -> Result<Saved, EngineError> {
+    pub(crate) async fn save(&self, id: &RunId, into: &Path, kept: Kept<'_>) -> Result<Saved, EngineError> {
         const OPERATION: &str = "save the memory of";
         let run = self.runs.get(id)?;
         let mut turn = run.turn().await;
@@ -51,9 +60,10 @@ impl Shared {
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
         let written = async {
             lost::refuse(container, &mut turn).await?;
-            let files = match kind {
-                SnapshotKind::Filesystem if saves_files_only(&build) => write_files_only(container, into).await?,
-                SnapshotKind::Filesystem | SnapshotKind::Memory => self.write_image(container, &build, into).await?,
+            let files = match kept {
+                Kept::Files if saves_files_only(&build) => write_files_only(container, into).await?,
+                Kept::Files => self.write_image(container, &build, into, &[]).await?,
+                Kept::Memory(earlier) => self.write_image(container, &build, into, earlier).await?,
             };
             // Data lost while the memory was written may be part of the image.
             lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
@@ -113,13 +123,17 @@ impl Shared {
         container: &Container,
         build: &str,
         into: &Path,
+        earlier: &[PathBuf],
     ) -> Result<Vec<SavedFile>, GvisorError> {
         let (home, pid) = (container.home.clone(), container.processes.sandbox.pid());
         if let Some(path) = blocking(move || slots::deleted(&home, pid)).await? {
             return Err(GvisorError::DeletedOnVolume(path));
         }
         let opened = match has_bases(build) && !self.capabilities.shares_blocks {
-            true => blocking(move || Ok::<_, GvisorError>(base::opened_by(pid))).await?,
+            true => {
+                let earlier = earlier.to_owned();
+                blocking(move || Ok::<_, GvisorError>(base::opened_by(pid, &earlier))).await?
+            }
             false => Vec::new(),
         };
         let copied = match leaves_copying(build) {

@@ -259,7 +259,7 @@ async fn attempt(engine: &GvisorEngine, place: &Place) -> Result<(), TrialError>
     let agent = Agent::connect(engine.agent(&run).await?, run.generation).await?;
     let process = begin_process(&agent).await?;
     agent.quiesce().await?;
-    engine.save(&run, &place.image).await?;
+    engine.save(&run, &place.image, &[]).await?;
     engine.stop(&run).await?;
     let pages = place.image.join(IMAGE_FILES[2]);
     let before = hash(&pages)?;

@@ -272,7 +272,16 @@ pub trait Engine: Send + Sync + 'static {
     /// continue. A paused run can be saved. The lengths in the result are those that should have
     /// been written, from the engine's own account if it has one: the caller compares them with the
     /// files.
-    async fn save(&self, run: &RunId, into: &std::path::Path) -> Result<Saved, EngineError>;
+    ///
+    /// `earlier` are the directories of complete images of the same sandbox, which stay until the
+    /// new one is complete. It may share files with them, as with the one that the run was restored
+    /// from. One that is missing is not an error.
+    async fn save(
+        &self,
+        run: &RunId,
+        into: &std::path::Path,
+        earlier: &[std::path::PathBuf],
+    ) -> Result<Saved, EngineError>;
 
     /// Like [`Engine::save`], but the image need only have what [`Engine::read_files`] reads. It
     /// may not be restorable.

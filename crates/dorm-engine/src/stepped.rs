@@ -1,6 +1,6 @@
 //! An engine that stops at a step before and after each call that changes the host.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -74,9 +74,9 @@ impl Engine for SteppedEngine {
         self.around(names, &spec.run, self.inner.restore(spec, image)).await
     }
 
-    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
+    async fn save(&self, run: &RunId, into: &Path, earlier: &[PathBuf]) -> Result<Saved, EngineError> {
         let names = ["engine: about to save", "engine: saved"];
-        self.around(names, run, self.inner.save(run, into)).await
+        self.around(names, run, self.inner.save(run, into, earlier)).await
     }
 
     async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {

@@ -2,7 +2,7 @@
 //! runs twice at once.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -94,8 +94,8 @@ impl Engine for WatchedEngine {
         Ok(())
     }
 
-    async fn save(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {
-        self.heard(self.inner.save(run, into).await).await
+    async fn save(&self, run: &RunId, into: &Path, earlier: &[PathBuf]) -> Result<Saved, EngineError> {
+        self.heard(self.inner.save(run, into, earlier).await).await
     }
 
     async fn save_files(&self, run: &RunId, into: &Path) -> Result<Saved, EngineError> {

@@ -420,6 +420,11 @@ impl Storage {
         self.blocking(move || saved_states.begin(&id, need_bytes)).await
     }
 
+    /// Returns where the saved state is if it is complete.
+    pub fn saved_state_directory(&self, id: &SavedStateId) -> PathBuf {
+        self.saved_states.directory().join(id.to_string())
+    }
+
     /// Checks that a saved state of `need_bytes` could begin now. Nothing is reserved.
     ///
     /// # Errors

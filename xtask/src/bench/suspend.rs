@@ -22,7 +22,7 @@ const FIRST: f64 = 1.0;
 pub(super) async fn suspend(stage: &Stage, daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> {
     let mut rows = first(stage, daemon, peer).await?;
     let limit = if reflink::works_in(&stage.directory)? { WITH_REFLINK } else { WITHOUT_REFLINK };
-    rows.push(woken(stage, daemon, peer, &reflink::kind_of(&stage.directory)?, limit).await?);
+    rows.extend(woken(stage, daemon, peer, &reflink::kind_of(&stage.directory)?, limit).await?);
     Ok(rows)
 }
 
@@ -51,10 +51,12 @@ async fn first(stage: &Stage, daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> 
     Ok(vec![synced, plain])
 }
 
-/// A woken sandbox of 1 GiB has written 10 MiB and is suspended again.
-async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f64) -> Result<Row> {
+/// A woken sandbox of 1 GiB has written 10 MiB and is suspended again, and once more after a resume
+/// in memory.
+async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f64) -> Result<[Row; 2]> {
     const MIB: u64 = 1024;
     let mut row = Row::new(format!("suspend of a woken 1 GiB that wrote 10 MiB, durable, on {disk}"), limit);
+    let mut again = Row::new(format!("the same after a resume in memory, durable, on {disk}"), limit);
     let id = filled(daemon, "woken", MIB).await?;
     peer.fill("woken", MIB)?;
     peer.checkpoint("woken")?;
@@ -68,6 +70,12 @@ async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f
         daemon.act(&id, "suspend").await?;
         row.ours.push(millis(began));
         resume(daemon, &id).await?;
+        tell(daemon, &id, Word::Change).await?;
+        rustix::fs::sync();
+        let began = Instant::now();
+        daemon.act(&id, "suspend").await?;
+        again.ours.push(millis(began));
+        resume(daemon, &id).await?;
         peer.restore("woken")?;
         peer.tell("woken", Word::Change)?;
         rustix::fs::sync();
@@ -75,7 +83,8 @@ async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f
     }
     peer.end("woken");
     daemon.act(&id, "terminate").await?;
-    Ok(row)
+    again.peer.clone_from(&row.peer);
+    Ok([row, again])
 }
 
 /// The same on an XFS of the bench's own, with reflinks, if `mkfs.xfs` is there.
@@ -98,5 +107,5 @@ pub(super) async fn on_reflink(stage: &Stage) -> Result<Vec<Row>> {
     };
     let measured = measured.await;
     disk.remove()?;
-    Ok(vec![measured?])
+    Ok(measured?.into())
 }

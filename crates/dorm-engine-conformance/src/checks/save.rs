@@ -54,7 +54,7 @@ pub(super) async fn a_paused_run_can_be_saved_again(scenario: &Scenario) {
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     scenario.save(&guest).await;
     let directory = scenario.directory();
-    let saved = scenario.engine().save(guest.run(), &directory).await.expect("save again");
+    let saved = scenario.engine().save(guest.run(), &directory, &[]).await.expect("save again");
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
     let second = Image { directory, files: saved.files };
     let restored = scenario.restore(&second, &guest).await;
@@ -114,7 +114,7 @@ pub(super) async fn a_failed_save_keeps_the_source(scenario: &Scenario) {
     assert_eq!(guest.ask(&mut counter).await, "kept 1");
     guest.agent.quiesce().await.expect("quiesce");
     let missing = scenario.directory().join("not-there");
-    assert!(scenario.engine().save(guest.run(), &missing).await.is_err());
+    assert!(scenario.engine().save(guest.run(), &missing, &[]).await.is_err());
     assert_eq!(scenario.condition(guest.run()).await, Some(RunCondition::Paused));
     scenario.resume(&guest).await;
     assert_eq!(guest.ask(&mut counter).await, "kept 2");

@@ -57,7 +57,7 @@ pub(super) async fn unknown_runs_are_named_as_such(scenario: &Scenario) {
     let (engine, unknown) = (scenario.engine(), scenario.spec().run);
     let directory = scenario.directory();
     let answers = [
-        ("save", engine.save(&unknown, &directory).await.err()),
+        ("save", engine.save(&unknown, &directory, &[]).await.err()),
         ("park", engine.park(&unknown).await.err()),
         ("resume", engine.resume(&unknown).await.err()),
         ("agent", engine.agent(&unknown).await.err()),
@@ -129,7 +129,7 @@ pub(super) async fn a_save_dropped_anywhere_keeps_the_source(scenario: &Scenario
     for (round, polls) in POLLS.into_iter().enumerate() {
         guest.agent.quiesce().await.expect("quiesce");
         let directory = scenario.directory();
-        dropped_after(polls, scenario.engine().save(guest.run(), &directory)).await;
+        dropped_after(polls, scenario.engine().save(guest.run(), &directory, &[])).await;
         let condition = scenario.condition(guest.run()).await;
         assert!(matches!(condition, Some(RunCondition::Running | RunCondition::Paused)), "{condition:?}");
         scenario.resume(&guest).await;

@@ -48,7 +48,7 @@ async fn memory_continues_with_the_agent_it_was_saved_with() {
     // Another daemon has adopted the run when it is saved.
     let engine = place.open_with_agent(new.clone()).await;
     let image = place.image_directory("one");
-    let saved = engine.save(&spec.run, &image).await.unwrap();
+    let saved = engine.save(&spec.run, &image, &[]).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     assert!(engine.restores(&saved.build), "{}", saved.build);
 
@@ -57,7 +57,7 @@ async fn memory_continues_with_the_agent_it_was_saved_with() {
     assert_eq!(agent_of(&engine, &again.run).await.generation_at_connect(), 7);
     assert!(has_agent(&engine, &again.run, &old).await);
     let image = place.image_directory("two");
-    let saved_again = engine.save(&again.run, &image).await.unwrap();
+    let saved_again = engine.save(&again.run, &image, &[]).await.unwrap();
     name_shared(&saved_again.files, &image);
     assert_eq!(saved_again.build, saved.build);
     engine.stop(&again.run).await.unwrap();

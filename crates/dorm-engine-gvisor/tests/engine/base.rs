@@ -38,8 +38,12 @@ async fn is_right(engine: &GvisorEngine, run: &RunId, process: u64) -> bool {
 
 /// Saves a run, and names the files that the image shares.
 pub(crate) async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Saved {
+    save_after(engine, run, image, &[]).await
+}
+
+async fn save_after(engine: &GvisorEngine, run: &RunId, image: &Path, earlier: &[PathBuf]) -> Saved {
     agent_of(engine, run).await.quiesce().await.unwrap();
-    let saved = engine.save(run, image).await.unwrap();
+    let saved = engine.save(run, image, earlier).await.unwrap();
     name_shared(&saved.files, image);
     for file in &saved.files {
         assert_eq!(fs::metadata(image.join(&file.name)).unwrap().len(), file.bytes, "{}", file.name.display());
@@ -132,6 +136,46 @@ async fn what_did_not_change_since_the_first_image_is_not_written_again() {
         }
     }
     stop_all(&engine).await;
+    drop(engine);
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_did_not_change_since_a_sleep_in_memory_is_not_written_again() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let Woken { spec: again, image, mut processes } = woken(&engine, &place).await;
+    let whole = fs::metadata(image.join("pages.img")).unwrap().len();
+    // Another file under a name that an image has is none of its pages.
+    let wrong = place.image_directory("wrong");
+    for name in ["pages.img", PAGES_BASE] {
+        fs::write(wrong.join(name), vec![7; usize::try_from(whole).unwrap()]).unwrap();
+    }
+    let (mut earlier, mut saved) = (image, None);
+    for n in 1..=3 {
+        assert!(is_right(&engine, &again.run, processes.remove(0)).await, "{n}");
+        let later = place.image_directory(&n.to_string());
+        let beside = [wrong.clone(), wrong.join("none"), earlier.clone()];
+        let written = save_after(&engine, &again.run, &later, &beside).await;
+        if has_bases(&engine) {
+            assert_eq!(written.files.len(), 5, "{n}");
+            let own = fs::metadata(later.join("pages.img")).unwrap().len();
+            assert!(own < whole / 2, "{own} of {whole} bytes");
+        }
+        // Only the last image stays, as while a sandbox is awake.
+        fs::remove_dir_all(&earlier).unwrap();
+        engine.park(&again.run).await.unwrap();
+        engine.resume(&again.run).await.unwrap();
+        agent_of(&engine, &again.run).await.unquiesce().await.unwrap();
+        (earlier, saved) = (later, Some(written));
+    }
+    engine.stop(&again.run).await.unwrap();
+    let last = next(&again, &saved.unwrap());
+    engine.restore(&last, &earlier).await.unwrap();
+    for process in &processes {
+        assert!(is_right(&engine, &last.run, *process).await, "{process}");
+    }
+    engine.stop(&last.run).await.unwrap();
     drop(engine);
     assert_eq!(place.left(), [""; 0]);
 }

@@ -86,7 +86,7 @@ async fn announced_runs_find_containers_and_what_is_left_goes_when_the_engine_cl
     let origin = place.spec();
     engine.start(&origin).await.unwrap();
     let image = place.image_directory("origin");
-    engine.save(&origin.run, &image).await.unwrap();
+    engine.save(&origin.run, &image, &[]).await.unwrap();
     let children = [place.spec(), place.spec()];
     for child in &children {
         engine.restore(child, &image).await.unwrap();

@@ -306,7 +306,7 @@ async fn the_files_in_an_image_are_what_the_guest_says() {
         let without_memory = place.image_directory(&format!("{step}-files"));
         engine.save_files(&spec.run, &without_memory).await.unwrap();
         let image = place.image_directory(step);
-        engine.save(&spec.run, &image).await.unwrap();
+        engine.save(&spec.run, &image, &[]).await.unwrap();
         engine.stop(&spec.run).await.unwrap();
         let (taken, left) = read(&image);
         let same = read(&without_memory);
@@ -338,7 +338,7 @@ async fn a_guest_that_has_changed_nothing_leaves_next_to_nothing() {
     let agent = agent_of(&engine, &spec.run).await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.save(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image, &[]).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     let (taken, left) = read(&image);
     assert_eq!(left, LeftOut::default());
@@ -370,7 +370,7 @@ async fn a_damaged_image_is_never_more_than_an_error() {
     let without_memory = place.image_directory("files");
     let saved = engine.save_files(&spec.run, &without_memory).await.unwrap();
     let image = place.image_directory("one");
-    engine.save(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image, &[]).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     if saved.files.iter().any(|file| file.name.as_os_str() == "files.img") {
         damage_a_list(&without_memory);

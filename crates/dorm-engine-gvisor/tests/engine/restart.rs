@@ -20,7 +20,7 @@ async fn a_reopened_engine_finds_its_runs_as_they_were() {
     }
     for (name, spec) in [("paused", &paused), ("parked", &parked)] {
         agent_of(&engine, &spec.run).await.quiesce().await.unwrap();
-        engine.save(&spec.run, &place.image_directory(name)).await.unwrap();
+        engine.save(&spec.run, &place.image_directory(name), &[]).await.unwrap();
     }
     engine.park(&parked.run).await.unwrap();
     assert!(place.try_open(0).await.is_err(), "one engine at a time");
@@ -103,7 +103,7 @@ async fn what_was_about_to_be_done_is_found_out_from_the_guest() {
             engine.start(spec).await.unwrap();
         }
         agent_of(&engine, &paused.run).await.quiesce().await.unwrap();
-        engine.save(&paused.run, &place.image_directory(intent)).await.unwrap();
+        engine.save(&paused.run, &place.image_directory(intent), &[]).await.unwrap();
         drop(engine);
         for container in fs::read_dir(place.path().join("engine/containers")).unwrap().flatten() {
             let path = container.path().join("note.json");

@@ -33,7 +33,7 @@ async fn a_saved_run_continues_with_its_memory_and_files() {
     let process = begin_shell(&agent, counter).await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    let saved = engine.save(&spec.run, &image).await.unwrap();
+    let saved = engine.save(&spec.run, &image, &[]).await.unwrap();
     assert_eq!(saved.files.len(), 3);
     for file in &saved.files {
         assert_eq!(fs::metadata(image.join(&file.name)).unwrap().len(), file.bytes, "{}", file.name.display());
@@ -70,7 +70,7 @@ async fn an_image_is_restored_any_number_of_times_beside_its_source() {
     assert_eq!(shell(&agent, "echo kept > /root/file").await, 0);
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.save(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image, &[]).await.unwrap();
     engine.resume(&spec.run).await.unwrap();
     let mut last = spec.clone();
     for _ in 0..2 {
@@ -98,7 +98,7 @@ async fn a_chain_of_saves_and_restores_keeps_everything() {
     agent.quiesce().await.unwrap();
     for step in 0..3 {
         let image = place.image_directory(&format!("step-{step}"));
-        let saved = engine.save(&spec.run, &image).await.unwrap();
+        let saved = engine.save(&spec.run, &image, &[]).await.unwrap();
         name_shared(&saved.files, &image);
         engine.stop(&spec.run).await.unwrap();
         spec = next(&spec);
@@ -136,7 +136,7 @@ async fn a_damaged_image_is_an_error_and_leaves_nothing() {
     let agent = agent_of(&engine, &spec.run).await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    engine.save(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image, &[]).await.unwrap();
     engine.stop(&spec.run).await.unwrap();
     let whole = fs::read(image.join("checkpoint.img")).unwrap();
     let mut flipped = whole.clone();
@@ -174,7 +174,7 @@ async fn an_image_with_more_files_than_memory_is_whole() {
     let before = hash_of(&agent, "/root/much").await;
     agent.quiesce().await.unwrap();
     let image = place.image_directory("one");
-    let saved = engine.save(&spec.run, &image).await.unwrap();
+    let saved = engine.save(&spec.run, &image, &[]).await.unwrap();
     for file in &saved.files {
         assert_eq!(image.join(&file.name).metadata().unwrap().len(), file.bytes, "{}", file.name.display());
     }
@@ -204,7 +204,7 @@ async fn a_save_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     for without_memory in [false, true] {
         let full = match without_memory {
             true => engine.save_files(&spec.run, &disk.path()).await,
-            false => engine.save(&spec.run, &disk.path()).await,
+            false => engine.save(&spec.run, &disk.path(), &[]).await,
         };
         assert!(matches!(full, Err(EngineError::NoRoom { .. })), "{full:?}");
         let left = fs::read_dir(disk.path()).unwrap().filter(|entry| entry.as_ref().unwrap().path().is_file()).count();
@@ -213,7 +213,7 @@ async fn a_save_onto_a_full_disk_fails_and_the_run_is_unharmed() {
     disk.remove().unwrap();
     assert_eq!(condition(&engine, &spec.run).await, Some(RunCondition::Paused));
     let image = place.image_directory("room");
-    engine.save(&spec.run, &image).await.unwrap();
+    engine.save(&spec.run, &image, &[]).await.unwrap();
     engine.resume(&spec.run).await.unwrap();
     let agent = agent_of(&engine, &spec.run).await;
     assert_eq!(agent.generation_at_connect(), 9);

@@ -208,7 +208,12 @@ async fn write_paused(task: &Task, run: &RunId, progress: &mut Progress) -> Resu
     };
     progress.held = true;
     let written = match task.kind {
-        SnapshotKind::Memory => shared.engine.save(run, &into).await,
+        SnapshotKind::Memory => {
+            // A sandbox that is resumed while it is parked still maps the image that it was
+            // restored from. Only the newer one has a name for those pages.
+            let earlier = task.sandbox.saved_states().map(|id| shared.storage.saved_state_directory(id));
+            shared.engine.save(run, &into, &earlier.collect::<Vec<_>>()).await
+        }
         SnapshotKind::Filesystem => shared.engine.save_files(run, &into).await,
     };
     let written = match written {

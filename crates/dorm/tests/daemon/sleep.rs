@@ -1,8 +1,11 @@
 //! Suspending, resuming, snapshots, clones and timeouts of real sandboxes.
 
+use std::os::unix::fs::MetadataExt as _;
+
+use dorm_testing::until;
 use serde_json::json;
 
-use crate::place::{Counter, Place, becomes};
+use crate::place::{Counter, PATIENCE, Place, becomes};
 
 #[tokio::test]
 async fn memory_survives_parked_and_evicted_sleep() {
@@ -19,6 +22,42 @@ async fn memory_survives_parked_and_evicted_sleep() {
     assert_eq!(usage["processes"], 0);
     let awake = daemon.act(&id, "resume").await.unwrap();
     assert_eq!((&awake["id"], &awake["generation"]), (&json!(id), &json!(3)));
+    counter.is_whole(daemon).await;
+    place.end(&[]).await;
+}
+
+#[tokio::test]
+async fn each_suspend_after_a_wake_writes_only_what_changed() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let engine = daemon.get("/info").await.unwrap()["engine"].clone();
+    if engine["maps_memory"] == false || engine["shares_blocks"] == true {
+        return place.end(&[]).await;
+    }
+    let mut counter = Counter::create(daemon, json!({ "name": "web", "image": "base" })).await;
+    let id = counter.id.clone();
+    // An image is complete if less than half of it would be left out.
+    let hold = "import os, signal; held = os.urandom(64 << 20); open('/root/held', 'w'); signal.pause()";
+    let argv = json!({ "argv": ["python3", "-c", hold] });
+    daemon.post(&format!("/sandboxes/{id}/processes"), argv).await.unwrap();
+    let is_held = async || Ok(daemon.exec(&id, &["test", "-e", "/root/held"]).await?.0 == 0);
+    until(PATIENCE, "a file of the guest", is_held).await.unwrap();
+    daemon.act(&id, "suspend").await.unwrap();
+    daemon.act(&id, "evict").await.unwrap();
+    let mut pages = Vec::new();
+    // It is resumed from the disk once, and then in memory.
+    for _ in 0..3 {
+        daemon.act(&id, "resume").await.unwrap();
+        counter.is_whole(daemon).await;
+        assert_eq!(daemon.act(&id, "suspend").await.unwrap()["residence"], "parked");
+        let states = std::fs::read_dir(daemon.data().join("saved_states")).unwrap();
+        let bases = states.map(|state| state.unwrap().path().join("pages_base.img"));
+        pages.extend(bases.filter_map(|path| std::fs::metadata(path).ok()).map(|facts| facts.ino()));
+    }
+    assert_eq!(pages.len(), 3, "each image has a base");
+    assert_eq!(pages, [pages[0]; 3], "the pages that it woke from");
+    daemon.act(&id, "evict").await.unwrap();
+    daemon.act(&id, "resume").await.unwrap();
     counter.is_whole(daemon).await;
     place.end(&[]).await;
 }
