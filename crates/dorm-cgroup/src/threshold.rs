@@ -45,6 +45,9 @@ impl Threshold {
     /// Watches for `group` to use `bytes` of memory. Must be called inside a Tokio runtime. A group
     /// can have only one watch at a time: under version 2 the level is a setting of the group.
     ///
+    /// Blocks: under version 1, the kernel waits for all CPUs once per level, some milliseconds on
+    /// an idle host and tens of milliseconds on a busy one.
+    ///
     /// # Errors
     /// When the group does not exist or the kernel refuses.
     pub fn arm(group: &Cgroup, bytes: u64) -> Result<Self, CgroupError> {

@@ -75,12 +75,14 @@ async fn watch_memory(engine: &Weak<Shared>, watched: &Weak<Run>, container: &Co
         // Its group may temporarily have a higher limit than its own.
         let noted = run.turn().await.note().map(|note| note.memory_bytes).filter(|limit| *limit > 0);
         drop(run);
-        let limit = noted.map_or_else(|| container.group.memory_limit(), Ok);
-        let armed = limit.and_then(|limit| Threshold::arm(&container.group, soft_threshold(limit)));
-        let mut threshold = match armed {
+        let arm = move |group: &Cgroup| {
+            let limit = noted.map_or_else(|| group.memory_limit(), Ok)?;
+            Threshold::arm(group, soft_threshold(limit))
+        };
+        let mut threshold = match container.group(arm).await {
             Ok(threshold) => threshold,
             // The run ended before it could be watched.
-            Err(error) if error.is_gone() => return,
+            Err(GvisorError::Cgroup(error)) if error.is_gone() => return,
             Err(error) => {
                 tracing::warn!(container = container.home.id(), error = %chain(&error), "cannot watch the memory of a run");
                 return;
