@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! announced ─► workers: make, freeze ─► expected
-//! over ─► one worker: make up for some ─► not announced again for a while: destroyed
+//! over ─► soon, one worker: make up for some ─► not announced again for a while: destroyed
 //! ```
 //!
 //! This module does not know which run takes which container.
@@ -23,6 +23,9 @@ use crate::warm_pool::Progress;
 
 /// How long containers are kept after the runs.
 const KEPT_FOR: Duration = Duration::from_secs(60);
+/// How long the first commands in the runs have the processors to themselves before containers are
+/// created for another announcement.
+const UNDISTURBED: Duration = Duration::from_secs(1);
 
 /// An announcement.
 pub(crate) struct Announced {
@@ -80,8 +83,11 @@ impl Announced {
         let Some((announcements, surplus)) = batch.end_announcement() else { return };
         runtime.spawn(async move {
             batch.remove(&living.host, surplus).await;
-            tokio::spawn(create_all(living, batch.clone()));
             // Waiting must not keep the engine alive.
+            drop(living);
+            tokio::time::sleep(UNDISTURBED).await;
+            let Some(living) = shared.upgrade() else { return };
+            tokio::spawn(create_all(living, batch.clone()));
             tokio::time::sleep(KEPT_FOR).await;
             let Some(shared) = shared.upgrade() else { return };
             if let Some(left) = batch.close_unless_announced(announcements) {
