@@ -99,6 +99,12 @@ fn stat(pid: i32) -> Option<(char, u64)> {
     Some((state, fields.nth(18)?.parse().ok()?))
 }
 
+fn is_dead_child(pid: i32) -> bool {
+    let Some(pid) = Pid::from_raw(pid) else { return false };
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+    matches!(waitid(WaitId::Pid(pid), options), Ok(Some(_)))
+}
+
 fn reap(pid: i32) {
     let Some(pid) = Pid::from_raw(pid) else { return };
     // If it is not our child (ECHILD) or was reaped before, there is nothing to do.
@@ -115,7 +121,8 @@ pub(crate) fn descriptors(pid: i32) -> impl Iterator<Item = PathBuf> {
 /// children become ours. Our own programs never have the ids of guests. The control group would
 /// name the sandbox, but some kernels forget that of a dead process.
 pub(crate) fn reap_guests(ids: GuestIds) {
-    for pid in children() {
+    // Most are alive, and reading the ids of one takes long.
+    for pid in children().into_iter().filter(|pid| is_dead_child(*pid)) {
         if user(pid).is_some_and(|user| ids.guest(user).is_some()) {
             reap(pid);
         }

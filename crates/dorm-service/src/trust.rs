@@ -72,11 +72,15 @@ pub(crate) async fn establish(
         return Ok(());
     }
     let present = read(agent, CERTIFICATE).await?;
+    // Deriving the authority takes milliseconds.
+    if !is_wanted && present.is_none() {
+        return Ok(());
+    }
     let Some(authority) = shared.authority(&sandbox.project) else { return Ok(()) };
     let certificate = authority.certificate().map_err(|error| ServiceError::Authority(Box::new(error)))?;
     let is_own = present.as_deref() == Some(certificate.as_bytes());
     // Without rules, a certificate of the project may stay: running programs may use it.
-    if is_own || (!is_wanted && present.is_none()) {
+    if is_own {
         return Ok(());
     }
     let roots = roots(shared, sandbox, agent).await?;
