@@ -12,6 +12,8 @@ use crate::notes::Duty;
 use crate::shared::Shared;
 use crate::warm_pool::{Progress, WarmContainer, is_directory};
 
+/// How long a new run has the processors to itself before a container is created for the next one.
+const UNDISTURBED: Duration = Duration::from_millis(100);
 /// How long to wait after a failure.
 const AFTER_FAILURE: Duration = Duration::from_secs(10);
 
@@ -34,6 +36,7 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
                 // Waiting must not keep the engine alive.
                 drop(shared);
                 wake.notified().await;
+                tokio::time::sleep(UNDISTURBED).await;
                 continue;
             }
         };
