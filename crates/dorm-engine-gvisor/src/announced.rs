@@ -15,13 +15,11 @@ use std::time::Duration;
 use dorm_cgroup::Precedence;
 use dorm_engine::RunSpec;
 
-use crate::blocking::in_place;
-use crate::container::Order;
 use crate::error::chain;
 use crate::expected::Batch;
 use crate::filling::create;
 use crate::shared::Shared;
-use crate::warm_pool::{Progress, is_directory};
+use crate::warm_pool::Progress;
 
 /// How long containers are kept after the runs.
 const KEPT_FOR: Duration = Duration::from_secs(60);
@@ -65,10 +63,8 @@ async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
     while batch.begin() {
         let made = create(&shared, &batch.order, Progress::Empty).await;
         let failed = made.is_err();
-        // The files that the runs started from may have been deleted since the announcement ended;
-        // then no container is needed.
         if let Err(error) = &made
-            && in_place(|| is_there(&batch.order))
+            && batch.order.is_there()
         {
             tracing::warn!(error = %chain(error), "cannot create a container ahead of a run; runs start more slowly");
         }
@@ -78,12 +74,6 @@ async fn create_all(shared: Arc<Shared>, batch: Arc<Batch>) {
             return;
         }
     }
-}
-
-/// Whether the root file system and the layers of a container exist.
-fn is_there(order: &Order) -> bool {
-    let layers = order.layers.iter().map(|layer| &layer.directory);
-    std::iter::once(&order.rootfs).chain(layers).all(|directory| is_directory(directory))
 }
 
 impl Announced {

@@ -2,7 +2,7 @@
 //!
 //! This module does not know how containers are created or removed.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use dorm_cgroup::{Cgroup, CgroupError, Device, IoLimits, Limits};
 use dorm_disk::Disk;
@@ -10,7 +10,7 @@ use dorm_engine::{DiskIo, Layer, Lease};
 use dorm_lifecycle::Egress;
 use dorm_steps::AnySteps;
 
-use crate::blocking::blocking;
+use crate::blocking::{blocking, in_place};
 use crate::control::Control;
 use crate::error::{GvisorError, chain};
 use crate::notes::{Home, Processes, Reach};
@@ -37,6 +37,18 @@ impl Order {
     pub(crate) fn reach(&self) -> Reach {
         if self.egress.has_device() { Reach::Networked } else { Reach::Alone }
     }
+
+    /// Returns whether the root file system and the layers exist. They may be deleted before a
+    /// container is created ahead of its run, which is then not needed.
+    pub(crate) fn is_there(&self) -> bool {
+        let layers = self.layers.iter().map(|layer| &layer.directory);
+        in_place(|| std::iter::once(&self.rootfs).chain(layers).all(|directory| is_directory(directory)))
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+pub(crate) fn is_directory(path: &Path) -> bool {
+    path.is_dir()
 }
 
 /// The immutable properties of one container.

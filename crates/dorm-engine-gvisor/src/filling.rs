@@ -10,7 +10,7 @@ use crate::container::{Container, Order};
 use crate::error::{GvisorError, chain};
 use crate::notes::Duty;
 use crate::shared::Shared;
-use crate::warm_pool::{Progress, WarmContainer, is_directory};
+use crate::warm_pool::{Progress, WarmContainer};
 
 /// How long a new run has the processors to itself before a container is created for the next one.
 const UNDISTURBED: Duration = Duration::from_millis(100);
@@ -26,10 +26,9 @@ pub(crate) async fn keep_filled(engine: Weak<Shared>) {
         }
         remove_unwanted(&shared).await;
         let outcome = match shared.warm_pool.missing() {
-            // Its image may be deleted meanwhile; then the container is not needed.
             Some((order, progress)) => {
                 let filled = fill_one(&shared, &order, progress).await;
-                if in_place(|| is_directory(&order.rootfs)) { filled } else { Ok(()) }
+                if order.is_there() { filled } else { Ok(()) }
             }
             None => {
                 let wake = shared.warm_pool.wake.clone();

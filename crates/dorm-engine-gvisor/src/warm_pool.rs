@@ -15,7 +15,7 @@ use dorm_cgroup::{Limits, Precedence};
 use dorm_lifecycle::{Digest, Egress, Resources};
 use tokio::sync::Notify;
 
-use crate::container::{Container, Order};
+use crate::container::{Container, Order, is_directory};
 use crate::limits;
 use crate::lock::lock;
 use crate::notes::{Note, Reach};
@@ -252,11 +252,6 @@ impl WarmPool {
     pub(crate) fn is_closed(&self) -> bool {
         lock(&self.pool).is_closed
     }
-}
-
-#[allow(clippy::disallowed_methods, reason = "it is called in place")]
-pub(crate) fn is_directory(path: &std::path::Path) -> bool {
-    path.is_dir()
 }
 
 #[cfg(test)]
