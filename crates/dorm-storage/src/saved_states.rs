@@ -340,7 +340,7 @@ impl SavedStates {
         self.trusted.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn path(&self, id: &SavedStateId, suffix: &str) -> PathBuf {
+    pub(crate) fn path(&self, id: &SavedStateId, suffix: &str) -> PathBuf {
         self.directory.join(format!("{id}{suffix}"))
     }
 

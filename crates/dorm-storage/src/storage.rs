@@ -422,7 +422,7 @@ impl Storage {
 
     /// Returns where the saved state is if it is complete.
     pub fn saved_state_directory(&self, id: &SavedStateId) -> PathBuf {
-        self.saved_states.directory().join(id.to_string())
+        self.saved_states.path(id, "")
     }
 
     /// Checks that a saved state of `need_bytes` could begin now. Nothing is reserved.

@@ -64,18 +64,14 @@ async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f
         eprintln!("bench: suspend of a woken 1 GiB on {disk}, round {}", round + 1);
         put_on_disk(daemon, &id).await?;
         resume(daemon, &id).await?;
-        tell(daemon, &id, Word::Change).await?;
-        rustix::fs::sync();
-        let began = Instant::now();
-        daemon.act(&id, "suspend").await?;
-        row.ours.push(millis(began));
-        resume(daemon, &id).await?;
-        tell(daemon, &id, Word::Change).await?;
-        rustix::fs::sync();
-        let began = Instant::now();
-        daemon.act(&id, "suspend").await?;
-        again.ours.push(millis(began));
-        resume(daemon, &id).await?;
+        for row in [&mut row, &mut again] {
+            tell(daemon, &id, Word::Change).await?;
+            rustix::fs::sync();
+            let began = Instant::now();
+            daemon.act(&id, "suspend").await?;
+            row.ours.push(millis(began));
+            resume(daemon, &id).await?;
+        }
         peer.restore("woken")?;
         peer.tell("woken", Word::Change)?;
         rustix::fs::sync();
