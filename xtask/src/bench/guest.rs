@@ -12,8 +12,9 @@ use super::millis;
 pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Fills as many MiB as it is told with bytes that cannot be compressed, reports that, and then
-/// does with them what it reads from a FIFO, where it waits without using a CPU. It reports how
-/// long each word took, by its own clock.
+/// does with them what it reads from a FIFO. It reports in another how long that took, by its own
+/// clock. On both, it waits without using a CPU, and so does whoever waits for it: asking again and
+/// again took as long as the work.
 const PROGRAM: &str = "import os,random,sys,time\n\
     size = int(sys.argv[1]) << 20\n\
     held = bytearray(size)\n\
@@ -28,7 +29,7 @@ const PROGRAM: &str = "import os,random,sys,time\n\
     def change():\n\
     \x20   for at in range(size // 2, size // 2 + (10 << 20), 1 << 20): view[at:at + (1 << 20)] = os.urandom(1 << 20)\n\
     words = {'order': order, 'scattered': scattered, 'read': read, 'change': change}\n\
-    os.mkfifo('/root/go')\n\
+    for path in ('/root/go', '/root/said'): os.mkfifo(path)\n\
     open('/root/touched', 'w').close()\n\
     while True:\n\
     \x20   with open('/root/go') as go: work = words.get(go.read().strip())\n\
@@ -38,8 +39,7 @@ const PROGRAM: &str = "import os,random,sys,time\n\
     \x20   began = time.monotonic()\n\
     \x20   work()\n\
     \x20   took = time.monotonic() - began\n\
-    \x20   with open('/root/result.new', 'w') as to: to.write(str(took * 1000))\n\
-    \x20   os.rename('/root/result.new', '/root/result')\n";
+    \x20   with open('/root/said', 'w') as to: to.write(str(took * 1000))\n";
 
 /// An action of the program on its memory.
 #[derive(Clone, Copy)]
@@ -55,13 +55,13 @@ pub(super) enum Word {
 }
 
 impl Word {
-    /// Returns the command that tells the program.
+    /// Returns the command that tells the program, and prints what it reports.
     pub(super) const fn command(self) -> &'static str {
         match self {
-            Self::Order => "rm -f /root/result; echo order > /root/go",
-            Self::Scattered => "rm -f /root/result; echo scattered > /root/go",
-            Self::Read => "rm -f /root/result; echo read > /root/go",
-            Self::Change => "rm -f /root/result; echo change > /root/go",
+            Self::Order => "echo order > /root/go; cat /root/said",
+            Self::Scattered => "echo scattered > /root/go; cat /root/said",
+            Self::Read => "echo read > /root/go; cat /root/said",
+            Self::Change => "echo change > /root/go; cat /root/said",
         }
     }
 }
@@ -92,10 +92,8 @@ pub(super) async fn fill(daemon: &Daemon, id: &str, mib: u64) -> Result<()> {
 
 /// Has the program do this, and returns how many milliseconds it took.
 pub(super) async fn tell(daemon: &Daemon, id: &str, word: Word) -> Result<f64> {
-    ensure!(daemon.exec(id, &["sh", "-c", word.command()]).await?.0 == 0, "the guest took no word");
-    appears(daemon, id, "/root/result").await?;
-    let (code, said) = daemon.exec(id, &["cat", "/root/result"]).await?;
-    ensure!(code == 0, "the guest's result cannot be read: {said}");
+    let (code, said) = daemon.exec(id, &["sh", "-c", word.command()]).await?;
+    ensure!(code == 0, "the guest took no word: {said}");
     said.trim().parse().with_context(|| format!("milliseconds of the guest: '{said}'"))
 }
 
