@@ -254,6 +254,10 @@ impl Engine for FakeEngine {
         }
     }
 
+    async fn maps_image(&self, _run: &RunId, _image: &Path) -> bool {
+        false
+    }
+
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         let call = self.begin(Operation::Resume, run).await?;
         call.need_whole(self.machine(run)?.resume())?;

@@ -146,6 +146,10 @@ impl Engine for Flawed {
         if self.has(Flaw::ParkDoesNothing) { Ok(()) } else { self.engine.park(run).await }
     }
 
+    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
+        self.engine.maps_image(run, image).await
+    }
+
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         if self.has(Flaw::ResumeStartsAnother) {
             let (image, rootfs) = image();

@@ -101,6 +101,15 @@ impl Control {
         self.call("containerManager.Checkpoint", argument, files.0, UNTIL_ANSWERED).await.map(drop)
     }
 
+    /// Has a paused guest map its memory from `pages`, to which it was saved since it was paused,
+    /// and releases about `limit` bytes. Returns how many bytes are left. Only our later builds can
+    /// do it.
+    pub(crate) async fn map_saved(&self, pages: OwnedFd, limit: u64) -> Result<u64, GvisorError> {
+        let argument = json!({"Limit": limit});
+        let left = self.call("containerManager.MapSaved", argument, vec![pages], Some(SOON)).await?;
+        Ok(left.as_u64().unwrap_or_default())
+    }
+
     /// Writes the files that the guest has changed: a list into the first one, and the content into
     /// the second one. If there is a third one, it is the second one with direct I/O, and gets much
     /// of the content. A paused guest stays paused. Only our later builds can do it.

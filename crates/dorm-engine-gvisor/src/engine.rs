@@ -396,6 +396,11 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.park(&run).await }).await
     }
 
+    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
+        let (run, image) = (run.clone(), image.to_owned());
+        self.to_its_end(|shared| async move { Ok(shared.maps_image(&run, image).await) }).await.unwrap_or(true)
+    }
+
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         let run = run.clone();
         self.to_its_end(|shared| async move { shared.resume(&run).await }).await

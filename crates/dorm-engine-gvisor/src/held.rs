@@ -36,6 +36,14 @@ fn deleted(link: &Path) -> Option<((u64, u64), u64)> {
         .then_some(((facts.dev(), facts.ino()), facts.blocks() * BLOCK))
 }
 
+/// Returns whether a process has the pages of the image in this directory open.
+pub(crate) fn is_open(pid: i32, image: &Path) -> bool {
+    let [.., pages] = IMAGE_FILES;
+    let Ok(pages) = image.join(pages).symlink_metadata() else { return false };
+    let is_it = |facts: fs::Metadata| (facts.dev(), facts.ino()) == (pages.dev(), pages.ino());
+    process::descriptors(pid).any(|link| fs::metadata(link).is_ok_and(is_it))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -48,6 +48,7 @@ mod no_network;
 mod notes;
 mod notices;
 mod opening;
+mod parked_memory;
 mod pause;
 mod probe;
 mod process;

@@ -35,6 +35,7 @@ pub(crate) async fn resume(container: &Container, turn: &mut Turn) -> Result<(),
         return Ok(());
     }
     turn.set_if_possible(Phase::Resuming);
+    turn.pages = None;
     container.reach("gvisor: resume noted")?;
     container.group(Cgroup::thaw).await?;
     container.reach("gvisor: thawed")?;

@@ -31,6 +31,12 @@ pub(crate) fn leaves_copying(build: &str) -> bool {
     number_of(build).is_some_and(|number| number >= 7)
 }
 
+/// Returns whether a paused sandbox of `build` can map its memory from the image to which it was
+/// saved: ours can since its tenth version.
+pub(crate) fn maps_saved(build: &str) -> bool {
+    number_of(build).is_some_and(|number| number >= 10)
+}
+
 /// Returns the number of our version of a build; `None` if it is not ours.
 fn number_of(build: &str) -> Option<u32> {
     version_of(build)?.split_once("+dorm")?.1.parse().ok()
@@ -112,6 +118,18 @@ mod tests {
             ("fake-1", false),
         ] {
             assert_eq!(leaves_copying(build), expected, "{build}");
+        }
+    }
+
+    #[test]
+    fn only_our_later_builds_map_what_they_have_saved() {
+        for (build, expected) in [
+            ("runsc 0.0~20240729.0+dorm10 0123456789abcdef", true),
+            ("runsc 0.0~20240729.0+dorm9 0123456789abcdef", false),
+            ("runsc 0.0~20240729.0 0123456789abcdef", false),
+            ("fake-1", false),
+        ] {
+            assert_eq!(maps_saved(build), expected, "{build}");
         }
     }
 

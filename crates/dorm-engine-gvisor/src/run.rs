@@ -2,6 +2,7 @@
 //! at a time.
 
 use std::collections::HashMap;
+use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -54,6 +55,9 @@ pub(crate) enum Relieved {
 pub(crate) struct Turn {
     /// The container's home and note; `None` before the container exists, and after it is gone.
     kept: Option<(Home, Note)>,
+    /// The pages file to which the guest was saved since it was paused, if it can map its memory
+    /// from there.
+    pub(crate) pages: Option<Arc<File>>,
     /// When the guest was paused, as far as this daemon has observed.
     pub(crate) still_since: Option<Instant>,
 }
@@ -84,7 +88,7 @@ impl Run {
         if let Duty::Run { phase: phase @ Phase::Paused, .. } = &mut note.duty {
             *phase = Phase::Pausing;
         }
-        let turn = Turn { kept: Some((home, note)), still_since: None };
+        let turn = Turn { kept: Some((home, note)), ..Turn::default() };
         let run = Self { turn: Arc::new(tokio::sync::Mutex::new(turn)), ..Self::new(id) };
         if let Some(container) = container {
             let _ = run.container.set(container);

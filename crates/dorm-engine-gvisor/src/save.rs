@@ -5,10 +5,11 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use dorm_cgroup::{Cgroup, IoLimits};
 use dorm_disk::Disk;
-use dorm_engine::{EngineError, Saved, SavedFile};
+use dorm_engine::{EngineError, RestoredMemory, Saved, SavedFile};
 use dorm_lifecycle::RunId;
 use dorm_memory_image::{FILES_IMAGE, IMAGE_FILES, PAGES_MAP, PagesMap};
 
@@ -21,11 +22,13 @@ use crate::control::ImageFiles;
 use crate::copies::{Copies, Pages};
 use crate::error::GvisorError;
 use crate::files;
+use crate::held;
 use crate::lost;
 use crate::memory_pressure::{end_memory_pressure, give_kernel_room};
 use crate::notes::Phase;
+use crate::parked_memory::release_later;
 use crate::pause::{pause, resume, settle};
-use crate::release::{has_bases, leaves_copying, saves_files_only};
+use crate::release::{has_bases, leaves_copying, maps_saved, saves_files_only};
 use crate::shared::Shared;
 use crate::slots;
 
@@ -58,6 +61,7 @@ impl Shared {
         let agent = in_place(|| bundle::agent(&container.home)).map_err(|error| error.of(OPERATION, id))?;
         let build = turn.note().map(|note| note.build.clone());
         let build = build.unwrap_or_else(|| self.host.builds.newest().to_owned());
+        turn.pages = None;
         let written = async {
             lost::refuse(container, &mut turn).await?;
             let files = match kept {
@@ -67,6 +71,9 @@ impl Shared {
             };
             // Data lost while the memory was written may be part of the image.
             lost::refuse(container, &mut turn).await.inspect_err(|_| in_place(|| remove_files(into)))?;
+            if matches!(kept, Kept::Memory(_)) && self.maps_memory() && maps_saved(&build) {
+                turn.pages = in_place(|| open_pages(into)).ok().map(Arc::new);
+            }
             Ok(files)
         };
         let files = written.await.map_err(|error: GvisorError| error.of(OPERATION, id))?;
@@ -96,7 +103,18 @@ impl Shared {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
         let frozen = container.group(Cgroup::freeze).await;
-        frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))
+        frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))?;
+        release_later(&run, container, &mut turn).await;
+        Ok(())
+    }
+
+    /// [`dorm_engine::Engine::maps_image`].
+    pub(crate) async fn maps_image(&self, id: &RunId, image: PathBuf) -> bool {
+        let Ok(run) = self.runs.get(id) else { return false };
+        let _turn = run.turn().await;
+        let Some(container) = run.container() else { return false };
+        let pid = container.processes.sandbox.pid();
+        blocking(move || Ok::<_, GvisorError>(held::is_open(pid, &image))).await.unwrap_or(true)
     }
 
     /// [`dorm_engine::Engine::resume`].
@@ -117,6 +135,10 @@ impl Shared {
 }
 
 impl Shared {
+    fn maps_memory(&self) -> bool {
+        self.capabilities.memory == RestoredMemory::Mapped
+    }
+
     /// Writes the memory of the paused guest into `into`. On failure, leaves no file there.
     async fn write_image(
         &self,
@@ -233,6 +255,12 @@ async fn copy_pages(
     written?;
     let endless = || failed(io::Error::new(io::ErrorKind::InvalidData, "the sandbox did not say where it ends"));
     Ok(copied.ok_or_else(endless)?.hash)
+}
+
+#[allow(clippy::disallowed_methods, reason = "it is called in place")]
+fn open_pages(image: &Path) -> io::Result<fs::File> {
+    let [.., pages] = IMAGE_FILES;
+    fs::File::open(image.join(pages))
 }
 
 #[allow(clippy::disallowed_methods, reason = "it is called in place")]

@@ -107,6 +107,11 @@ impl Engine for SteppedEngine {
         self.around(["engine: about to park", "engine: parked"], run, self.inner.park(run)).await
     }
 
+    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
+        self.living().await;
+        self.inner.maps_image(run, image).await
+    }
+
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         let names = ["engine: about to resume", "engine: resumed"];
         self.around(names, run, self.inner.resume(run)).await

@@ -114,6 +114,10 @@ impl Engine for WatchedEngine {
         self.heard(self.inner.park(run).await).await
     }
 
+    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
+        self.heard(self.inner.maps_image(run, image).await).await
+    }
+
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {
         self.heard(self.inner.resume(run).await).await?;
         self.is_alone(run);

@@ -18,7 +18,7 @@ use crate::host::{Place, agent_of, stop_all};
 const PROGRAM: &str = "dorm-trial";
 
 /// Starts the trial program, which fills 4 MiB of memory with known words.
-async fn fill(engine: &GvisorEngine, run: &RunId) -> u64 {
+pub(crate) async fn fill(engine: &GvisorEngine, run: &RunId) -> u64 {
     let agent = agent_of(engine, run).await;
     let arguments = vec![GuestString::new(format!("/{PROGRAM}")).unwrap()];
     let spec = ProcessSpec { stdin: Stdin::Pipe, first_reader: FirstReader::Expected, ..ProcessSpec::new(arguments) };
@@ -30,7 +30,7 @@ async fn fill(engine: &GvisorEngine, run: &RunId) -> u64 {
 }
 
 /// Has a trial program compare its memory, write to all of it, and compare it again.
-async fn is_right(engine: &GvisorEngine, run: &RunId, process: u64) -> bool {
+pub(crate) async fn is_right(engine: &GvisorEngine, run: &RunId, process: u64) -> bool {
     let agent = agent_of(engine, run).await;
     agent.write_stdin(process, bytes::Bytes::from_static(b"\n")).await.unwrap();
     matches!(agent.wait(process).await.unwrap(), ExitStatus::Code(0))
@@ -41,7 +41,7 @@ pub(crate) async fn save(engine: &GvisorEngine, run: &RunId, image: &Path) -> Sa
     save_after(engine, run, image, &[]).await
 }
 
-async fn save_after(engine: &GvisorEngine, run: &RunId, image: &Path, earlier: &[PathBuf]) -> Saved {
+pub(crate) async fn save_after(engine: &GvisorEngine, run: &RunId, image: &Path, earlier: &[PathBuf]) -> Saved {
     agent_of(engine, run).await.quiesce().await.unwrap();
     let saved = engine.save(run, image, earlier).await.unwrap();
     name_shared(&saved.files, image);
@@ -58,12 +58,12 @@ pub(crate) fn next(spec: &RunSpec, saved: &Saved) -> RunSpec {
 }
 
 /// Whether this engine writes such images here.
-fn has_bases(engine: &GvisorEngine) -> bool {
+pub(crate) fn has_bases(engine: &GvisorEngine) -> bool {
     engine.capabilities().memory == RestoredMemory::Mapped && !engine.capabilities().shares_blocks
 }
 
 /// Begins a run with seven trial programs.
-async fn begin(engine: &Arc<GvisorEngine>, place: &Place) -> (RunSpec, Vec<u64>) {
+pub(crate) async fn begin(engine: &Arc<GvisorEngine>, place: &Place) -> (RunSpec, Vec<u64>) {
     let program = place.rootfs().join(PROGRAM);
     fs::write(&program, dorm_agent_binary::TRIAL).unwrap();
     fs::set_permissions(&program, fs::Permissions::from_mode(0o755)).unwrap();

@@ -11,6 +11,7 @@ mod conformance;
 mod files;
 mod host;
 mod network;
+mod parked;
 mod programs;
 mod restart;
 mod shared_memory;

@@ -6,13 +6,13 @@ use std::time::{Duration, Instant};
 use dorm_agent_client::{Agent, Identity, Variable};
 use dorm_engine::RunSpec;
 use dorm_lifecycle::{Keep, Observation, OnUnrestorable, Restored, RunId, SavedStateId, SleepImage};
-use dorm_storage::StorageError;
+use dorm_storage::{SavedState, StorageError};
 use dorm_store::Code;
 
 use super::{
     Memory, OPERATION_LIMIT, Reason, Seen, Task, UNDO, end, introduce, must_end_all, spec, within, within_limit,
 };
-use crate::error::{Failure, ServiceError};
+use crate::error::{Failure, ServiceError, chain};
 
 /// The variable that tells every process the id of its sandbox.
 const SANDBOX_VARIABLE: &str = "DORMOUSE_SANDBOX";
@@ -40,6 +40,7 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
         Err(failure) => {
             end(task, parked).await;
             end(task, fresh).await;
+            task.shared.parking.leave(&task.sandbox.id);
             Seen::failed(Observation::WakeFailed, failure)
         }
     }
@@ -55,7 +56,10 @@ pub(super) async fn first_use(task: &Task) -> Duration {
 
 async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<Back, Failure> {
     let restored = Restored::Memory { generation: Some(image.generation) };
-    if image.keeps() == Keep::Memory && task.shared.parking.holds(&task.sandbox.id) {
+    if image.keeps() == Keep::Memory
+        && task.shared.parking.holds(&task.sandbox.id)
+        && has_its_memory(task, parked, &image.saved_state).await
+    {
         match thaw(task, parked).await {
             Ok(agent) => return Ok(Back { run: parked.clone(), agent, restored, because: None }),
             // Nothing is lost: the parked run is a cache of the image, from which the sandbox is
@@ -122,6 +126,22 @@ fn degraded(newest: &SleepImage, image: &SleepImage, unusable: &[Reason]) -> Opt
     (!unusable.is_empty()).then_some(because)
 }
 
+/// Verifies the image of a parked run that has released its memory, as before a restore. Any other
+/// parked run does not need its image.
+async fn has_its_memory(task: &Task, parked: &RunId, image: &SavedStateId) -> bool {
+    let directory = task.shared.storage.saved_state_directory(image);
+    if !task.shared.engine.maps_image(parked, &directory).await {
+        return true;
+    }
+    match verified(task, image).await {
+        Ok(_) => true,
+        Err(error) => {
+            tracing::warn!(run = %parked, error = %chain(&error), "cannot verify the image that a parked run maps");
+            false
+        }
+    }
+}
+
 async fn thaw(task: &Task, run: &RunId) -> Result<Agent, Failure> {
     if !task.sandbox.spec.attachments.is_empty() {
         let mounts = task.shared.mounts(&task.sandbox).await?;
@@ -147,15 +167,18 @@ impl NotRestored {
     }
 }
 
+async fn verified(task: &Task, saved_state: &SavedStateId) -> Result<SavedState, StorageError> {
+    match task.shared.removals.is_verified(saved_state) {
+        true => task.shared.storage.saved_state(saved_state).await,
+        false => task.shared.verify_saved_state(saved_state).await,
+    }
+}
+
 /// Verifies a saved state to its last byte, then starts a run from it. No code of the guest runs
 /// before that.
 pub(super) async fn restore(task: &Task, spec: &RunSpec, saved_state: &SavedStateId) -> Result<(), NotRestored> {
     let began = Instant::now();
-    let saved_state = match task.shared.removals.is_verified(saved_state) {
-        true => task.shared.storage.saved_state(saved_state).await,
-        false => task.shared.verify_saved_state(saved_state).await,
-    };
-    let saved_state = saved_state.map_err(|error| match error {
+    let saved_state = verified(task, saved_state).await.map_err(|error| match error {
         StorageError::Missing(_)
         | StorageError::Damaged { .. }
         | StorageError::Incompatible { .. }

@@ -25,6 +25,7 @@ mod limits;
 mod local_users;
 mod matrix;
 mod network;
+mod parked;
 mod place;
 mod prove;
 mod records;

@@ -1,6 +1,8 @@
 package kernel
 
 import (
+	"errors"
+
 	"gvisor.dev/gvisor/pkg/context"
 	"gvisor.dev/gvisor/pkg/fd"
 	"gvisor.dev/gvisor/pkg/sentry/fsimpl/tmpfs"
@@ -18,6 +20,23 @@ func (k *Kernel) finishImageLoad(ctx context.Context, pagesFile *fd.FD) error {
 	if pagesFile == nil || !k.mf.LoadDeferred() {
 		return nil
 	}
+	mms, frs := k.privateMemory()
+	frs = files.AppendRanges(k.mf, frs)
+	pr := statefile.NewAsyncReader(pagesFile, 0)
+	err := k.mf.FinishImageLoad(ctx, frs, pr)
+	for m := range mms {
+		m.MarkImageBacked()
+	}
+	if closeErr := pr.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// privateMemory returns the address spaces of all tasks, and their private memory.
+//
+// Preconditions: no task runs.
+func (k *Kernel) privateMemory() (map[*mm.MemoryManager]struct{}, []memmap.FileRange) {
 	mms := make(map[*mm.MemoryManager]struct{})
 	k.tasks.mu.RLock()
 	for t := range k.tasks.Root.tids {
@@ -34,14 +53,22 @@ func (k *Kernel) finishImageLoad(ctx context.Context, pagesFile *fd.FD) error {
 	for m := range mms {
 		frs = m.AppendPrivateRanges(frs)
 	}
-	frs = files.AppendRanges(k.mf, frs)
-	pr := statefile.NewAsyncReader(pagesFile, 0)
-	err := k.mf.FinishImageLoad(ctx, frs, pr)
+	return mms, frs
+}
+
+// MapSaved leaves private memory in the image that was saved to pages since the kernel was paused. It
+// releases about limit bytes, and returns how many bytes are left.
+func (k *Kernel) MapSaved(pages *fd.FD, limit uint64) (uint64, error) {
+	k.extMu.Lock()
+	defer k.extMu.Unlock()
+	if !k.IsPaused() || k.OwnsPageTables() {
+		return 0, errors.New("the kernel is not paused, or its memory cannot be mapped from an image")
+	}
+	mms, frs := k.privateMemory()
+	left, err := k.mf.MapSaved(pages, frs, limit)
+	// Also after an error, some memory may be in the image.
 	for m := range mms {
-		m.MarkImageBacked()
+		m.MarkMapped()
 	}
-	if closeErr := pr.Close(); err == nil {
-		err = closeErr
-	}
-	return err
+	return left, err
 }

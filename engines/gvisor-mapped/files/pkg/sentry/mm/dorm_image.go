@@ -2,6 +2,7 @@ package mm
 
 import (
 	"gvisor.dev/gvisor/pkg/hostarch"
+	"gvisor.dev/gvisor/pkg/safemem"
 	"gvisor.dev/gvisor/pkg/sentry/memmap"
 	"gvisor.dev/gvisor/pkg/sentry/pgalloc"
 )
@@ -12,6 +13,8 @@ const (
 	// imageParts is the number of parts into which copies may cut a huge page before the rest of
 	// it is copied as a whole.
 	imageParts = 9
+	// unmapMax is how many parts of an address space are unmapped one by one.
+	unmapMax = 64
 )
 
 // imageCOWState is what an address space knows about first writes to memory in an image. It is
@@ -47,38 +50,69 @@ func (mm *MemoryManager) MarkImageBacked() {
 	if mm.as != nil {
 		panic("AddressSpace exists before the image is mapped")
 	}
-	var todo, shared []hostarch.AddrRange
+	mm.markPrivateLocked()
+	var shared []hostarch.AddrRange
+	for pseg := mm.pmas.FirstSegment(); pseg.Ok(); pseg = pseg.NextSegment() {
+		if pma := pseg.ValuePtr(); pma.private || pma.file != memmap.File(mm.mf) {
+			continue
+		}
+		if some, _ := mm.mf.ImageBacked(pseg.fileRange()); some {
+			shared = append(shared, pseg.Range())
+		}
+	}
+	for _, ar := range shared {
+		mm.invalidateLocked(ar, false /* invalidatePrivate */, true /* invalidateShared */)
+	}
+}
+
+// MarkMapped does the same for an address space that exists, and maps what is in the image anew when it
+// is used. Files in the image were so before.
+//
+// Preconditions: no task runs.
+func (mm *MemoryManager) MarkMapped() {
+	mm.activeMu.Lock()
+	defer mm.activeMu.Unlock()
+	marked := mm.markPrivateLocked()
+	if len(marked) > unmapMax {
+		marked = []hostarch.AddrRange{{marked[0].Start, marked[len(marked)-1].End}}
+	}
+	for _, ar := range marked {
+		mm.unmapASLocked(ar)
+	}
+}
+
+// markPrivateLocked makes those parts of private pmas copy-on-write that are in the image, and returns
+// them by rising address.
+//
+// Preconditions: mm.activeMu must be locked for writing.
+func (mm *MemoryManager) markPrivateLocked() []hostarch.AddrRange {
+	var parts []hostarch.AddrRange
 	for pseg := mm.pmas.FirstSegment(); pseg.Ok(); pseg = pseg.NextSegment() {
 		pma := pseg.ValuePtr()
-		if pma.file != memmap.File(mm.mf) {
+		if pma.file != memmap.File(mm.mf) || !pma.private {
 			continue
 		}
 		fr, start := pseg.fileRange(), pseg.Start()
-		if !pma.private {
-			if some, _ := mm.mf.ImageBacked(fr); some {
-				shared = append(shared, pseg.Range())
-			}
-			continue
-		}
-		if pma.needCOW && !pma.maxPerms.Write {
-			continue
-		}
 		mm.mf.ForEachImageBacked(fr, func(part memmap.FileRange) {
-			todo = append(todo, hostarch.AddrRange{
+			parts = append(parts, hostarch.AddrRange{
 				start + hostarch.Addr(part.Start-fr.Start),
 				start + hostarch.Addr(part.End-fr.Start),
 			})
 		})
 	}
-	for _, ar := range todo {
-		pma := mm.pmas.Isolate(mm.pmas.FindSegment(ar.Start), ar).ValuePtr()
+	for _, ar := range parts {
+		pseg := mm.pmas.FindSegment(ar.Start)
+		if pma := pseg.ValuePtr(); !pma.needCOW || pma.maxPerms.Write {
+			pseg = mm.pmas.Isolate(pseg, ar)
+		}
+		pma := pseg.ValuePtr()
 		pma.needCOW = true
 		pma.effectivePerms.Write = false
 		pma.maxPerms.Write = false
+		// It may have been taken for writing, or for memory that can always be read.
+		pma.internalMappings = safemem.BlockSeq{}
 	}
-	for _, ar := range shared {
-		mm.invalidateLocked(ar, false /* invalidatePrivate */, true /* invalidateShared */)
-	}
+	return parts
 }
 
 // imageCopyRange returns the range to copy for a write to ar: a unit for a lonely write, up to a

@@ -37,7 +37,7 @@ type basePiece struct {
 
 // imageBase is the base of an image that is being restored.
 type imageBase struct {
-	// in keeps the descriptor open.
+	// in owns the descriptor, or is nil.
 	in   *fd.FD
 	file *imageFile
 	// pieces are the pieces that were not passed yet, and referred is the length of those that were.
@@ -114,6 +114,15 @@ func (b *imageBase) reader() *statefile.AsyncReader {
 		b.pr = statefile.NewAsyncReader(b.in, 0)
 	}
 	return b.pr
+}
+
+// close closes the descriptor.
+func (b *imageBase) close() {
+	if b.in != nil {
+		_ = b.in.Close()
+	} else {
+		unix.Close(b.file.fd)
+	}
 }
 
 // finish waits until all parts are read.

@@ -337,6 +337,12 @@ func (f *MemoryFile) savePages(fr memmap.FileRange, pw io.Writer) error {
 		out, isFile := pw.(*fd.FD)
 		if ok && isFile {
 			if referred, err := imageMap.refer(img, part.Length(), off, out); referred || err != nil {
+				f.noteSaved(part, off|inBase)
+				return err
+			}
+		}
+		if isFile {
+			if err := f.noteSavedNext(part, out); err != nil {
 				return err
 			}
 		}
