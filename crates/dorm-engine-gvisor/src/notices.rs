@@ -31,7 +31,7 @@ impl Shared {
         tokio::spawn(watch(Arc::downgrade(self), Arc::downgrade(run)));
     }
 
-    fn listener(&self) -> Option<mpsc::Sender<Notice>> {
+    pub(crate) fn listener(&self) -> Option<mpsc::Sender<Notice>> {
         lock(&self.listener).clone().filter(|sender| !sender.is_closed())
     }
 }

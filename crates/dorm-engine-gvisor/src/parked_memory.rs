@@ -9,6 +9,8 @@ use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use dorm_cgroup::Cgroup;
+use dorm_engine::Notice;
+use tokio::sync::mpsc;
 
 use crate::container::Container;
 use crate::error::{GvisorError, chain};
@@ -23,13 +25,18 @@ const STEP_BYTES: u64 = 256 << 20;
 /// The least memory to release, in bytes. Less is saved as soon as what changed in it.
 const LEAST_BYTES: u64 = 32 << 20;
 
-/// Releases the memory of a run that was just parked, later. Without `pages`, to which it was saved
-/// since it was paused, nothing is released.
-pub(crate) async fn release_later(run: &Arc<Run>, container: &Container, turn: &mut Turn) {
+/// Releases the memory of a run that was just parked, later, and tells the listener. Without
+/// `pages`, to which it was saved since it was paused, nothing is released.
+pub(crate) async fn release_later(
+    run: &Arc<Run>,
+    container: &Container,
+    turn: &mut Turn,
+    listener: Option<mpsc::Sender<Notice>>,
+) {
     let Some(pages) = &turn.pages else { return };
     let is_much = container.group(Cgroup::usage).await.is_ok_and(|usage| usage.memory_bytes >= LEAST_BYTES);
     if is_much {
-        tokio::spawn(release(Arc::downgrade(run), Arc::downgrade(pages)));
+        tokio::spawn(release(Arc::downgrade(run), Arc::downgrade(pages), listener));
     } else {
         turn.pages = None;
     }
@@ -37,7 +44,7 @@ pub(crate) async fn release_later(run: &Arc<Run>, container: &Container, turn: &
 
 /// Releases memory until none is left, or until the run is resumed, saved again or ended: the turn
 /// then drops the pages.
-async fn release(run: Weak<Run>, pages: Weak<File>) {
+async fn release(run: Weak<Run>, pages: Weak<File>, listener: Option<mpsc::Sender<Notice>>) {
     tokio::time::sleep(PARKED_FOR).await;
     loop {
         let Some(run) = run.upgrade() else { return };
@@ -50,7 +57,10 @@ async fn release(run: Weak<Run>, pages: Weak<File>) {
         let left = step(container, &pages).await;
         match &left {
             Ok(Some(left)) if *left > 0 => continue,
-            Ok(_) => tracing::debug!(run = %run.id, "released the memory of a parked run"),
+            Ok(_) => {
+                tracing::debug!(run = %run.id, "released the memory of a parked run");
+                tell(&run, container, listener.as_ref()).await;
+            }
             Err(GvisorError::Refused { said, .. }) => {
                 tracing::debug!(run = %run.id, said, "a parked run keeps its memory");
             }
@@ -60,6 +70,15 @@ async fn release(run: Weak<Run>, pages: Weak<File>) {
         }
         turn.pages = None;
         return;
+    }
+}
+
+/// Tells how much memory the run holds now.
+async fn tell(run: &Run, container: &Container, listener: Option<&mpsc::Sender<Notice>>) {
+    if let (Some(listener), Ok(usage)) = (listener, container.group(Cgroup::usage).await) {
+        let notice = Notice::MemoryReleased { run: run.id.clone(), memory_bytes: usage.memory_bytes };
+        // A daemon that stops needs no notice.
+        let _ = listener.send(notice).await;
     }
 }
 

@@ -104,7 +104,7 @@ impl Shared {
         }
         let frozen = container.group(Cgroup::freeze).await;
         frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))?;
-        release_later(&run, container, &mut turn).await;
+        release_later(&run, container, &mut turn, self.listener()).await;
         Ok(())
     }
 

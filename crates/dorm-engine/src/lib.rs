@@ -241,6 +241,13 @@ pub enum Notice {
         /// The run.
         run: RunId,
     },
+    /// A parked run has released memory and maps it from its image.
+    MemoryReleased {
+        /// The run.
+        run: RunId,
+        /// The host memory that it still holds, in bytes.
+        memory_bytes: u64,
+    },
 }
 
 /// The interface of an engine.

@@ -30,6 +30,9 @@ pub(crate) async fn listen(shared: Arc<Shared>) {
                 let sandbox = run.sandbox.clone();
                 shared.tell(&sandbox, Message::MemoryHigh { run });
             }
+            Some(Notice::MemoryReleased { run, memory_bytes }) => {
+                shared.parking.shrink(&run.sandbox, memory_bytes);
+            }
             None => return,
         }
     }

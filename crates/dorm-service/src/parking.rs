@@ -56,6 +56,13 @@ impl Parking {
         leave
     }
 
+    /// Records how much host memory `sandbox` holds now, in bytes, if it is parked.
+    pub(crate) fn shrink(&self, sandbox: &SandboxId, memory_bytes: u64) {
+        if let Some(held) = self.lock().get_mut(sandbox) {
+            held.memory_bytes = held.memory_bytes.min(memory_bytes);
+        }
+    }
+
     /// Records that `sandbox` is no longer parked. Returns whether it was.
     pub(crate) fn leave(&self, sandbox: &SandboxId) -> bool {
         self.lock().remove(sandbox).is_some()
@@ -94,6 +101,16 @@ mod tests {
         assert!(parking.leave(&id(1)));
         assert!(!parking.leave(&id(1)));
         assert!(parking.holds(&id(2)));
+    }
+
+    #[test]
+    fn what_has_released_its_memory_makes_room_for_others() {
+        let parking = Parking::new(ParkLimits { memory_bytes: 100, count: 10 });
+        assert!(parking.enter(&id(1), Timestamp::from_millis(1), 60).is_empty());
+        parking.shrink(&id(1), 10);
+        parking.shrink(&id(2), 10);
+        assert_eq!(parking.held(), (1, 10));
+        assert!(parking.enter(&id(2), Timestamp::from_millis(2), 60).is_empty());
     }
 
     #[test]

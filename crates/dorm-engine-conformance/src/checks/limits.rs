@@ -67,8 +67,8 @@ async fn memory_is_high(run: &RunId, notices: &mut Receiver<Notice>) {
     loop {
         match notices.recv().await {
             Some(Notice::MemoryHigh { run: short }) if short == *run => return,
-            // This notice is about a run that has been stopped since.
-            Some(Notice::MemoryHigh { .. }) => {}
+            // This notice is about a run that has been stopped since, or was parked.
+            Some(Notice::MemoryHigh { .. } | Notice::MemoryReleased { .. }) => {}
             other => panic!("memory ran high, but the notice is {other:?}"),
         }
     }

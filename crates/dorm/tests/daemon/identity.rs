@@ -35,7 +35,7 @@ async fn left_alone(daemon: &Daemon) -> Vec<String> {
     runs.map(|run| format!("{} {}", run["id"].as_str().unwrap(), run["why"])).collect()
 }
 
-async fn metric(daemon: &Daemon, name: &str) -> String {
+pub(crate) async fn metric(daemon: &Daemon, name: &str) -> String {
     let address = format!("{}/metrics", daemon.address());
     let text = reqwest::Client::builder().no_proxy().build().unwrap().get(address).bearer_auth(daemon.key()).send();
     let text = text.await.unwrap().text().await.unwrap();

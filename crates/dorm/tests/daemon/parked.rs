@@ -7,6 +7,7 @@ use dorm_testing::{Daemon, until};
 use reqwest::Method;
 use serde_json::json;
 
+use crate::identity::metric;
 use crate::place::{PATIENCE, Place};
 
 /// Keeps 64 MiB in memory, and tells their hash to whoever asks. Each time, it changes one MiB
@@ -53,9 +54,18 @@ async fn suspend(daemon: &Daemon, id: &str) -> PathBuf {
         paths.any(|path| path.ends_with("pages.img"))
     };
     until(PATIENCE, "the run releases its memory", async || Ok(!is_open())).await.unwrap();
+    let small = async || Ok(parked_bytes(daemon).await < 48 << 20);
+    until(PATIENCE, "the daemon knows what a parked run holds", small).await.unwrap();
     let saved_states = std::fs::read_dir(daemon.data().join("saved_states")).unwrap().flatten();
     let images = saved_states.map(|one| one.path().join("pages.img")).filter(|pages| pages.exists());
     images.max_by_key(|pages| std::fs::metadata(pages).unwrap().modified().unwrap()).unwrap()
+}
+
+/// Returns the memory that all parked sandboxes hold, as the metrics tell it.
+async fn parked_bytes(daemon: &Daemon) -> u64 {
+    let line = metric(daemon, "dorm_parked_bytes").await;
+    let (_, bytes) = line.rsplit_once(' ').unwrap();
+    bytes.parse().unwrap()
 }
 
 fn flip(pages: &Path) {
