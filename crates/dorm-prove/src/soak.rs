@@ -33,6 +33,8 @@ pub struct Soakings {
     pub suspends: u64,
     /// The suspends among them whose sandbox was resumed from disk.
     pub from_disk: u64,
+    /// Those whose sandbox was parked for so long that its run has released its memory.
+    pub parked_long: u64,
     /// Sandboxes that were forked off.
     pub forks: u64,
     /// Sandboxes that were created from a memory snapshot.

@@ -19,6 +19,21 @@ const MEMORY_BYTES: u64 = 512 << 20;
 /// How long each process of a guest may take to do something.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// How long a sandbox is parked until its run has released its memory, which it does after one
+/// second.
+const LONG: Duration = Duration::from_millis(1500);
+
+/// Where the memory of a sandbox is while it is suspended.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sleep {
+    /// On disk only.
+    Evicted,
+    /// In memory.
+    Parked,
+    /// In its image, which its parked run maps.
+    ParkedLong,
+}
+
 /// A guest and its last checked state.
 #[derive(Clone)]
 struct Guest {
@@ -162,30 +177,34 @@ impl<'a> Line<'a> {
         Ok(all)
     }
 
-    /// Suspends and resumes, from memory or from disk.
-    async fn slept(&mut self, mut guest: Guest, from_disk: bool) -> Result<Guest> {
+    /// Suspends and resumes.
+    async fn slept(&mut self, mut guest: Guest, sleep: Sleep) -> Result<Guest> {
         self.act(&guest, "suspend").await?;
         guest.generations += 1;
-        if from_disk {
-            self.act(&guest, "evict").await?;
+        match sleep {
+            Sleep::Evicted => self.act(&guest, "evict").await?,
+            Sleep::Parked => {}
+            Sleep::ParkedLong => tokio::time::sleep(LONG).await,
         }
         self.act(&guest, "resume").await?;
         self.count(|done| {
             done.suspends += 1;
-            done.from_disk += u64::from(from_disk);
+            done.from_disk += u64::from(sleep == Sleep::Evicted);
+            done.parked_long += u64::from(sleep == Sleep::ParkedLong);
         });
         self.check(guest).await
     }
 
     async fn sleep(&mut self, guest: Guest) -> Result<Guest> {
-        let from_disk = self.random.bool();
-        self.slept(guest, from_disk).await
+        let sleep = [Sleep::Evicted, Sleep::Parked, Sleep::ParkedLong][self.random.usize(..3)];
+        self.slept(guest, sleep).await
     }
 
     /// Three images, each of which refers to the one before where the disk has no reflinks.
     async fn chain(&mut self, mut guest: Guest) -> Result<Guest> {
         for _ in 0..3 {
-            guest = self.slept(guest, true).await?;
+            let sleep = if self.random.bool() { Sleep::Evicted } else { Sleep::ParkedLong };
+            guest = self.slept(guest, sleep).await?;
         }
         Ok(guest)
     }
@@ -210,9 +229,9 @@ impl<'a> Line<'a> {
         let mut children = self.forked(&guest, count).await?;
         let guest = self.check(guest).await?;
         let child = children.pop().context("a child")?;
-        let child = self.slept(child, true).await?;
+        let child = self.slept(child, Sleep::Evicted).await?;
         let grandchild = self.forked(&child, 1).await?.pop().context("a grandchild")?;
-        let heir = self.slept(grandchild, true).await?;
+        let heir = self.slept(grandchild, Sleep::Evicted).await?;
         for over in [guest, child].iter().chain(&children) {
             self.act(over, "terminate").await?;
         }
@@ -242,7 +261,7 @@ impl<'a> Line<'a> {
         if let Some(over) = over {
             self.act(&over, "terminate").await?;
         }
-        let heir = self.slept(heir, true).await?;
+        let heir = self.slept(heir, Sleep::Evicted).await?;
         self.world.forget(&snapshot).await?;
         self.check(heir).await
     }
@@ -259,7 +278,7 @@ impl<'a> Line<'a> {
         let other = self.restored(&future, &kept).await?;
         self.count(|done| done.rewinds += 1);
         self.act(&other, "terminate").await?;
-        let guest = self.slept(guest, true).await?;
+        let guest = self.slept(guest, Sleep::Evicted).await?;
         for over in [kept, snapshot] {
             self.world.forget(&over).await?;
         }

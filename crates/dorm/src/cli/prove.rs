@@ -234,7 +234,13 @@ fn print_soaked(soaked: &Soaked, options: &ProveOptions) -> Done {
         Format::Json => output::json(&PrintedSoak { holds, soaked })?,
         Format::Table => output::fields(&[
             ("comparisons", done.checks.to_string()),
-            ("suspends", format!("{}, {} resumed from disk", done.suspends, done.from_disk)),
+            (
+                "suspends",
+                format!(
+                    "{}, {} resumed from disk, {} from released memory",
+                    done.suspends, done.from_disk, done.parked_long
+                ),
+            ),
             ("forks", done.forks.to_string()),
             ("restores", done.restores.to_string()),
             ("rewinds", done.rewinds.to_string()),
