@@ -20,8 +20,8 @@ use crate::run::{Run, Turn};
 /// How long a run is parked before its memory is released. A run that is resumed sooner keeps it,
 /// and answers sooner.
 const PARKED_FOR: Duration = Duration::from_secs(1);
-/// The memory to release in one step, in bytes. The kernel takes about 50 ms for it.
-const STEP_BYTES: u64 = 256 << 20;
+/// The memory to release in one step, in bytes. A resume waits for the step that has begun.
+const STEP_BYTES: u64 = 32 << 20;
 /// The least memory to release, in bytes. Less is saved as soon as what changed in it.
 const LEAST_BYTES: u64 = 32 << 20;
 
