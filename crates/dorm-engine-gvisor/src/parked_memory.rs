@@ -54,18 +54,18 @@ async fn release(run: Weak<Run>, pages: Weak<File>, listener: Option<mpsc::Sende
         if turn.phase() != Phase::Paused || run.is_stopping() {
             return;
         }
-        let left = step(container, &pages).await;
-        match &left {
-            Ok(Some(left)) if *left > 0 => continue,
-            Ok(_) => {
+        match step(container, &pages).await {
+            Ok(Some(0)) => {
                 tracing::debug!(run = %run.id, "released the memory of a parked run");
                 tell(&run, container, listener.as_ref()).await;
             }
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
             Err(GvisorError::Refused { said, .. }) => {
                 tracing::debug!(run = %run.id, said, "a parked run keeps its memory");
             }
             Err(error) => {
-                tracing::warn!(run = %run.id, error = %chain(error), "cannot release the memory of a parked run, which stays suspended");
+                tracing::warn!(run = %run.id, error = %chain(&error), "cannot release the memory of a parked run, which stays suspended");
             }
         }
         turn.pages = None;
@@ -83,7 +83,7 @@ async fn tell(run: &Run, container: &Container, listener: Option<&mpsc::Sender<N
 }
 
 /// Releases some memory and returns how many bytes are left; `None` if the run is not parked any
-/// more. The run is parked again, also after a failure.
+/// more. The run is parked again, also if the sandbox refuses.
 async fn step(container: &Container, pages: &File) -> Result<Option<u64>, GvisorError> {
     if !container.group(Cgroup::is_frozen).await? {
         return Ok(None);

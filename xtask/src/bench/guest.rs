@@ -13,8 +13,8 @@ pub(super) const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Fills as many MiB as it is told with bytes that cannot be compressed, reports that, and then
 /// does with them what it reads from a FIFO. It reports in another how long that took, by its own
-/// clock. On both, it waits without using a CPU, and so does whoever waits for it: asking again and
-/// again took as long as the work.
+/// clock. Neither the program nor its caller uses a CPU while it waits. Repeated questions took as
+/// much processor time as the work.
 const PROGRAM: &str = "import os,random,sys,time\n\
     size = int(sys.argv[1]) << 20\n\
     held = bytearray(size)\n\

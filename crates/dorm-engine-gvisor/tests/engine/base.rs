@@ -79,13 +79,13 @@ pub(crate) async fn begin(engine: &Arc<GvisorEngine>, place: &Place) -> (RunSpec
 }
 
 /// A run that was restored from its first image, with its trial programs.
-struct Woken {
-    spec: RunSpec,
-    image: PathBuf,
-    processes: Vec<u64>,
+pub(crate) struct Woken {
+    pub(crate) spec: RunSpec,
+    pub(crate) image: PathBuf,
+    pub(crate) processes: Vec<u64>,
 }
 
-async fn woken(engine: &Arc<GvisorEngine>, place: &Place) -> Woken {
+pub(crate) async fn woken(engine: &Arc<GvisorEngine>, place: &Place) -> Woken {
     let (spec, processes) = begin(engine, place).await;
     let image = place.image_directory("0");
     let saved = save(engine, &spec.run, &image).await;

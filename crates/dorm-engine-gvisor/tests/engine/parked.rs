@@ -8,7 +8,7 @@ use dorm_engine::{Engine, RestoredMemory, RunSpec, Saved};
 use dorm_engine_gvisor::GvisorEngine;
 use dorm_memory_image::PAGES_MAP;
 
-use crate::base::{begin, fill, has_bases, is_right, next, save_after};
+use crate::base::{Woken, begin, fill, has_bases, is_right, next, save, save_after, woken};
 use crate::host::{Place, agent_of, wait_for};
 
 /// Saves and parks a run, and waits until the engine needs the pages of the image no more.
@@ -109,6 +109,36 @@ async fn a_run_keeps_its_memory_if_the_image_has_another() {
     settled(&image).await;
     let after = memory(&engine, &spec).await;
     assert!(after > before - (4 << 20), "{after} of {before} bytes");
+    resume(&engine, &spec).await;
+    for process in &processes {
+        assert!(is_right(&engine, &spec.run, *process).await, "{process}");
+    }
+    engine.stop(&spec.run).await.unwrap();
+    drop(engine);
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_woken_run_keeps_its_memory_if_the_end_of_the_image_has_another() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let Woken { spec, image, mut processes } = woken(&engine, &place).await;
+    for _ in 0..4 {
+        assert!(is_right(&engine, &spec.run, processes.remove(0)).await);
+        processes.extend([fill(&engine, &spec.run).await, fill(&engine, &spec.run).await]);
+    }
+    // The next image is complete. It has parts of the memory that are in the image before, and
+    // others.
+    fs::remove_dir_all(image).unwrap();
+    let image = place.image_directory("1");
+    save(&engine, &spec.run, &image).await;
+    let pages = fs::File::options().write(true).open(image.join("pages.img")).unwrap();
+    let half = pages.metadata().unwrap().len() / 2;
+    pages.write_all_at(&vec![0; usize::try_from(half).unwrap()], half).unwrap();
+    drop(pages);
+    assert!(memory(&engine, &spec).await > 32 << 20, "so much is released");
+    engine.park(&spec.run).await.unwrap();
+    settled(&image).await;
     resume(&engine, &spec).await;
     for process in &processes {
         assert!(is_right(&engine, &spec.run, *process).await, "{process}");

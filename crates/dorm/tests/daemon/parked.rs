@@ -10,8 +10,8 @@ use serde_json::json;
 use crate::identity::metric;
 use crate::place::{PATIENCE, Place};
 
-/// Keeps 64 MiB in memory, and tells their hash to whoever asks. Each time, it changes one MiB
-/// afterwards.
+/// Keeps 64 MiB in memory. Asked by one FIFO, it compares them with their hash, changes one MiB,
+/// and answers by another FIFO.
 const KEEPER: &str = "
 import hashlib, os
 held, at = bytearray(os.urandom(64 << 20)), 0

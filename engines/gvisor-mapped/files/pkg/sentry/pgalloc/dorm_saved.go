@@ -122,9 +122,10 @@ func (f *MemoryFile) mapSome(pages *fd.FD, frs []memmap.FileRange, limit uint64)
 		} else {
 			s.runs = s.runs[1:]
 		}
-		if err := f.mapRun(f.image, run); err != nil {
+		if err := f.checkRun(f.image, run); err != nil {
 			return err
 		}
+		f.mapRun(f.image, run)
 		f.image.mu.Lock()
 		f.image.backed.InsertRange(run.fr, unfreeInfo{refs: run.off - run.fr.Start})
 		f.image.mu.Unlock()
@@ -162,12 +163,16 @@ func (f *MemoryFile) beginMapping(pages *fd.FD, frs []memmap.FileRange) error {
 			after.base.in = before.base.in
 		}
 	}
+	// A part may have memory besides what is in an image, so that after the first one is mapped, the
+	// state before is wrong.
 	for _, part := range parts {
-		// Until the state is replaced, it names the same content elsewhere.
-		if err := f.mapRun(after, part); err != nil {
+		if err := f.checkRun(after, part); err != nil {
 			unix.Close(nfd)
 			return err
 		}
+	}
+	for _, part := range parts {
+		f.mapRun(after, part)
 		after.backed.InsertRange(part.fr, unfreeInfo{refs: part.off - part.fr.Start})
 	}
 	f.image = after
@@ -226,20 +231,25 @@ func (s *savedPages) mappableSaved(before *imageState, frs []memmap.FileRange) (
 	return parts, left, nil
 }
 
-// mapRun maps a run from the image, and releases its memory.
-func (f *MemoryFile) mapRun(im *imageState, run imageRun) error {
-	file, off := im.at(run.off)
-	if !f.isContentOf(file, run.fr, off) {
+// checkRun returns an error if a run has not the content that the image has.
+func (f *MemoryFile) checkRun(im *imageState, run imageRun) error {
+	if file, off := im.at(run.off); !f.isContentOf(file, run.fr, off) {
 		return fmt.Errorf("%v is not what the image has at %#x", run.fr, run.off)
 	}
+	return nil
+}
+
+// mapRun maps a run from the image, and releases its memory. If the host cannot do that, a part may be
+// mapped, so the sandbox ends: the image has its memory.
+func (f *MemoryFile) mapRun(im *imageState, run imageRun) {
+	file, off := im.at(run.off)
 	if err := f.remap(run.fr, file.fd, off, unix.PROT_READ); err != nil {
-		return err
+		panic(fmt.Sprintf("cannot map %v from the image: %v", run.fr, err))
 	}
 	if err := f.decommitFile(run.fr); err != nil {
 		// It is cleared before it is used again.
 		log.Warningf("image-backed memory: cannot release %v: %v", run.fr, err)
 	}
-	return nil
 }
 
 // isContentOf compares the first and the last page of fr with a file.
