@@ -94,6 +94,41 @@ async fn what_did_not_change_since_a_run_was_parked_is_not_written_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_run_that_is_resumed_while_it_releases_memory_loses_nothing() {
+    let Some(place) = Place::new() else { return };
+    let engine = place.open(0).await;
+    let (spec, mut processes) = begin(&engine, &place).await;
+    for _ in 0..20 {
+        processes.push(fill(&engine, &spec.run).await);
+    }
+    let mut image = place.image_directory("0");
+    for n in 1..=4 {
+        let later = place.image_directory(&n.to_string());
+        save_after(&engine, &spec.run, &later, &[image]).await;
+        let before = memory(&engine, &spec).await;
+        engine.park(&spec.run).await.unwrap();
+        if maps(&engine) {
+            wait_for("the first memory to be released", || async { memory(&engine, &spec).await < before - (2 << 20) })
+                .await;
+        }
+        resume(&engine, &spec).await;
+        for _ in 0..4 {
+            assert!(is_right(&engine, &spec.run, processes.remove(0)).await, "{n}");
+            processes.push(fill(&engine, &spec.run).await);
+        }
+        image = later;
+    }
+    park(&engine, &spec, &place.image_directory("5"), &image).await;
+    resume(&engine, &spec).await;
+    for process in &processes {
+        assert!(is_right(&engine, &spec.run, *process).await, "{process}");
+    }
+    engine.stop(&spec.run).await.unwrap();
+    drop(engine);
+    assert_eq!(place.left(), [""; 0]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_run_keeps_its_memory_if_the_image_has_another() {
     let Some(place) = Place::new() else { return };
     let engine = place.open(0).await;

@@ -59,6 +59,10 @@ type imageState struct {
 	// copies counts the copies out of the image.
 	copies atomicbitops.Uint64
 
+	// unreleased are ranges that were mapped since they had memory. What is still backed of them may
+	// be released. They are protected by MemoryFile.mu.
+	unreleased unwasteSet
+
 	// filling is held while FillFromImage copies. It is locked before mu.
 	filling sync.Mutex
 
@@ -171,8 +175,7 @@ func (im *imageState) mappable(frs []memmap.FileRange) []imageRun {
 	var set unwasteSet
 	for _, fr := range frs {
 		// Forked address spaces have ranges in common.
-		set.RemoveRange(fr)
-		set.InsertRange(fr, unwasteInfo{})
+		addRange(&set, fr)
 	}
 	var parts []imageRun
 	for _, run := range im.pending {

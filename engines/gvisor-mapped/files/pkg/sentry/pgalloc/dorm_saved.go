@@ -101,6 +101,9 @@ func (f *MemoryFile) MapSaved(pages *fd.FD, frs []memmap.FileRange, limit uint64
 	for _, run := range s.runs {
 		left += run.fr.Length()
 	}
+	if f.image != nil {
+		left += uint64(f.image.unreleased.Span())
+	}
 	return left, nil
 }
 
@@ -110,32 +113,58 @@ func (f *MemoryFile) MapSaved(pages *fd.FD, frs []memmap.FileRange, limit uint64
 func (f *MemoryFile) mapSome(pages *fd.FD, frs []memmap.FileRange, limit uint64) error {
 	s := f.saved
 	if !s.isMapped {
-		if err := f.beginMapping(pages, frs); err != nil {
-			return err
-		}
+		return f.beginMapping(pages, frs)
 	}
-	for released := uint64(0); len(s.runs) > 0 && released < limit; {
+	released := uint64(0)
+	for !f.image.unreleased.IsEmpty() && released < limit {
+		released += f.releaseMapped(limit - released)
+	}
+	for len(s.runs) > 0 && released < limit {
 		run := s.runs[0]
-		if length := max(limit-released, hostarch.HugePageSize) &^ (hostarch.HugePageSize - 1); run.fr.Length() > length {
-			run.fr.End = run.fr.Start + length
-			s.runs[0].fr.Start, s.runs[0].off = run.fr.End, run.off+length
-		} else {
-			s.runs = s.runs[1:]
-		}
+		run.fr = firstOf(run.fr, limit-released)
 		if err := f.checkRun(f.image, run); err != nil {
 			return err
+		}
+		if s.runs[0].fr.Start, s.runs[0].off = run.fr.End, run.off+run.fr.Length(); s.runs[0].fr.Length() == 0 {
+			s.runs = s.runs[1:]
 		}
 		f.mapRun(f.image, run)
 		f.image.mu.Lock()
 		f.image.backed.InsertRange(run.fr, unfreeInfo{refs: run.off - run.fr.Start})
 		f.image.mu.Unlock()
+		f.decommitMapped(run.fr)
 		released += run.fr.Length()
 	}
 	return nil
 }
 
+// firstOf returns the first part of fr, which has limit bytes, rounded down to a huge page, but at least one.
+func firstOf(fr memmap.FileRange, limit uint64) memmap.FileRange {
+	if length := max(limit, hostarch.HugePageSize) &^ (hostarch.HugePageSize - 1); fr.Length() > length {
+		fr.End = fr.Start + length
+	}
+	return fr
+}
+
+// releaseMapped releases some memory that was left when its range was mapped. It returns how many bytes
+// the range has.
+//
+// Preconditions: f.mu must be locked; some memory is unreleased.
+func (f *MemoryFile) releaseMapped(limit uint64) uint64 {
+	im := f.image
+	// FillFromImage uses the memory of a range that is still backed.
+	im.filling.Lock()
+	defer im.filling.Unlock()
+	fr := firstOf(im.unreleased.FirstSegment().Range(), limit)
+	im.unreleased.RemoveRange(fr)
+	for _, part := range im.backedParts(fr) {
+		f.decommitMapped(part)
+	}
+	return fr.Length()
+}
+
 // beginMapping makes the saved image the image of f. What is in an image already is in the new one when
-// it returns; the other runs are left.
+// it returns, and its memory is not released yet; the other runs are left.
 //
 // Preconditions: f.mu must be locked.
 func (f *MemoryFile) beginMapping(pages *fd.FD, frs []memmap.FileRange) error {
@@ -175,6 +204,14 @@ func (f *MemoryFile) beginMapping(pages *fd.FD, frs []memmap.FileRange) error {
 		f.mapRun(after, part)
 		after.backed.InsertRange(part.fr, unfreeInfo{refs: part.off - part.fr.Start})
 	}
+	for seg := before.unreleased.FirstSegment(); seg.Ok(); seg = seg.NextSegment() {
+		addRange(&after.unreleased, seg.Range())
+	}
+	for _, part := range parts {
+		for _, fr := range before.unbackedParts(part.fr) {
+			addRange(&after.unreleased, fr)
+		}
+	}
 	f.image = after
 	if before.file != nil && before.file != s.base {
 		unix.Close(before.file.fd)
@@ -192,17 +229,13 @@ func (s *savedPages) mappableSaved(before *imageState, frs []memmap.FileRange) (
 	before.mu.RLock()
 	defer before.mu.RUnlock()
 	var set unwasteSet
-	add := func(fr memmap.FileRange) {
-		// Forked address spaces have ranges in common.
-		set.RemoveRange(fr)
-		set.InsertRange(fr, unwasteInfo{})
-	}
 	for _, fr := range frs {
-		add(fr)
+		// Forked address spaces have ranges in common.
+		addRange(&set, fr)
 	}
 	var backed uint64
 	for seg := before.backed.FirstSegment(); seg.Ok(); seg = seg.NextSegment() {
-		add(seg.Range())
+		addRange(&set, seg.Range())
 		backed += seg.Range().Length()
 	}
 	for _, run := range s.runs {
@@ -231,6 +264,27 @@ func (s *savedPages) mappableSaved(before *imageState, frs []memmap.FileRange) (
 	return parts, left, nil
 }
 
+// addRange adds fr to a set that may have parts of it.
+func addRange(set *unwasteSet, fr memmap.FileRange) {
+	set.RemoveRange(fr)
+	set.InsertRange(fr, unwasteInfo{})
+}
+
+// unbackedParts returns the parts of fr that are not in the image.
+func (im *imageState) unbackedParts(fr memmap.FileRange) []memmap.FileRange {
+	var parts []memmap.FileRange
+	for _, backed := range im.backedParts(fr) {
+		if backed.Start > fr.Start {
+			parts = append(parts, memmap.FileRange{fr.Start, backed.Start})
+		}
+		fr.Start = backed.End
+	}
+	if fr.Length() > 0 {
+		parts = append(parts, fr)
+	}
+	return parts
+}
+
 // checkRun returns an error if a run has not the content that the image has.
 func (f *MemoryFile) checkRun(im *imageState, run imageRun) error {
 	if file, off := im.at(run.off); !f.isContentOf(file, run.fr, off) {
@@ -239,16 +293,20 @@ func (f *MemoryFile) checkRun(im *imageState, run imageRun) error {
 	return nil
 }
 
-// mapRun maps a run from the image, and releases its memory. If the host cannot do that, a part may be
-// mapped, so the sandbox ends: the image has its memory.
+// mapRun maps a run from the image. If the host cannot do that, a part may be mapped, so the sandbox
+// ends: the image has its memory.
 func (f *MemoryFile) mapRun(im *imageState, run imageRun) {
 	file, off := im.at(run.off)
 	if err := f.remap(run.fr, file.fd, off, unix.PROT_READ); err != nil {
 		panic(fmt.Sprintf("cannot map %v from the image: %v", run.fr, err))
 	}
-	if err := f.decommitFile(run.fr); err != nil {
+}
+
+// decommitMapped releases the memory of fr, which is in the image.
+func (f *MemoryFile) decommitMapped(fr memmap.FileRange) {
+	if err := f.decommitFile(fr); err != nil {
 		// It is cleared before it is used again.
-		log.Warningf("image-backed memory: cannot release %v: %v", run.fr, err)
+		log.Warningf("image-backed memory: cannot release %v: %v", fr, err)
 	}
 }
 
