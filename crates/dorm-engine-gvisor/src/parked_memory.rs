@@ -58,6 +58,8 @@ async fn release(run: Weak<Run>, pages: Weak<File>, listener: Option<mpsc::Sende
             Ok(Some(0)) => {
                 tracing::debug!(run = %run.id, "released the memory of a parked run");
                 tell(&run, container, listener.as_ref()).await;
+                // The next daemon does nothing else for it.
+                let _ = container.reach("gvisor: memory of a parked run released");
             }
             Ok(Some(_)) => continue,
             Ok(None) => {}
@@ -90,7 +92,14 @@ async fn step(container: &Container, pages: &File) -> Result<Option<u64>, Gvisor
     }
     let pages = pages.try_clone().map_err(|source| GvisorError::file("duplicate", "the pages of an image", source))?;
     container.group(Cgroup::thaw).await?;
-    let left = container.control.map_saved(pages.into(), STEP_BYTES).await;
+    let left = async {
+        container.reach("gvisor: parked run thawed")?;
+        let left = container.control.map_saved(pages.into(), STEP_BYTES).await?;
+        container.reach("gvisor: some memory released")?;
+        Ok(Some(left))
+    }
+    .await;
     container.group(Cgroup::freeze).await?;
-    left.map(Some)
+    container.reach("gvisor: run parked again")?;
+    left
 }

@@ -16,6 +16,7 @@ mod merge;
 mod perform;
 mod pools;
 mod prepare;
+mod release;
 mod resize;
 mod transfer;
 mod volumes;
@@ -58,6 +59,7 @@ operations! {
     ResumeParked "resume parked";
     ResumeEvicted "resume evicted";
     Evict "evict";
+    ReleaseParked "release memory of parked";
     CheckpointRunning "checkpoint running";
     CheckpointSuspended "checkpoint suspended";
     FilesRunning "checkpoint files, running";

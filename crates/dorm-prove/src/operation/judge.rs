@@ -10,8 +10,8 @@ use serde_json::{Value, json};
 use super::lost::{Seen, after_cut, count_lost, is_lost};
 use super::perform::{CHILDREN, LIMITS};
 use super::{
-    Heard, Operation, Scene, builds, egress, environments, files_only, images, layers, merge, pools, resize, transfer,
-    volumes,
+    Heard, Operation, Scene, builds, egress, environments, files_only, images, layers, merge, pools, release, resize,
+    transfer, volumes,
 };
 use crate::host::word;
 use crate::probe::{PATIENCE, Probe};
@@ -27,12 +27,9 @@ pub(crate) async fn judge(
     heard: &Heard,
 ) -> Result<Vec<Fault>> {
     let mut faults = Vec::new();
-    if world.lost_power && after_cut(world, operation, &mut scene, heard, &mut faults).await? == Seen::Ended {
-        match operation {
-            Operation::MergeLayers => {}
-            _ if operation.has_volume() => scene.subject = None,
-            _ => return Ok(faults),
-        }
+    let is_over = world.lost_power && after_cut(world, operation, &mut scene, heard, &mut faults).await? == Seen::Ended;
+    if is_over && operation != Operation::MergeLayers && !operation.has_volume() {
+        return Ok(faults);
     }
     match operation {
         Operation::CreateNamed
@@ -74,6 +71,7 @@ pub(crate) async fn judge(
         | Operation::ResumeParked
         | Operation::ResumeEvicted
         | Operation::Evict
+        | Operation::ReleaseParked
         | Operation::CheckpointRunning
         | Operation::CheckpointSuspended
         | Operation::FilesRunning
@@ -99,6 +97,7 @@ fn allowed(operation: Operation, is_done: bool) -> &'static [&'static str] {
         (Operation::Evict, true) => &["evicted"],
         (
             Operation::Evict
+            | Operation::ReleaseParked
             | Operation::CheckpointSuspended
             | Operation::FilesSuspended
             | Operation::DeleteSnapshot
@@ -153,6 +152,9 @@ async fn slept(
     world.daemon.act(&subject.id, "resume").await?;
     if matches!(operation, Operation::SetEgress | Operation::SetEgressParked) {
         egress::judge(&world.daemon, &subject.id, &view, heard.is_some(), faults).await?;
+    }
+    if operation == Operation::ReleaseParked {
+        release::judge(&world.daemon, &subject.id, faults).await?;
     }
     if operation == Operation::Resize {
         resize::judge(&world.daemon, &subject.id, &view, heard.is_some(), faults).await?;

@@ -35,7 +35,7 @@ pub(super) fn count_lost(world: &World, found: &Value) -> usize {
 }
 
 /// Checks the subject of `operation` after a power cut, and resumes it where the operation leaves
-/// it running.
+/// it running. A subject that ended is forgotten if its volume is checked without it.
 pub(super) async fn after_cut(
     world: &mut World,
     operation: Operation,
@@ -58,6 +58,9 @@ pub(super) async fn after_cut(
         if subject.has_image() {
             let what = format!("sandbox {} ended with its run, though it had slept: {}", subject.id, view["cause"]);
             faults.push((Kind::SandboxLost, what));
+        }
+        if operation.has_volume() {
+            scene.subject = None;
         }
         return Ok(Seen::Ended);
     }

@@ -7,7 +7,8 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::{
-    Operation, Scene, builds, egress, environments, files_only, images, layers, pools, resize, transfer, volumes,
+    Operation, Scene, builds, egress, environments, files_only, images, layers, pools, release, resize, transfer,
+    volumes,
 };
 use crate::world::{WarmContainers, World};
 
@@ -41,6 +42,7 @@ pub(crate) async fn perform(world: &mut World, operation: Operation, scene: &Sce
         Operation::SuspendFiles => files_only::suspend(daemon, &id).await,
         Operation::ResumeParked | Operation::ResumeEvicted | Operation::ResumeFiles => daemon.act(&id, "resume").await,
         Operation::Evict => daemon.act(&id, "evict").await,
+        Operation::ReleaseParked => release::perform(world).await,
         Operation::CheckpointRunning | Operation::CheckpointSuspended => daemon.checkpoint(&id, "memory").await,
         Operation::FilesRunning | Operation::FilesSuspended | Operation::MergeLayers => {
             daemon.checkpoint(&id, "filesystem").await

@@ -3,7 +3,7 @@
 use anyhow::{Result, bail};
 use serde_json::json;
 
-use super::{Operation, Scene, images, layers, merge, transfer, volumes};
+use super::{Operation, Scene, images, layers, merge, release, transfer, volumes};
 use crate::diary::Diary;
 use crate::host::word;
 use crate::probe::Probe;
@@ -52,6 +52,7 @@ pub(crate) async fn prepare(world: &mut World, operation: Operation) -> Result<S
             // The background work of the fork must not count as the promotion's.
             world.settle().await?;
         }
+        Operation::ReleaseParked => release::prepare(&world.daemon, &mut scene).await?,
         Operation::StartAfterSuspend => {
             let Some(subject) = &scene.subject else { bail!("no sandbox to suspend") };
             world.watcher.begin(Some((Step::first(IN_SUSPEND), world.blow())));
@@ -144,6 +145,7 @@ async fn subject(world: &mut World, operation: Operation) -> Result<Option<Probe
         | Operation::SuspendFiles
         | Operation::Resize
         | Operation::TimeoutSuspends
+        | Operation::ReleaseParked
         | Operation::StartAfterSuspend => Stage::Running,
         Operation::ResumeParked
         | Operation::Evict
