@@ -1,6 +1,6 @@
 //! Suspending: for the first time, and after a wake that changed little.
 
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use anyhow::{Result, ensure};
 use dorm_testing::Daemon;
@@ -12,6 +12,8 @@ use super::reflink;
 use super::rows::Row;
 use super::stage::Stage;
 
+/// How long a parked sandbox has to release its memory to its image.
+const PARKED_FOR: Duration = Duration::from_secs(3);
 /// The limits beside a checkpoint whose files are synced.
 const WITH_REFLINK: f64 = 0.15;
 const WITHOUT_REFLINK: f64 = 0.4;
@@ -52,12 +54,16 @@ async fn first(stage: &Stage, daemon: &Daemon, peer: &Peer) -> Result<Vec<Row>> 
 }
 
 /// A woken sandbox of 1 GiB has written 10 MiB and is suspended again, and once more after a resume
-/// in memory.
-async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f64) -> Result<[Row; 2]> {
+/// in memory. Another one is never on disk alone.
+async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f64) -> Result<[Row; 3]> {
     const MIB: u64 = 1024;
     let mut row = Row::new(format!("suspend of a woken 1 GiB that wrote 10 MiB, durable, on {disk}"), limit);
     let mut again = Row::new(format!("the same after a resume in memory, durable, on {disk}"), limit);
+    let mut parked =
+        Row::new(format!("the same of a 1 GiB that was parked for some seconds, durable, on {disk}"), limit);
     let id = filled(daemon, "woken", MIB).await?;
+    let kept = filled(daemon, "kept", MIB).await?;
+    daemon.act(&kept, "suspend").await?;
     peer.fill("woken", MIB)?;
     peer.checkpoint("woken")?;
     for round in 0..stage.rounds(5) {
@@ -65,22 +71,33 @@ async fn woken(stage: &Stage, daemon: &Daemon, peer: &Peer, disk: &str, limit: f
         put_on_disk(daemon, &id).await?;
         resume(daemon, &id).await?;
         for row in [&mut row, &mut again] {
-            tell(daemon, &id, Word::Change).await?;
-            rustix::fs::sync();
-            let began = Instant::now();
-            daemon.act(&id, "suspend").await?;
-            row.ours.push(millis(began));
+            row.ours.push(changed(daemon, &id).await?);
             resume(daemon, &id).await?;
         }
+        tokio::time::sleep(PARKED_FOR).await;
+        resume(daemon, &kept).await?;
+        parked.ours.push(changed(daemon, &kept).await?);
         peer.restore("woken")?;
         peer.tell("woken", Word::Change)?;
         rustix::fs::sync();
         row.peer.push(peer.checkpoint_again("woken")?.synced);
     }
     peer.end("woken");
-    daemon.act(&id, "terminate").await?;
+    for id in [&id, &kept] {
+        daemon.act(id, "terminate").await?;
+    }
     again.peer.clone_from(&row.peer);
-    Ok([row, again])
+    parked.peer.clone_from(&row.peer);
+    Ok([row, again, parked])
+}
+
+/// Changes 10 MiB in a running sandbox, and returns how many milliseconds its suspend took then.
+async fn changed(daemon: &Daemon, id: &str) -> Result<f64> {
+    tell(daemon, id, Word::Change).await?;
+    rustix::fs::sync();
+    let began = Instant::now();
+    daemon.act(id, "suspend").await?;
+    Ok(millis(began))
 }
 
 /// The same on an XFS of the bench's own, with reflinks, if `mkfs.xfs` is there.

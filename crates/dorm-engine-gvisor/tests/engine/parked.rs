@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
+use std::sync::Arc;
 
 use dorm_engine::{Engine, RestoredMemory, RunSpec, Saved};
 use dorm_engine_gvisor::GvisorEngine;
@@ -36,6 +37,17 @@ async fn resume(engine: &GvisorEngine, spec: &RunSpec) {
 
 async fn memory(engine: &GvisorEngine, spec: &RunSpec) -> u64 {
     engine.usage(&spec.run).await.unwrap().memory_bytes
+}
+
+/// Resumes a run, which has the memory of all these processes, and ends everything.
+async fn has_all(engine: Arc<GvisorEngine>, place: &Place, spec: &RunSpec, processes: &[u64]) {
+    resume(&engine, spec).await;
+    for process in processes {
+        assert!(is_right(&engine, &spec.run, *process).await, "{process}");
+    }
+    engine.stop(&spec.run).await.unwrap();
+    drop(engine);
+    assert_eq!(place.left(), [""; 0]);
 }
 
 fn maps(engine: &GvisorEngine) -> bool {
@@ -119,13 +131,7 @@ async fn a_run_that_is_resumed_while_it_releases_memory_loses_nothing() {
         image = later;
     }
     park(&engine, &spec, &place.image_directory("5"), &image).await;
-    resume(&engine, &spec).await;
-    for process in &processes {
-        assert!(is_right(&engine, &spec.run, *process).await, "{process}");
-    }
-    engine.stop(&spec.run).await.unwrap();
-    drop(engine);
-    assert_eq!(place.left(), [""; 0]);
+    has_all(engine, &place, &spec, &processes).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -144,13 +150,7 @@ async fn a_run_keeps_its_memory_if_the_image_has_another() {
     settled(&image).await;
     let after = memory(&engine, &spec).await;
     assert!(after > before - (4 << 20), "{after} of {before} bytes");
-    resume(&engine, &spec).await;
-    for process in &processes {
-        assert!(is_right(&engine, &spec.run, *process).await, "{process}");
-    }
-    engine.stop(&spec.run).await.unwrap();
-    drop(engine);
-    assert_eq!(place.left(), [""; 0]);
+    has_all(engine, &place, &spec, &processes).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -174,13 +174,7 @@ async fn a_woken_run_keeps_its_memory_if_the_end_of_the_image_has_another() {
     assert!(memory(&engine, &spec).await > 32 << 20, "so much is released");
     engine.park(&spec.run).await.unwrap();
     settled(&image).await;
-    resume(&engine, &spec).await;
-    for process in &processes {
-        assert!(is_right(&engine, &spec.run, *process).await, "{process}");
-    }
-    engine.stop(&spec.run).await.unwrap();
-    drop(engine);
-    assert_eq!(place.left(), [""; 0]);
+    has_all(engine, &place, &spec, &processes).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
