@@ -6,10 +6,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use dorm_testing::{held_by_kernel, processes_of};
 use serde_json::Value;
+
+/// How long processes that were killed may take to end.
+const GONE: Duration = Duration::from_secs(10);
 
 /// The sandboxes and snapshots that a daemon lists.
 pub(crate) struct Records {
@@ -282,7 +286,8 @@ impl Traces {
                 }
             }
         }
-        for (pid, _) in processes_of(&self.data) {
+        let inside = self.groups.iter().flat_map(|group| processes_in(group));
+        for pid in processes_of(&self.data).into_iter().map(|(pid, _)| pid).chain(inside) {
             let pid = i32::try_from(pid).ok().and_then(rustix::process::Pid::from_raw);
             let _ = pid.map(|pid| rustix::process::kill_process(pid, rustix::process::Signal::KILL));
         }
@@ -303,7 +308,7 @@ impl Traces {
         run("nft", &["delete", "table", "inet", &format!("dorm_{}", self.prefix)]);
         for group in &self.groups {
             for inner in directories(group) {
-                let _ = std::fs::remove_dir(group.join(inner));
+                remove_once_empty(&group.join(inner));
             }
         }
         self.remove_groups();
@@ -368,6 +373,23 @@ pub(crate) fn names(directory: &Path) -> Result<Vec<String>> {
         Ok(entries) => Ok(entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()),
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) => Err(error).with_context(|| format!("list {}", directory.display())),
+    }
+}
+
+/// The processes in the groups below a control group.
+fn processes_in(group: &Path) -> Vec<u32> {
+    let lists = directories(group).into_iter().map(|inner| group.join(inner).join("cgroup.procs"));
+    let texts = lists.filter_map(|list| std::fs::read_to_string(list).ok());
+    texts.flat_map(|text| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>()).collect()
+}
+
+/// Removes a control group once the processes that were killed in it are gone.
+fn remove_once_empty(group: &Path) {
+    let end = Instant::now() + GONE;
+    while std::fs::remove_dir(group).is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy)
+        && Instant::now() < end
+    {
+        std::thread::sleep(Duration::from_millis(10));
     }
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result, anyhow, bail};
-use dorm_testing::Daemon;
+use dorm_testing::{Daemon, until};
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -355,6 +355,7 @@ impl World {
     /// Ends everything in it and checks that nothing is left over. Then stops the daemon.
     pub(crate) async fn end(&mut self) -> Result<Vec<Fault>> {
         self.watcher.end();
+        self.end_builds().await?;
         self.daemon.end_sandboxes().await?;
         // A snapshot that needs another is newer than it.
         for snapshot in self.records().await?.snapshots.into_iter().rev() {
@@ -366,6 +367,21 @@ impl World {
         self.daemon.release_images()?;
         self.traces.remove_groups();
         Ok(faults)
+    }
+
+    /// Waits for the end of all builds, which an interrupt leaves, and deletes all templates: both
+    /// use snapshots.
+    async fn end_builds(&self) -> Result<()> {
+        until(PATIENCE, "the end of all builds", || async {
+            let builds = self.daemon.get("/builds?limit=1000").await?;
+            Ok(builds["builds"].as_array().into_iter().flatten().all(is_ended_build))
+        })
+        .await?;
+        let templates = self.daemon.get("/templates?limit=1000").await?;
+        for template in templates["templates"].as_array().into_iter().flatten() {
+            self.daemon.ask(Method::DELETE, &format!("/templates/{}", word(template, "name")), None).await?;
+        }
+        Ok(())
     }
 
     /// Like [`Self::end`], from any state, after an error or an interrupt. Returns leftovers that
@@ -395,6 +411,11 @@ impl World {
             status => bail!("delete snapshot {snapshot}: {status}: {}", answer.body),
         }
     }
+}
+
+/// Whether a build has come to its end.
+pub(crate) fn is_ended_build(build: &Value) -> bool {
+    !["queued", "running"].contains(&word(build, "state").as_str())
 }
 
 /// Whether sleeping sandboxes are resumed for the check.

@@ -12,7 +12,7 @@ use super::{Heard, Scene};
 use crate::host::word;
 use crate::probe::PATIENCE;
 use crate::report::Kind;
-use crate::world::{Fault, World};
+use crate::world::{Fault, World, is_ended_build};
 
 /// The labels of sandboxes and snapshots of builds.
 const LABELS: [&str; 2] = ["dorm.build", "dorm.trial"];
@@ -35,7 +35,7 @@ async fn ended(daemon: &Daemon, id: &str) -> Result<Value> {
     let end = Instant::now() + PATIENCE;
     loop {
         let build = daemon.get(&format!("/builds/{id}")).await?;
-        if !["queued", "running"].contains(&word(&build, "state").as_str()) {
+        if is_ended_build(&build) {
             return Ok(build);
         }
         if Instant::now() > end {
