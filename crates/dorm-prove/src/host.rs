@@ -12,7 +12,7 @@ use anyhow::{Context as _, Result};
 use dorm_testing::{held_by_kernel, processes_of};
 use serde_json::Value;
 
-/// How long processes that were killed may take to end.
+/// How long all processes that were killed may take to end.
 const GONE: Duration = Duration::from_secs(10);
 
 /// The sandboxes and snapshots that a daemon lists.
@@ -306,9 +306,10 @@ impl Traces {
             let _ = std::fs::remove_file(&name);
         }
         run("nft", &["delete", "table", "inet", &format!("dorm_{}", self.prefix)]);
+        let end = Instant::now() + GONE;
         for group in &self.groups {
             for inner in directories(group) {
-                remove_once_empty(&group.join(inner));
+                remove_once_empty(&group.join(inner), end);
             }
         }
         self.remove_groups();
@@ -383,9 +384,9 @@ fn processes_in(group: &Path) -> Vec<u32> {
     texts.flat_map(|text| text.lines().filter_map(|line| line.parse().ok()).collect::<Vec<_>>()).collect()
 }
 
-/// Removes a control group once the processes that were killed in it are gone.
-fn remove_once_empty(group: &Path) {
-    let end = Instant::now() + GONE;
+/// Removes a control group once the processes that were killed in it are gone, if that is before
+/// `end`.
+fn remove_once_empty(group: &Path, end: Instant) {
     while std::fs::remove_dir(group).is_err_and(|error| error.kind() == std::io::ErrorKind::ResourceBusy)
         && Instant::now() < end
     {

@@ -59,10 +59,6 @@ type imageState struct {
 	// copies counts the copies out of the image.
 	copies atomicbitops.Uint64
 
-	// unreleased are ranges that were mapped since they had memory. What is still backed of them may
-	// be released. They are protected by MemoryFile.mu.
-	unreleased unwasteSet
-
 	// filling is held while FillFromImage copies. It is locked before mu.
 	filling sync.Mutex
 

@@ -73,9 +73,10 @@ func (f *MemoryFile) ForgetSaved() {
 	f.saved = nil
 }
 
-// MapSaved maps memory in frs, which is private, from the image that the last save has written to pages. It
-// releases about limit bytes, and returns how many bytes are left for the next call. After an error,
-// some memory may be in the image.
+// MapSaved maps memory in frs, which is private, from the image that the last save has written to pages. The
+// first call after a save only maps what is in an image already; each other one releases about limit
+// bytes. It returns how many bytes are left for the next call. After an error, some memory may be in the
+// image.
 //
 // Preconditions: no task has run since that save. The caller marks what is in the image then.
 func (f *MemoryFile) MapSaved(pages *fd.FD, frs []memmap.FileRange, limit uint64) (uint64, error) {
@@ -101,10 +102,7 @@ func (f *MemoryFile) MapSaved(pages *fd.FD, frs []memmap.FileRange, limit uint64
 	for _, run := range s.runs {
 		left += run.fr.Length()
 	}
-	if f.image != nil {
-		left += uint64(f.image.unreleased.Span())
-	}
-	return left, nil
+	return left + uint64(f.unreleased.Span()), nil
 }
 
 // mapSome does the work of MapSaved.
@@ -116,7 +114,7 @@ func (f *MemoryFile) mapSome(pages *fd.FD, frs []memmap.FileRange, limit uint64)
 		return f.beginMapping(pages, frs)
 	}
 	released := uint64(0)
-	for !f.image.unreleased.IsEmpty() && released < limit {
+	for !f.unreleased.IsEmpty() && released < limit {
 		released += f.releaseMapped(limit - released)
 	}
 	for len(s.runs) > 0 && released < limit {
@@ -155,8 +153,8 @@ func (f *MemoryFile) releaseMapped(limit uint64) uint64 {
 	// FillFromImage uses the memory of a range that is still backed.
 	im.filling.Lock()
 	defer im.filling.Unlock()
-	fr := firstOf(im.unreleased.FirstSegment().Range(), limit)
-	im.unreleased.RemoveRange(fr)
+	fr := firstOf(f.unreleased.FirstSegment().Range(), limit)
+	f.unreleased.RemoveRange(fr)
 	for _, part := range im.backedParts(fr) {
 		f.decommitMapped(part)
 	}
@@ -204,13 +202,13 @@ func (f *MemoryFile) beginMapping(pages *fd.FD, frs []memmap.FileRange) error {
 		f.mapRun(after, part)
 		after.backed.InsertRange(part.fr, unfreeInfo{refs: part.off - part.fr.Start})
 	}
-	for seg := before.unreleased.FirstSegment(); seg.Ok(); seg = seg.NextSegment() {
-		addRange(&after.unreleased, seg.Range())
-	}
 	for _, part := range parts {
-		for _, fr := range before.unbackedParts(part.fr) {
-			addRange(&after.unreleased, fr)
-		}
+		_ = f.ForEachBacking(part.fr, func(fr memmap.FileRange, file memmap.File, _ uint64) error {
+			if file == memmap.File(f) {
+				addRange(&f.unreleased, fr)
+			}
+			return nil
+		})
 	}
 	f.image = after
 	if before.file != nil && before.file != s.base {
@@ -268,21 +266,6 @@ func (s *savedPages) mappableSaved(before *imageState, frs []memmap.FileRange) (
 func addRange(set *unwasteSet, fr memmap.FileRange) {
 	set.RemoveRange(fr)
 	set.InsertRange(fr, unwasteInfo{})
-}
-
-// unbackedParts returns the parts of fr that are not in the image.
-func (im *imageState) unbackedParts(fr memmap.FileRange) []memmap.FileRange {
-	var parts []memmap.FileRange
-	for _, backed := range im.backedParts(fr) {
-		if backed.Start > fr.Start {
-			parts = append(parts, memmap.FileRange{fr.Start, backed.Start})
-		}
-		fr.Start = backed.End
-	}
-	if fr.Length() > 0 {
-		parts = append(parts, fr)
-	}
-	return parts
 }
 
 // checkRun returns an error if a run has not the content that the image has.
