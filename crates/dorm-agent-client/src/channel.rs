@@ -70,6 +70,10 @@ impl Channel {
         if message.len() > REQUEST_MAX {
             return Err(AgentError::Invalid(frame::TooLong(REQUEST_MAX).to_string()));
         }
+        // What quiets an agent and wakes it up again is small, and always sent.
+        if connection.is_full() && matches!(as_outgoing(Vec::new()), Outgoing::Frames(_)) {
+            return Err(AgentError::Behind);
+        }
         let bounds = match request {
             Request::ReadFile { .. } | Request::Dial { .. } => Bounds::None,
             _ => Bounds::Kept,
@@ -180,6 +184,7 @@ impl Sender {
         if bytes.is_empty() {
             return Poll::Ready(Some(0));
         }
+        ready!(self.connection.poll_room(context));
         let taken = ready!(self.credit.poll_take(context, bytes.len().min(PAYLOAD_MAX)));
         if let Some(taken) = taken {
             self.connection.send(Outgoing::Frames(encoded(Kind::Data, self.id, &bytes[..taken])));

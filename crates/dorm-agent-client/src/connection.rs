@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::task::{Context, Poll, Waker};
 
 use dorm_agent_proto::frame::{self, Decoder, Frame, Kind};
 use dorm_agent_proto::{Hello, Nonce, Resync, VERSION, legible};
@@ -25,6 +26,13 @@ const READ_BYTES: usize = 64 * 1024;
 /// for channels that have ended.
 const CREDITS_UNREAD_MAX: usize = 4 * 1024;
 
+/// How many bytes may wait to be written before data of streams has to wait. An agent can give
+/// credit for data that it has not read.
+const DATA_QUEUED_MAX: usize = 1 << 20;
+
+/// How many bytes may wait to be written before calls are refused.
+const CALLS_QUEUED_MAX: usize = 32 << 20;
+
 /// Outgoing frames.
 #[derive(Debug)]
 pub(crate) enum Outgoing {
@@ -36,6 +44,14 @@ pub(crate) enum Outgoing {
     Quiesce(Vec<u8>),
     /// Ends the quiet period.
     Continue(Vec<u8>),
+}
+
+impl Outgoing {
+    fn len(&self) -> usize {
+        match self {
+            Self::Frames(bytes) | Self::Credit(bytes) | Self::Quiesce(bytes) | Self::Continue(bytes) => bytes.len(),
+        }
+    }
 }
 
 /// An open connection. Dropping the last handle ends it.
@@ -56,6 +72,10 @@ struct Shared {
     heard: Mutex<Instant>,
     /// How many credit frames are not written yet.
     credits: AtomicUsize,
+    /// How many bytes are not written yet.
+    queued: AtomicUsize,
+    /// The tasks that wait until fewer are.
+    crowd: Mutex<Vec<Waker>>,
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +124,8 @@ impl Connection {
             closed: closed.clone(),
             heard: Mutex::new(Instant::now()),
             credits: AtomicUsize::new(0),
+            queued: AtomicUsize::new(0),
+            crowd: Mutex::default(),
         });
         let (outgoing, queue) = mpsc::unbounded_channel();
         tokio::spawn(write(writing, queue, Arc::clone(&shared)));
@@ -157,7 +179,30 @@ impl Connection {
                 self.shared.end(Reason::Nonsense("too much data without reading any".to_owned()));
             }
         }
+        self.shared.queued.fetch_add(outgoing.len(), Ordering::Relaxed);
         drop(self.outgoing.send(outgoing));
+    }
+
+    /// Whether so much waits to be written that no more calls may be added.
+    pub(crate) fn is_full(&self) -> bool {
+        self.shared.queued.load(Ordering::Relaxed) >= CALLS_QUEUED_MAX
+    }
+
+    /// Waits until so little waits to be written that more data may be added, or until the
+    /// connection has ended.
+    pub(crate) fn poll_room(&self, context: &Context<'_>) -> Poll<()> {
+        if self.shared.has_room() {
+            return Poll::Ready(());
+        }
+        let mut crowd = self.shared.crowd.lock().unwrap_or_else(PoisonError::into_inner);
+        // The writer empties the list after it has made room.
+        if self.shared.has_room() {
+            return Poll::Ready(());
+        }
+        if !crowd.iter().any(|waiting| waiting.will_wake(context.waker())) {
+            crowd.push(context.waker().clone());
+        }
+        Poll::Pending
     }
 
     /// Returns why nothing more arrives.
@@ -203,6 +248,19 @@ impl Shared {
         }
         drop(table);
         self.closed.cancel();
+        self.wake_crowd();
+    }
+
+    fn has_room(&self) -> bool {
+        self.queued.load(Ordering::SeqCst) < DATA_QUEUED_MAX || self.closed.is_cancelled()
+    }
+
+    /// Wakes the tasks that wait for room, if there is some.
+    fn wake_crowd(&self) {
+        if self.has_room() {
+            let crowd = std::mem::take(&mut *self.crowd.lock().unwrap_or_else(PoisonError::into_inner));
+            crowd.into_iter().for_each(Waker::wake);
+        }
     }
 
     fn dispatch(&self, frame: Frame) -> Result<(), String> {
@@ -355,6 +413,8 @@ async fn write(
             break;
         }
         shared.credits.fetch_sub(sorter.now.credits, Ordering::Relaxed);
+        shared.queued.fetch_sub(sorter.now.bytes.len(), Ordering::SeqCst);
+        shared.wake_crowd();
         sorter.now.bytes.clear();
         sorter.now.credits = 0;
     }

@@ -118,6 +118,9 @@ pub enum AgentError {
     /// There are too many open calls.
     #[error("the agent in the sandbox has too many open calls: end some of them first")]
     Busy,
+    /// The agent reads so slowly that too many bytes wait to be sent to it. Nothing was sent.
+    #[error("the agent in the sandbox does not keep up with what is sent to it: try again when it has read that")]
+    Behind,
     /// As many calls of one kind are open in the sandbox as may be.
     #[error("the sandbox has {most} open {of}, which is the limit: end some of them first")]
     TooManyOpen {

@@ -31,7 +31,7 @@ impl Agent {
     ) -> Result<(FileStat, FileStream), AgentError> {
         let request = Request::ReadFile { path: path.clone(), offset, length };
         match self.ask(&request).await? {
-            (Answer::Stat(stat), channel) => Ok((stat, FileStream { channel })),
+            (Answer::Stat(stat), channel) => Ok((stat, FileStream { channel, left: length.unwrap_or(u64::MAX) })),
             (other, channel) => Err(wrong(&channel, &other)),
         }
     }
@@ -298,15 +298,23 @@ where
 #[derive(Debug)]
 pub struct FileStream {
     channel: Channel,
+    /// How many bytes may still arrive.
+    left: u64,
 }
 
 impl Stream for FileStream {
     type Item = Result<Bytes, AgentError>;
 
     fn poll_next(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
-        let channel = &mut self.get_mut().channel;
+        let Self { channel, left } = self.get_mut();
         Poll::Ready(ready!(channel.poll_item(context)).map(|item| match item? {
-            Item::Data(data) => Ok(data),
+            Item::Data(data) => {
+                // Callers collect as many bytes as they have asked for.
+                *left = left
+                    .checked_sub(data.len() as u64)
+                    .ok_or_else(|| channel.unexpected("more of a file than was asked for"))?;
+                Ok(data)
+            }
             Item::Event(event) => Err(channel.unexpected(&format!("an unexpected {event:?} in a file"))),
         }))
     }

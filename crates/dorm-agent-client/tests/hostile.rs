@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::panic)]
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use dorm_agent_client::{Agent, AgentError, ExitStatus, GuestPath, Offsets, Output, PAGE_MAX, ProcessSpec};
@@ -309,5 +310,101 @@ async fn a_search_with_more_results_than_were_asked_for_ends_the_connection() {
     };
     let (found, _forger) = tokio::join!(agent.find_lines(spec), answer);
     assert!(matches!(found, Err(AgentError::Protocol(_))), "{found:?}");
+    agent.closed().await;
+}
+
+#[tokio::test]
+async fn data_waits_for_an_agent_that_gives_credit_without_reading() {
+    const ENOUGH: u64 = 16 << 20;
+    let (agent, mut forger) = Forger::meet().await;
+    let accepted = AtomicU64::new(0);
+    let call = async {
+        let mut output = agent.dial(80).await.unwrap();
+        while accepted.load(Ordering::SeqCst) < ENOUGH {
+            let length = output.write(&[7; 32 << 10]).await.unwrap() as u64;
+            accepted.fetch_add(length, Ordering::SeqCst);
+        }
+    };
+    let attack = async {
+        forger.answer(&Ok(Answer::Follows)).await;
+        let mut granted = 0;
+        for _ in 0..10_000 {
+            // Credit for data that the host has queued, and that was never read.
+            let more = accepted.load(Ordering::SeqCst).min(ENOUGH / 2) - granted;
+            if more > 0 {
+                granted += more;
+                assert!(forger.say(Kind::Credit, &(more as u32).to_le_bytes()).await);
+            }
+            tokio::task::yield_now().await;
+        }
+        let queued = accepted.load(Ordering::SeqCst);
+        assert!(queued < 3 << 20, "{queued} bytes were queued");
+        // What it reads, it gets.
+        let mut read = 0;
+        while read < ENOUGH / 2 {
+            read += forger.next().await.len() as u64;
+            let more = accepted.load(Ordering::SeqCst).saturating_sub(granted);
+            granted += more;
+            assert!(more == 0 || forger.say(Kind::Credit, &(more as u32).to_le_bytes()).await);
+        }
+        assert!(!agent.is_closed());
+        agent.close();
+    };
+    tokio::select! {
+        () = call => panic!("all was accepted"),
+        () = attack => {}
+    }
+}
+
+#[tokio::test]
+async fn calls_to_an_agent_that_reads_nothing_are_refused_before_they_fill_the_memory() {
+    let (agent, _forger) = Forger::meet().await;
+    let large = ProcessSpec::new(vec!["x".repeat(8 << 20).as_str().try_into().unwrap()]);
+    let mut calls = Vec::new();
+    for _ in 0..8 {
+        let mut call = Box::pin(agent.start(&large));
+        match futures_util::poll!(&mut call) {
+            std::task::Poll::Pending => calls.push(call),
+            std::task::Poll::Ready(refused) => {
+                assert!(matches!(refused, Err(AgentError::Behind)), "{refused:?}");
+            }
+        }
+    }
+    assert!((3..=5).contains(&calls.len()), "{} calls were queued", calls.len());
+    assert!(!agent.is_closed());
+}
+
+#[tokio::test]
+async fn more_of_a_file_than_was_asked_for_ends_the_connection() {
+    let (agent, mut forger) = Forger::meet().await;
+    let stat = FileStat {
+        kind: FileKind::File,
+        size: 10,
+        mode: 0o644,
+        uid: 0,
+        gid: 0,
+        owner: None,
+        group: None,
+        modified_unix_ms: 0,
+        link: None,
+    };
+    let answer = async {
+        forger.answer(&Ok(Answer::Stat(stat))).await;
+        forger.say(Kind::Data, &[7; 10]).await;
+        forger.say(Kind::Data, &[7]).await;
+        forger
+    };
+    let read = async {
+        let (_, mut content) = agent.read_file(&root(), 0, Some(10)).await.unwrap();
+        let mut bytes = 0;
+        loop {
+            match content.next().await.unwrap() {
+                Ok(data) => bytes += data.len(),
+                Err(refused) => return (bytes, refused),
+            }
+        }
+    };
+    let ((bytes, refused), _forger) = tokio::join!(read, answer);
+    assert!(bytes <= 10 && matches!(refused, AgentError::Protocol(_)), "{bytes} bytes, then {refused}");
     agent.closed().await;
 }

@@ -321,6 +321,10 @@ impl Actor {
             Message::Snapshot { asked, reply } => self.take_snapshot(asked, reply).await,
             Message::Rewind { asked, reply } => self.rewind(asked, reply).await,
             Message::HeldSettled { reply } => self.held_settled(reply),
+            Message::Settled { reply } if matches!(self.record.sandbox.state, State::Suspending { .. }) => {
+                self.later.push_back(Message::Settled { reply });
+            }
+            Message::Settled { reply } => _ = reply.send(Ok(())),
             Message::Attachments { change, by, reply } => self.change_attachments(change, by, reply).await,
             Message::Use { what, reply } => self.lend(what, reply).await,
             Message::Unanswered { silent, what, reply } => self.unanswered(&silent, what, reply).await,

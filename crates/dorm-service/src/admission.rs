@@ -10,11 +10,11 @@ use std::time::Duration;
 
 use dorm_lifecycle::{Initiator, ProjectId, Sandbox, SandboxId};
 use dorm_store::{SnapshotFilter, SnapshotStatus};
-use tokio::sync::MutexGuard;
 use tokio::sync::futures::Notified;
+use tokio::sync::{MutexGuard, OwnedMutexGuard};
 use tokio::time::Instant;
 
-use crate::error::{ProjectProblem, ServiceError};
+use crate::error::{ProjectProblem, ServiceError, Shortage};
 use crate::messages::Message;
 use crate::shared::{Committed, Share, Shared};
 
@@ -55,9 +55,15 @@ pub(crate) struct RoomRequest<'a> {
 /// How often a request that waits for room looks for it, if nothing tells it to.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// The place of a request in the queue of those that wait for room.
+/// How long a parked sandbox may take to release its memory, before another one is asked to.
+const EVICT_WITHIN: Duration = Duration::from_secs(10);
+
+/// The place of a request in the queues of those that wait for room: first in that of its project,
+/// then in that of the host. A project that has used up its own budgets keeps no other waiting.
 pub(crate) struct Place<'a> {
-    /// Held by the request whose turn it is, until it is admitted.
+    /// Held by the request of the project whose turn it is, until it is admitted.
+    own: Option<OwnedMutexGuard<()>>,
+    /// Held by the request whose turn it is, until it is admitted or refused by its project.
     turn: Option<MutexGuard<'a, ()>>,
     /// When it waits no longer.
     until: Instant,
@@ -67,30 +73,47 @@ impl Place<'_> {
     /// Lets the next request try, because this one is admitted.
     pub(crate) fn leave(&mut self) {
         self.turn = None;
+        self.own = None;
     }
 }
 
 impl Shared {
     /// Waits for the turn of a request, for at most `patience`. Requests that wait get their turns
     /// in the order in which they came.
-    pub(crate) async fn queue(&self, patience: Duration) -> Place<'_> {
+    pub(crate) async fn queue(&self, project: &ProjectId, patience: Duration) -> Place<'_> {
         let until = Instant::now() + patience;
-        let turn = match patience.is_zero() {
-            true => None,
-            false => tokio::time::timeout_at(until, self.ledger.queue.lock()).await.ok(),
-        };
-        Place { turn, until }
+        let mut place = Place { own: None, turn: None, until };
+        if !patience.is_zero() {
+            let own = self.ledger.queue_of(project);
+            place.own = tokio::time::timeout_at(until, own.lock_owned()).await.ok();
+        }
+        if place.own.is_some() {
+            place.turn = tokio::time::timeout_at(until, self.ledger.queue.lock()).await.ok();
+        }
+        place
     }
 
-    /// Waits until there may be room. Returns whether the request may try again. `freed` is from
-    /// before it last tried.
-    pub(crate) async fn may_try_again(&self, place: &Place<'_>, freed: Notified<'_>) -> bool {
+    /// Waits until there may be room after a refusal. Returns whether the request may try again.
+    /// `freed` is from before it last tried.
+    pub(crate) async fn may_try_again<'a>(
+        &'a self,
+        place: &mut Place<'a>,
+        freed: Notified<'_>,
+        shortage: Shortage,
+    ) -> bool {
         let now = Instant::now();
-        if now >= place.until || place.turn.is_none() || self.stopping.is_cancelled() {
+        let is_over = now >= place.until || self.stopping.is_cancelled();
+        if is_over || place.turn.is_none() || shortage == Shortage::Permanent {
             return false;
         }
+        if shortage == Shortage::OfProject {
+            place.turn = None;
+        }
         let _ = tokio::time::timeout_at(place.until.min(now + LOOK_AGAIN), freed).await;
-        true
+        if place.turn.is_none() {
+            place.turn = tokio::time::timeout_at(place.until, self.ledger.queue.lock()).await.ok();
+        }
+        place.turn.is_some()
     }
 
     /// Admits a run, and waits for room for at most `patience`.
@@ -99,23 +122,41 @@ impl Shared {
         asked: RoomRequest<'_>,
         patience: Duration,
     ) -> Result<Admitted<'_>, ServiceError> {
-        let place = self.queue(patience).await;
+        let mut place = self.queue(asked.project, patience).await;
         loop {
             let freed = self.ledger.freed.notified();
-            let refused = match self.admit_run(asked).await {
-                Err(refused @ ServiceError::NotAdmitted { .. }) => refused,
+            let (refused, shortage) = match self.admit_run(asked).await {
+                Err(refused @ ServiceError::NotAdmitted { shortage, .. }) => (refused, shortage),
                 other => return other,
             };
-            if !self.may_try_again(&place, freed).await {
+            if !self.may_try_again(&mut place, freed, shortage).await {
                 return Err(refused);
             }
         }
     }
 
-    /// Admits a run, releasing the memory of parked sandboxes if that helps.
+    /// Admits a run, releasing the memory of parked sandboxes if that helps. Others may be admitted
+    /// while one of these releases its memory.
     pub(crate) async fn admit_run(&self, asked: RoomRequest<'_>) -> Result<Admitted<'_>, ServiceError> {
+        // A sandbox that is resumed needs what it holds.
+        let mut passed_over: BTreeSet<SandboxId> = asked.of.cloned().into_iter().collect();
+        loop {
+            let turn = self.ledger.turn.lock().await;
+            self.admit_to_budgets(asked).await?;
+            let Some(reason) = self.short_of_memory() else { return Ok(Admitted(turn)) };
+            drop(turn);
+            let Some(sandbox) = self.parking.oldest_but(&passed_over) else {
+                let refused = self.full(asked.what, reason, || "its memory is nearly used up".to_owned());
+                return Err(refused);
+            };
+            self.give_back(&sandbox).await;
+            passed_over.insert(sandbox);
+        }
+    }
+
+    /// Checks the budgets of the host and of the project for a run.
+    async fn admit_to_budgets(&self, asked: RoomRequest<'_>) -> Result<(), ServiceError> {
         let RoomRequest { what, project, share, of, .. } = asked;
-        let turn = self.ledger.turn.lock().await;
         if !self.projects.exists(project) {
             return Err(ProjectProblem::Missing(project.to_string()).into());
         }
@@ -131,7 +172,7 @@ impl Shared {
                  in the budget"
             );
             let own = self.ledger.committed(Some(project), of).share.memory_bytes;
-            return Err(self.full(what, reason, || {
+            return Err(self.full_for(memory_bytes > budget, what, reason, || {
                 format!("it may use {memory_bytes} bytes of memory, and running sandboxes of project '{project}' {own}")
             }));
         }
@@ -144,21 +185,14 @@ impl Shared {
                 share.cpu_millis
             );
             let own = self.ledger.committed(Some(project), of).share.cpu_millis;
-            return Err(self.full(what, reason, || {
+            return Err(self.full_for(share.cpu_millis > budget, what, reason, || {
                 format!(
                     "it may use {} thousandths of a CPU, and running sandboxes of project '{project}' {own}",
                     share.cpu_millis
                 )
             }));
         }
-        self.admit_disk(what, share.disk_bytes, disk_bytes).await?;
-        while let Some(reason) = self.short_of_memory() {
-            let Some(sandbox) = self.parking.oldest() else {
-                return Err(self.full(what, reason, || "its memory is nearly used up".to_owned()));
-            };
-            self.give_back(&sandbox).await;
-        }
-        Ok(Admitted(turn))
+        self.admit_disk(what, share.disk_bytes, disk_bytes).await
     }
 
     /// Checks the budgets of a project for what its sandboxes use while they run.
@@ -177,7 +211,8 @@ impl Shared {
             {
                 let reason =
                     format!("project '{project}' has a budget of {budget} {unit}, uses {used}, and needs {more}");
-                return Err(refused(what, reason));
+                let shortage = if more > budget { Shortage::Permanent } else { Shortage::OfProject };
+                return Err(refused(what, reason, shortage));
             }
         }
         Ok(())
@@ -214,7 +249,7 @@ impl Shared {
             let living = self.of_living(|sandbox| (sandbox.project == *project).then_some(())).await?.len();
             if u64::try_from(living).unwrap_or(u64::MAX) >= budget {
                 let reason = format!("project '{project}' has {living} sandboxes, and a budget of {budget}");
-                return Err(refused(what, reason));
+                return Err(refused(what, reason, Shortage::OfProject));
             }
         }
         let Some(budget) = self.settings.budgets.sandboxes else { return Ok(()) };
@@ -315,7 +350,7 @@ impl Shared {
         }
         let reason =
             format!("project '{project}' has a budget of {budget} bytes on disk, uses {used}, and needs {bytes}");
-        Err(refused(what, reason))
+        Err(refused(what, reason, Shortage::OfProject))
     }
 
     /// Checks whether `bytes` more may be written to the disk.
@@ -354,11 +389,17 @@ impl Shared {
     /// Returns the refusal of a host that is full. Where other projects share the host, a caller
     /// learns nothing about them: the log has the totals.
     fn full(&self, what: &'static str, totals: String, own: impl FnOnce() -> String) -> ServiceError {
+        self.full_for(false, what, totals, own)
+    }
+
+    /// The same, for a request that exceeds a budget even alone, or not.
+    fn full_for(&self, ever: bool, what: &'static str, totals: String, own: impl FnOnce() -> String) -> ServiceError {
+        let shortage = if ever { Shortage::Permanent } else { Shortage::OfHost };
         if !self.projects.are_many() {
-            return refused(what, totals);
+            return refused(what, totals, shortage);
         }
         tracing::info!(operation = what, totals, "refused, because the host is full");
-        refused(what, format!("the host is full: {}", own()))
+        refused(what, format!("the host is full: {}", own()), shortage)
     }
 
     /// Returns why the host has too little memory for another run, if so.
@@ -369,6 +410,8 @@ impl Shared {
             .then(|| format!("{available} bytes of the host's memory are available, and {reserve} must stay available"))
     }
 
+    /// Asks a parked sandbox to release its memory. One that is busy with another operation does so
+    /// later, and is not waited for.
     async fn give_back(&self, sandbox: &SandboxId) {
         let Some(handle) = self.actor(sandbox) else {
             self.parking.leave(sandbox);
@@ -376,17 +419,17 @@ impl Shared {
         };
         let (reply, answer) = tokio::sync::oneshot::channel();
         let sent = handle.mailbox.send(Message::Evict { by: Initiator::Host.into(), reply: Some(reply) });
-        if sent.is_err() || !matches!(answer.await, Ok(Ok(_))) {
-            tracing::warn!(%sandbox, "cannot release the memory of a suspended sandbox");
+        let evicted = sent.is_ok()
+            && tokio::time::timeout(EVICT_WITHIN, answer).await.is_ok_and(|answer| matches!(answer, Ok(Ok(_))));
+        if !evicted {
+            tracing::warn!(%sandbox, "a suspended sandbox has not released its memory; another one is asked to");
         }
-        // Whatever the result, it is not asked again for this.
-        self.parking.leave(sandbox);
     }
 }
 
-fn refused(what: &'static str, reason: String) -> ServiceError {
+fn refused(what: &'static str, reason: String, shortage: Shortage) -> ServiceError {
     metrics::counter!("dorm_refused_total", "operation" => what).increment(1);
-    ServiceError::NotAdmitted { what, reason }
+    ServiceError::NotAdmitted { what, reason, shortage }
 }
 
 /// Returns the project that a stored tag belongs to: `@PROJECT/TAG`, or without that the daemon's

@@ -24,6 +24,7 @@ mod failure;
 mod pool;
 mod project;
 mod registry;
+mod shortage;
 mod volume;
 
 pub use build::BuildProblem;
@@ -32,6 +33,7 @@ pub use failure::Failure;
 pub(crate) use failure::{STOPPED, stopped};
 pub use pool::PoolProblem;
 pub use project::ProjectProblem;
+pub use shortage::Shortage;
 pub use volume::VolumeProblem;
 
 /// The next step if there is no such operation.
@@ -340,6 +342,8 @@ pub enum ServiceError {
         what: &'static str,
         /// The resource that is short, with figures.
         reason: String,
+        /// Where it is short.
+        shortage: Shortage,
     },
     /// The sandbox is paused because the host's disk is nearly full.
     #[error(
@@ -585,7 +589,9 @@ impl ServiceError {
     pub fn retry_after(&self) -> Option<Duration> {
         let passes = match self {
             Self::StillWaking(_) | Self::Stopping | Self::ForkNotRecorded { .. } | Self::Unreachable { .. } => true,
-            Self::Agent(AgentError::Closed { .. } | AgentError::Busy | AgentError::TooManyOpen { .. }) => true,
+            Self::Agent(
+                AgentError::Closed { .. } | AgentError::Busy | AgentError::Behind | AgentError::TooManyOpen { .. },
+            ) => true,
             Self::Registry(error) => match **error {
                 RegistryError::RateLimited { after, .. } => return after,
                 _ => false,
@@ -716,7 +722,7 @@ fn agent_code(error: &AgentError) -> Code {
         | AgentError::NotAFile(_)
         | AgentError::Body { .. }
         | AgentError::Invalid(_) => Code::InvalidArgument,
-        AgentError::Busy | AgentError::TooManyOpen { .. } => Code::Unavailable,
+        AgentError::Busy | AgentError::Behind | AgentError::TooManyOpen { .. } => Code::Unavailable,
         AgentError::TooMany(_) | AgentError::Other { .. } => Code::Failed,
     }
 }

@@ -66,7 +66,9 @@ pub use dorm_volume::{
     BadPath, DEPTH_MAX, ENTRIES_MAX, EntryChange, EntryPath, EntryStat, FileEntry, FileKind, Health, IfExists,
     Limiting, NewEntry, NewFile, Ownership, Parents, TopMode, VolumeError, Volumes,
 };
-pub use error::{BuildProblem, EnvironmentProblem, Failure, PoolProblem, ProjectProblem, ServiceError, VolumeProblem};
+pub use error::{
+    BuildProblem, EnvironmentProblem, Failure, PoolProblem, ProjectProblem, ServiceError, Shortage, VolumeProblem,
+};
 pub use image_settings::START_LABEL;
 pub use messages::{AnswerAt, IfBusy, Manner};
 pub use ops::attach::{AttachmentSpec, FollowingVolumes};

@@ -36,6 +36,8 @@ pub(crate) enum Message {
     Rewind { asked: Box<RewindSpec>, reply: Reply<SandboxView> },
     /// Reply when the state that a rewind has left is saved, or an attempt to save it has failed.
     HeldSettled { reply: Reply<()> },
+    /// Reply when the sandbox is not being suspended, or not any more.
+    Settled { reply: Reply<()> },
     /// A request to change the attachments.
     Attachments { change: AttachmentChange, by: AskedBy, reply: Reply<SandboxView> },
     /// A request for the connection to the agent.

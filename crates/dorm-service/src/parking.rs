@@ -1,7 +1,7 @@
 //! Parked sandboxes, which are suspended and still held in memory, and the order in which they are
 //! evicted.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{SandboxId, Timestamp};
@@ -68,10 +68,11 @@ impl Parking {
         self.lock().remove(sandbox).is_some()
     }
 
-    /// Returns the sandbox that has been parked for the longest time.
-    pub(crate) fn oldest(&self) -> Option<SandboxId> {
+    /// Returns the sandbox that has been parked for the longest time, other than these.
+    pub(crate) fn oldest_but(&self, passed_over: &BTreeSet<SandboxId>) -> Option<SandboxId> {
         let parked = self.lock();
-        parked.iter().min_by_key(|(id, held)| (held.since, *id)).map(|(id, _)| id.clone())
+        let others = parked.iter().filter(|(id, _)| !passed_over.contains(id));
+        others.min_by_key(|(id, held)| (held.since, *id)).map(|(id, _)| id.clone())
     }
 
     /// Returns how many sandboxes are parked, and the host memory they hold, in bytes.

@@ -135,7 +135,7 @@ impl From<AgentError> for Failed {
             | AgentError::CommandNotFound(_)
             | AgentError::CannotExecute { .. }
             | AgentError::Invalid(_) => fault(Code::InvalidArgument),
-            AgentError::Busy | AgentError::TooMany(_) | AgentError::TooManyOpen { .. } => {
+            AgentError::Busy | AgentError::Behind | AgentError::TooMany(_) | AgentError::TooManyOpen { .. } => {
                 fault(Code::ResourceExhausted)
             }
             AgentError::Older { .. }

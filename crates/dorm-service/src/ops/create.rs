@@ -165,11 +165,12 @@ impl Service {
 
     /// Like [`Service::create`], with an id that is on record already.
     pub(crate) async fn create_as(&self, id: SandboxId, asked: CreateSpec) -> Result<SandboxView, ServiceError> {
-        let mut place = self.shared.queue(asked.max_wait).await;
+        let mut place = self.shared.queue(self.project(), asked.max_wait).await;
         loop {
             let freed = self.shared.ledger.freed.notified();
             match self.create_now(id.clone(), asked.clone(), &mut place).await {
-                Err(ServiceError::NotAdmitted { .. }) if self.shared.may_try_again(&place, freed).await => {}
+                Err(ServiceError::NotAdmitted { shortage, .. })
+                    if self.shared.may_try_again(&mut place, freed, shortage).await => {}
                 other => return other,
             }
         }

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use super::create::{CreateFrom, CreateSpec};
 use super::resume::ResumeSpec;
-use crate::error::{PoolProblem, ServiceError};
+use crate::error::{PoolProblem, ServiceError, Shortage};
 use crate::pools::Members;
 use crate::shared::Service;
 use crate::view::SandboxView;
@@ -186,7 +186,8 @@ impl Service {
             let now = Instant::now();
             if now >= until {
                 let reason = format!("no sandbox of the pool '{}' is ready", pool.name);
-                return Err(ServiceError::NotAdmitted { what: "claim a sandbox", reason });
+                let shortage = Shortage::OfProject;
+                return Err(ServiceError::NotAdmitted { what: "claim a sandbox", reason, shortage });
             }
             tokio::select! {
                 biased;

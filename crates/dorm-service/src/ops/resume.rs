@@ -6,6 +6,7 @@ use dorm_lifecycle::{Command, Initiator, SandboxId, SpecError, State};
 
 use crate::admission::RoomRequest;
 use crate::error::ServiceError;
+use crate::messages::{IfBusy, Message};
 use crate::shared::{Service, Share};
 use crate::view::SandboxView;
 
@@ -63,7 +64,12 @@ impl Service {
         asked: ResumeSpec,
         command: Command,
     ) -> Result<SandboxView, ServiceError> {
-        let sandbox = self.record(id).await?.sandbox;
+        let mut sandbox = self.record(id).await?.sandbox;
+        if matches!(sandbox.state, State::Suspending { .. }) && self.manner.if_busy == IfBusy::Wait {
+            // It gives its room to others, and then needs some again.
+            self.ask(id, |reply| Message::Settled { reply }).await?;
+            sandbox = self.record(id).await?.sandbox;
+        }
         if let State::Suspended { .. } = &sandbox.state {
             if !self.shared.parking.holds(id) {
                 self.shared.refuse_damaged(&sandbox.spec.image, sandbox.spec.layer.as_ref()).await?;

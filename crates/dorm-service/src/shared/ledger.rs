@@ -1,7 +1,7 @@
 //! The shares of the host's resources that running sandboxes have.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{ProjectId, Resources, Sandbox, SandboxId, State};
 use tokio::sync::Notify;
@@ -81,13 +81,22 @@ pub(crate) struct Ledger {
     /// Held from a check until its result is recorded, so that two requests do not get the same
     /// room.
     pub(crate) turn: tokio::sync::Mutex<()>,
-    /// Held by the request that waits for room and is the next to get some.
+    /// Held by the request that waits for room on the host and is the next to get some.
     pub(crate) queue: tokio::sync::Mutex<()>,
+    /// The same for each project: held by the request that is the next of the project.
+    queues: Mutex<BTreeMap<ProjectId, Arc<tokio::sync::Mutex<()>>>>,
     /// Notified when there may be room again.
     pub(crate) freed: Notify,
 }
 
 impl Ledger {
+    /// Returns the queue of the requests of a project that wait for room.
+    pub(crate) fn queue_of(&self, project: &ProjectId) -> Arc<tokio::sync::Mutex<()>> {
+        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        queues.retain(|_, queue| Arc::strong_count(queue) > 1);
+        Arc::clone(queues.entry(project.clone()).or_default())
+    }
+
     /// Records the share of a recorded sandbox.
     pub(crate) fn note(&self, sandbox: &Sandbox) {
         match &sandbox.state {

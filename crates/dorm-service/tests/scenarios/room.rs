@@ -3,13 +3,15 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, Resources, SnapshotKind, StateName};
+use dorm_engine_fake::{Fault, Moment, Operation};
+use dorm_lifecycle::{Initiator, Resources, SnapshotKind, StateName, Wake};
 use dorm_ports::HostFacts;
-use dorm_service::{Budgets, Code, CollectorItemKind, CreateSpec, Residence, Verdict};
+use dorm_service::{Budgets, Code, CollectorItemKind, CreateSpec, Residence, Use, Verdict};
 use dorm_store::{Change, Store as _};
 
-use crate::world::{World, base, create, named, state};
+use crate::world::{World, base, create, eventually, named, state};
 
 #[derive(Debug)]
 struct SomeHost(AtomicU64);
@@ -212,4 +214,104 @@ async fn a_larger_limit_needs_room_and_a_smaller_one_gives_it() {
     assert_eq!(service.create(sized("second", 400)).await.unwrap_err().code(), Code::NoRoom);
     service.resize(&first, to(600)).await.unwrap();
     create(&service, sized("second", 400)).await;
+}
+
+#[tokio::test]
+async fn a_project_that_has_used_up_its_budget_keeps_no_other_waiting() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let team: dorm_lifecycle::ProjectId = "team".parse().unwrap();
+    let budgets = dorm_store::ProjectBudgets { running: Some(1), ..dorm_store::ProjectBudgets::default() };
+    service.create_project(team.clone(), budgets).await.unwrap();
+    let of_team = service.for_project(&team).unwrap();
+    let first = create(&of_team, named("first")).await;
+    let patient = CreateSpec { max_wait: Duration::from_secs(3600), ..named("second") };
+    let waiting = tokio::spawn({
+        let of_team = of_team.clone();
+        async move { of_team.create(patient).await }
+    });
+    // Another project gets room at once, though it waits for it, too.
+    let asleep = create(&service, CreateSpec { wake: Wake::Any, ..named("asleep") }).await;
+    service.suspend(&asleep).await.unwrap();
+    drop(service.agent(&asleep, Use::Exec).await.unwrap());
+    create(&service, CreateSpec { max_wait: Duration::from_secs(1), ..named("other") }).await;
+    assert!(!waiting.is_finished());
+    of_team.suspend(&first).await.unwrap();
+    assert_eq!(state(&waiting.await.unwrap().unwrap()), StateName::Running);
+}
+
+#[tokio::test]
+async fn a_request_that_exceeds_a_budget_alone_does_not_wait() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
+    let service = world.daemon().await;
+    let patient = CreateSpec { max_wait: Duration::from_secs(3600), ..sized("large", 1001) };
+    let began = tokio::time::Instant::now();
+    assert_eq!(service.create(patient).await.unwrap_err().code(), Code::NoRoom);
+    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_parked_sandbox_that_is_not_given_back_keeps_no_other_waiting() {
+    let mut world = World::new().await;
+    let host = Arc::new(SomeHost(AtomicU64::new(900 * MIB)));
+    world.settings.host = host.clone();
+    world.settings.budgets = Budgets { memory_reserve_bytes: 500 * MIB, ..Budgets::default() };
+    let service = world.daemon().await;
+    for name in ["stuck", "willing"] {
+        let parked = create(&service, named(name)).await;
+        service.suspend(&parked).await.unwrap();
+    }
+    let (stuck, willing) = (service.find("stuck").await.unwrap(), service.find("willing").await.unwrap());
+    world.host.faults().next(Operation::Stop, Moment::Before, Fault::Hang);
+    let ending = tokio::spawn({
+        let (service, stuck) = (service.clone(), stuck.clone());
+        async move { service.terminate(&stuck).await }
+    });
+    eventually("the stop hangs", || async { world.host.faults().struck(Operation::Stop) == 1 }).await;
+    host.0.store(400 * MIB, Ordering::SeqCst);
+    let refused = service.create(base()).await.unwrap_err();
+    assert_eq!(refused.code(), Code::NoRoom);
+    assert_eq!(service.describe(&willing).await.unwrap().residence, Residence::Evicted);
+    host.0.store(500 * MIB, Ordering::SeqCst);
+    create(&service, base()).await;
+    world.host.faults().release();
+    ending.await.unwrap().unwrap();
+}
+
+#[tokio::test]
+async fn a_resume_that_comes_during_a_suspend_needs_room_like_any_other() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 * MIB), ..Budgets::default() };
+    let service = world.daemon().await;
+    let first = create(&service, sized("first", 600)).await;
+    let patient = CreateSpec { max_wait: Duration::from_secs(3600), ..sized("second", 600) };
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::Hang);
+    let [suspending, resuming, waiting] = [0, 1, 2].map(|which| {
+        let (service, first, patient) = (service.clone(), first.clone(), patient.clone());
+        tokio::spawn(async move {
+            match which {
+                0 => service.suspend(&first).await,
+                1 => {
+                    let is_suspending =
+                        async || state(&service.describe(&first).await.unwrap()) == StateName::Suspending;
+                    eventually("it is being suspended", is_suspending).await;
+                    service.resume(&first, Initiator::User).await
+                }
+                _ => service.create(patient).await,
+            }
+        })
+    });
+    eventually("the save hangs", || async { world.host.faults().struck(Operation::Save) == 1 }).await;
+    tokio::time::sleep(Duration::from_millis(200)).await;
+    world.host.faults().release();
+    suspending.await.unwrap().unwrap();
+    // Whichever is first gets the room, and never both.
+    let resumed = resuming.await.unwrap();
+    if resumed.is_ok() {
+        assert!(!waiting.is_finished());
+        service.suspend(&first).await.unwrap();
+    }
+    assert_eq!(state(&waiting.await.unwrap().unwrap()), StateName::Running);
+    assert_eq!(state(&service.describe(&first).await.unwrap()), StateName::Suspended);
 }
