@@ -14,11 +14,12 @@ use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use dorm_http::{Holder, WAKE};
 use dorm_lifecycle::{ProjectId, RequestId, Wake};
+use dorm_service::Service;
 use sha2::{Digest as _, Sha256};
 use utoipa::openapi::path::{Operation, Parameter, ParameterBuilder, ParameterIn};
 use utoipa::openapi::{OpenApi, Required};
 
-use crate::error::ApiError;
+use crate::error::{ApiError, ErrorCode};
 use crate::extract::{Scoped, json_bytes, only, service_of};
 use crate::state::Api;
 
@@ -150,6 +151,16 @@ fn wake(parts: &Parts, path: &str) -> Result<Option<Wake>, ApiError> {
     }
 }
 
+/// The service whose calls wake sandboxes as the header says. A read-only key never does.
+fn waking(service: Service, wake: Wake) -> Result<Service, ApiError> {
+    if wake == Wake::Any && service.wakes_nothing() {
+        let detail = "this key is read-only, and to wake a sandbox is to change it";
+        let hint = "omit X-Dormouse-Wake, or use a key with another scope";
+        return Err(ApiError::new(ErrorCode::Forbidden, detail, hint));
+    }
+    Ok(service.waking(wake))
+}
+
 /// Passes a request on with its conditions, and answers one whose conditions cannot be met.
 pub(crate) async fn apply(State(api): State<Api>, request: Request, next: Next) -> Response {
     let headers = request.headers();
@@ -174,15 +185,20 @@ async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), Api
     let Some(path) = parts.extensions.get::<MatchedPath>().cloned() else {
         return Ok((Request::from_parts(parts, body), false));
     };
+    let (revision, wake) = (revision(&parts, path.as_str())?, wake(&parts, path.as_str())?);
+    let key = key(&parts, path.as_str())?;
+    if revision.is_none() && wake.is_none() && key.is_none() {
+        return Ok((Request::from_parts(parts, body), false));
+    }
     let mut service = service_of(&parts)?;
-    if let Some(revision) = revision(&parts, path.as_str())? {
+    if let Some(revision) = revision {
         service = service.if_revision(revision);
     }
-    if let Some(wake) = wake(&parts, path.as_str())? {
-        service = service.waking(wake);
+    if let Some(wake) = wake {
+        service = waking(service, wake)?;
     }
     let mut body = body;
-    if let Some((key, retry)) = key(&parts, path.as_str())? {
+    if let Some((key, retry)) = key {
         let bytes = match retry {
             Retry::Makes => {
                 let bytes = json_bytes(Request::new(body), api).await?;

@@ -353,6 +353,11 @@ impl Service {
         Self { wake: Some(wake), ..self.clone() }
     }
 
+    /// Returns whether the calls of this handle wake no sandbox, whatever its wake policy.
+    pub fn wakes_nothing(&self) -> bool {
+        self.wake == Some(Wake::Never)
+    }
+
     /// Returns a handle whose commands are carried out in this manner.
     pub fn in_manner(&self, manner: Manner) -> Self {
         Self { manner, ..self.clone() }

@@ -131,9 +131,25 @@ async fn a_read_only_key_wakes_nothing() {
     let key = world.post("/v1/keys", json!({"scope": "read_only"})).await["key"].as_str().unwrap().to_owned();
     let client = reqwest::Client::builder().no_proxy().build().unwrap();
     let url = format!("http://{}/v1/sandboxes/{id}/files?path=/etc/hello", world.address);
-    let status = client.get(url).header("x-api-key", key).timeout(PATIENCE).send().await.unwrap().status();
-    assert_eq!(status, 409);
+    let asked = || client.get(&url).header("x-api-key", &key).timeout(PATIENCE);
+    assert_eq!(asked().send().await.unwrap().status(), 409);
+    let never = asked().header("x-dormouse-wake", "never").send().await.unwrap();
+    assert_eq!(never.status(), 409);
+    // Nor may it say so for one request.
+    let (status, refused) = read(asked().header("x-dormouse-wake", "any").send().await.unwrap()).await;
+    assert_eq!((status, &refused["code"]), (403, &json!("forbidden")), "{refused}");
     assert_eq!(world.get("/v1/sandboxes/web").await["state"], "suspended");
+}
+
+#[tokio::test]
+async fn a_request_without_a_key_may_have_conditions_that_do_not_concern_it() {
+    let world = World::new().await;
+    let asked = |name: &str, value: &str| world.request("GET", "/v1/health").header(name, value).send();
+    assert_eq!(asked("idempotency-key", "one").await.unwrap().status(), 200);
+    for (name, value) in [("if-match", "\"1\""), ("x-dormouse-wake", "any")] {
+        let (status, refused) = read(asked(name, value).await.unwrap()).await;
+        assert_eq!((status, &refused["code"]), (400, &json!("invalid_argument")), "{name}: {refused}");
+    }
 }
 
 #[tokio::test]
