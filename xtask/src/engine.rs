@@ -32,7 +32,7 @@ pub(crate) const NAME: &str = "dorm-runsc";
 pub(crate) const SOURCES: &str = "engines/gvisor-mapped";
 /// The version that the program reports: the release of its sources, and the number of our changes
 /// to it.
-pub(crate) const VERSION: &str = "0.0~20240729.0+dorm11";
+pub(crate) const VERSION: &str = "0.0~20240729.0+dorm12";
 /// The version of the Debian package with the sources.
 const PACKAGE: &str = "0.0~20240729.0-4~bpo12+2";
 /// To be raised when this code builds something else from the same inputs.

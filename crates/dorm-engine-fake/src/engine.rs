@@ -254,8 +254,8 @@ impl Engine for FakeEngine {
         }
     }
 
-    async fn maps_image(&self, _run: &RunId, _image: &Path) -> bool {
-        false
+    async fn mapped_files(&self, _run: &RunId, _image: &Path) -> Vec<String> {
+        Vec::new()
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {

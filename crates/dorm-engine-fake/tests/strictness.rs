@@ -146,8 +146,8 @@ impl Engine for Flawed {
         if self.has(Flaw::ParkDoesNothing) { Ok(()) } else { self.engine.park(run).await }
     }
 
-    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
-        self.engine.maps_image(run, image).await
+    async fn mapped_files(&self, run: &RunId, image: &Path) -> Vec<String> {
+        self.engine.mapped_files(run, image).await
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {

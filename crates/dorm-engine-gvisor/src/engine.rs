@@ -396,9 +396,11 @@ impl Engine for GvisorEngine {
         self.to_its_end(|shared| async move { shared.park(&run).await }).await
     }
 
-    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
+    async fn mapped_files(&self, run: &RunId, image: &Path) -> Vec<String> {
         let (run, image) = (run.clone(), image.to_owned());
-        self.to_its_end(|shared| async move { Ok(shared.maps_image(&run, image).await) }).await.unwrap_or(true)
+        let mapped = self.to_its_end(|shared| async move { Ok(shared.mapped_files(&run, image).await) }).await;
+        // An engine that stops resumes nothing.
+        mapped.unwrap_or_default()
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {

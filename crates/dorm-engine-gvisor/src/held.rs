@@ -36,17 +36,42 @@ fn deleted(link: &Path) -> Option<((u64, u64), u64)> {
         .then_some(((facts.dev(), facts.ino()), facts.blocks() * BLOCK))
 }
 
-/// Returns whether a process has the pages of the image in this directory open.
-pub(crate) fn is_open(pid: i32, image: &Path) -> bool {
+/// Returns the names of the files with pages, of the image in this directory, that a process has
+/// open. It may map a base alone, if little has changed since.
+pub(crate) fn open_in(pid: i32, image: &Path) -> Vec<String> {
+    let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
+    let open: Vec<_> = process::descriptors(pid).filter_map(|link| fs::metadata(link).ok().map(identity)).collect();
     let [.., pages] = IMAGE_FILES;
-    let Ok(pages) = image.join(pages).symlink_metadata() else { return false };
-    let is_it = |facts: fs::Metadata| (facts.dev(), facts.ino()) == (pages.dev(), pages.ino());
-    process::descriptors(pid).any(|link| fs::metadata(link).is_ok_and(is_it))
+    let is_open = |name: &&str| {
+        let file = image.join(name).symlink_metadata();
+        file.is_ok_and(|file| open.contains(&identity(file)))
+    };
+    [pages, PAGES_BASE].into_iter().filter(is_open).map(str::to_owned).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_open_base_is_told_under_its_name_in_the_image() {
+        let home = tempfile::tempdir_in("/var/tmp").unwrap();
+        let [.., pages] = IMAGE_FILES;
+        let (earlier, image) = (home.path().join("earlier"), home.path().join("image"));
+        for directory in [&earlier, &image] {
+            fs::create_dir(directory).unwrap();
+            fs::write(directory.join(pages), "pages").unwrap();
+        }
+        let own = || open_in(std::process::id() as i32, &image);
+        let mapped = fs::File::open(earlier.join(pages)).unwrap();
+        assert!(own().is_empty(), "it has no name in the image");
+        fs::hard_link(earlier.join(pages), image.join(PAGES_BASE)).unwrap();
+        assert_eq!(own(), [PAGES_BASE]);
+        let own_pages = fs::File::open(image.join(pages)).unwrap();
+        assert_eq!(own(), [pages, PAGES_BASE]);
+        drop((mapped, own_pages));
+        assert!(own().is_empty());
+    }
 
     #[test]
     fn a_deleted_image_counts_once_while_it_is_open_and_no_other_file_does() {

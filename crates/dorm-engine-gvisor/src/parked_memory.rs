@@ -66,6 +66,9 @@ async fn release(run: Weak<Run>, pages: Weak<File>, listener: Option<mpsc::Sende
             Err(GvisorError::Refused { said, .. }) => {
                 tracing::debug!(run = %run.id, said, "a parked run keeps its memory");
             }
+            Err(error) if run.is_stopping() || !container.is_alive() => {
+                tracing::debug!(run = %run.id, error = %chain(&error), "a parked run ended while its memory was released");
+            }
             Err(error) => {
                 tracing::warn!(run = %run.id, error = %chain(&error), "cannot release the memory of a parked run, which stays suspended");
             }
@@ -91,8 +94,8 @@ async fn step(container: &Container, pages: &File) -> Result<Option<u64>, Gvisor
         return Ok(None);
     }
     let pages = pages.try_clone().map_err(|source| GvisorError::file("duplicate", "the pages of an image", source))?;
-    container.group(Cgroup::thaw).await?;
     let left = async {
+        container.group(Cgroup::thaw).await?;
         container.reach("gvisor: parked run thawed")?;
         let left = container.control.map_saved(pages.into(), STEP_BYTES).await?;
         container.reach("gvisor: some memory released")?;

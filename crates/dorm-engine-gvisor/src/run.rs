@@ -60,6 +60,8 @@ pub(crate) struct Turn {
     pub(crate) pages: Option<Arc<File>>,
     /// When the guest was paused, as far as this daemon has observed.
     pub(crate) still_since: Option<Instant>,
+    /// Whether this daemon has parked the guest since it ran. It may be thawed for a moment.
+    pub(crate) is_parked: bool,
 }
 
 impl Run {

@@ -102,19 +102,20 @@ impl Shared {
         if phase != Phase::Paused {
             return Err(EngineError::Condition { operation: OPERATION, run: id.clone(), condition: "running" });
         }
+        turn.is_parked = true;
         let frozen = container.group(Cgroup::freeze).await;
         frozen.and_then(|()| container.reach("gvisor: frozen")).map_err(|error| error.of(OPERATION, id))?;
         release_later(&run, container, &mut turn, self.listener()).await;
         Ok(())
     }
 
-    /// [`dorm_engine::Engine::maps_image`].
-    pub(crate) async fn maps_image(&self, id: &RunId, image: PathBuf) -> bool {
-        let Ok(run) = self.runs.get(id) else { return false };
+    /// [`dorm_engine::Engine::mapped_files`].
+    pub(crate) async fn mapped_files(&self, id: &RunId, image: PathBuf) -> Vec<String> {
+        let Ok(run) = self.runs.get(id) else { return Vec::new() };
         let _turn = run.turn().await;
-        let Some(container) = run.container() else { return false };
+        let Some(container) = run.container() else { return Vec::new() };
         let pid = container.processes.sandbox.pid();
-        blocking(move || Ok::<_, GvisorError>(held::is_open(pid, &image))).await.unwrap_or(true)
+        blocking(move || Ok::<_, GvisorError>(held::open_in(pid, &image))).await.unwrap_or_default()
     }
 
     /// [`dorm_engine::Engine::resume`].
@@ -124,13 +125,15 @@ impl Shared {
         let mut turn = run.turn().await;
         let container = run.living(OPERATION)?;
         run.set_short(false);
-        let is_parked = container.group(Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
+        let is_frozen = container.group(Cgroup::is_frozen).await.map_err(|error| error.of(OPERATION, id))?;
         // A parked guest is only a cache of its sleep image, which is intact. A guest that was
-        // merely paused has no other copy.
-        if is_parked {
+        // merely paused has no other copy. One that an earlier daemon has parked is frozen.
+        if is_frozen || turn.is_parked {
             lost::refuse(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
         }
-        resume(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))
+        resume(container, &mut turn).await.map_err(|error| error.of(OPERATION, id))?;
+        turn.is_parked = false;
+        Ok(())
     }
 }
 

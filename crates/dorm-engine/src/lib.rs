@@ -308,10 +308,11 @@ pub trait Engine: Send + Sync + 'static {
     /// Makes a paused run use no CPU at all. Parking a parked run has no effect.
     async fn park(&self, run: &RunId) -> Result<(), EngineError>;
 
-    /// Returns whether the run has memory that is only in `image`, to which it was saved: a parked
-    /// run may release its memory and map it from there. The caller then verifies the image before
-    /// it resumes the run. A run that does not exist has none.
-    async fn maps_image(&self, run: &RunId, image: &std::path::Path) -> bool;
+    /// Returns the names of the files of `image` in which the run may have memory that it has
+    /// nowhere else: a parked run may release its memory and map it from the image that it was
+    /// saved to, and any run may map the base of that. The caller verifies these files before
+    /// it resumes the run, and no others. A run that does not exist has none.
+    async fn mapped_files(&self, run: &RunId, image: &std::path::Path) -> Vec<String>;
 
     /// Lets a paused or parked run continue exactly where it stopped. On a running run it has no
     /// effect.

@@ -107,9 +107,9 @@ impl Engine for SteppedEngine {
         self.around(["engine: about to park", "engine: parked"], run, self.inner.park(run)).await
     }
 
-    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
+    async fn mapped_files(&self, run: &RunId, image: &Path) -> Vec<String> {
         self.living().await;
-        self.inner.maps_image(run, image).await
+        self.inner.mapped_files(run, image).await
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {

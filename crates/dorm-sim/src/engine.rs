@@ -114,8 +114,8 @@ impl Engine for WatchedEngine {
         self.heard(self.inner.park(run).await).await
     }
 
-    async fn maps_image(&self, run: &RunId, image: &Path) -> bool {
-        self.heard(self.inner.maps_image(run, image).await).await
+    async fn mapped_files(&self, run: &RunId, image: &Path) -> Vec<String> {
+        self.heard(self.inner.mapped_files(run, image).await).await
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {

@@ -452,6 +452,16 @@ impl Storage {
         .await
     }
 
+    /// Verifies those files of a saved state that have one of these names. If its manifest is
+    /// missing or damaged, they cannot be compared with anything, and nothing is said of them.
+    ///
+    /// # Errors
+    /// [`StorageError::Damaged`] names one of these files.
+    pub async fn verify_files(&self, id: &SavedStateId, names: Vec<String>) -> Result<(), StorageError> {
+        let (saved_states, id) = (self.saved_states.clone(), id.clone());
+        self.blocking(move || saved_states.verify_files(&id, &names)).await
+    }
+
     /// The manifest of a saved state. Its files are not read.
     ///
     /// # Errors

@@ -33,7 +33,11 @@ pub(super) async fn wake(task: &Task, parked: &RunId, fresh: &RunId, image: &Sle
     if let Err(lost) = task.shared.secrets_of(&task.sandbox) {
         return Seen::failed(Observation::WakeFailed, lost.into());
     }
-    match within_limit(limit, "resuming", attempt(task, parked, fresh, image)).await {
+    let thaws = match within_limit(limit, "resuming", is_usable(task, parked, image)).await {
+        Ok(thaws) => thaws,
+        Err(failure) => return Seen::failed(Observation::WakeFailed, failure),
+    };
+    match within_limit(limit, "resuming", attempt(task, parked, fresh, (image, thaws))).await {
         Ok(Back { run, agent, restored, because }) => {
             Seen::with(Observation::Woken { run: run.generation, restored, because }, agent)
         }
@@ -54,12 +58,15 @@ pub(super) async fn first_use(task: &Task) -> Duration {
     }
 }
 
-async fn attempt(task: &Task, parked: &RunId, fresh: &RunId, image: &SleepImage) -> Result<Back, Failure> {
+/// `thaws` says whether the parked run can continue.
+async fn attempt(
+    task: &Task,
+    parked: &RunId,
+    fresh: &RunId,
+    (image, thaws): (&SleepImage, bool),
+) -> Result<Back, Failure> {
     let restored = Restored::Memory { generation: Some(image.generation) };
-    if image.keeps() == Keep::Memory
-        && task.shared.parking.holds(&task.sandbox.id)
-        && has_its_memory(task, parked, &image.saved_state).await
-    {
+    if thaws {
         match thaw(task, parked).await {
             Ok(agent) => return Ok(Back { run: parked.clone(), agent, restored, because: None }),
             // Nothing is lost: the parked run is a cache of the image, from which the sandbox is
@@ -126,19 +133,30 @@ fn degraded(newest: &SleepImage, image: &SleepImage, unusable: &[Reason]) -> Opt
     (!unusable.is_empty()).then_some(because)
 }
 
-/// Verifies the image of a parked run that has released its memory, as before a restore. Any other
-/// parked run does not need its image.
-async fn has_its_memory(task: &Task, parked: &RunId, image: &SavedStateId) -> bool {
-    let directory = task.shared.storage.saved_state_directory(image);
-    if !task.shared.engine.maps_image(parked, &directory).await {
-        return true;
+/// Returns whether the sandbox has a parked run with all of its memory. The files from which it
+/// maps some are verified, as before a restore. It does not need the rest of the image, which may
+/// even be damaged: the run is then the better copy.
+///
+/// # Errors
+///
+/// If a file cannot be read now. Nothing is known to be wrong then, and the run stays parked.
+async fn is_usable(task: &Task, parked: &RunId, image: &SleepImage) -> Result<bool, Failure> {
+    if image.keeps() != Keep::Memory || !task.shared.parking.holds(&task.sandbox.id) {
+        return Ok(false);
     }
-    match verified(task, image).await {
-        Ok(_) => true,
-        Err(error) => {
-            tracing::warn!(run = %parked, error = %chain(&error), "cannot verify the image that a parked run maps");
-            false
+    let directory = task.shared.storage.saved_state_directory(&image.saved_state);
+    let names = task.shared.engine.mapped_files(parked, &directory).await;
+    if names.is_empty() {
+        return Ok(true);
+    }
+    match task.shared.storage.verify_files(&image.saved_state, names).await {
+        Ok(()) => Ok(true),
+        Err(error @ StorageError::Damaged { .. }) => {
+            task.shared.is_damaged(&error).await;
+            tracing::warn!(run = %parked, error = %chain(&error), "a parked run maps a damaged image and is ended");
+            Ok(false)
         }
+        Err(error) => Err(error.into()),
     }
 }
 

@@ -49,6 +49,16 @@ impl SavedStates {
         Ok(saved_state)
     }
 
+    pub(crate) fn verify_files(&self, id: &SavedStateId, names: &[String]) -> Result<(), StorageError> {
+        let saved_state = match self.load(id) {
+            Err(StorageError::Missing(_) | StorageError::Damaged { .. }) => return Ok(()),
+            other => other?,
+        };
+        let is_named = |file: &SavedStateFile| names.iter().any(|name| file.name == Path::new(name));
+        let files = saved_state.files.iter().filter(|file| is_named(file)).cloned().collect();
+        self.check_files(&SavedState { files, ..saved_state }, Trust::Marks)
+    }
+
     /// Returns the filesystem saved states from `top` down, the topmost first. Each is read to its
     /// last byte the first time it is asked for.
     pub(crate) fn layers(&self, top: &SavedStateId) -> Result<Vec<SavedState>, StorageError> {

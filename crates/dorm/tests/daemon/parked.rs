@@ -76,14 +76,17 @@ fn flip(pages: &Path) {
     file.write_all_at(&[!byte[0]], at).unwrap();
 }
 
+/// Returns whether images of this daemon leave out what an earlier one has.
+async fn has_bases(daemon: &Daemon) -> bool {
+    let info = daemon.get("/info").await.unwrap();
+    info["engine"]["maps_memory"] == true && info["engine"]["shares_blocks"] != true
+}
+
 #[tokio::test]
 async fn a_sandbox_that_sleeps_again_and_again_in_memory_keeps_it_and_writes_what_has_changed() {
     let mut place = Place::new();
     let id = keeper(place.daemon()).await;
-    let has_bases = {
-        let info = place.daemon().get("/info").await.unwrap();
-        info["engine"]["maps_memory"] == true && info["engine"]["shares_blocks"] != true
-    };
+    let has_bases = has_bases(place.daemon()).await;
     let mut first = None;
     for round in 0..4 {
         let pages = suspend(place.daemon(), &id).await;
@@ -120,4 +123,43 @@ async fn a_sandbox_whose_image_was_damaged_while_it_was_parked_is_not_resumed_wi
     daemon.act(&id, "resume").await.unwrap();
     assert!(is_right(daemon, &id).await);
     place.end(&["is damaged"]).await;
+}
+
+#[tokio::test]
+async fn damage_to_a_base_is_found_before_a_parked_run_that_maps_only_the_base_is_resumed() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    if !has_bases(daemon).await {
+        return place.end(&[]).await;
+    }
+    let id = keeper(daemon).await;
+    suspend(daemon, &id).await;
+    daemon.act(&id, "resume").await.unwrap();
+    assert!(is_right(daemon, &id).await);
+    let base = suspend(daemon, &id).await.with_file_name("pages_base.img");
+    flip(&base);
+    let refused = daemon.try_ask(Method::POST, &format!("/sandboxes/{id}/resume"), None).await.unwrap();
+    assert_eq!(refused.body["code"], json!("damaged"), "{refused:?}");
+    assert!(refused.body.to_string().contains("pages_base.img"), "{refused:?}");
+    flip(&base);
+    daemon.act(&id, "resume").await.unwrap();
+    assert!(is_right(daemon, &id).await);
+    place.end(&["is damaged"]).await;
+}
+
+#[tokio::test]
+async fn a_parked_run_survives_damage_to_files_of_its_image_that_it_does_not_need() {
+    let place = Place::new();
+    let daemon = place.daemon();
+    let id = keeper(daemon).await;
+    let state = suspend(daemon, &id).await.with_file_name("checkpoint.img");
+    flip(&state);
+    daemon.act(&id, "resume").await.unwrap();
+    assert!(is_right(daemon, &id).await);
+    let view = daemon.act(&id, "suspend").await.unwrap();
+    assert_eq!(view["residence"], "parked");
+    daemon.act(&id, "evict").await.unwrap();
+    daemon.act(&id, "resume").await.unwrap();
+    assert!(is_right(daemon, &id).await, "from its new image");
+    place.end(&[]).await;
 }

@@ -25,7 +25,7 @@ type savedPages struct {
 	base *imageFile
 	// runs are by rising memory offset. Once isMapped is true, they are those that are still to be
 	// mapped.
-	runs      []imageRun
+	runs     []imageRun
 	isMapped bool
 }
 
@@ -73,6 +73,18 @@ func (f *MemoryFile) ForgetSaved() {
 	f.saved = nil
 }
 
+// dropUnusedImage closes an image of which nothing was mapped. The host takes an open image for one that the
+// memory needs.
+//
+// Preconditions: f.mu must be locked; no task has run since the last save.
+func (f *MemoryFile) dropUnusedImage() {
+	if im := f.image; im != nil && im.file != nil && im.base == nil && im.backed.IsEmpty() {
+		unix.Close(im.file.fd)
+		f.image = nil
+		f.unreleased.RemoveAll()
+	}
+}
+
 // MapSaved maps memory in frs, which is private, from the image that the last save has written to pages. The
 // first call after a save only maps what is in an image already; each other one releases about limit
 // bytes. It returns how many bytes are left for the next call. After an error, some memory may be in the
@@ -96,6 +108,7 @@ func (f *MemoryFile) MapSaved(pages *fd.FD, frs []memmap.FileRange, limit uint64
 	err := f.mapSome(pages, frs, limit)
 	if err != nil {
 		f.saved = nil
+		f.dropUnusedImage()
 		return 0, err
 	}
 	var left uint64
@@ -191,8 +204,11 @@ func (f *MemoryFile) beginMapping(pages *fd.FD, frs []memmap.FileRange) error {
 		}
 	}
 	// A part may have memory besides what is in an image, so that after the first one is mapped, the
-	// state before is wrong.
+	// state before is wrong. One that is mapped as it will be is the same, and would be read from the disk.
 	for _, part := range parts {
+		if file, off := after.at(part.off); before.maps(part.fr, file, off) {
+			continue
+		}
 		if err := f.checkRun(after, part); err != nil {
 			unix.Close(nfd)
 			return err
@@ -260,6 +276,23 @@ func (s *savedPages) mappableSaved(before *imageState, frs []memmap.FileRange) (
 		return nil, nil, fmt.Errorf("the image has %d parts to map", len(parts)+len(left))
 	}
 	return parts, left, nil
+}
+
+// maps returns whether all of fr is mapped from file at off.
+func (im *imageState) maps(fr memmap.FileRange, file *imageFile, off uint64) bool {
+	im.mu.RLock()
+	defer im.mu.RUnlock()
+	at := fr.Start
+	for seg := im.backed.LowerBoundSegment(at); at < fr.End; seg = seg.NextSegment() {
+		if !seg.Ok() || seg.Start() > at {
+			return false
+		}
+		if from, start := im.at(at + seg.Value().refs); from != file || start != off+at-fr.Start {
+			return false
+		}
+		at = seg.End()
+	}
+	return true
 }
 
 // addRange adds fr to a set that may have parts of it.
