@@ -57,8 +57,9 @@ const SECTIONS: [(&[&str], &str, &str); 9] = [
     (
         &["zipf"],
         "Traffic",
-        "Four clients send requests to sandboxes by a Zipf distribution with exponent 1.1. The daemon keeps no suspended \
-         sandbox in memory. A client that finds no room suspends the sandbox that was used longest ago.",
+        "Four clients send requests to sandboxes by a Zipf distribution with exponent 1.1. A client that finds no room \
+         suspends the sandbox that was used longest ago. Parked sandboxes may hold a quarter of the memory that is there \
+         for running ones, as on a host that has no more. \"All on disk\" is a daemon that parks none.",
     ),
 ];
 

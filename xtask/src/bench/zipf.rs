@@ -13,7 +13,7 @@ use tokio::sync::{Mutex, Notify};
 use super::guest::{answers, filled, limit_of, warm};
 use super::millis;
 use super::rows::{Row, Unit, quantile};
-use super::stage::Stage;
+use super::stage::{Groups, Stage};
 
 const SANDBOXES: usize = 60;
 const ROOM: usize = 20;
@@ -23,13 +23,44 @@ const MIB: u64 = 64;
 /// The slowest hundredth of the wakes, in milliseconds.
 const SLOWEST_MS: f64 = 400.0;
 
-/// Measures wakes from disk under traffic: the daemon has memory for the running sandboxes only.
+/// Measures wakes under traffic, once with parked sandboxes, as a daemon keeps them by default, and
+/// once with all suspended ones only on disk.
 pub(super) async fn zipf(stage: &Stage) -> Result<Vec<Row>> {
-    let requests = if stage.short { 150 } else { 300 };
-    let budget = (ROOM as u64 * (limit_of(MIB) >> 20)).to_string();
-    let options = ["--memory-budget-mib", &budget, "--park-count", "0"];
-    let traffic = stage
-        .with_daemon(&stage.path("zipf"), &options, async |daemon| {
+    let requests = if stage.short { 500 } else { 1000 };
+    let budget = ROOM as u64 * (limit_of(MIB) >> 20);
+    // By default, parked sandboxes may hold a quarter of the memory of a host. Here that is a host
+    // which has just the room for the running ones.
+    let parked = ["--park-memory-mib", &(budget / 4).to_string()].map(str::to_owned);
+    let on_disk = ["--park-count", "0"].map(str::to_owned);
+    let (parked, held) = traffic(stage, "zipf-parked", budget, &parked, requests).await?;
+    let (on_disk, _) = traffic(stage, "zipf-disk", budget, &on_disk, requests).await?;
+    let peer = stage.peer(&stage.path("peer-zipf"))?;
+    peer.fill("zipf", MIB)?;
+    peer.checkpoint("zipf")?;
+    let restores = (0..stage.rounds(7)).map(|_| peer.restore("zipf")).collect::<Result<Vec<_>>>()?;
+    let mut all = rows("with room for", requests, &parked, &restores)?;
+    let mut memory =
+        Row::shown(name("with room for", "memory of all sandboxes and the daemon, without page cache")).unit(Unit::Mib);
+    memory.ours.push(held);
+    all.push(memory);
+    all.extend(rows("all on disk, with room for", requests, &on_disk, &restores)?);
+    Ok(all)
+}
+
+/// Sends the requests to a daemon with room for the running sandboxes. Returns what the clients
+/// saw, and the memory that was used at the end, in MiB.
+async fn traffic(
+    stage: &Stage,
+    directory: &str,
+    budget_mib: u64,
+    options: &[String],
+    requests: usize,
+) -> Result<(State, f64)> {
+    let budget = budget_mib.to_string();
+    let mut all = vec!["--memory-budget-mib", &budget];
+    all.extend(options.iter().map(String::as_str));
+    stage
+        .with_daemon(&stage.path(directory), &all, async |daemon| {
             warm(daemon).await?;
             eprintln!("bench: {SANDBOXES} sandboxes of {MIB} MiB");
             let mut ids = Vec::new();
@@ -41,31 +72,30 @@ pub(super) async fn zipf(stage: &Stage) -> Result<Vec<Row>> {
             eprintln!("bench: {requests} requests of {CLIENTS} clients");
             let traffic = Traffic::new(ids, requests);
             try_join_all((0..CLIENTS).map(|_| traffic.client(daemon))).await?;
-            Ok(traffic.state.into_inner())
+            let (held, _) = Groups::of(daemon)?.memory_mib()?;
+            Ok((traffic.state.into_inner(), held))
         })
-        .await?;
-    let peer = stage.peer(&stage.path("peer-zipf"))?;
-    peer.fill("zipf", MIB)?;
-    peer.checkpoint("zipf")?;
-    let restores = (0..stage.rounds(7)).map(|_| peer.restore("zipf")).collect::<Result<Vec<_>>>()?;
-    rows(requests, &traffic, restores)
+        .await
 }
 
-fn rows(requests: usize, traffic: &State, restores: Vec<f64>) -> Result<Vec<Row>> {
+fn name(which: &str, what: &str) -> String {
+    format!("traffic to {SANDBOXES} sandboxes, {which} {ROOM}: {what}")
+}
+
+fn rows(which: &str, requests: usize, traffic: &State, restores: &[f64]) -> Result<Vec<Row>> {
     if traffic.wakes.is_empty() {
         bail!("no request of the traffic woke a sandbox");
     }
-    let name = |what: &str| format!("traffic to {SANDBOXES} sandboxes with room for {ROOM}: {what}");
-    let mut half = Row::shown(name("wake, median; runsc restore alone"));
+    let mut half = Row::shown(name(which, "wake, median; runsc restore alone"));
     half.ours.clone_from(&traffic.wakes);
-    half.peer = restores;
-    let mut slowest = Row::noted(name("wake, 99 of 100"), SLOWEST_MS);
+    half.peer = restores.to_vec();
+    let mut slowest = Row::noted(name(which, "wake, 99 of 100"), SLOWEST_MS);
     slowest.ours.push(quantile(&traffic.wakes, 0.99));
-    let mut whole = Row::shown(name("wake and making room for it, 99 of 100"));
+    let mut whole = Row::shown(name(which, "wake and making room for it, 99 of 100"));
     whole.ours.push(quantile(&traffic.requests, 0.99));
-    let mut wakes = Row::shown(name(&format!("wakes of {requests} requests"))).unit(Unit::Count);
+    let mut wakes = Row::shown(name(which, &format!("wakes of {requests} requests"))).unit(Unit::Count);
     wakes.ours.push(traffic.wakes.len() as f64);
-    let mut refused = Row::at_most(name("refused although there was room"), 0.0).unit(Unit::Count);
+    let mut refused = Row::at_most(name(which, "refused although there was room"), 0.0).unit(Unit::Count);
     refused.ours.push(traffic.refused as f64);
     Ok(vec![half, slowest, whole, wakes, refused])
 }
