@@ -20,6 +20,9 @@ pub struct Page<T> {
     pub items: Vec<T>,
     /// Whether more items follow.
     pub more: bool,
+    /// The number of bytes that the items took on the stream. A caller that collects several pages
+    /// needs it for a limit.
+    pub bytes: u64,
 }
 
 /// The meaning of an event for a list.
@@ -45,24 +48,26 @@ pub(crate) async fn collect<T>(
     item: impl Fn(Event) -> Listed<T>,
 ) -> Result<Page<T>, AgentError> {
     let most = most.clamp(1, PAGE_MAX);
-    let mut items = Vec::new();
-    let mut passed_over = 0;
+    let (mut items, mut bytes) = (Vec::new(), 0);
     loop {
+        let before = channel.taken();
         let next = poll_fn(|context| channel.poll_item(context)).await;
         let found = match next.transpose()? {
-            None => return Ok(Page { items, more: false }),
+            None => return Ok(Page { items, more: false, bytes }),
             Some(Item::Event(event)) => item(event),
             Some(Item::Data(_)) => Listed::Stranger,
         };
+        let length = channel.taken() - before;
         match found {
             Listed::Stranger => return Err(channel.unexpected("an unexpected event in a list")),
-            Listed::PassedOver => passed_over = channel.taken(),
-            Listed::Item(_)
-                if items.len() >= most || (!items.is_empty() && channel.taken() - passed_over > PAGE_BYTES) =>
-            {
-                return Ok(Page { items, more: true });
+            Listed::PassedOver => {}
+            Listed::Item(_) if items.len() >= most || (!items.is_empty() && bytes + length > PAGE_BYTES) => {
+                return Ok(Page { items, more: true, bytes });
             }
-            Listed::Item(found) => items.push(found),
+            Listed::Item(found) => {
+                bytes += length;
+                items.push(found);
+            }
         }
     }
 }

@@ -50,7 +50,7 @@ impl Agent {
     /// # Errors
     /// [`AgentError::TooMany`], [`AgentError::Closed`].
     pub async fn processes(&self) -> Result<Vec<ProcessStatus>, AgentError> {
-        let Page { items, more } = self.processes_after(None, PAGE_MAX).await?;
+        let Page { items, more, .. } = self.processes_after(None, PAGE_MAX).await?;
         if more { Err(AgentError::TooMany(items.len())) } else { Ok(items) }
     }
 
@@ -85,7 +85,7 @@ impl Agent {
             ProcessKey::Pid(pid) => status.pid == *pid,
             ProcessKey::Label(label) => status.label.as_ref() == Some(label),
         };
-        let Page { items, more } = match self.follow(&Request::FindProcesses { key: key.clone() }).await {
+        let Page { items, more, .. } = match self.follow(&Request::FindProcesses { key: key.clone() }).await {
             Ok(channel) => collect_processes(channel, PAGE_MAX, has_key).await?,
             // It can list all of them.
             Err(AgentError::Older { .. }) => self.some_processes(PAGE_MAX, has_key).await?,

@@ -33,7 +33,7 @@ impl Agent {
     /// # Errors
     /// [`AgentError::TooMany`], [`AgentError::Older`].
     pub async fn services(&self) -> Result<Vec<ServiceStatus>, AgentError> {
-        let Page { items, more } = collect(self.follow(&Request::Services).await?, PAGE_MAX, service).await?;
+        let Page { items, more, .. } = collect(self.follow(&Request::Services).await?, PAGE_MAX, service).await?;
         if more { Err(AgentError::TooMany(items.len())) } else { Ok(items) }
     }
 

@@ -34,7 +34,7 @@ impl Agent {
             Event::Watcher(status) => Listed::Item(status),
             _ => Listed::Stranger,
         };
-        let Page { items, more } = collect(channel, PAGE_MAX, watcher).await?;
+        let Page { items, more, .. } = collect(channel, PAGE_MAX, watcher).await?;
         if more { Err(AgentError::TooMany(items.len())) } else { Ok(items) }
     }
 

@@ -167,6 +167,54 @@ async fn a_list_without_end_is_a_page() {
     assert!(!agent.is_closed());
 }
 
+/// The event of a process, which takes a little more than this many bytes on the stream.
+fn process(handle: u64, exit: Option<ExitStatus>, bytes: usize) -> Vec<u8> {
+    let status = dorm_agent_proto::ProcessStatus {
+        process: handle,
+        pid: 1,
+        arguments: vec![GuestString::try_from("x".repeat(bytes).as_str()).unwrap()],
+        directory: root(),
+        variables: Vec::new(),
+        user: None,
+        label: None,
+        terminal: None,
+        started_unix_ms: 0,
+        written: Offsets::BEGINNING,
+        exit,
+        timed_out: false,
+    };
+    serde_json::to_vec(&Event::Process(status)).unwrap()
+}
+
+#[tokio::test]
+async fn items_between_others_that_are_passed_over_count_towards_the_bytes_of_a_page() {
+    let (agent, mut forger) = Forger::meet().await;
+    let item = 256 << 10;
+    let flood = tokio::spawn(async move {
+        forger.answer(&Ok(Answer::Follows)).await;
+        let mut credit = i64::from(WINDOW);
+        for handle in 1.. {
+            let exit = (handle % 2 == 0).then_some(ExitStatus::Code(0));
+            let event = process(handle, exit, if exit.is_none() { item } else { 1 });
+            while credit <= 0 {
+                match <[u8; 4]>::try_from(forger.next().await) {
+                    Ok(bytes) => credit += i64::from(u32::from_le_bytes(bytes)),
+                    // The host has cancelled the call.
+                    Err(_) => return forger,
+                }
+            }
+            credit -= i64::try_from(event.len()).unwrap();
+            forger.say(Kind::Event, &event).await;
+        }
+        forger
+    });
+    let page = agent.processes_that(None, usize::MAX, |status| status.exit.is_none()).await.unwrap();
+    assert!(page.more && page.items.len() < 20, "{} items", page.items.len());
+    let least = (page.items.len() * item) as u64;
+    assert!((least..=4 << 20).contains(&page.bytes), "{} bytes", page.bytes);
+    let _forger = flood.await.unwrap();
+}
+
 #[tokio::test]
 async fn numbers_that_cannot_be_are_refused() {
     let header = |offset| OutputHeader { kind: OutputKind::Stdout, offset, read_unix_ms: None }.to_bytes();

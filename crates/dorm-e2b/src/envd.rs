@@ -17,6 +17,7 @@ use crate::error::Refusal;
 use crate::ports;
 
 mod access;
+mod budget;
 mod connect;
 mod cors;
 mod fault;

@@ -7,6 +7,7 @@ use dorm_agent_client::{AgentError, FileKind, GuestPath, PAGE_MAX, RemoveScope};
 use dorm_service::Use;
 
 use super::access::Call;
+use super::budget::Budget;
 use super::connect;
 use super::fault::{Code, Failed, Fault};
 
@@ -19,9 +20,6 @@ use wire::{EntryResponse, ListRequest, ListResponse, MoveRequest, PathRequest};
 
 /// The path of the service.
 pub(crate) const PATH: &str = "/filesystem.Filesystem/";
-
-/// How many entries a listing has at most. A longer one is refused.
-const ENTRIES_MAX: usize = 100_000;
 
 /// Answers a call of a method.
 pub(crate) async fn answer(call: &Call, method: &str, request: Request) -> Response {
@@ -92,18 +90,16 @@ async fn list(call: &Call, asked: ListRequest) -> Result<ListResponse, Failed> {
     let (agent, _in_use) = call.agent(Use::Files).await?;
     let path = call.person(&agent).await?.path(&asked.path.unwrap_or_default())?;
     let depth = asked.depth.unwrap_or_default().0.max(1);
-    let mut entries = Vec::new();
+    let (mut entries, mut budget) = (Vec::new(), Budget::of_call());
     let mut after: Option<GuestPath> = None;
     loop {
         let page = agent.describe_entries(&path, depth, after.as_ref(), PAGE_MAX).await?;
+        let charged = budget.charge(page.items.len(), page.bytes);
+        charged.map_err(|spent| spent.refusal(&format!("'{path}' has"), "list it with a smaller depth"))?;
         after = page.items.last().map(|last| last.path.clone());
         entries.extend(page.items.into_iter().map(Entry::of));
         if !page.more {
             return Ok(ListResponse { entries });
-        }
-        if entries.len() >= ENTRIES_MAX {
-            let message = format!("'{path}' has more than {ENTRIES_MAX} entries: list it with a smaller depth");
-            return Err(Fault::new(Code::FailedPrecondition, message).into());
         }
     }
 }

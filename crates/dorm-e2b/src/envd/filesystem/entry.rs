@@ -56,6 +56,14 @@ impl Entry {
             path,
         }
     }
+
+    /// The number of bytes that it takes, nearly.
+    pub(super) fn bytes(&self) -> u64 {
+        let attributes = self.metadata.iter().flat_map(|(name, value)| [name, value]);
+        let texts = [&self.name, &self.path, &self.owner, &self.group].into_iter();
+        let texts = texts.chain(&self.symlink_target).chain(attributes);
+        texts.map(|text| (size_of::<String>() + text.len()) as u64).sum()
+    }
 }
 
 fn type_name(kind: FileKind) -> &'static str {

@@ -10,6 +10,7 @@ use futures_util::{Stream, StreamExt as _, stream};
 use serde_json::json;
 
 use super::super::access::Call;
+use super::super::budget::Budget;
 use super::super::connect::{Item, StreamOptions};
 use super::super::fault::{Code, Failed, Fault};
 use super::entry::Entry;
@@ -17,9 +18,6 @@ use super::wire::{Change, Empty, EventsResponse, WatchRequest, WatcherRequest, W
 
 /// A stream of changes, which ends at the time limit of its client.
 pub(super) const OPTIONS: StreamOptions = StreamOptions { ping: br#"{"keepalive":{}}"#, grace: Duration::ZERO };
-
-/// How many changes one answer has. There is more to take then.
-const CHANGES_MAX: usize = 100_000;
 
 /// Whether changes have the entry of the changed file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,25 +112,31 @@ pub(super) async fn create(call: &Call, asked: WatchRequest) -> Result<WatcherRe
     Ok(WatcherResponse { watcher_id: Id { watcher, entries: Entries::of(&asked) }.to_text() })
 }
 
-/// Takes the changes that were kept.
+/// Takes the changes that were kept, as far as the budget of a call goes. The others stay kept.
 pub(super) async fn events(call: &Call, asked: WatcherRequest) -> Result<EventsResponse, Failed> {
     let (agent, _in_use) = call.agent(Use::Files).await?;
     let (id, text) = Id::of(asked)?;
     let all = agent.watchers().await?;
     let watcher = all.into_iter().find(|one| one.watcher == id.watcher).ok_or_else(|| unknown(&text))?;
-    let mut changes = Vec::new();
+    let (mut changes, mut budget) = (Vec::new(), Budget::of_call());
     let mut after = 0;
     loop {
         let page = agent.watcher_events(id.watcher, after, PAGE_MAX).await.map_err(|error| gone(error, &text))?;
-        let Some(last) = page.items.last() else { return Ok(EventsResponse { events: changes }) };
-        after = last.number;
-        for numbered in page.items {
-            changes.extend(change(&agent, &watcher.path, id.entries, numbered.event).await);
-        }
-        if changes.len() >= CHANGES_MAX {
-            // Forgets those that are returned.
-            agent.watcher_events(id.watcher, after, 1).await.map_err(|error| gone(error, &text))?;
+        if page.items.is_empty() {
             return Ok(EventsResponse { events: changes });
+        }
+        let mut charged = budget.charge(0, page.bytes);
+        for numbered in page.items {
+            after = numbered.number;
+            let change = change(&agent, &watcher.path, id.entries, numbered.event).await;
+            let entry = change.as_ref().and_then(|change| change.entry.as_ref()).map_or(0, Entry::bytes);
+            changes.extend(change);
+            charged = charged.and(budget.charge(1, entry));
+            if charged.is_err() {
+                // Forgets those that are returned.
+                agent.watcher_events(id.watcher, after, 1).await.map_err(|error| gone(error, &text))?;
+                return Ok(EventsResponse { events: changes });
+            }
         }
     }
 }

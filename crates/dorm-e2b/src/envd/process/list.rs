@@ -2,26 +2,31 @@
 
 use dorm_agent_client::{Agent, GuestPath, PAGE_MAX, ProcessStatus};
 use dorm_service::Use;
-use futures_util::TryStreamExt as _;
+use futures_util::StreamExt as _;
 
 use super::super::access::Call;
+use super::super::budget::{Budget, Spent};
 use super::super::fault::Failed;
 use super::start::OWN_VARIABLES;
 use super::wire::{Config, ListResponse, ProcessInfo};
 
 /// The most bytes of a process's variables that are read.
-const VARIABLES_BYTES_MAX: u64 = 256 << 10;
+const VARIABLES_BYTES_MAX: usize = 256 << 10;
 
 /// Lists the processes that were started through an API and run.
 pub(super) async fn list(call: &Call) -> Result<ListResponse, Failed> {
     let (agent, _in_use) = call.agent(Use::Process).await?;
-    let mut processes = Vec::new();
+    let (mut processes, mut budget) = (Vec::new(), Budget::of_call());
+    let spent = |spent: Spent| spent.refusal("the list of processes has", "end some of them");
     let mut after = None;
     loop {
         let page = agent.processes_that(after, PAGE_MAX, |status| status.exit.is_none()).await?;
+        budget.charge(page.items.len(), page.bytes).map_err(spent)?;
         after = page.items.last().map(|last| last.process);
         for status in page.items {
-            processes.push(info(&agent, status).await);
+            let info = info(&agent, status).await;
+            budget.charge(0, info.config.bytes()).map_err(spent)?;
+            processes.push(info);
         }
         if !page.more {
             return Ok(ListResponse { processes });
@@ -54,15 +59,18 @@ async fn info(agent: &Agent, status: ProcessStatus) -> ProcessInfo {
 /// may be secret; the kernel shows the values while the process lives.
 async fn environment(agent: &Agent, pid: u32) -> Vec<(String, String)> {
     let Ok(path) = GuestPath::try_from(format!("/proc/{pid}/environ")) else { return Vec::new() };
-    let Ok((_, contents)) = agent.read_file(&path, 0, Some(VARIABLES_BYTES_MAX)).await else { return Vec::new() };
-    // A process that has ended has none.
-    let bytes: Vec<u8> = contents
-        .try_fold(Vec::new(), |mut all, piece| async move {
-            all.extend_from_slice(&piece);
-            Ok(all)
-        })
-        .await
-        .unwrap_or_default();
+    let length = Some(VARIABLES_BYTES_MAX as u64);
+    let Ok((_, mut contents)) = agent.read_file(&path, 0, length).await else { return Vec::new() };
+    let mut bytes = Vec::new();
+    // A hostile agent sends more than was asked for.
+    while bytes.len() < VARIABLES_BYTES_MAX {
+        match contents.next().await {
+            Some(Ok(piece)) => bytes.extend_from_slice(&piece),
+            None => break,
+            // A process that has ended has none.
+            Some(Err(_)) => return Vec::new(),
+        }
+    }
     parse(&bytes)
 }
 

@@ -28,6 +28,15 @@ pub(super) struct Config {
     pub(super) cwd: Option<String>,
 }
 
+impl Config {
+    /// The number of bytes that it takes, nearly.
+    pub(super) fn bytes(&self) -> u64 {
+        let variables = self.envs.iter().flatten().flat_map(|(name, value)| [name, value]);
+        let texts = self.args.iter().flatten().chain(&self.cwd).chain(variables).chain([&self.cmd]);
+        texts.map(|text| (size_of::<String>() + text.len()) as u64).sum()
+    }
+}
+
 #[derive(Deserialize, Default)]
 pub(super) struct Size {
     pub(super) cols: Option<Number>,
