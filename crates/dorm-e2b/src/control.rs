@@ -61,8 +61,19 @@ impl Version {
 pub(crate) struct Call {
     /// The service of the project of the key.
     pub(crate) service: Service,
+    /// What the key permits. A response to one that only reads has no token that permits more.
+    pub(crate) permission: Permission,
     /// The request.
     pub(crate) request: Request,
+}
+
+/// What the key of a request permits.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Permission {
+    /// To read and to change.
+    Change,
+    /// To read.
+    Read,
 }
 
 /// Answers a request of the control API.
@@ -88,8 +99,8 @@ async fn answered(door: &E2b, request: Request) -> Result<Response, Refusal> {
     if let ["volumecontent", rest @ ..] = path.as_slice() {
         return Ok(volumes::content::answer(door, rest, request).await);
     }
-    let service = service(door, &request)?;
-    let call = Call { service, request };
+    let (service, permission) = service(door, &request)?;
+    let call = Call { service, permission, request };
     let (version, rest) = match path.as_slice() {
         ["v2", rest @ ..] => (Version::Second, rest),
         rest => (Version::First, rest),
@@ -140,10 +151,10 @@ async fn of_sandboxes(
 }
 
 async fn describe(door: &E2b, id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, permission, request } = call;
     let domain = show::domain(door, request.headers());
     let (_, view) = existing(&service, id).await?;
-    Ok(axum::Json(show::detail(&service, &view, domain).await).into_response())
+    Ok(axum::Json(show::detail(&service, &view, permission, domain).await).into_response())
 }
 
 fn unknown(call: &Call) -> Refusal {
@@ -160,22 +171,29 @@ async fn existing(service: &Service, text: &str) -> Result<(SandboxId, SandboxVi
     }
 }
 
-/// The service of the project of a request.
-fn service(door: &E2b, request: &Request) -> Result<Service, Refusal> {
+/// The service of the project of a request, and what its key permits.
+fn service(door: &E2b, request: &Request) -> Result<(Service, Permission), Refusal> {
     let credentials = door.access.credentials(request.extensions(), request.headers()).ok_or_else(|| {
         let message = "Invalid API key: create one with `dorm key create --form e2b` and set E2B_API_KEY";
         Refusal::new(StatusCode::UNAUTHORIZED, message)
     })?;
-    let forbidden = |message: &str| Refusal::new(StatusCode::FORBIDDEN, message);
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     let caller = Caller { door: DOOR, credential: credentials.credential() };
     let service = door.access.daemon.for_project(&credentials.project)?.as_caller(Some(caller));
     match &credentials.scope {
-        KeyScope::Full => Ok(service),
-        KeyScope::ReadOnly if !changes => Ok(service.waking(Wake::Never)),
-        KeyScope::ReadOnly => Err(forbidden("this key is read-only: use a key with another scope")),
-        KeyScope::Sandbox(_) => Err(forbidden("this key is for one sandbox: use a key with another scope")),
+        KeyScope::Full => Ok((service, Permission::Change)),
+        KeyScope::ReadOnly if !changes => Ok((service.waking(Wake::Never), Permission::Read)),
+        KeyScope::ReadOnly => Err(read_only()),
+        KeyScope::Sandbox(_) => {
+            let message = "this key is for one sandbox: use a key with another scope";
+            Err(Refusal::new(StatusCode::FORBIDDEN, message))
+        }
     }
+}
+
+/// The refusal of a request that changes something, or that asks for what permits a change.
+fn read_only() -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, "this key is read-only: use a key with another scope")
 }
 
 /// Reads the id of a sandbox. Clients of earlier releases append a hyphen and the id of a client.

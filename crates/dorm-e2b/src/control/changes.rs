@@ -42,7 +42,7 @@ struct TimeoutRequest {
 /// Answers a request to set the time limit of a running sandbox, from now. Zero and less end it
 /// now.
 pub(super) async fn set_timeout(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let TimeoutRequest { timeout: seconds } = text::json(request).await?;
     let (sandbox, view) = running(&service, id).await?;
     let total = if seconds <= 0 { NOW } else { timeout(seconds)? };
@@ -58,7 +58,7 @@ struct RefreshRequest {
 
 /// Answers a keep-alive of an earlier client, which only ever extends the time limit.
 pub(super) async fn refresh(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let RefreshRequest { duration } = text::json(request).await?;
     let by = timeout(duration.unwrap_or(REFRESH_MIN).max(REFRESH_MIN))?;
     let (sandbox, _) = running(&service, id).await?;
@@ -85,7 +85,7 @@ struct PauseRequest {
 
 /// Answers a request to pause a sandbox, once its state is on disk and verified.
 pub(super) async fn pause(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked: PauseRequest = text::json(request).await?;
     let (sandbox, view) = existing(&service, id).await?;
     let in_transition = |state: StateName| {
@@ -117,7 +117,7 @@ pub(super) async fn pause(id: &str, call: Call) -> Result<Response, Refusal> {
 
 /// Answers a request to replace the egress of a running sandbox.
 pub(super) async fn set_network(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked: NetworkChange = text::json(request).await?;
     network::refuse_unsupported(&asked.network)?;
     let egress = network::egress(&asked.network, asked.allow_internet_access, service.project())?;

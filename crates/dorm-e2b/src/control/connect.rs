@@ -23,7 +23,7 @@ struct ConnectRequest {
 /// Answers a request to connect. A running sandbox gets at least the time limit asked for; a paused
 /// one is resumed.
 pub(super) async fn connect(door: &E2b, version: Version, id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let domain = show::domain(door, request.headers());
     let asked: ConnectRequest = text::json(request).await?;
     let seconds = match (asked.timeout, version) {
@@ -45,7 +45,7 @@ pub(super) async fn connect(door: &E2b, version: Version, id: &str, call: Call) 
 
 /// Answers a request of an earlier client, which refuses to resume a running sandbox.
 pub(super) async fn resume_paused(door: &E2b, id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let domain = show::domain(door, request.headers());
     let asked: ConnectRequest = text::json(request).await?;
     let total = timeout(asked.timeout.unwrap_or(Version::First.timeout_by_default()))?;

@@ -31,7 +31,7 @@ const TIMEOUT_MAX: i64 = 100 * 366 * 86_400;
 
 /// Answers a request to create a sandbox.
 pub(super) async fn create(door: &E2b, version: Version, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let domain = show::domain(door, request.headers());
     let key = only(request.headers(), &IDEMPOTENCY_KEY)?.map(str::to_owned);
     let body = text::bytes(request.into_body(), BODY_BYTES_MAX).await?;

@@ -18,7 +18,7 @@ const PAUSED: [StateName; 2] = [StateName::Suspending, StateName::Suspended];
 
 /// Answers a request for a page of sandboxes.
 pub(super) async fn page(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let wanted = Wanted::read(request.uri())?;
     let (sandboxes, next) = wanted.find(&service).await?;
     Ok(page::response(&shown(&service, &sandboxes).await, next))
@@ -26,7 +26,7 @@ pub(super) async fn page(call: Call) -> Result<Response, Refusal> {
 
 /// Answers a request of an earlier client for all running sandboxes.
 pub(super) async fn running(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let filter = SandboxFilter {
         project: Some(service.project().clone()),
         states: RUNNING.to_vec(),

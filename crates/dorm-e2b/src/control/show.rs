@@ -8,8 +8,8 @@ use dorm_lifecycle::{
 };
 use dorm_service::{SandboxView, Service};
 
-use super::network;
 use super::wire::{Lifecycle, ListedSandbox, Sandbox, SandboxDetail, VolumeMount};
+use super::{Permission, network};
 use crate::door::{DOOR, E2b, ENVD_VERSION};
 use crate::tokens;
 
@@ -103,8 +103,13 @@ pub(crate) fn listed(view: &SandboxView, names: &BTreeMap<VolumeId, Name>) -> Li
     }
 }
 
-/// Everything about a sandbox.
-pub(crate) async fn detail(service: &Service, view: &SandboxView, domain: Option<String>) -> SandboxDetail {
+/// Everything about a sandbox; its token only for a key that may change it.
+pub(crate) async fn detail(
+    service: &Service,
+    view: &SandboxView,
+    permission: Permission,
+    domain: Option<String>,
+) -> SandboxDetail {
     let spec = &view.sandbox.spec;
     let pause_mode = match &view.sandbox.state {
         State::Suspended { image, .. } => Some(match image.keeps() {
@@ -116,7 +121,8 @@ pub(crate) async fn detail(service: &Service, view: &SandboxView, domain: Option
     let names = service.names_of_volumes(std::slice::from_ref(view)).await;
     SandboxDetail {
         listed: listed(view, &names),
-        envd_access_token: is_secure(view).then(|| tokens::envd(service, &view.sandbox.id)),
+        envd_access_token: (permission == Permission::Change && is_secure(view))
+            .then(|| tokens::envd(service, &view.sandbox.id)),
         allow_internet_access: network::reaches_internet(&spec.egress),
         domain,
         network: network::shown(spec),

@@ -32,7 +32,7 @@ struct SnapshotRequest {
 
 /// Answers a request for a snapshot of a running sandbox, which continues.
 pub(super) async fn take(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked: SnapshotRequest = text::json(request).await?;
     let name = asked.name.filter(|name| !name.is_empty());
     let tag = name.as_deref().map(|name| templates::reference(&service, name)).transpose()?;
@@ -55,7 +55,7 @@ pub(super) async fn take(id: &str, call: Call) -> Result<Response, Refusal> {
 
 /// Answers a request for a page of snapshots, the newest first.
 pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let uri = request.uri();
     let limit = page::limit(uri)?.unwrap_or(page::PAGE_MAX);
     let source = match parameter(uri, "sandboxID")?.filter(|id| !id.is_empty()) {
@@ -139,7 +139,7 @@ struct ForkRequest {
 /// Answers a request for copies of a running sandbox. A copy that could not be made is an error in
 /// the list.
 pub(super) async fn fork(door: &E2b, id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let domain = show::domain(door, request.headers());
     let asked: ForkRequest = text::json(request).await?;
     let total = timeout(asked.timeout.unwrap_or(Version::First.timeout_by_default()))?;

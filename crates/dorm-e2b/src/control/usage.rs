@@ -21,7 +21,7 @@ const LINES_MAX: usize = 1000;
 
 /// Answers a request for the samples of a sandbox between two times.
 pub(super) async fn metrics(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let (sandbox, _) = existing(&service, id).await?;
     let second = |seconds: u64| Timestamp::from_millis(seconds.saturating_mul(1000));
     let since = number(request.uri(), "start")?.map(second);
@@ -32,7 +32,7 @@ pub(super) async fn metrics(id: &str, call: Call) -> Result<Response, Refusal> {
 
 /// Answers a request for the last sample of several sandboxes. Those without one are left out.
 pub(super) async fn metrics_of_many(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked = parameter(request.uri(), "sandbox_ids")?.unwrap_or_default();
     let ids: Vec<&str> = asked.split(',').filter(|id| !id.is_empty()).collect();
     if ids.is_empty() || ids.len() > MANY {
@@ -69,7 +69,7 @@ pub(crate) fn metric(sample: &UsageSample) -> Metric {
 
 /// Answers a request for the log of a sandbox: its events, the oldest first.
 pub(super) async fn logs(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let (sandbox, _) = existing(&service, id).await?;
     let uri = request.uri();
     let start: u64 = number(uri, "start")?.unwrap_or(0);
@@ -90,7 +90,7 @@ fn line(entry: &LogEntry) -> String {
 
 /// Answers a request for a part of the log of a sandbox.
 pub(super) async fn log_page(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let (sandbox, _) = existing(&service, id).await?;
     let uri = request.uri();
     let is_backward = match parameter(uri, "direction")?.as_deref() {

@@ -5,10 +5,10 @@ use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dorm_lifecycle::{IdError, Name, VolumeId, Writers};
 use dorm_service::{Code, ServiceError, TopMode, VOLUME_BYTES, VolumeProblem};
-use dorm_store::{KeyScope, VolumeStatus};
+use dorm_store::VolumeStatus;
 use serde::{Deserialize, Serialize};
 
-use super::{Call, show, unknown};
+use super::{Call, Permission, show, unknown};
 use crate::door::E2b;
 use crate::error::Refusal;
 use crate::{text, tokens};
@@ -60,7 +60,7 @@ async fn list(call: Call) -> Result<Response, Refusal> {
 }
 
 async fn create(door: &E2b, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let domain = show::domain(door, request.headers());
     let NewVolume { name } = text::json(request).await?;
     let name: Name = name.parse().map_err(|error: IdError| Refusal::invalid(error.to_string()))?;
@@ -79,14 +79,12 @@ async fn create(door: &E2b, call: Call) -> Result<Response, Refusal> {
 }
 
 async fn describe(door: &E2b, text: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, permission, request } = call;
     let id = volume_id(text)?;
     let view = service.volume_with_id(&id).await.map_err(|error| refused(text, error))?;
-    // A key that changes nothing does not give a token that does.
-    let credentials = door.access.credentials(request.extensions(), request.headers());
-    let token = match credentials.map(|credentials| credentials.scope) {
-        Some(KeyScope::Full) => tokens::volume(&service, &id),
-        Some(KeyScope::ReadOnly | KeyScope::Sandbox(_)) | None => tokens::volume_for_reading(&service, &id),
+    let token = match permission {
+        Permission::Change => tokens::volume(&service, &id),
+        Permission::Read => tokens::volume_for_reading(&service, &id),
     };
     let domain = show::domain(door, request.headers());
     let volume = Volume { listed: listed(&id, &view.volume.name), token, domain };

@@ -1,5 +1,7 @@
 //! Keys, routing, and the answers of the proxy.
 
+use dorm_service::{ApiKeySpec, KeyForm};
+use dorm_store::KeyScope;
 use serde_json::{Value, json};
 
 use crate::world::{KEY, World};
@@ -103,4 +105,53 @@ async fn a_private_port_needs_the_traffic_token() {
     assert_eq!(status, 403);
     assert!(message.ends_with("Provided token in header 'e2b-traffic-access-token' is invalid"), "{message}");
     assert_eq!(ask(created["trafficAccessToken"].as_str()).await.status, 502);
+}
+
+#[tokio::test]
+async fn a_read_only_key_is_given_nothing_that_permits_a_change() {
+    let world = World::new().await;
+    let body = json!({ "templateID": "base", "secure": true, "network": { "allowPublicTraffic": false } });
+    let created = world.call("POST", "/v2/sandboxes", body).await.json();
+    let volume = world.call("POST", "/volumes", json!({ "name": "data" })).await.json();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let (id, volume_id) = (text(&created["sandboxID"]), text(&volume["volumeID"]));
+    let tokens = [&created["envdAccessToken"], &created["trafficAccessToken"], &volume["token"]].map(text);
+    assert_eq!(world.describe(&id).await["envdAccessToken"], tokens[0]);
+    let (_, key) = world
+        .service
+        .create_key(ApiKeySpec {
+            name: "dashboard".to_owned(),
+            scope: KeyScope::ReadOnly,
+            lifetime: None,
+            form: KeyForm::E2b,
+        })
+        .await
+        .unwrap();
+    let ask = |path: String| world.send(world.request("GET", &path).header("x-api-key", &key));
+    let files = format!("/templates/base/files/{}", "0a".repeat(32));
+    for (path, status) in [
+        ("/v2/sandboxes".to_owned(), 200),
+        ("/sandboxes".to_owned(), 200),
+        (format!("/sandboxes/metrics?sandbox_ids={id}"), 200),
+        (format!("/sandboxes/{id}"), 200),
+        (format!("/v2/sandboxes/{id}"), 200),
+        (format!("/sandboxes/{id}/metrics"), 200),
+        (format!("/sandboxes/{id}/logs"), 200),
+        (format!("/v2/sandboxes/{id}/logs"), 200),
+        ("/snapshots".to_owned(), 200),
+        ("/templates".to_owned(), 200),
+        ("/volumes".to_owned(), 200),
+        (format!("/volumes/{volume_id}"), 200),
+        (files, 403),
+    ] {
+        let answer = ask(path.clone()).await;
+        assert_eq!(answer.status, status, "{path}: {answer:?}");
+        let has_token = tokens.iter().any(|token| answer.text.contains(token)) || answer.text.contains("ticket=");
+        assert!(!has_token, "{path}: {answer:?}");
+    }
+    // The token for the contents of a volume is one that only reads.
+    let token = text(&ask(format!("/volumes/{volume_id}")).await.json()["token"]);
+    let path = format!("/volumecontent/{volume_id}/file?path=/new");
+    let write = world.request("PUT", &path).header("authorization", format!("Bearer {token}")).body("x");
+    assert_eq!(world.send(write).await.status, 403);
 }

@@ -16,7 +16,7 @@ use crate::text;
 
 /// Answers a request to publish a template, or to withdraw it.
 pub(super) async fn publish(id: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked: Publication = text::json(request).await?;
     let found = template(&service, name_and_tag(id).0).await?.ok_or_else(|| no_template(id))?;
     let found = match asked.public {

@@ -15,7 +15,7 @@ use futures_util::TryStreamExt as _;
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::json;
 
-use super::super::Call;
+use super::super::{Call, Permission, read_only};
 use super::wire::FileSlot;
 use crate::door::{self, E2b};
 use crate::error::Refusal;
@@ -27,7 +27,11 @@ const FORBIDDEN: &str = "this address for an upload is not valid any more: reque
 /// Answers a request for the address of an upload. The clients send no files that are there, unless
 /// their user asks for it.
 pub(super) async fn slot(id: &str, hash: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, permission, request } = call;
+    if permission == Permission::Read {
+        // The address permits an upload.
+        return Err(read_only());
+    }
     let key = key(hash)?;
     let present = match service.context(&key).await {
         Ok(_) => true,

@@ -19,7 +19,7 @@ const MEMORY_MB: i64 = 1024;
 
 /// Answers a request for a build.
 pub(super) async fn request(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked: BuildRequest = text::json(request).await?;
     let limits = limits(&asked)?;
     let named = asked.name.or(asked.alias).filter(|name| !name.trim().is_empty());

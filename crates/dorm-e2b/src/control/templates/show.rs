@@ -33,7 +33,7 @@ pub(super) async fn alias(alias: &str, call: Call) -> Result<Response, Refusal> 
 
 /// Lists templates, in the order of their names. A query without `limit` gets all of them.
 pub(super) async fn list(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let uri = request.uri();
     let limit = page::limit(uri)?;
     let after = page::after(uri, |name| Some(name.to_owned()))?;

@@ -24,7 +24,7 @@ const OWN: [(&str, &str); 2] = [("e2bdev/base", "base"), ("e2bdev/code-interpret
 
 /// Gives a build its steps.
 pub(super) async fn start(id: &str, build: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let asked: BuildStart = text::json(request).await?;
     let build = own_build(&service, id, build).await?;
     let given = |text: Option<String>| text.filter(|text| !text.trim().is_empty());

@@ -24,7 +24,7 @@ const LEVEL: &str = "info";
 
 /// Answers a request for the state of a build, with its log from an offset on.
 pub(super) async fn status(id: &str, build: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let uri = request.uri();
     let offset = number::<u64>(uri, "logsOffset")?.unwrap_or(0);
     let limit = number::<usize>(uri, "limit")?.unwrap_or(ENTRIES_MAX).min(ENTRIES_MAX);
@@ -49,7 +49,7 @@ pub(super) async fn status(id: &str, build: &str, call: Call) -> Result<Response
 
 /// Answers a request for entries of the log around a moment.
 pub(super) async fn logs(id: &str, build: &str, call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let uri = request.uri();
     let limit = number::<usize>(uri, "limit")?.unwrap_or(ENTRIES_MAX).min(ENTRIES_MAX);
     let cursor = number::<u64>(uri, "cursor")?;

@@ -14,7 +14,7 @@ use crate::text;
 
 /// Makes tags stand for what another one stands for.
 pub(super) async fn assign(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let TagsToAssign { target, tags } = text::json(request).await?;
     let (name, tag) = name_and_tag(&target);
     let found = template(&service, name).await?.ok_or_else(|| no_template(name))?;
@@ -28,7 +28,7 @@ pub(super) async fn assign(call: Call) -> Result<Response, Refusal> {
 
 /// Removes tags; if one is missing, it removes none.
 pub(super) async fn remove(call: Call) -> Result<Response, Refusal> {
-    let Call { service, request } = call;
+    let Call { service, request, .. } = call;
     let TagsToRemove { name: named, tags } = text::json(request).await?;
     let (name, _) = name_and_tag(&named);
     let found = template(&service, name).await?.ok_or_else(|| no_template(name))?;
