@@ -2,7 +2,7 @@
 
 use axum::Json;
 use axum::extract::Request;
-use axum::http::{HeaderName, HeaderValue, StatusCode};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use dorm_http::{PortError, Target};
 use dorm_lifecycle::{PortAccess, SandboxId, StateName, Wake};
@@ -11,7 +11,10 @@ use serde::Serialize;
 
 use crate::door::E2b;
 use crate::error::Refusal;
+use crate::tokens;
 
+/// The header with the token for `envd`.
+pub(crate) const ACCESS_TOKEN: HeaderName = HeaderName::from_static("x-access-token");
 /// The header with the token for the ports of a sandbox.
 const TRAFFIC_TOKEN: HeaderName = HeaderName::from_static("e2b-traffic-access-token");
 /// The same in the gateway of `dorm-http`.
@@ -46,6 +49,7 @@ pub(crate) async fn answer(door: &E2b, target: Target, mut request: Request) -> 
     if let Err(refusal) = admit(&service, &target, &mut request).await {
         return refusal;
     }
+    conceal(request.headers_mut(), |token| tokens::is_envd(&service, &target.sandbox, token));
     let (sandbox, port) = (target.sandbox.clone(), target.port);
     match door.gateway().forward(target, request).await {
         Ok(response) => response,
@@ -89,6 +93,14 @@ async fn admit(service: &Service, target: &Target, request: &mut Request) -> Res
     }
     request.headers_mut().insert(TOKEN, presented);
     Ok(())
+}
+
+/// Removes the token for `envd`, which clients of the code interpreter send to its port, too. With
+/// it, a program inside would be root in its sandbox from outside.
+fn conceal(headers: &mut HeaderMap, is_token: impl Fn(&[u8]) -> bool) {
+    if headers.get_all(ACCESS_TOKEN).iter().any(|value| is_token(value.as_bytes())) {
+        headers.remove(ACCESS_TOKEN);
+    }
 }
 
 /// The answer for a sandbox that does not exist, was terminated, or is suspended and not to be
@@ -149,5 +161,34 @@ fn of_port(sandbox: &SandboxId, port: u16, error: PortError) -> Response {
         | PortError::Wake
         | PortError::Header(_)
         | PortError::InvalidPath(_) => Refusal::invalid(error.to_string()).into_response(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn kept(values: &[&'static str]) -> Vec<String> {
+        let given = values.iter().map(|value| (ACCESS_TOKEN, HeaderValue::from_static(value)));
+        let others = [("x-access", "ours"), ("authorization", "Bearer theirs")];
+        let others = others.map(|(name, value)| (HeaderName::from_static(name), HeaderValue::from_static(value)));
+        let mut headers: HeaderMap = given.chain(others).collect();
+        conceal(&mut headers, |token| token == b"ours");
+        assert!(headers.contains_key("x-access") && headers.contains_key("authorization"));
+        headers.get_all(ACCESS_TOKEN).iter().map(|value| value.to_str().unwrap().to_owned()).collect()
+    }
+
+    #[test]
+    fn the_token_of_envd_does_not_get_into_a_sandbox() {
+        for (given, passed_on) in [
+            (&["ours"][..], &[][..]),
+            (&["theirs", "ours"], &[]),
+            (&["ours", "ours"], &[]),
+            (&["theirs"], &["theirs"]),
+            (&["ours2", ""], &["ours2", ""]),
+            (&[], &[]),
+        ] {
+            assert_eq!(kept(given), passed_on, "{given:?}");
+        }
     }
 }

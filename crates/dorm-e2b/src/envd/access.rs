@@ -1,6 +1,6 @@
 //! Who may call the `envd` of a sandbox, and what a call needs to know about it.
 
-use axum::http::header::{self, HeaderName};
+use axum::http::header;
 use axum::http::{HeaderMap, StatusCode, Uri};
 use axum::response::{IntoResponse as _, Response};
 use dorm_agent_client::{Account, Agent, AgentError, GuestPath, User};
@@ -16,8 +16,6 @@ use crate::control::show;
 use crate::door::{DOOR, E2b};
 use crate::error::Refusal;
 use crate::{ports, tokens};
-
-const TOKEN: HeaderName = HeaderName::from_static("x-access-token");
 
 /// The user of a sandbox whose image names none.
 const USER: &str = "user";
@@ -108,7 +106,7 @@ impl Proof {
         if !show::is_secure(view) {
             return Ok(Self::NotNeeded);
         }
-        let presented = headers.get(TOKEN);
+        let presented = headers.get(ports::ACCESS_TOKEN);
         match (needs, presented) {
             (_, Some(token)) if tokens::is_envd(service, sandbox, token.as_bytes()) => Ok(Self::Token),
             (Needs::Nothing, _) => Ok(Self::None),

@@ -130,6 +130,21 @@ def test_a_private_port_needs_the_token(create: Create) -> None:
     assert sandbox.get_info().network["allow_public_traffic"] is False
 
 
+def test_a_program_behind_a_port_does_not_see_the_token_of_its_sandbox(create: Create) -> None:
+    sandbox = create()
+    serve_echo(sandbox, 8000)
+    api, key = os.environ["E2B_API_URL"], os.environ["E2B_API_KEY"]
+    detail = httpx.get(f"{api}/sandboxes/{sandbox.sandbox_id}", headers={"X-API-Key": key}).json()
+    token = detail["envdAccessToken"]
+    assert visit(sandbox, 49983, "/envs", headers={"X-Access-Token": token}).is_success
+    told = visit(sandbox, 8000, headers={"X-Access-Token": token, "X-Mine": "yes"}).json()["headers"]
+    assert told["x-mine"] == "yes"
+    assert token not in told.values()
+    # A program may have tokens of its own in this header.
+    told = visit(sandbox, 8000, headers={"X-Access-Token": "mine"}).json()["headers"]
+    assert told["x-access-token"] == "mine"
+
+
 def test_public_ports_have_no_token(sandbox: Any) -> None:
     assert sandbox.traffic_access_token is None
 
