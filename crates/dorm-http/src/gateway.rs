@@ -10,6 +10,7 @@
 
 mod admission;
 mod error;
+mod tunnel;
 
 use std::io;
 use std::pin::Pin;
@@ -286,14 +287,13 @@ fn restore_upgrade(headers: &mut HeaderMap, upgrade: Option<HeaderValue>) {
     }
 }
 
-/// Copies bytes in both directions until both sides have ended, one fails, or the server stops.
+/// Joins two upgraded connections until the tunnel is over or the server stops.
 fn tunnel(life: &Life, outside: OnUpgrade, inside: OnUpgrade, in_use: impl Send + 'static) {
     let cut = life.cut.clone();
     life.tasks.spawn(async move {
         let copy = async {
             let (outside, inside) = tokio::try_join!(outside, inside).map_err(io::Error::other)?;
-            let (mut outside, mut inside) = (TokioIo::new(outside), TokioIo::new(inside));
-            tokio::io::copy_bidirectional(&mut outside, &mut inside).await
+            tunnel::join(TokioIo::new(outside), TokioIo::new(inside)).await
         };
         tokio::select! {
             ended = copy => if let Err(error) = ended {

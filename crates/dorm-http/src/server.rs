@@ -6,6 +6,7 @@
 //! no key, is not limited by connections from the network, and accepts paths of the host.
 
 use std::convert::Infallible;
+use std::io;
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,6 +18,7 @@ use hyper::server::conn::http1;
 use hyper::service::{Service as _, service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::net::sockopt;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::task::JoinHandle;
@@ -29,6 +31,12 @@ use crate::tls::{HANDSHAKE, Plain, Tls};
 
 /// How long a client may take to send the head of a request.
 const HEAD_WITHIN: Duration = Duration::from_secs(30);
+/// After how much idle time the kernel first asks whether a client is still there.
+const PROBED_AFTER: Duration = Duration::from_secs(30);
+/// The time between two such questions.
+const PROBED_EVERY: Duration = Duration::from_secs(10);
+/// After how many of them without an answer the connection ends.
+const PROBES: u32 = 3;
 /// The wait after the system had no resources for another connection.
 const ACCEPT_AGAIN: Duration = Duration::from_millis(50);
 /// The response to a connection without TLS where it is required.
@@ -121,6 +129,9 @@ async fn of_network(
     if let Err(error) = stream.set_nodelay(true) {
         tracing::debug!(%peer, %error, "a connection stays slow");
     }
+    if let Err(error) = probe_when_idle(&stream) {
+        tracing::debug!(%peer, %error, "a connection stays open when its client vanishes");
+    }
     let stream = Counted::new(stream, ticket.clone());
     tokio::select! {
         // First, so that what has arrived is read before the connection is cut.
@@ -128,6 +139,17 @@ async fn of_network(
         () = answered(stream, peer, ticket, door, life) => {}
         () = closing.overdue() => tracing::debug!(%peer, "a connection that showed no key was closed"),
     }
+}
+
+/// Has the kernel end an idle connection whose client has vanished. One with data in flight ends
+/// after the retransmissions of the kernel. `TCP_USER_TIMEOUT` would end that sooner, but also the
+/// connection of a living client that reads nothing for as long, such as a pager.
+fn probe_when_idle(stream: &TcpStream) -> io::Result<()> {
+    sockopt::set_socket_keepalive(stream, true)?;
+    sockopt::set_tcp_keepidle(stream, PROBED_AFTER)?;
+    sockopt::set_tcp_keepintvl(stream, PROBED_EVERY)?;
+    sockopt::set_tcp_keepcnt(stream, PROBES)?;
+    Ok(())
 }
 
 /// Serves a connection from the network, with TLS if it begins with a handshake.
@@ -235,5 +257,24 @@ where
     };
     if let Err(error) = ended {
         tracing::debug!(?peer, error = &error as &dyn std::error::Error, "a connection broke");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_kernel_asks_whether_the_client_of_an_idle_connection_is_there() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let _client = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (stream, _) = listener.accept().await.unwrap();
+        probe_when_idle(&stream).unwrap();
+        assert!(sockopt::socket_keepalive(&stream).unwrap());
+        assert_eq!(sockopt::tcp_keepidle(&stream).unwrap(), PROBED_AFTER);
+        assert_eq!(sockopt::tcp_keepintvl(&stream).unwrap(), PROBED_EVERY);
+        assert_eq!(sockopt::tcp_keepcnt(&stream).unwrap(), PROBES);
+        // A client that reads nothing for a while is not cut.
+        assert_eq!(sockopt::tcp_user_timeout(&stream).unwrap(), 0);
     }
 }

@@ -2,7 +2,11 @@
 //! frames.
 //!
 //! The process belongs to the sandbox: it continues when the client disconnects, and can be
-//! attached to again.
+//! attached to again. A client that vanishes without a word is noticed by pings, since its terminal
+//! counts as a use of the sandbox.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use axum::extract::ws::rejection::WebSocketUpgradeRejection;
 use axum::extract::ws::{Message, WebSocket, WebSocketUpgrade};
@@ -10,15 +14,17 @@ use axum::extract::{FromRequestParts, State};
 use axum::http::StatusCode;
 use axum::http::request::Parts;
 use axum::response::Response;
+use bytes::Bytes;
 use dorm_agent_client::{
     Agent, AgentError, GuestString, Offsets, Output, OutputStream, ProcessSpec, ProcessStarted, Variable,
 };
 use dorm_api_types as wire;
 use dorm_api_types::TerminalMessage;
 use dorm_service::{InUse, Use};
-use futures_util::stream::{SplitSink, SplitStream};
-use futures_util::{SinkExt, StreamExt};
+use futures_util::stream::SplitStream;
+use futures_util::{Sink, SinkExt, Stream, StreamExt};
 use serde::Deserialize;
+use tokio::time::{Instant, MissedTickBehavior, interval_at, timeout};
 use utoipa::IntoParams;
 
 use super::processes::status;
@@ -30,6 +36,12 @@ use crate::state::Api;
 /// The largest frame that a client may send.
 const FRAME_BYTES_MAX: usize = 1 << 20;
 const TERM: &str = "xterm-256color";
+/// The time between two pings.
+const PING: Duration = Duration::from_secs(30);
+/// After how many pings in a row without anything from the client its terminal ends.
+const PINGS_UNANSWERED_MAX: u32 = 3;
+/// How long the last messages may take.
+const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 /// Parameters of a terminal.
 #[derive(Deserialize, IntoParams)]
@@ -170,27 +182,78 @@ impl Terminal {
         if say(&mut to_caller, &TerminalMessage::Started { process, pid }).await.is_err() {
             return;
         }
+        let presence = Presence::default();
         let error = tokio::select! {
-            result = show(&mut output, &mut to_caller) => result.err(),
-            result = read(&agent, process, &mut from_caller) => result.err(),
+            result = show(&mut output, &mut to_caller, &presence) => result.err(),
+            result = read(&agent, process, &mut from_caller, &presence) => result.err(),
         };
-        if let Some(error) = error {
-            let wire::Problem { status, code, detail, next_step, .. } = error.into_body();
-            let _ = say(&mut to_caller, &TerminalMessage::Error { status, code, detail, next_step }).await;
-        }
-        let _ = to_caller.close().await;
+        let last = async {
+            if let Some(error) = error {
+                let wire::Problem { status, code, detail, next_step, .. } = error.into_body();
+                let _ = say(&mut to_caller, &TerminalMessage::Error { status, code, detail, next_step }).await;
+            }
+            let _ = to_caller.close().await;
+        };
+        let _ = timeout(CLOSED_WITHIN, last).await;
     }
 }
 
-async fn say(to_caller: &mut SplitSink<WebSocket, Message>, message: &TerminalMessage) -> Result<(), Over> {
+/// Whether the client is there, as its frames show.
+#[derive(Default)]
+struct Presence {
+    was_heard: AtomicBool,
+    /// A frame is being carried out, and those behind it are not read yet.
+    is_busy: AtomicBool,
+}
+
+impl Presence {
+    fn begin(&self) {
+        self.was_heard.store(true, Ordering::Relaxed);
+        self.is_busy.store(true, Ordering::Relaxed);
+    }
+
+    fn end(&self) {
+        self.is_busy.store(false, Ordering::Relaxed);
+    }
+
+    /// Whether the client has sent something since the last call, or cannot be heard now.
+    fn take(&self) -> bool {
+        self.was_heard.swap(false, Ordering::Relaxed) || self.is_busy.load(Ordering::Relaxed)
+    }
+}
+
+async fn say(to_caller: &mut (impl Sink<Message> + Unpin), message: &TerminalMessage) -> Result<(), Over> {
     // Wire types always serialise to JSON.
     let text = serde_json::to_string(message).unwrap_or_default();
     to_caller.send(Message::Text(text.into())).await.map_err(|_| Over)
 }
 
-/// Forwards the output of the terminal until the process has ended or the client is gone.
-async fn show(output: &mut OutputStream, to_caller: &mut SplitSink<WebSocket, Message>) -> Result<(), ApiError> {
-    while let Some(piece) = output.next().await {
+/// Forwards the output of the terminal until the process has ended or the client is gone. A client
+/// that takes no more output is not asked whether it is there: its connection shows that.
+async fn show(
+    output: &mut (impl Stream<Item = Result<Output, AgentError>> + Unpin),
+    to_caller: &mut (impl Sink<Message> + Unpin),
+    presence: &Presence,
+) -> Result<(), ApiError> {
+    let mut pings = interval_at(Instant::now() + PING, PING);
+    pings.set_missed_tick_behavior(MissedTickBehavior::Delay);
+    let mut unanswered = 0;
+    loop {
+        let piece = tokio::select! {
+            biased;
+            _ = pings.tick() => {
+                if presence.take() {
+                    unanswered = 0;
+                }
+                if unanswered == PINGS_UNANSWERED_MAX || to_caller.send(Message::Ping(Bytes::new())).await.is_err() {
+                    return Ok(());
+                }
+                unanswered += 1;
+                continue;
+            }
+            piece = output.next() => piece,
+        };
+        let Some(piece) = piece else { return Ok(()) };
         let sent = match piece? {
             Output::Stdout { bytes, .. } => to_caller.send(Message::Binary(bytes)).await.map_err(|_| Over),
             // A terminal has one output stream.
@@ -205,12 +268,17 @@ async fn show(output: &mut OutputStream, to_caller: &mut SplitSink<WebSocket, Me
             return Ok(());
         }
     }
-    Ok(())
 }
 
 /// Carries out the client's messages until it is gone.
-async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSocket>) -> Result<(), ApiError> {
+async fn read(
+    agent: &Agent,
+    process: u64,
+    from_caller: &mut SplitStream<WebSocket>,
+    presence: &Presence,
+) -> Result<(), ApiError> {
     while let Some(Ok(message)) = from_caller.next().await {
+        presence.begin();
         let done = match message {
             Message::Binary(bytes) => agent.write_stdin(process, bytes).await,
             Message::Text(text) => match serde_json::from_str(&text) {
@@ -227,6 +295,7 @@ async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSock
             Message::Close(_) => return Ok(()),
             Message::Ping(_) | Message::Pong(_) => Ok(()),
         };
+        presence.end();
         match done {
             // The process has ended, as the output reports.
             Ok(()) | Err(AgentError::NoProcess(_) | AgentError::InputClosed(_)) => {}
@@ -234,4 +303,67 @@ async fn read(agent: &Agent, process: u64, from_caller: &mut SplitStream<WebSock
         }
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::convert::Infallible;
+    use std::sync::Arc;
+
+    use futures_util::{sink, stream};
+    use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+    use tokio::task::JoinHandle;
+    use tokio::time::sleep;
+
+    use super::*;
+
+    /// Shows a terminal without output; returns the frames to its client, and its end.
+    fn shown(presence: &Arc<Presence>) -> (UnboundedReceiver<Message>, JoinHandle<bool>) {
+        let (to_caller, frames) = unbounded_channel();
+        let mut to_caller = Box::pin(sink::unfold(to_caller, |to_caller, message| async move {
+            let _ = to_caller.send(message);
+            Ok::<_, Infallible>(to_caller)
+        }));
+        let presence = presence.clone();
+        let show = async move { show(&mut stream::pending(), &mut to_caller, &presence).await.is_ok() };
+        (frames, tokio::spawn(show))
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_ends_after_three_pings_without_a_word_from_its_client() {
+        let began = Instant::now();
+        let (mut frames, end) = shown(&Arc::default());
+        assert!(end.await.unwrap());
+        assert_eq!(began.elapsed(), PING * (PINGS_UNANSWERED_MAX + 1));
+        for _ in 0..PINGS_UNANSWERED_MAX {
+            assert!(matches!(frames.recv().await, Some(Message::Ping(_))));
+        }
+        assert!(frames.recv().await.is_none());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_terminal_stays_as_long_as_its_client_answers_some_pings() {
+        let presence = Arc::<Presence>::default();
+        let (_frames, end) = shown(&presence);
+        for _ in 0..100 {
+            sleep(PING * PINGS_UNANSWERED_MAX).await;
+            presence.begin();
+            presence.end();
+        }
+        assert!(!end.is_finished());
+        assert!(end.await.unwrap());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_client_whose_input_waits_for_the_process_is_not_taken_for_gone() {
+        let presence = Arc::<Presence>::default();
+        let (_frames, end) = shown(&presence);
+        presence.begin();
+        sleep(PING * 100).await;
+        assert!(!end.is_finished());
+        presence.end();
+        let began = Instant::now();
+        assert!(end.await.unwrap());
+        assert!(began.elapsed() <= PING * (PINGS_UNANSWERED_MAX + 1));
+    }
 }
