@@ -5,13 +5,12 @@
 //! it.
 
 use axum::body::Body;
-use axum::extract::{MatchedPath, Request, State};
+use axum::extract::{MatchedPath, Request};
 use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, header};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
-use bytes::Bytes;
 use dorm_http::{Holder, WAKE};
 use dorm_lifecycle::{ProjectId, RequestId, Wake};
 use dorm_service::Service;
@@ -21,7 +20,6 @@ use utoipa::openapi::{OpenApi, Required};
 
 use crate::error::{ApiError, ErrorCode};
 use crate::extract::{Scoped, json_bytes, only, service_of};
-use crate::state::Api;
 
 /// The key of a request that may be sent again.
 pub(crate) const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
@@ -162,12 +160,12 @@ fn waking(service: Service, wake: Wake) -> Result<Service, ApiError> {
 }
 
 /// Passes a request on with its conditions, and answers one whose conditions cannot be met.
-pub(crate) async fn apply(State(api): State<Api>, request: Request, next: Next) -> Response {
+pub(crate) async fn apply(request: Request, next: Next) -> Response {
     let headers = request.headers();
     if ![&IDEMPOTENCY_KEY, &header::IF_MATCH, &WAKE].iter().any(|name| headers.contains_key(*name)) {
         return next.run(request).await;
     }
-    match conditional(&api, request).await {
+    match conditional(request).await {
         Ok((request, is_retry)) => {
             let mut response = next.run(request).await;
             if is_retry {
@@ -180,8 +178,8 @@ pub(crate) async fn apply(State(api): State<Api>, request: Request, next: Next) 
 }
 
 /// Returns the request with the service for it, and whether it is a retry.
-async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), ApiError> {
-    let (mut parts, body) = request.into_parts();
+async fn conditional(request: Request) -> Result<(Request, bool), ApiError> {
+    let (mut parts, mut body) = request.into_parts();
     let Some(path) = parts.extensions.get::<MatchedPath>().cloned() else {
         return Ok((Request::from_parts(parts, body), false));
     };
@@ -197,18 +195,18 @@ async fn conditional(api: &Api, request: Request) -> Result<(Request, bool), Api
     if let Some(wake) = wake {
         service = waking(service, wake)?;
     }
-    let mut body = body;
     if let Some((key, retry)) = key {
-        let bytes = match retry {
+        let fingerprint = match retry {
             Retry::Makes => {
-                let bytes = json_bytes(Request::new(body), api).await?;
-                body = Body::from(bytes.clone());
-                bytes
+                let collected = json_bytes(body).await?;
+                let fingerprint = fingerprint(&parts, &collected);
+                body = Body::new(collected);
+                fingerprint
             }
-            Retry::MakesFromUpload | Retry::Repeats | Retry::Acts => Bytes::new(),
+            Retry::MakesFromUpload | Retry::Repeats | Retry::Acts => fingerprint(&parts, &[]),
         };
         let id = id(parts.extensions.get::<Holder>(), service.project(), key.as_bytes());
-        service = service.for_request(&id, fingerprint(&parts, &bytes)).await?;
+        service = service.for_request(&id, fingerprint).await?;
     }
     let is_retry = service.is_retry();
     parts.extensions.insert(Scoped(service));

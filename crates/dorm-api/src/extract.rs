@@ -3,17 +3,17 @@
 use std::collections::HashMap;
 use std::time::Duration;
 
-use axum::extract::rejection::{BytesRejection, FailedToBufferBody};
+use axum::body::Body;
 use axum::extract::{FromRequest, FromRequestParts, Path, Request};
 use axum::http::header::HeaderName;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, StatusCode, header};
 use base64::Engine as _;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use bytes::Bytes;
 use dorm_agent_client::{GuestPath, GuestString, ServiceName, User, legible};
 use dorm_api_types as wire;
 use dorm_http::Door;
+use dorm_http::bodies::{self, BodyError, Collected};
 use dorm_lifecycle::{ApiKeyId, HoldId, IdError, ProjectId, SandboxId, WebhookId};
 use dorm_service::{Code, ProjectProblem, Service, ServiceError};
 use percent_encoding::percent_decode_str;
@@ -33,8 +33,8 @@ pub(crate) struct Json<T>(pub(crate) T);
 impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
     type Rejection = ApiError;
 
-    async fn from_request(request: Request, api: &Api) -> Result<Self, ApiError> {
-        let body = json_bytes(request, api).await?;
+    async fn from_request(request: Request, _: &Api) -> Result<Self, ApiError> {
+        let body = json_bytes(request.into_body()).await?;
         let body: &[u8] = if body.is_empty() { b"{}" } else { &body };
         serde_json::from_slice(body)
             .map(Self)
@@ -43,13 +43,23 @@ impl<T: DeserializeOwned> FromRequest<Api> for Json<T> {
 }
 
 /// The bytes of a JSON body.
-pub(crate) async fn json_bytes(request: Request, api: &Api) -> Result<Bytes, ApiError> {
-    Bytes::from_request(request, api).await.map_err(|rejection| match rejection {
-        BytesRejection::FailedToBufferBody(FailedToBufferBody::LengthLimitError(_)) => {
-            let hint = "write large input to a file in the sandbox first";
-            ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+pub(crate) async fn json_bytes(body: Body) -> Result<Collected, ApiError> {
+    bodies::collect(body, JSON_BYTES_MAX).await.map_err(|error| {
+        let detail = error.to_string();
+        match error {
+            BodyError::TooLong(_) => {
+                let hint = "write large input to a file in the sandbox first";
+                ApiError::invalid("the JSON body is larger than 1 MiB", hint).with_status(StatusCode::PAYLOAD_TOO_LARGE)
+            }
+            BodyError::NoRoom => {
+                let error = ApiError::new(Code::Unavailable, detail, "send the request again");
+                error.again_later(StatusCode::SERVICE_UNAVAILABLE)
+            }
+            BodyError::Stalled => {
+                ApiError::invalid(detail, "send the request again").with_status(StatusCode::REQUEST_TIMEOUT)
+            }
+            BodyError::Broken(_) => ApiError::invalid(detail, "send the request again"),
         }
-        other => ApiError::invalid(format!("cannot read the request body: {other}"), "send the request again"),
     })
 }
 

@@ -295,7 +295,7 @@ pub(crate) fn router(access: Access, life: Life) -> Router {
         .fallback(no_route)
         .method_not_allowed_fallback(no_method)
         .layer(DefaultBodyLimit::max(JSON_BYTES_MAX))
-        .layer(middleware::from_fn_with_state(api.clone(), conditions::apply))
+        .layer(middleware::from_fn(conditions::apply))
         .layer(middleware::from_fn_with_state(gate, access::check));
     let origins = api.access.origins.clone();
     // Before the key: a browser asks without it whether a page may send it.

@@ -8,6 +8,7 @@ use axum::http::{HeaderName, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use dorm_agent_client::AgentError;
 use dorm_http::HeaderError;
+use dorm_http::bodies::BodyError;
 use dorm_lifecycle::{SandboxId, SpecError};
 use dorm_service::{Code, ServiceError};
 use serde::Serialize;
@@ -155,6 +156,18 @@ impl From<SpecError> for Refusal {
 impl From<HeaderError> for Refusal {
     fn from(error: HeaderError) -> Self {
         Self::invalid(error.to_string())
+    }
+}
+
+impl From<BodyError> for Refusal {
+    fn from(error: BodyError) -> Self {
+        let message = error.to_string();
+        match error {
+            BodyError::TooLong(_) => Self::new(StatusCode::PAYLOAD_TOO_LARGE, message),
+            BodyError::NoRoom => Self::new(StatusCode::SERVICE_UNAVAILABLE, message).again_later(),
+            BodyError::Stalled => Self::new(StatusCode::REQUEST_TIMEOUT, message),
+            BodyError::Broken(_) => Self::invalid(message),
+        }
     }
 }
 

@@ -1,10 +1,8 @@
 //! Texts of requests: paths, queries and JSON bodies.
 
-use axum::body::Body;
 use axum::extract::Request;
 use axum::http::Uri;
-use bytes::Bytes;
-use http_body_util::{BodyExt as _, LengthLimitError, Limited};
+use dorm_http::bodies;
 use percent_encoding::percent_decode_str;
 use serde::de::DeserializeOwned;
 
@@ -44,22 +42,10 @@ pub(crate) fn form_decoded(text: &str) -> Option<String> {
     percent_decode_str(&spaced).decode_utf8().ok().map(String::from)
 }
 
-/// The bytes of a body that is not longer than `most`.
-pub(crate) async fn bytes(body: Body, most: usize) -> Result<Bytes, Refusal> {
-    match Limited::new(body, most).collect().await {
-        Ok(body) => Ok(body.to_bytes()),
-        Err(error) if error.is::<LengthLimitError>() => {
-            let message = format!("the request body is longer than {most} bytes");
-            Err(Refusal::new(axum::http::StatusCode::PAYLOAD_TOO_LARGE, message))
-        }
-        Err(error) => Err(Refusal::invalid(format!("cannot read the request body: {error}"))),
-    }
-}
-
 /// The JSON body of a request. An empty body is read as `{}`; unknown fields are ignored, as the
 /// clients of later releases expect.
 pub(crate) async fn json<T: DeserializeOwned>(request: Request) -> Result<T, Refusal> {
-    let bytes = bytes(request.into_body(), JSON_BYTES_MAX).await?;
+    let bytes = bodies::collect(request.into_body(), JSON_BYTES_MAX).await?;
     let body: &[u8] = if bytes.is_empty() { b"{}" } else { &bytes };
     serde_json::from_slice(body).map_err(|error| Refusal::invalid(format!("invalid request body: {error}")))
 }

@@ -1,11 +1,11 @@
 #![cfg_attr(test, allow(clippy::unwrap_used, clippy::expect_used, clippy::panic, clippy::disallowed_methods))]
 
 //! The HTTP base of every door: listeners and the life of connections, credentials, the gateway to
-//! ports inside sandboxes, byte ranges and server-sent events.
+//! ports inside sandboxes, bodies that are collected, byte ranges and server-sent events.
 //!
 //! A door is an API for one family of clients. It brings routes and the form of its errors, and
-//! everything here is the same behind each of them. The only state here is open connections: no
-//! records, no timers, no decision about a sandbox.
+//! everything here is the same behind each of them. The only state here is open connections and
+//! the budget of bodies: no records, no timers, no decision about a sandbox.
 //!
 //! ```text
 //! listener ─► server::connection ─► Gateway::route ─┬─► a port inside, through Service::connect
@@ -13,6 +13,7 @@
 //! ```
 
 mod access;
+pub mod bodies;
 mod connections;
 mod contents;
 mod door;

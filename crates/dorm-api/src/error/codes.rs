@@ -76,9 +76,10 @@ impl ErrorCode {
                 code: "invalid_argument",
                 status: StatusCode::BAD_REQUEST,
                 title: "Invalid argument",
-                meaning: "A parameter, a header or the body is invalid. The status is 413 for a body that is too \
-                          large, 416 for a range that the file does not have, 422 for an idempotency key that was \
-                          used for another request, and 426 for a request that should be a WebSocket upgrade.",
+                meaning: "A parameter, a header or the body is invalid. The status is 408 for a body that stalls, \
+                          413 for one that is too large, 416 for a range that the file does not have, 422 for an \
+                          idempotency key that was used for another request, and 426 for a request that should be a \
+                          WebSocket upgrade.",
                 next_step: "Correct the request; `detail` names the field.",
                 retry: "No",
             },
@@ -205,8 +206,8 @@ impl ErrorCode {
                 code: "unavailable",
                 status: StatusCode::SERVICE_UNAVAILABLE,
                 title: "Unavailable",
-                meaning: "The daemon is stopping, too many connections are open, or the sandbox does not respond at \
-                          the moment.",
+                meaning: "The daemon is stopping, too many connections are open, the bodies of other requests take \
+                          all the memory for bodies, or the sandbox does not respond at the moment.",
                 next_step: "Wait, and try again.",
                 retry: "Yes, after the seconds in `Retry-After` if it is sent",
             },

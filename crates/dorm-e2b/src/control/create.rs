@@ -6,7 +6,7 @@ use std::time::Duration;
 use axum::Json;
 use axum::http::{HeaderName, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use dorm_http::only;
+use dorm_http::{bodies, only};
 use dorm_lifecycle::{Annotations, OnTimeout, RequestId, Timeouts, Wake};
 use dorm_service::{AttachmentSpec, CreateSpec, Service, ServiceError};
 use sha2::{Digest as _, Sha256};
@@ -15,7 +15,6 @@ use super::wire::{NewSandbox, VolumeMount};
 use super::{Call, Version, network, show, templates};
 use crate::door::{DOOR, E2b};
 use crate::error::Refusal;
-use crate::text;
 
 const IDEMPOTENCY_KEY: HeaderName = HeaderName::from_static("idempotency-key");
 /// The longest idempotency key, in bytes.
@@ -34,7 +33,7 @@ pub(super) async fn create(door: &E2b, version: Version, call: Call) -> Result<R
     let Call { service, request, .. } = call;
     let domain = show::domain(door, request.headers());
     let key = only(request.headers(), &IDEMPOTENCY_KEY)?.map(str::to_owned);
-    let body = text::bytes(request.into_body(), BODY_BYTES_MAX).await?;
+    let body = bodies::collect(request.into_body(), BODY_BYTES_MAX).await?;
     let asked: NewSandbox =
         serde_json::from_slice(&body).map_err(|error| Refusal::invalid(format!("invalid request body: {error}")))?;
     let service = match key {

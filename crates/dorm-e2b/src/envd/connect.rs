@@ -20,6 +20,7 @@ use axum::http::header::{self, HeaderMap, HeaderName, HeaderValue};
 use axum::http::{Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
+use dorm_http::bodies;
 use futures_util::{Stream, StreamExt as _, stream};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -105,7 +106,10 @@ where
     let answer = async {
         let limit = time_limit(request.headers())?;
         let asked = one_message(request.headers(), UNARY, &header::CONTENT_ENCODING).map(|()| request.into_body())?;
-        let asked = json::parse(&whole(asked).await?)?;
+        let body = bodies::collect(asked, MESSAGE_BYTES_MAX).await?;
+        let asked = json::parse(&body)?;
+        // The work holds what the message contained, such as input that a process does not take.
+        let _held = body.into_share();
         within(limit, work(asked)).await
     };
     match answer.await {
@@ -226,10 +230,6 @@ fn one_message(headers: &HeaderMap, content: &'static str, encoding: &HeaderName
         None | Some("" | "identity") => Ok(()),
         Some(other) => Err(Fault::new(Code::Unimplemented, format!("unknown compression '{other}': use identity"))),
     }
-}
-
-async fn whole(body: Body) -> Result<Bytes, Fault> {
-    crate::text::bytes(body, MESSAGE_BYTES_MAX).await.map_err(|refusal| Fault::invalid(refusal.message()))
 }
 
 /// A stream on its way to the client.

@@ -4,6 +4,7 @@
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Response};
 use dorm_agent_client::AgentError;
+use dorm_http::bodies::BodyError;
 use dorm_service::ServiceError;
 
 use crate::error::Refusal;
@@ -22,6 +23,7 @@ pub(crate) enum Code {
     Internal,
     DataLoss,
     Unauthenticated,
+    Unavailable,
 }
 
 impl Code {
@@ -39,6 +41,7 @@ impl Code {
             Self::Internal => "internal",
             Self::DataLoss => "data_loss",
             Self::Unauthenticated => "unauthenticated",
+            Self::Unavailable => "unavailable",
         }
     }
 
@@ -54,6 +57,7 @@ impl Code {
             Self::Unimplemented => StatusCode::NOT_IMPLEMENTED,
             Self::Internal | Self::DataLoss => StatusCode::INTERNAL_SERVER_ERROR,
             Self::Unauthenticated => StatusCode::UNAUTHORIZED,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 }
@@ -87,6 +91,18 @@ impl Fault {
     }
 }
 
+impl From<BodyError> for Fault {
+    fn from(error: BodyError) -> Self {
+        let code = match error {
+            BodyError::NoRoom => Code::Unavailable,
+            // Clients report `resource_exhausted` as a rate limit, and `deadline_exceeded` as the
+            // end of their own time limit.
+            BodyError::TooLong(_) | BodyError::Stalled | BodyError::Broken(_) => Code::InvalidArgument,
+        };
+        Self::new(code, error.to_string())
+    }
+}
+
 /// Why a call is not answered as the client wishes.
 #[derive(Debug)]
 pub(crate) enum Failed {
@@ -99,6 +115,12 @@ pub(crate) enum Failed {
 impl From<Fault> for Failed {
     fn from(fault: Fault) -> Self {
         Self::Refused(fault)
+    }
+}
+
+impl From<BodyError> for Failed {
+    fn from(error: BodyError) -> Self {
+        Self::Refused(error.into())
     }
 }
 
@@ -160,6 +182,17 @@ fn causes(error: &(dyn std::error::Error + 'static)) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_body_for_which_there_is_no_room_may_be_sent_again() {
+        let fault = Fault::from(BodyError::NoRoom);
+        assert_eq!((fault.code, fault.code.status()), (Code::Unavailable, StatusCode::SERVICE_UNAVAILABLE));
+        assert!(fault.message.contains("try again"), "{}", fault.message);
+        assert_eq!(Fault::from(BodyError::TooLong(7)).code, Code::InvalidArgument);
+        let refusal = Refusal::from(BodyError::NoRoom).into_response();
+        assert_eq!(refusal.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(refusal.headers()["should-retry"], "true");
+    }
 
     #[test]
     fn a_full_disk_has_a_status_of_its_own() {

@@ -2,6 +2,7 @@
 
 use axum::extract::Request;
 use dorm_agent_client::{AgentError, GuestPath, Parents, WriteAt, WriteOptions};
+use dorm_http::bodies;
 use dorm_service::Use;
 use futures_util::{StreamExt as _, TryStreamExt as _, stream};
 use serde::Deserialize;
@@ -22,9 +23,9 @@ struct Asked {
 
 /// Writes the contents of some files, one after another, into another one.
 pub(super) async fn compose(call: &Call, request: Request) -> Result<Written, Failed> {
-    let body = crate::text::bytes(request.into_body(), MESSAGE_BYTES_MAX).await;
-    let body = body.map_err(|refusal| Fault::invalid(refusal.message()))?;
+    let body = bodies::collect(request.into_body(), MESSAGE_BYTES_MAX).await?;
     let Asked { source_paths, destination, username } = json::parse(&body)?;
+    let _held = body.into_share();
     let sources = source_paths.unwrap_or_default();
     if sources.is_empty() || sources.len() > SOURCES_MAX {
         return Err(Fault::invalid(format!("source_paths has {} paths: give 1 to {SOURCES_MAX}", sources.len())).into());

@@ -36,6 +36,7 @@ pub(super) async fn stream(call: &Call, mut frames: Frames) -> Result<Empty, Fai
     let mut process: Option<(Agent, dorm_service::InUse, ProcessStatus)> = None;
     while let Some(message) = frames.next().await? {
         let StreamInputRequest { start, data, keepalive } = json::parse(&message)?;
+        drop(message);
         match (start, data, keepalive) {
             (Some(start), None, None) if process.is_none() => {
                 let (agent, in_use) = call.agent(Use::Process).await?;
