@@ -219,24 +219,29 @@ impl Service {
     ) -> Result<Ensured, ServiceError> {
         self.exists()?;
         let lease = spec.lease;
-        if let Some(earlier) = self.ensured_earlier().await? {
-            return self.leased(earlier, lease).await;
+        if let Some(earlier) = self.ensured_earlier().await?
+            && let Some(ensured) = self.leased(earlier, lease).await?
+        {
+            return Ok(ensured);
         }
         let asked = self.asked_for(spec).await?;
         let mut broken = None;
         loop {
             let changes = self.shared.environments.changes();
-            match self.look(&asked, broken.as_ref(), progress).await? {
-                Look::Ready(ensured) => return self.leased(*ensured, lease).await,
+            let ensured = match self.look(&asked, broken.as_ref(), progress).await? {
+                Look::Ready(ensured) => *ensured,
                 Look::Resume { record, sandbox, considered, drift } => {
                     match self.resume_of(&asked, &record, &sandbox).await? {
                         Ok((view, phases)) => {
                             let lost = facts::lost_by_resume(&view.sandbox);
                             let ensured = existing(*record, view, (EnsuredBy::Resumed, considered), drift, phases);
-                            return self.leased(Ensured { lost, ..ensured }, lease).await;
+                            Ensured { lost, ..ensured }
                         }
                         // The next look finds it terminated, or passes over it.
-                        Err(reason) => broken = Some((sandbox, reason)),
+                        Err(reason) => {
+                            broken = Some((sandbox, reason));
+                            continue;
+                        }
                     }
                 }
                 Look::Follow { waiter, joined, differences } => {
@@ -253,12 +258,18 @@ impl Service {
                     }
                     let drift = differences.into_iter().map(str::to_owned).collect();
                     match self.made_by(record, end, joined, drift).await? {
-                        Some(ensured) => return self.leased(ensured, lease).await,
+                        Some(ensured) => ensured,
                         // It was terminated meanwhile.
                         None => continue,
                     }
                 }
-                Look::Wait => self.changes_after(changes).await?,
+                Look::Wait => {
+                    self.changes_after(changes).await?;
+                    continue;
+                }
+            };
+            if let Some(ensured) = self.leased(ensured, lease).await? {
+                return Ok(ensured);
             }
         }
     }

@@ -480,6 +480,41 @@ async fn a_lease_that_ends_or_expires_takes_the_snapshot_and_ends_the_sandbox() 
 }
 
 #[tokio::test]
+async fn no_lease_is_given_for_a_sandbox_that_the_end_of_a_run_terminates() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let spec = || {
+        let spec = with(asked("one", &["true"]), |policy| {
+            policy.snapshot = SnapshotWhen::AfterRun;
+            policy.destroy_on_complete = true;
+        });
+        EnsureSpec { lease: Some(HOUR), ..spec }
+    };
+    let first = ensured(&service, spec()).await;
+    let id = first.sandbox.sandbox.id.clone();
+    service.suspend(&id).await.unwrap();
+    service.evict(&id).await.unwrap();
+    world.host.faults().next(Operation::Restore, Moment::Before, Fault::Hang);
+    let own = service.clone();
+    let asking = tokio::spawn(async move { ensured(&own, spec()).await });
+    world.host.faults().wait_until_struck(Operation::Restore, 1).await;
+    // The first run ends while the second resumes the sandbox, and its end takes a snapshot.
+    let (own, lease) = (service.clone(), first.lease.unwrap().id);
+    let releasing =
+        tokio::spawn(async move { own.release_lease("one", Some(&lease), RunOutcome::Completed).await.unwrap() });
+    eventually("the run is ending", || async { record(&world, &first.environment.id).await.ending.is_some() }).await;
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::Delay(Duration::from_secs(1)));
+    world.host.faults().release();
+    releasing.await.unwrap();
+    let second = asking.await.unwrap();
+    assert_ne!(second.sandbox.sandbox.id, id);
+    assert_eq!(said(&service, &second.sandbox.sandbox.id, "echo here").await, "here\n");
+    let leases: Vec<_> = record(&world, &first.environment.id).await.leases.into_iter().map(|one| one.id).collect();
+    assert_eq!(leases, [second.lease.unwrap().id]);
+    world.is_sound().await;
+}
+
+#[tokio::test]
 async fn a_sandbox_that_is_too_old_is_retired() {
     let world = World::new().await;
     let service = world.daemon().await;

@@ -24,28 +24,41 @@ pub enum RunOutcome {
 const LEASES_MAX: usize = 1000;
 
 impl Service {
-    /// Takes the lease of a request.
-    pub(super) async fn leased(&self, ensured: Ensured, lease: Option<Duration>) -> Result<Ensured, ServiceError> {
+    /// Takes the lease of a request. `None` if the environment has lost its sandbox meanwhile, or a
+    /// run is ending there: the end may terminate the sandbox.
+    pub(super) async fn leased(
+        &self,
+        ensured: Ensured,
+        lease: Option<Duration>,
+    ) -> Result<Option<Ensured>, ServiceError> {
         let Some(time) = lease else {
             let environment = self.shown_environment(ensured.environment);
-            return Ok(Ensured { environment, ..ensured });
+            return Ok(Some(Ensured { environment, ..ensured }));
         };
         let id = ensured.environment.id.clone();
         let lease = EnvironmentLease { id: self.lease_id(), until: self.shared.now().after(time) };
         let taken = lease.clone();
+        let sandbox = &ensured.sandbox.sandbox.id;
+        let stays = |record: &EnvironmentRecord| record.ending.is_none() && record.sandbox.as_ref() == Some(sandbox);
         let changed = self.shared.change_environment(&id, |record| {
+            if record.removed || !stays(record) {
+                return;
+            }
             record.leases.retain(|one| one.id != taken.id);
-            if !record.removed && record.leases.len() < LEASES_MAX {
+            if record.leases.len() < LEASES_MAX {
                 record.leases.push(taken);
             }
         });
         let record = changed.await?.filter(|record| !record.removed);
         let record = record.ok_or_else(|| EnvironmentProblem::Removed(id.clone()))?;
+        if !stays(&record) {
+            return Ok(None);
+        }
         if !record.leases.contains(&lease) {
             return Err(EnvironmentProblem::Bad("it has 1000 leases, which is the limit: release some").into());
         }
         let shown = EnvironmentLease { until: self.shared.clock.shown(lease.until), ..lease };
-        Ok(Ensured { environment: self.shown_environment(record), lease: Some(shown), ..ensured })
+        Ok(Some(Ensured { environment: self.shown_environment(record), lease: Some(shown), ..ensured }))
     }
 
     /// Returns the id of the lease of this request: a repeated request has the same.
