@@ -23,7 +23,6 @@ use std::time::Duration;
 use dorm_lifecycle::EnvironmentId;
 use dorm_lifecycle::environment::OnLeave;
 use dorm_store::EnvironmentRecord;
-use tokio_util::sync::CancellationToken;
 
 use crate::error::{ServiceError, chain};
 use crate::shared::Service;
@@ -88,11 +87,13 @@ pub(crate) async fn keep_environments(service: Service) {
 /// Begins the work that is due for an environment, unless that is in progress.
 fn begin(service: &Service, id: &EnvironmentId) {
     let shared = &service.shared;
-    let Some(cancel) = shared.environments.begin(id) else { return };
+    if !shared.environments.begin(id) {
+        return;
+    }
     let (own, id) = (service.clone(), id.clone());
     shared.spawn(async move {
         let shared = own.shared.clone();
-        if let Err(error) = own.work_on(&id, &cancel).await
+        if let Err(error) = own.work_on(&id).await
             && !shared.stopping.is_cancelled()
         {
             tracing::warn!(environment = %id, error = %chain(&error), "cannot work on an environment; retrying");
@@ -105,15 +106,16 @@ fn begin(service: &Service, id: &EnvironmentId) {
 
 impl Service {
     /// Does what is due for an environment.
-    async fn work_on(&self, id: &EnvironmentId, cancel: &CancellationToken) -> Result<(), ServiceError> {
+    async fn work_on(&self, id: &EnvironmentId) -> Result<(), ServiceError> {
         loop {
+            let cancel = self.shared.environments.next_part(id);
             let Some(record) = self.shared.store.environment(id).await? else {
                 self.shared.environments.forget(id);
                 return Ok(());
             };
             let own = self.of_project(&record.project).of_part();
             if record.attempt.is_some() {
-                own.carry_out_attempt(record, cancel).await?;
+                own.carry_out_attempt(record, &cancel).await?;
             } else if record.removed {
                 own.remove_environment_now(record).await?;
             } else if record.ending.is_some() {

@@ -86,6 +86,7 @@ impl Service {
         let service = self.as_caller(attempt.caller.clone());
         let diary = Diary::new(self.shared.clone(), (&attempt.id).into());
         let is_continued = attempt.setup.is_some() || !attempt.phases.is_empty();
+        self.shared.environments.carries_out(&record.id, &attempt.id);
         let is_followed = self.shared.environments.is_waited_for(&attempt.id);
         if attempt.cancel || record.removed || (is_left(&attempt) && !is_followed) {
             cancel.cancel();

@@ -211,7 +211,8 @@ impl Service {
     /// # Errors
     ///
     /// `Environment` for an invalid request, for drift that is refused, for something broken, and
-    /// if making it failed or was cancelled; those of [`Service::resume`].
+    /// if making it failed or [`Service::cancel_environment`] cancelled it; those of
+    /// [`Service::resume`].
     pub async fn ensure(
         &self,
         spec: EnsureSpec,
@@ -251,7 +252,9 @@ impl Service {
                     // The failure of another definition says nothing about this one.
                     let is_of_no_use = match end.result {
                         AttemptResult::Ready => is_of_another && asked.spec.policy.on_drift != OnDrift::Keep,
-                        AttemptResult::Failed(_) | AttemptResult::Cancelled => is_of_another && joined,
+                        AttemptResult::Failed(_) => is_of_another && joined,
+                        // All its callers had left: this one joined too late.
+                        AttemptResult::Cancelled => !end.attempt.cancel,
                     };
                     if is_of_no_use {
                         continue;
@@ -382,6 +385,9 @@ impl Service {
             return Ok(Look::Wait);
         };
         if let Some(attempt) = &record.attempt {
+            if attempt.cancel || self.shared.environments.is_cancelled(&record.id, &attempt.id) {
+                return Ok(Look::Wait);
+            }
             let waiter = Waiter::new(&self.shared, &record.id, &attempt.id, asked.spec.on_leave);
             let differences = record.workspace.differences(&asked.workspace);
             self.join(record, asked, turn).await?;

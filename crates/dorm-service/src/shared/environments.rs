@@ -28,11 +28,19 @@ pub(crate) struct Environments {
     all: Mutex<BTreeMap<EnvironmentId, ProjectId>>,
     /// When each environment needs work next.
     due: Mutex<BTreeMap<EnvironmentId, Timestamp>>,
-    working: Mutex<BTreeMap<EnvironmentId, CancellationToken>>,
+    working: Mutex<BTreeMap<EnvironmentId, Work>>,
     waiting: Mutex<BTreeMap<OperationId, Waiting>>,
     /// Notified of a change of any record. Wakes in the order of waiting: a watch channel does not,
     /// and no run of the simulator could be repeated.
     changes: Arc<Notify>,
+}
+
+/// Work in progress on an environment.
+#[derive(Default)]
+struct Work {
+    /// The attempt that is carried out, once that is known.
+    attempt: Option<OperationId>,
+    cancel: CancellationToken,
 }
 
 /// The callers that wait for an attempt.
@@ -52,7 +60,7 @@ impl Environments {
         self.due.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn working(&self) -> MutexGuard<'_, BTreeMap<EnvironmentId, CancellationToken>> {
+    fn working(&self) -> MutexGuard<'_, BTreeMap<EnvironmentId, Work>> {
         self.working.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -113,15 +121,28 @@ impl Environments {
         (now_due.map(|(id, _)| id.clone()).collect(), next.copied())
     }
 
-    /// Notes that work on an environment is in progress; `None` if it is already.
-    pub(crate) fn begin(&self, id: &EnvironmentId) -> Option<CancellationToken> {
+    /// Notes that work on an environment is in progress. Returns whether there was none.
+    pub(crate) fn begin(&self, id: &EnvironmentId) -> bool {
         let mut working = self.working();
-        if working.contains_key(id) {
-            return None;
+        let is_first = !working.contains_key(id);
+        working.entry(id.clone()).or_default();
+        is_first
+    }
+
+    /// Returns what cancels the next part of the work on an environment. The record is read after
+    /// it: a cancellation is then in one of them.
+    pub(crate) fn next_part(&self, id: &EnvironmentId) -> CancellationToken {
+        let work = Work::default();
+        let cancel = work.cancel.clone();
+        self.working().insert(id.clone(), work);
+        cancel
+    }
+
+    /// Notes which attempt is carried out.
+    pub(crate) fn carries_out(&self, id: &EnvironmentId, attempt: &OperationId) {
+        if let Some(work) = self.working().get_mut(id) {
+            work.attempt = Some(attempt.clone());
         }
-        let cancel = CancellationToken::new();
-        working.insert(id.clone(), cancel.clone());
-        Some(cancel)
     }
 
     /// Notes that no work on an environment is in progress.
@@ -130,11 +151,19 @@ impl Environments {
         self.news.notify_one();
     }
 
-    /// Cancels the work on an environment.
-    pub(crate) fn cancel(&self, id: &EnvironmentId) {
-        if let Some(cancel) = self.working().get(id) {
-            cancel.cancel();
+    /// Cancels the work on an attempt, unless that is known to be on a later one.
+    pub(crate) fn cancel(&self, id: &EnvironmentId, attempt: &OperationId) {
+        if let Some(work) = self.working().get(id)
+            && work.attempt.as_ref().is_none_or(|current| current == attempt)
+        {
+            work.cancel.cancel();
         }
+    }
+
+    /// Whether the work on an attempt is cancelled.
+    pub(crate) fn is_cancelled(&self, id: &EnvironmentId, attempt: &OperationId) -> bool {
+        let working = self.working();
+        working.get(id).is_some_and(|work| work.attempt.as_ref() == Some(attempt) && work.cancel.is_cancelled())
     }
 
     /// Notes that a caller waits for an attempt.

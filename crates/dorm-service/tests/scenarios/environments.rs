@@ -15,7 +15,9 @@ use dorm_service::{
     Code, CommandInput, CreateFrom, EnsureSpec, Ensured, EnsuredBy, EnvironmentProblem, LostSecrets, RunOutcome,
     SecretsKey, Service, ServiceError, WorkspaceSpec,
 };
-use dorm_store::{EnvironmentRecord, ProjectBudgets, Removal, SandboxFilter, SetupState, Store as _, codec};
+use dorm_store::{
+    EnvironmentRecord, ProjectBudgets, Removal, SandboxFilter, SetupState, SetupStepRecord, Store as _, codec,
+};
 use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 
@@ -310,6 +312,53 @@ async fn work_whose_callers_have_left_is_cancelled_if_all_of_them_wanted_that() 
     assert!(running().await);
     let cancelled = service.cancel_environment("one").await.unwrap();
     assert!(cancelled.attempt.is_none() && living(&world).await.is_empty());
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_caller_who_comes_while_work_is_cancelled_gets_a_sandbox() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let asks = |on_leave, line: &'static str| {
+        let (own, spec) = (service.clone(), EnsureSpec { on_leave, ..asked("one", &[line]) });
+        tokio::spawn(async move { ensure(&own, spec).await })
+    };
+    let attempt = || async { service.environment("one").await.ok().and_then(|record| record.attempt) };
+    let running = || async {
+        let is_running = |one: &SetupStepRecord| one.state == SetupState::Running;
+        attempt().await.is_some_and(|one| one.steps.first().is_some_and(is_running))
+    };
+    let slowly = || world.host.faults().next(Operation::Stop, Moment::Before, Fault::Hang);
+    // Its only caller leaves, and repeats the request.
+    let first = asks(OnLeave::Cancel, "sleep 3");
+    eventually("the setup runs", running).await;
+    slowly();
+    first.abort();
+    let _ = first.await;
+    world.host.faults().wait_until_struck(Operation::Stop, 1).await;
+    let left = attempt().await.unwrap();
+    let again = [asks(OnLeave::Cancel, "sleep 3"), asks(OnLeave::Continue, "sleep 3")];
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    assert_eq!(attempt().await.unwrap().id, left.id, "it is being undone");
+    world.host.faults().release();
+    let made: Vec<_> = join_all(again).await.into_iter().map(|made| made.unwrap().unwrap()).collect();
+    assert!(made.iter().all(|one| one.by == EnsuredBy::Created), "{made:?}");
+    service.terminate(&made[0].sandbox.sandbox.id).await.unwrap();
+    // A request to cancel it is for everyone who waits, and for no one who comes later.
+    let waiting = [asks(OnLeave::Continue, "sleep 4"), asks(OnLeave::Continue, "sleep 4")];
+    eventually("the setup runs", running).await;
+    slowly();
+    let own = service.clone();
+    let cancelling = tokio::spawn(async move { own.cancel_environment("one").await.unwrap() });
+    world.host.faults().wait_until_struck(Operation::Stop, 2).await;
+    let later = asks(OnLeave::Continue, "sleep 4");
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.host.faults().release();
+    for waiting in waiting {
+        assert!(matches!(problem(waiting.await.unwrap()), EnvironmentProblem::Cancelled(_)));
+    }
+    assert_eq!(later.await.unwrap().unwrap().by, EnsuredBy::Created);
+    cancelling.await.unwrap();
     world.is_sound().await;
 }
 

@@ -55,7 +55,7 @@ impl Drop for Waiter {
         let environments = &self.shared.environments;
         if environments.leave(&self.attempt) {
             // The attempt itself records that it was cancelled.
-            environments.cancel(&self.environment);
+            environments.cancel(&self.environment, &self.attempt);
         }
     }
 }

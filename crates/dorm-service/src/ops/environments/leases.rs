@@ -123,6 +123,8 @@ impl Service {
     }
 
     /// Cancels the attempt in progress for an environment, if there is one, and waits for its end.
+    /// Every caller that waits for the attempt gets `Cancelled`, also those with another definition.
+    /// Callers that come later begin another attempt as soon as this one has ended.
     ///
     /// # Errors
     ///
@@ -138,7 +140,7 @@ impl Service {
         let Some(cancelled) = record.attempt.as_ref().map(|attempt| attempt.id.clone()) else {
             return Ok(self.shown_environment(record));
         };
-        self.shared.environments.cancel(&id);
+        self.shared.environments.cancel(&id, &cancelled);
         let has_ended =
             |record: &EnvironmentRecord| record.attempt.as_ref().is_none_or(|attempt| attempt.id != cancelled);
         let ended = self.environment_once(&id, has_ended).await?;
@@ -160,8 +162,10 @@ impl Service {
                 attempt.cancel = true;
             }
         });
-        changed.await?;
-        self.shared.environments.cancel(&id);
+        let cancelled = changed.await?.and_then(|record| record.attempt);
+        if let Some(attempt) = cancelled {
+            self.shared.environments.cancel(&id, &attempt.id);
+        }
         self.environment_once(&id, |_| false).await.map(drop)
     }
 
