@@ -194,6 +194,13 @@ impl Sandbox {
         }
     }
 
+    /// Returns whether it is being woken for the first time, by its claim from a pool: nothing of
+    /// its claimer is in it. Its first run had generation 1, and each wake has one of its own.
+    pub fn is_being_claimed(&self) -> bool {
+        let is_first_wake = self.generation == 2 && matches!(self.state, State::Resuming { rewind: None, .. });
+        is_first_wake && self.pool.as_ref().is_some_and(|member| member.is_claimed)
+    }
+
     /// Returns the engine's name for its present or last run.
     pub fn run_id(&self) -> RunId {
         RunId { sandbox: self.id.clone(), generation: self.run }

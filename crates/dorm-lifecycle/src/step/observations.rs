@@ -1,7 +1,7 @@
 //! The result of each observation in each state. One that does not fit the state is late or a
 //! duplicate and changes nothing.
 
-use super::{Context, Observation, Outcome, Step, background, held, rewind};
+use super::{Context, Observation, Outcome, Step, background, held, rewind, terminating};
 use crate::event::EventKind;
 use crate::ids::SnapshotId;
 use crate::reach::{SuspendFailures, Unreachable};
@@ -252,6 +252,11 @@ fn wake_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
     match &sandbox.state {
         State::Resuming { image, rewind: Some(rewinding), .. } => {
             rewind::failed(sandbox, image, rewinding.from, reason, context)
+        }
+        // Suspended, it would keep the name and the place of a sandbox that its claimer did not get.
+        State::Resuming { rewind: None, .. } if sandbox.is_being_claimed() => {
+            terminating(sandbox, Cause::Failed { reason: reason.to_owned() }, context)
+                .first_event_because(EventKind::ResumeFailed, reason)
         }
         State::Resuming { image, rewind: None, .. } => {
             Step::to(sandbox, State::Suspended { image: image.clone(), background: None })

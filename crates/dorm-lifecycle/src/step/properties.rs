@@ -6,6 +6,7 @@ use super::{Command, Context, Input, Observation, Outcome, create, step};
 use crate::event::EventKind;
 use crate::invariants::check;
 use crate::lease::leases;
+use crate::pool::PoolMember;
 use crate::rewind::{Rewind, Rewound};
 use crate::sandbox::{DeadlineKind, Hold, Origin, Restored, Sandbox};
 use crate::saved::{Keep, SleepImage};
@@ -14,7 +15,7 @@ use crate::state::{Cause, State, StateName};
 use crate::table::{context, image, inputs, rewind};
 use crate::time::Timestamp;
 use crate::volume::{Access, Attachment, SubPath};
-use crate::{HoldId, OperationId, ProjectId, SandboxId, SavedStateId, VolumeId};
+use crate::{HoldId, OperationId, PoolId, ProjectId, SandboxId, SavedStateId, VolumeId};
 
 fn fresh(named: bool) -> Sandbox {
     let mut spec =
@@ -262,6 +263,25 @@ fn a_rewind_keeps_the_present_until_the_past_runs() {
         assert_eq!((back.generation, back.run, back.parent()), (2, 2, Some(&rewind().to)));
         assert!(check(&back).is_ok());
     }
+}
+
+#[test]
+fn a_member_is_terminated_only_if_the_wake_of_its_claim_fails() {
+    let image = |last| SleepImage { generation: 1, saved_state: SavedStateId::from_random([last; 20]), ..image() };
+    let failed = |resuming: &Sandbox| seen(resuming, Observation::WakeFailed("damaged".into()));
+    let mut member = seen(&fresh(true), Observation::Started).next;
+    member.pool = Some(PoolMember { pool: PoolId::from_random([3; 20]), is_claimed: false });
+    let waiting = seen(&given(&member, Command::Suspend(Keep::Memory), 1_000_000), Observation::Saved(image(9))).next;
+    let claimed = given(&waiting, Command::Claim(Box::default()), 1_000_000);
+    let step = failed(&claimed);
+    let cause = Cause::Failed { reason: "damaged".to_owned() };
+    assert!(matches!(&step.next.state, State::Terminating { cause: why, .. } if *why == cause), "{:?}", step.next);
+    assert_eq!(step.effect, Some(super::Effect::Stop { run: claimed.run_id() }));
+    let woken = Observation::Woken { run: 2, restored: Restored::Memory { generation: Some(1) }, because: None };
+    let used = seen(&claimed, woken).next;
+    let later = seen(&given(&used, Command::Suspend(Keep::Memory), 1_000_000), Observation::Saved(image(8))).next;
+    let step = failed(&given(&later, Command::Resume { total: None }, 1_000_000));
+    assert_eq!((step.next.state, step.effect), (later.state, None));
 }
 
 #[test]

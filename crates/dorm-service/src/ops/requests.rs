@@ -12,13 +12,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{OperationId, RequestId, SandboxId, SnapshotId};
+use dorm_lifecycle::{Initiator, OperationId, RequestId, SandboxId, SnapshotId, State};
 use dorm_store::{
     FailureRecord, Made, OperationFilter, OperationKind, OperationRecord, OperationResult, RequestRecord,
     SnapshotFilter, SnapshotRecord, SnapshotStatus,
 };
 use tokio::sync::futures::Notified;
 
+use super::resume::ResumeSpec;
 use crate::error::ServiceError;
 use crate::keyed::KeyedRequest;
 use crate::messages::Manner;
@@ -128,6 +129,37 @@ impl Service {
         match self.describe(id).await {
             Err(ServiceError::NoSandbox(_)) => Err(ServiceError::made_is_gone("sandbox", id)),
             other => other,
+        }
+    }
+
+    /// Returns the sandbox that an earlier request has claimed, which runs. Its wake may have failed
+    /// or have been interrupted.
+    pub(super) async fn claimed_earlier(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
+        let claimed = self.created_earlier(id).await?;
+        let woken = match &claimed.sandbox.state {
+            State::Suspended { .. } | State::Resuming { .. } => {
+                self.resume_as(id, Initiator::User, ResumeSpec::default()).await
+            }
+            State::Pending { .. }
+            | State::Running { .. }
+            | State::Snapshotting { .. }
+            | State::Suspending { .. }
+            | State::Terminating { .. }
+            | State::Terminated { .. } => Ok(claimed),
+        };
+        let is_over = match &woken {
+            Ok(view) => matches!(view.sandbox.state, State::Terminating { .. } | State::Terminated { .. }),
+            Err(error) => matches!(error, ServiceError::Denied { .. } | ServiceError::NoSandbox(_)),
+        };
+        let filter = OperationFilter { sandbox: Some(id.clone()), ..OperationFilter::default() };
+        let is_wake = |operation: &OperationRecord| operation.kind == OperationKind::Resume;
+        let wake = match is_over {
+            true => self.shared.store.find_operations(&filter).await?.into_iter().rfind(is_wake),
+            false => None,
+        };
+        match wake.and_then(|wake| wake.ended) {
+            Some((_, OperationResult::Failed(failure))) => Err(ServiceError::FailedEarlier(failure)),
+            Some((_, OperationResult::Done)) | None => woken,
         }
     }
 

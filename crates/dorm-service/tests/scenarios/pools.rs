@@ -3,8 +3,8 @@
 use std::time::Duration;
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{Name, StateName};
-use dorm_service::PoolSpec;
+use dorm_lifecycle::{Claim, Initiator, Name, RequestId, StateName};
+use dorm_service::{PoolSpec, ServiceError};
 use dorm_store::SandboxFilter;
 
 use crate::world::{World, eventually, named, state};
@@ -53,6 +53,68 @@ async fn the_next_daemon_suspends_a_member_as_soon_as_it_has_started() {
     let began = tokio::time::Instant::now();
     eventually("the pool is filled", || async { service.pool("workers").await.unwrap().waiting == 1 }).await;
     assert!(began.elapsed() < Duration::from_secs(20), "it waited for the next look");
+}
+
+#[tokio::test]
+async fn a_claim_that_cannot_wake_its_member_leaves_nothing_and_the_pool_makes_another() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    service.create_pool(one_worker()).await.unwrap();
+    let ready = || async { service.pool("workers").await.unwrap().waiting == 1 };
+    eventually("the pool is filled", ready).await;
+    let member = service.list(&SandboxFilter::default()).await.unwrap().remove(0).sandbox.id;
+    service.evict(&member).await.unwrap();
+    let claim = || Claim { name: Some("job".parse().unwrap()), ..Claim::default() };
+    let key = RequestId::from_random([1; 20]);
+    let keyed = || async { service.for_request(&key, [1; 32]).await.unwrap() };
+    world.host.faults().next(Operation::Restore, Moment::Before, Fault::Fail);
+    let failed = keyed().await.claim("workers", claim(), Duration::ZERO).await.unwrap_err();
+    assert!(matches!(failed, ServiceError::OperationFailed { .. }), "{failed:?}");
+    let view = service.describe(&member).await.unwrap();
+    assert_eq!(state(&view), StateName::Terminated);
+    // A retry of the request learns of the failure; another request gets the next member.
+    let again = keyed().await.claim("workers", claim(), Duration::ZERO).await.unwrap_err();
+    assert!(matches!(again, ServiceError::FailedEarlier(_)), "{again:?}");
+    eventually("another one waits", ready).await;
+    let claimed = service.claim("workers", claim(), Duration::from_secs(60)).await.unwrap();
+    assert_eq!((state(&claimed), claimed.sandbox.id == member), (StateName::Running, false));
+    eventually("the pool is filled", ready).await;
+    let (view, id) = (service.pool("workers").await.unwrap(), claimed.sandbox.id);
+    assert_eq!((view.waiting, view.claimed), (1, 1));
+    // From then on, a wake that fails loses nothing.
+    service.suspend(&id).await.unwrap();
+    service.evict(&id).await.unwrap();
+    world.host.faults().next(Operation::Restore, Moment::Before, Fault::Fail);
+    service.resume(&id, Initiator::User).await.unwrap_err();
+    service.resume(&id, Initiator::User).await.unwrap();
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_retry_of_a_claim_waits_until_its_member_has_woken() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    service.create_pool(one_worker()).await.unwrap();
+    eventually("the pool is filled", || async { service.pool("workers").await.unwrap().waiting == 1 }).await;
+    let member = service.list(&SandboxFilter::default()).await.unwrap().remove(0).sandbox.id;
+    service.evict(&member).await.unwrap();
+    world.host.faults().next(Operation::Restore, Moment::Before, Fault::Hang);
+    let claiming = || {
+        let own = service.clone();
+        tokio::spawn(async move {
+            let keyed = own.for_request(&RequestId::from_random([1; 20]), [1; 32]).await.unwrap();
+            keyed.claim("workers", Claim::default(), Duration::ZERO).await
+        })
+    };
+    let first = claiming();
+    world.host.faults().wait_until_struck(Operation::Restore, 1).await;
+    first.abort();
+    let _ = first.await;
+    let retry = claiming();
+    tokio::time::sleep(Duration::from_millis(100)).await;
+    world.host.faults().release();
+    let claimed = retry.await.unwrap().unwrap();
+    assert_eq!((state(&claimed), claimed.sandbox.id), (StateName::Running, member));
 }
 
 #[tokio::test(start_paused = true)]

@@ -196,9 +196,7 @@ impl Model {
                             self.trace.wrong(format_args!("{id} is terminated before its time"));
                         }
                     }
-                    // The target of an unfinished rewind is still the snapshot's, not an image of
-                    // its own.
-                    Cause::Failed { reason } if before.state.image().or(before.older.first()).is_some() => {
+                    Cause::Failed { reason } if could_return(before) => {
                         self.trace.wrong(format_args!("{id} has an image and is given up: {reason}"));
                     }
                     // A first run that is still starting can end in no other way.
@@ -489,6 +487,12 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
         Some(saved_state) => Err(format!("its image {saved_state} is forgotten")),
         None => Ok(()),
     }
+}
+
+/// Whether the sandbox has an image to return to. The target of an unfinished rewind is still the
+/// snapshot's, and the image of a member of a pool that is being claimed has nothing of its claimer.
+fn could_return(sandbox: &Sandbox) -> bool {
+    !sandbox.is_being_claimed() && sandbox.state.image().or(sandbox.older.first()).is_some()
 }
 
 /// Whether the sandbox failed because its snapshot was deleted while it was created.
