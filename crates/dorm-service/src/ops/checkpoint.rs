@@ -110,11 +110,20 @@ impl Service {
         self.shared.admit_to_disk_of("take a snapshot", self.project(), 0).await
     }
 
+    /// Takes a snapshot. If the caller goes away, the snapshot is still taken, and deleted at its
+    /// time.
     pub(crate) async fn snapshot_as(
         &self,
         id: &SandboxId,
         asked: SnapshotSpec,
     ) -> Result<SnapshotRecord, ServiceError> {
+        // A retry gets its turn when the snapshot is recorded, if its caller goes away.
+        let service = Self { request: None, ..self.clone() };
+        let id = id.clone();
+        self.shared.finish(async move { service.take_snapshot(&id, asked).await }).await
+    }
+
+    async fn take_snapshot(&self, id: &SandboxId, asked: SnapshotSpec) -> Result<SnapshotRecord, ServiceError> {
         let (snapshot, kind, removal) = (asked.id.clone(), asked.kind, asked.removal);
         let taken = self.ask(id, |reply| Message::Snapshot { asked, reply }).await;
         match (&taken, removal) {
@@ -124,7 +133,8 @@ impl Service {
             }
             // A failed snapshot may have a record.
             (Err(_), Removal::WhenFree) => self.shared.removals.expect(&snapshot, None),
-            (Err(_), Removal::Asked | Removal::At(_)) => {}
+            (Err(_), Removal::At(at)) => self.shared.removals.expect(&snapshot, Some(at)),
+            (Err(_), Removal::Asked) => {}
         }
         match taken {
             Err(ServiceError::NoSandbox(_)) => {

@@ -1,10 +1,13 @@
 //! Snapshots and clones.
 
+use std::time::Duration;
+
+use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Initiator, SnapshotKind, StateName};
-use dorm_service::{Code, CreateFrom, CreateSpec, Residence};
+use dorm_service::{CheckpointSpec, Code, CreateFrom, CreateSpec, Residence};
 use dorm_store::SnapshotStatus;
 
-use crate::world::{Counter, World, create, named, state};
+use crate::world::{Counter, World, create, eventually, named, state};
 
 #[tokio::test]
 async fn a_snapshot_outlives_its_source_and_its_children_diverge() {
@@ -32,6 +35,32 @@ async fn a_snapshot_outlives_its_source_and_its_children_diverge() {
     world.is_sound().await;
     service.delete_snapshot(&snapshot.id).await.unwrap();
     assert_eq!(service.snapshot(&snapshot.id).await.unwrap_err().code(), Code::NotFound);
+    world.is_sound().await;
+}
+
+#[tokio::test]
+async fn a_snapshot_whose_caller_has_gone_is_deleted_at_its_time() {
+    let world = World::new().await;
+    let service = world.daemon().await;
+    let id = create(&service, named("web")).await;
+    world.host.faults().next(Operation::Save, Moment::Before, Fault::Hang);
+    let expires = Some(Duration::from_secs(3600));
+    let spec = CheckpointSpec { kind: SnapshotKind::Memory, expires, ..CheckpointSpec::default() };
+    let (own, source) = (service.clone(), id.clone());
+    let taking = tokio::spawn(async move { own.checkpoint_as(&source, spec).await });
+    world.host.faults().wait_until_struck(Operation::Save, 1).await;
+    taking.abort();
+    let _ = taking.await;
+    world.host.faults().release();
+    let statuses = || async {
+        let all = service.snapshots().await.unwrap().into_iter();
+        all.map(|snapshot| snapshot.status).collect::<Vec<_>>()
+    };
+    eventually("it is taken", || async { statuses().await == [SnapshotStatus::Completed] }).await;
+    tokio::time::pause();
+    tokio::time::advance(Duration::from_secs(3601)).await;
+    tokio::time::resume();
+    eventually("it is deleted", || async { statuses().await.is_empty() }).await;
     world.is_sound().await;
 }
 
