@@ -10,7 +10,7 @@ use dorm_store::{
     Change, OperationKind, OperationRecord, OperationResult, SandboxRecord, SnapshotFilter, SnapshotStatus,
 };
 
-use crate::actor::revival::{left_open, revive};
+use crate::actor::revival::{evict_all, left_open, revive};
 use crate::actor::{Actor, First, Open, Seat};
 use crate::error::{ServiceError, stopped};
 use crate::messages::Manner;
@@ -104,6 +104,7 @@ impl Service {
                 shared.checkpointing.remember(&snapshot, now);
             }
         }
+        let mut surplus = BTreeSet::new();
         for record in living {
             let found = runs.remove(&record.sandbox.id).unwrap_or_default();
             let (record, preferred) = living::prefer(&shared, record, &found, &mut report).await?;
@@ -115,10 +116,11 @@ impl Service {
                 None => {
                     let open = left_open(&shared, &record).await?;
                     let seat = Seat::take(&shared, &record.sandbox);
-                    revive(&shared, record, &found, (open, seat), &mut report).await;
+                    surplus.extend(revive(&shared, record, &found, (open, seat), &mut report).await);
                 }
             }
         }
+        evict_all(&shared, surplus);
         shared.recall_damage().await;
         let project = ProjectId::local();
         let service = Self {

@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use dorm_lifecycle::{Effect, Initiator, Recovery, RunCondition, RunId, SnapshotKind, State, leftovers, recover};
+use dorm_lifecycle::{
+    Effect, Initiator, Recovery, RunCondition, RunId, SandboxId, SnapshotKind, State, leftovers, recover,
+};
 use dorm_store::{OperationRecord, SandboxRecord, SnapshotFilter, SnapshotStatus};
 use tokio_util::sync::CancellationToken;
 
@@ -32,13 +34,15 @@ pub(crate) async fn left_open(shared: &Arc<Shared>, record: &SandboxRecord) -> R
     Ok(Open { operation, snapshot })
 }
 
+/// Gives a sandbox an actor. Returns the parked sandboxes to evict once all of them have actors.
 pub(crate) async fn revive(
     shared: &Arc<Shared>,
     record: SandboxRecord,
     found: &[(RunId, RunCondition)],
     (open, seat): (Open, Seat),
     report: &mut RecoveryReport,
-) {
+) -> Vec<SandboxId> {
+    let mut surplus = Vec::new();
     let id = record.sandbox.id.clone();
     end_all(shared, &record, &leftovers(&record.sandbox, found)).await;
     let first = match recover(&record.sandbox, found) {
@@ -62,7 +66,7 @@ pub(crate) async fn revive(
             if let Effect::Wake { parked, .. } = &effect
                 && found.iter().any(|(run, _)| run == parked && !stop.contains(run))
             {
-                park(shared, &record, parked).await;
+                surplus = park(shared, &record, parked).await;
             }
             First::Effect(effect, None)
         }
@@ -87,7 +91,7 @@ pub(crate) async fn revive(
             .iter()
             .any(|(found, condition)| found == run && matches!(condition, RunCondition::Parked | RunCondition::Paused))
     {
-        park(shared, &record, run).await;
+        surplus = park(shared, &record, run).await;
     }
     // The held run is saved first; then the actor notices that the own run is gone.
     let lost = matches!(&first, First::Effect(Effect::SaveHeld { .. }, _)).then(|| record.sandbox.run_id());
@@ -95,6 +99,14 @@ pub(crate) async fn revive(
     if let Some(run) = lost {
         let reason = "its run ended while the daemon was not running".to_owned();
         shared.tell(&run.sandbox.clone(), Message::RunEnded { run, reason });
+    }
+    surplus
+}
+
+/// Evicts parked sandboxes.
+pub(crate) fn evict_all(shared: &Shared, surplus: impl IntoIterator<Item = SandboxId>) {
+    for sandbox in surplus {
+        shared.tell(&sandbox, Message::Evict { by: Initiator::Host.into(), reply: None });
     }
 }
 
@@ -104,17 +116,19 @@ pub(super) async fn take_up(shared: &Arc<Shared>, record: SandboxRecord, found: 
     let mut report = RecoveryReport::default();
     // Without it, the operation is closed at the next start.
     let open = left_open(shared, &record).await.unwrap_or_default();
-    revive(shared, record, found, (open, seat), &mut report).await;
+    let surplus = revive(shared, record, found, (open, seat), &mut report).await;
+    evict_all(shared, surplus);
     for line in report.lines {
         tracing::warn!("{line}");
     }
 }
 
 /// Records that a run is paused, and makes sure that it uses no CPU. A run that cannot be parked is
-/// ended.
-async fn park(shared: &Arc<Shared>, record: &SandboxRecord, run: &RunId) {
-    if let Some(memory) = effects::park(&task(shared, record), run).await {
-        shared.parking.enter(&record.sandbox.id, shared.now(), memory);
+/// ended. Returns the parked sandboxes that the limits do not allow any more.
+async fn park(shared: &Arc<Shared>, record: &SandboxRecord, run: &RunId) -> Vec<SandboxId> {
+    match effects::park(&task(shared, record), run).await {
+        Some(memory) => shared.parking.enter(&record.sandbox.id, shared.now(), memory),
+        None => Vec::new(),
     }
 }
 

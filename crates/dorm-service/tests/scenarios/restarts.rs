@@ -2,7 +2,7 @@
 
 use dorm_engine_fake::{Fault, Moment, Operation};
 use dorm_lifecycle::{Initiator, SnapshotKind, StateName};
-use dorm_service::{Residence, Service};
+use dorm_service::{ParkLimits, Residence, Service};
 
 use crate::world::{Counter, World, create, eventually, named, state};
 
@@ -39,6 +39,32 @@ async fn what_was_running_is_running_and_what_was_suspended_is_there() {
         assert_eq!(counter.ask(&service, id).await.unwrap(), "x 2");
     }
     world.is_sound().await;
+}
+
+#[tokio::test]
+async fn the_limits_of_parking_hold_for_what_an_earlier_daemon_has_parked() {
+    let mut world = World::new().await;
+    let mut service = world.daemon().await;
+    let mut ids = Vec::new();
+    for name in ["a", "b", "c"] {
+        ids.push(create(&service, named(name)).await);
+        service.suspend(&ids[ids.len() - 1]).await.unwrap();
+    }
+    assert_eq!(world.host.runs().len(), 3);
+    for count in [1, 0] {
+        service.stop().await;
+        world.settings.park = ParkLimits { memory_bytes: u64::MAX, count };
+        service = world.daemon().await;
+        eventually("the surplus is evicted", || async { world.host.runs().len() == count }).await;
+        let mut parked = 0;
+        for id in &ids {
+            let view = service.describe(id).await.unwrap();
+            assert_eq!(state(&view), StateName::Suspended);
+            parked += usize::from(view.residence == Residence::Parked);
+        }
+        assert_eq!(parked, count);
+        world.is_sound().await;
+    }
 }
 
 #[tokio::test]
