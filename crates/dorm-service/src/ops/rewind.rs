@@ -91,6 +91,24 @@ impl Service {
         };
         verified.map_err(|source| ServiceError::SnapshotUnusable { snapshot: to.clone(), source })?;
         let may_hold = self.admit_rewind(&sandbox, &snapshot).await?;
+        let rewound = self.rewind_admitted(SandboxRecord { sandbox, revision }, &snapshot, keep, may_hold).await;
+        // Its share is that of the rewind until then.
+        if rewound.is_err()
+            && let Ok(record) = self.record(id).await
+        {
+            self.shared.ledger.note(&record.sandbox);
+        }
+        rewound
+    }
+
+    async fn rewind_admitted(
+        &self,
+        SandboxRecord { sandbox, revision }: SandboxRecord,
+        snapshot: &SnapshotRecord,
+        keep: KeepFuture,
+        may_hold: bool,
+    ) -> Result<RewoundSandbox, ServiceError> {
+        let id = &sandbox.id;
         let files = match &sandbox.state {
             State::Suspended { image, .. } => image.files.clone(),
             _ => None,
@@ -125,15 +143,10 @@ impl Service {
             request: self.request.clone(),
         });
         let answer = match as_seen.ask(id, |reply| Message::Rewind { asked, reply }).await {
-            Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(&snapshot)).await,
+            Err(ServiceError::NoSandbox(_)) => self.command_to_the_dead(id, &as_command(snapshot)).await,
             other => other,
         };
-        if answer.is_err()
-            && let Ok(record) = self.record(id).await
-        {
-            self.shared.ledger.note(&record.sandbox);
-        }
-        Ok(RewoundSandbox { sandbox: answer?, to: to.clone(), future: kept })
+        Ok(RewoundSandbox { sandbox: answer?, to: snapshot.id.clone(), future: kept })
     }
 }
 

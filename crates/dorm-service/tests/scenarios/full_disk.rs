@@ -1,12 +1,12 @@
-//! A fork whose end cannot be recorded, because the disk of the records is full for a while.
+//! Operations that cannot be recorded, because the disk of the records is full for a while.
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use dorm_engine_fake::{Fault, Moment, Operation};
-use dorm_lifecycle::{EventKind, SandboxId, StateName};
-use dorm_service::{Code, ForkChildSpec, ForkSpec, Parts, Service};
+use dorm_lifecycle::{EventKind, Keep, Resources, SandboxId, SnapshotKind, StateName};
+use dorm_service::{Budgets, Code, CreateSpec, ForkChildSpec, ForkSpec, KeepFuture, Parts, Service};
 use dorm_steps::{Steps, Stopped};
 use dorm_store::{OnPartialFailure, OperationKind, SandboxFilter, SteppedStore, Store};
 use futures_util::FutureExt as _;
@@ -133,4 +133,25 @@ async fn a_daemon_that_is_stopped_before_the_end_of_a_fork_is_on_record_says_wha
         eventually("the fork's snapshot is gone", || async { service.snapshots().await.unwrap().is_empty() }).await;
         world.is_sound().await;
     }
+}
+
+#[tokio::test]
+async fn a_rewind_that_cannot_keep_the_files_that_it_leaves_takes_no_room() {
+    let mut world = World::new().await;
+    world.settings.budgets = Budgets { memory_bytes: Some(1000 << 20), ..Budgets::default() };
+    let armed = Arc::new(AtomicBool::new(false));
+    let is_armed = armed.clone();
+    let (service, refusing) = daemon(&world, 1, move || is_armed.load(Ordering::SeqCst)).await;
+    let resources = Some(Resources { memory_bytes: 600 << 20, ..Resources::default() });
+    let sized = |name| CreateSpec { resources, ..named(name) };
+    let id = create(&service, sized("web")).await;
+    let first = service.checkpoint(&id, SnapshotKind::Filesystem).await.unwrap();
+    service.suspend_with(&id, Keep::Files).await.unwrap();
+    armed.store(true, Ordering::SeqCst);
+    service.rewind(&id, &first.id, KeepFuture::UntilDeleted).await.unwrap_err();
+    assert_eq!(refusing.left.load(Ordering::SeqCst), 0);
+    let other = create(&service, sized("other")).await;
+    service.terminate(&other).await.unwrap();
+    service.rewind(&id, &first.id, KeepFuture::UntilDeleted).await.unwrap();
+    world.is_sound().await;
 }
