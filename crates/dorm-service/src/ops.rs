@@ -17,6 +17,7 @@ pub(crate) mod exec;
 pub(crate) mod figures;
 mod files;
 pub(crate) mod fork;
+pub(crate) mod holders;
 mod image_names;
 mod images;
 pub(crate) mod keys;

@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use dorm_lifecycle::{SnapshotId, Timestamp};
 
-use crate::error::{ServiceError, chain};
+use crate::error::chain;
+use crate::ops::snapshots::Due;
 use crate::shared::{Service, Shared};
 
 /// The delay before the next attempt after a failure.
@@ -34,19 +35,9 @@ pub(crate) async fn keep_removing(service: Service) {
         let is_due = |at: &Option<Timestamp>| at.is_none_or(|at| at.max(held_until) <= now);
         let due: Vec<SnapshotId> =
             shared.removals.due().iter().filter(|(_, at)| is_due(at)).map(|(id, _)| id.clone()).collect();
-        for id in due {
-            if shared.stopping.is_cancelled() {
-                return;
-            }
-            match service.delete_due(&id).await {
-                Ok(()) | Err(ServiceError::NoSnapshot(_)) => _ = shared.removals.due().remove(&id),
-                // Its user reports when it is done.
-                Err(ServiceError::SnapshotNotReady { .. } | ServiceError::SnapshotInUse { .. }) => {}
-                Err(error) => {
-                    tracing::warn!(snapshot = %id, error = %chain(&error), "cannot delete a snapshot that is due; retrying");
-                    shared.removals.due().insert(id, Some(now.after(AGAIN)));
-                }
-            }
+        delete_all(&service, due, now).await;
+        if shared.stopping.is_cancelled() {
+            return;
         }
         let later = |at: &Timestamp| Some((*at).max(held_until)).filter(|at| *at > now);
         let next = shared.removals.due().values().flatten().filter_map(later).min();
@@ -59,3 +50,33 @@ pub(crate) async fn keep_removing(service: Service) {
         }
     }
 }
+
+/// Deletes those of these snapshots that nothing needs.
+async fn delete_all(service: &Service, due: Vec<SnapshotId>, now: Timestamp) {
+    if due.is_empty() {
+        return;
+    }
+    let shared = &service.shared;
+    let again = |id: SnapshotId, error: &dyn std::error::Error| {
+        tracing::warn!(snapshot = %id, error = %chain(error), "cannot delete a snapshot that is due; retrying");
+        shared.removals.due().insert(id, Some(now.after(AGAIN)));
+    };
+    let needing = match service.needing().await {
+        Ok(needing) => needing,
+        Err(error) => return due.into_iter().for_each(|id| again(id, &error)),
+    };
+    for id in due {
+        if shared.stopping.is_cancelled() {
+            return;
+        }
+        match service.delete_due(&id, &needing).await {
+            Ok(Due::Gone) => _ = shared.removals.due().remove(&id),
+            // What needs it reports when it is done.
+            Ok(Due::Held) => {}
+            Err(error) => again(id, &error),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

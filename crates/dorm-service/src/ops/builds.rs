@@ -309,23 +309,13 @@ impl Service {
         }
         build
     }
+}
 
-    /// Returns the builds and templates that need a snapshot.
-    pub(crate) async fn build_holders(&self, snapshot: &SnapshotId) -> Result<Vec<String>, ServiceError> {
-        let mut holders = Vec::new();
-        // Builds first: one that ends meanwhile hands its snapshot to a template.
-        for build in self.shared.store.builds().await? {
-            let work = build.work.as_ref().map(|work| &work.snapshot);
-            let steps = build.steps.iter().filter_map(|step| step.snapshot.as_ref());
-            let needs = steps.chain(&build.snapshot).chain(work).any(|needed| needed == snapshot);
-            if !build.state.has_ended() && needs {
-                holders.push(format!("build {}", build.id));
-            }
-        }
-        let source = TemplateSource::Snapshot(snapshot.clone());
-        holders.extend(self.shared.template_holders(&source).await?);
-        Ok(holders)
-    }
+/// Returns whether a build needs a snapshot.
+pub(super) fn needs_snapshot(build: &BuildRecord, snapshot: &SnapshotId) -> bool {
+    let work = build.work.as_ref().map(|work| &work.snapshot);
+    let steps = build.steps.iter().filter_map(|step| step.snapshot.as_ref());
+    !build.state.has_ended() && steps.chain(&build.snapshot).chain(work).any(|needed| needed == snapshot)
 }
 
 impl Shared {

@@ -3,13 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, Sandbox, SnapshotId, State, Timestamp};
+use dorm_lifecycle::{Initiator, SnapshotId, Timestamp};
 use dorm_storage::Sizes;
 use dorm_store::{
-    Change, OperationKind, OperationRecord, OperationResult, PoolSource, Removal, SnapshotFilter, SnapshotRecord,
-    SnapshotStatus,
+    Change, OperationKind, OperationRecord, OperationResult, Removal, SnapshotFilter, SnapshotRecord, SnapshotStatus,
 };
 
+use super::holders::Needing;
 use crate::error::ServiceError;
 use crate::messages::Message;
 use crate::shared::{Service, Shared, Using};
@@ -24,6 +24,15 @@ pub struct SnapshotPage {
     pub snapshots: Vec<SnapshotRecord>,
     /// [`SnapshotFilter::after`] for the next page; `None` on the last one.
     pub next: Option<(Timestamp, SnapshotId)>,
+}
+
+/// The result of an attempt to delete a snapshot that is due.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Due {
+    /// It does not exist any more.
+    Gone,
+    /// Something needs it.
+    Held,
 }
 
 impl Service {
@@ -215,50 +224,20 @@ impl Service {
         finished.inspect_err(|_| self.shared.removals.expect(id, Some(now.after(AGAIN))))
     }
 
-    /// Returns what needs a snapshot: operations that use it, sandboxes that are starting from it
-    /// and, for a filesystem snapshot, sandboxes and snapshots that are based on its files.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the store fails.
-    pub async fn holders(&self, snapshot: &SnapshotRecord) -> Result<Vec<String>, ServiceError> {
-        let mut holders = Vec::new();
-        if self.shared.removals.is_used(&snapshot.id) {
-            holders.push("a fork, rewind, promotion or comparison in progress".to_owned());
+    /// Deletes a snapshot of any project, unless something needs it. The first look takes no lock:
+    /// most of those that are due stay in use for long. One that seems free is looked at again
+    /// under the locks.
+    pub(crate) async fn delete_due(&self, id: &SnapshotId, needing: &Needing) -> Result<Due, ServiceError> {
+        let Some(snapshot) = self.shared.store.snapshot(id).await? else { return Ok(Due::Gone) };
+        if snapshot.status == SnapshotStatus::Completed && self.seems_held(&snapshot, needing).await? {
+            return Ok(Due::Held);
         }
-        let needs = |sandbox: &Sandbox| {
-            let is_starting = matches!(sandbox.state, State::Pending { .. });
-            if is_starting && sandbox.origin.snapshot() == Some(&snapshot.id) {
-                return Some(format!("sandbox {}, which is starting from it", sandbox.id));
-            }
-            // That it stands on the files is seen a moment after the snapshot is complete.
-            let is_becoming =
-                matches!(&sandbox.state, State::Suspending { files: Some(files), .. } if *files == snapshot.id);
-            let stands_on_it = sandbox.layers().any(|layer| *layer == snapshot.saved_state);
-            (stands_on_it || is_becoming).then(|| format!("sandbox {}", sandbox.id))
-        };
-        holders.extend(self.shared.of_living(needs).await?);
-        let above = SnapshotFilter { layer: Some(snapshot.saved_state.clone()), ..SnapshotFilter::default() };
-        for other in self.shared.store.find_snapshots(&above).await? {
-            if !matches!(other.status, SnapshotStatus::Failed(_)) {
-                holders.push(format!("snapshot {}", other.id));
-            }
+        match self.of_project(&snapshot.project).delete_now(id, Initiator::Host).await {
+            // Its user reports when it is done.
+            Err(ServiceError::SnapshotNotReady { .. } | ServiceError::SnapshotInUse { .. }) => Ok(Due::Held),
+            Ok(()) | Err(ServiceError::NoSnapshot(_)) => Ok(Due::Gone),
+            Err(error) => Err(error),
         }
-        let of_it = PoolSource::Snapshot(snapshot.id.clone());
-        let pools = self.shared.store.pools().await?.into_iter();
-        let pools = pools.filter(|pool| !pool.removed && pool.source == of_it);
-        holders.extend(pools.map(|pool| format!("sandbox pool {}", pool.name)));
-        holders.extend(self.build_holders(&snapshot.id).await?);
-        holders.extend(self.environment_holders(&snapshot.id).await?);
-        holders.extend(self.shared.unreadable().await?.holders_of(snapshot));
-        Ok(holders)
-    }
-
-    /// Deletes a snapshot of any project.
-    pub(crate) async fn delete_due(&self, id: &SnapshotId) -> Result<(), ServiceError> {
-        let snapshot = self.shared.store.snapshot(id).await?;
-        let snapshot = snapshot.ok_or_else(|| ServiceError::NoSnapshot(id.clone()))?;
-        self.of_project(&snapshot.project).delete_now(id, Initiator::Host).await
     }
 
     /// Retries a deletion that failed earlier.

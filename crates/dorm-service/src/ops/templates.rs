@@ -334,12 +334,7 @@ impl Service {
 impl Shared {
     /// Returns the tags of templates that stand for this.
     pub(crate) async fn template_holders(&self, source: &TemplateSource) -> Result<Vec<String>, ServiceError> {
-        let templates = self.store.templates().await?;
-        let of = |template: &TemplateRecord| -> Vec<String> {
-            let tags = template.tags.iter().filter(|(_, version)| version.source == *source);
-            tags.map(|(tag, _)| format!("template {}:{tag}", template.name)).collect()
-        };
-        Ok(templates.iter().flat_map(of).collect())
+        Ok(tags_of(&self.store.templates().await?, source))
     }
 
     fn shown_template(&self, mut template: TemplateRecord) -> TemplateRecord {
@@ -349,4 +344,13 @@ impl Shared {
         }
         template
     }
+}
+
+/// Returns the tags of these templates that stand for `source`.
+pub(super) fn tags_of(templates: &[TemplateRecord], source: &TemplateSource) -> Vec<String> {
+    let of = |template: &TemplateRecord| -> Vec<String> {
+        let tags = template.tags.iter().filter(|(_, version)| version.source == *source);
+        tags.map(|(tag, _)| format!("template {}:{tag}", template.name)).collect()
+    };
+    templates.iter().flat_map(of).collect()
 }

@@ -2,8 +2,8 @@
 
 use std::time::Duration;
 
-use dorm_lifecycle::environment::{Key, SnapshotWhen};
-use dorm_lifecycle::{EnvironmentId, LeaseId, Timestamp};
+use dorm_lifecycle::environment::{Base, Key, SnapshotWhen};
+use dorm_lifecycle::{EnvironmentId, LeaseId, SnapshotId, Timestamp};
 use dorm_store::{EnvironmentLease, EnvironmentRecord, RunEnd};
 use sha2::{Digest as _, Sha256};
 
@@ -186,29 +186,25 @@ impl Service {
     }
 
     /// Returns the environments that need a snapshot.
-    pub(crate) async fn environment_holders(
-        &self,
-        snapshot: &dorm_lifecycle::SnapshotId,
-    ) -> Result<Vec<String>, ServiceError> {
-        let mut holders = Vec::new();
-        for record in self.shared.store.environments().await? {
-            let needs = record.attempt.as_ref().is_some_and(|attempt| {
-                let restored = attempt.restore.as_ref().map(|restored| &restored.snapshot);
-                let taken = attempt.setup.as_ref().and_then(|setup| setup.snapshot.as_ref());
-                restored == Some(snapshot) || taken == Some(snapshot)
-            });
-            let base = dorm_lifecycle::environment::Base::Snapshot(snapshot.clone());
-            let starts_from_it = record.attempt.is_some() && record.workspace.base == base;
-            if needs || starts_from_it {
-                holders.push(format!("environment {}", record.id));
-            }
-        }
-        Ok(holders)
+    pub(crate) async fn environment_holders(&self, snapshot: &SnapshotId) -> Result<Vec<String>, ServiceError> {
+        let records = self.shared.store.environments().await?;
+        let holders = records.iter().filter(|record| needs_snapshot(record, snapshot));
+        Ok(holders.map(|record| format!("environment {}", record.id)).collect())
     }
 }
 
+/// Returns whether an environment needs a snapshot.
+pub(in crate::ops) fn needs_snapshot(record: &EnvironmentRecord, snapshot: &SnapshotId) -> bool {
+    record.attempt.as_ref().is_some_and(|attempt| {
+        let restored = attempt.restore.as_ref().map(|restored| &restored.snapshot);
+        let taken = attempt.setup.as_ref().and_then(|setup| setup.snapshot.as_ref());
+        let starts_from_it = record.workspace.base == Base::Snapshot(snapshot.clone());
+        restored == Some(snapshot) || taken == Some(snapshot) || starts_from_it
+    })
+}
+
 /// Returns what is done at the end of a run, if anything.
-fn end_of_run(record: &EnvironmentRecord, outcome: RunOutcome, snapshot: dorm_lifecycle::SnapshotId) -> Option<RunEnd> {
+fn end_of_run(record: &EnvironmentRecord, outcome: RunOutcome, snapshot: SnapshotId) -> Option<RunEnd> {
     let policy = &record.policy;
     let takes = policy.snapshot == SnapshotWhen::AfterRun && outcome == RunOutcome::Completed;
     let end = RunEnd { snapshot: takes.then_some(snapshot), destroy: policy.destroy_on_complete };

@@ -1,0 +1,58 @@
+use std::path::Path;
+use std::sync::Arc;
+
+use dorm_engine_fake::FakeHost;
+use dorm_lifecycle::{Keep, SandboxId};
+use dorm_ports::TokioClock;
+use dorm_storage::Storage;
+use dorm_store::memory::MemoryStore;
+
+use super::*;
+use crate::{CreateFrom, CreateSpec, Limiting, Parts, Settings, Volumes};
+
+/// Returns a service with a sandbox that is based on files which are deleted as soon as nothing
+/// needs them.
+async fn suspended_with_files(directory: &Path) -> (Service, SandboxId) {
+    let (source, data) = (directory.join("source"), directory.join("data"));
+    std::fs::create_dir_all(source.join("etc")).unwrap();
+    let storage = Storage::open(&data, &directory.join("images")).unwrap();
+    storage.import(&source, Some("base"), |_| {}).await.unwrap();
+    let parts = Parts {
+        store: Arc::new(MemoryStore::new()),
+        engine: FakeHost::new().open(),
+        storage,
+        volumes: Volumes::new(data.join("volumes"), Limiting::Never),
+        clock: Arc::new(TokioClock::starting_at(Timestamp::from_millis(1_000_000_000))),
+        settings: Settings::default(),
+    };
+    let (service, _) = Service::open(parts).await.unwrap();
+    let asked = CreateSpec { suspendable: Some(true), ..CreateSpec::new(CreateFrom::Image("base".to_owned())) };
+    let id = service.create(asked).await.unwrap().sandbox.id;
+    service.suspend_with(&id, Keep::Files).await.unwrap();
+    (service, id)
+}
+
+#[tokio::test]
+#[allow(clippy::disallowed_methods)]
+async fn snapshots_in_use_are_passed_over_without_a_lock() {
+    let directory = tempfile::tempdir().unwrap();
+    let (service, id) = suspended_with_files(directory.path()).await;
+    let shared = &service.shared;
+    assert_eq!(shared.removals.due().len(), 1);
+    // A writer that waits would keep later readers waiting.
+    let reading = shared.holding.clone().read_owned().await;
+    for _ in 0..20 {
+        shared.removals.poke();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+        assert!(shared.holding.try_read().is_ok() && shared.deletions.try_lock().is_ok());
+    }
+    drop(reading);
+    service.terminate(&id).await.unwrap();
+    for _ in 0..1000 {
+        if service.snapshots().await.unwrap().is_empty() {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the files are not deleted");
+}
