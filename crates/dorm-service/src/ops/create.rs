@@ -19,7 +19,7 @@ use crate::admission::{Place, RoomRequest};
 use crate::error::{ServiceError, host_part};
 use crate::image_settings::fits_host;
 use crate::messages::AnswerAt;
-use crate::shared::{Service, Share};
+use crate::shared::{Service, Share, Using};
 use crate::view::SandboxView;
 
 /// The image or snapshot that a new sandbox starts from.
@@ -184,16 +184,7 @@ impl Service {
         place: &mut Place<'_>,
     ) -> Result<SandboxView, ServiceError> {
         let shared = &self.shared;
-        // Until the sandbox is recorded, the snapshot it starts from is kept.
-        let staying = match &asked.from {
-            CreateFrom::Image(reference) if reference.parse::<Digest>().is_ok() => None,
-            _ => Some(shared.holding.clone().read_owned().await),
-        };
-        // Once, so that a tag that is moved meanwhile stands for one thing.
-        let asked = self.of_template(asked).await?;
-        let asked = CreateSpec { from: self.source_named(asked.from).await?, ..asked };
-        // An image is kept by its reference, so deletions of snapshots need not wait for this.
-        let staying = staying.filter(|_| !matches!(asked.from, CreateFrom::Image(_)));
+        let (asked, staying) = self.source_resolved(asked).await?;
         let Source { image, layer, resources, origin, bytes, inherited } = self.source(&asked).await?;
         let (program, settings) = self.settings(&asked, inherited, &origin);
         if program == FirstProgram::OfImage && shared.image_config(&image).await.start().is_empty() {
@@ -244,6 +235,26 @@ impl Service {
             return self.describe(&created).await;
         }
         answer.await.unwrap_or(Err(ServiceError::Stopping))
+    }
+
+    /// Resolves a tag or a name, once: one that is moved meanwhile stands for one thing. The second
+    /// part keeps the snapshot that the sandbox starts from until the sandbox is recorded. Others
+    /// may be deleted meanwhile: a snapshot can take long to be complete, to be read, and to be
+    /// given room.
+    async fn source_resolved(&self, asked: CreateSpec) -> Result<(CreateSpec, Option<Using>), ServiceError> {
+        let shared = &self.shared;
+        let reading = match &asked.from {
+            CreateFrom::Image(reference) if reference.parse::<Digest>().is_ok() => None,
+            _ => Some(shared.holding.clone().read_owned().await),
+        };
+        let asked = self.of_template(asked).await?;
+        let asked = CreateSpec { from: self.source_named(asked.from).await?, ..asked };
+        let staying = match &asked.from {
+            CreateFrom::Snapshot(id) => Some(Using::of(shared, id)),
+            CreateFrom::Image(_) | CreateFrom::Template(_) => None,
+        };
+        drop(reading);
+        Ok((asked, staying))
     }
 
     /// Returns the program that a new sandbox starts, and its settings: those of the request, else

@@ -70,7 +70,7 @@ impl Service {
     async fn users_of(&self, snapshot: &SnapshotRecord) -> Result<Vec<String>, ServiceError> {
         let mut holders = Vec::new();
         if self.shared.removals.is_used(&snapshot.id) {
-            holders.push("a fork, rewind, promotion or comparison in progress".to_owned());
+            holders.push("a create, fork, rewind, promotion or comparison in progress".to_owned());
         }
         let needs = |sandbox: &Sandbox| {
             let is_starting = matches!(sandbox.state, State::Pending { .. });

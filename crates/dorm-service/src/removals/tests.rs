@@ -56,3 +56,26 @@ async fn snapshots_in_use_are_passed_over_without_a_lock() {
     }
     panic!("the files are not deleted");
 }
+
+#[tokio::test]
+async fn a_create_that_waits_keeps_its_own_snapshot_and_no_other() {
+    let directory = tempfile::tempdir().unwrap();
+    let (service, _) = suspended_with_files(directory.path()).await;
+    let asked = CreateSpec { suspendable: Some(true), ..CreateSpec::new(CreateFrom::Image("base".to_owned())) };
+    let id = service.create(asked).await.unwrap().sandbox.id;
+    let kind = dorm_lifecycle::SnapshotKind::Filesystem;
+    let [used, other] = [service.checkpoint(&id, kind).await.unwrap(), service.checkpoint(&id, kind).await.unwrap()];
+    let turn = service.shared.ledger.turn.lock().await;
+    let creating = tokio::spawn({
+        let (service, used) = (service.clone(), used.id.clone());
+        async move { service.create(CreateSpec::new(CreateFrom::Snapshot(used))).await }
+    });
+    while !service.shared.removals.is_used(&used.id) {
+        tokio::task::yield_now().await;
+    }
+    service.delete_snapshot(&other.id).await.unwrap();
+    let refused = service.delete_snapshot(&used.id).await.unwrap_err();
+    assert_eq!(refused.code(), crate::Code::Conflict, "{}", refused.message());
+    drop(turn);
+    creating.await.unwrap().unwrap();
+}
