@@ -70,7 +70,7 @@ impl Channel {
         if message.len() > REQUEST_MAX {
             return Err(AgentError::Invalid(frame::TooLong(REQUEST_MAX).to_string()));
         }
-        // What quiets an agent and wakes it up again is small, and always sent.
+        // A request that quiets an agent or wakes it up again is small, and always sent.
         if connection.is_full() && matches!(as_outgoing(Vec::new()), Outgoing::Frames(_)) {
             return Err(AgentError::Behind);
         }

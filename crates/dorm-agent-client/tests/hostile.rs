@@ -387,7 +387,7 @@ async fn data_waits_for_an_agent_that_gives_credit_without_reading() {
         }
         let queued = accepted.load(Ordering::SeqCst);
         assert!(queued < 3 << 20, "{queued} bytes were queued");
-        // What it reads, it gets.
+        // More is sent as it reads.
         let mut read = 0;
         while read < ENOUGH / 2 {
             read += forger.next().await.len() as u64;

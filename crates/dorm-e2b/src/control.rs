@@ -61,13 +61,13 @@ impl Version {
 pub(crate) struct Call {
     /// The service of the project of the key.
     pub(crate) service: Service,
-    /// What the key permits. A response to one that only reads has no token that permits more.
+    /// The permission of the key. A response to one that only reads has no token that permits more.
     pub(crate) permission: Permission,
     /// The request.
     pub(crate) request: Request,
 }
 
-/// What the key of a request permits.
+/// The permission of the key of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Permission {
     /// To read and to change.

@@ -71,7 +71,7 @@ async fn delete_all(service: &Service, due: Vec<SnapshotId>, now: Timestamp) {
         }
         match service.delete_due(&id, &needing).await {
             Ok(Due::Gone) => _ = shared.removals.due().remove(&id),
-            // What needs it reports when it is done.
+            // The operation that needs it reports when it is done.
             Ok(Due::Held) => {}
             Err(error) => again(id, &error),
         }

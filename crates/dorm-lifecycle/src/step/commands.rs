@@ -246,7 +246,8 @@ fn waits_in_pool(sandbox: &Sandbox) -> Result<PoolMember, Denied> {
 }
 
 /// It is claimed in the commit that begins its wake, so that it is never claimed twice, and a
-/// daemon that dies midway wakes it for the one who claimed it. If the wake fails, it is terminated.
+/// daemon that dies midway wakes it for the one who claimed it. If the wake fails, it is
+/// terminated.
 fn take(sandbox: &Sandbox, claim: &Claim, context: &Context) -> Result<Step, Denied> {
     let member = waits_in_pool(sandbox)?;
     let State::Suspended { image, background: None } = &sandbox.state else { return Err(Denied::NotInPool) };

@@ -253,7 +253,8 @@ fn wake_failed(sandbox: &Sandbox, reason: &str, context: &Context) -> Step {
         State::Resuming { image, rewind: Some(rewinding), .. } => {
             rewind::failed(sandbox, image, rewinding.from, reason, context)
         }
-        // Suspended, it would keep the name and the place of a sandbox that its claimer did not get.
+        // Suspended, it would keep the name and the place of a sandbox that its claimer did not
+        // get.
         State::Resuming { rewind: None, .. } if sandbox.is_being_claimed() => {
             terminating(sandbox, Cause::Failed { reason: reason.to_owned() }, context)
                 .first_event_because(EventKind::ResumeFailed, reason)

@@ -1,4 +1,4 @@
-//! What needs a snapshot, so that it is not deleted.
+//! The holders of a snapshot: it is not deleted while something needs it.
 
 use dorm_lifecycle::{Sandbox, State};
 use dorm_store::{

@@ -162,8 +162,8 @@ impl Service {
     /// # Errors
     ///
     /// `Pool` if there is none; `NotAdmitted` if no member is ready in time; those of
-    /// [`Service::resume`] and `NameTaken`: then the member waits as before, or is terminated if its
-    /// wake failed, and the pool makes another one.
+    /// [`Service::resume`] and `NameTaken`: then the member waits as before, or is terminated if
+    /// its wake failed, and the pool makes another one.
     pub async fn claim(&self, name: &str, claim: Claim, patience: Duration) -> Result<SandboxView, ServiceError> {
         if let Some(Made::Sandbox(claimed)) = self.earlier() {
             return self.claimed_earlier(claimed).await;

@@ -132,8 +132,8 @@ impl Service {
         }
     }
 
-    /// Returns the sandbox that an earlier request has claimed, which runs. Its wake may have failed
-    /// or have been interrupted.
+    /// Returns the sandbox that an earlier request has claimed, which runs. Its wake may have
+    /// failed or have been interrupted.
     pub(super) async fn claimed_earlier(&self, id: &SandboxId) -> Result<SandboxView, ServiceError> {
         let claimed = self.created_earlier(id).await?;
         let woken = match &claimed.sandbox.state {

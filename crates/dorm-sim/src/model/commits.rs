@@ -490,7 +490,8 @@ fn keeps_images(before: &Sandbox, after: &Sandbox) -> Result<(), String> {
 }
 
 /// Whether the sandbox has an image to return to. The target of an unfinished rewind is still the
-/// snapshot's, and the image of a member of a pool that is being claimed has nothing of its claimer.
+/// snapshot's, and the image of a member of a pool that is being claimed has nothing of its
+/// claimer.
 fn could_return(sandbox: &Sandbox) -> bool {
     !sandbox.is_being_claimed() && sandbox.state.image().or(sandbox.older.first()).is_some()
 }

@@ -123,8 +123,8 @@ impl Service {
     }
 
     /// Cancels the attempt in progress for an environment, if there is one, and waits for its end.
-    /// Every caller that waits for the attempt gets `Cancelled`, also those with another definition.
-    /// Callers that come later begin another attempt as soon as this one has ended.
+    /// Every caller that waits for the attempt gets `Cancelled`, also those with another
+    /// definition. Callers that come later begin another attempt as soon as this one has ended.
     ///
     /// # Errors
     ///
