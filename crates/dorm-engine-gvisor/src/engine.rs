@@ -399,8 +399,8 @@ impl Engine for GvisorEngine {
     async fn mapped_files(&self, run: &RunId, image: &Path) -> Vec<String> {
         let (run, image) = (run.clone(), image.to_owned());
         let mapped = self.to_its_end(|shared| async move { Ok(shared.mapped_files(&run, image).await) }).await;
-        // An engine that stops resumes nothing.
-        mapped.unwrap_or_default()
+        // Where that is not known, all of them are verified.
+        mapped.unwrap_or_else(|_| held::all())
     }
 
     async fn resume(&self, run: &RunId) -> Result<(), EngineError> {

@@ -36,17 +36,22 @@ fn deleted(link: &Path) -> Option<((u64, u64), u64)> {
         .then_some(((facts.dev(), facts.ino()), facts.blocks() * BLOCK))
 }
 
+/// Returns the names of all files of an image that a process may map.
+pub(crate) fn all() -> Vec<String> {
+    let [.., pages] = IMAGE_FILES;
+    [pages, PAGES_BASE].map(str::to_owned).to_vec()
+}
+
 /// Returns the names of the files with pages, of the image in this directory, that a process has
 /// open. It may map a base alone, if little has changed since.
 pub(crate) fn open_in(pid: i32, image: &Path) -> Vec<String> {
     let identity = |facts: fs::Metadata| (facts.dev(), facts.ino());
     let open: Vec<_> = process::descriptors(pid).filter_map(|link| fs::metadata(link).ok().map(identity)).collect();
-    let [.., pages] = IMAGE_FILES;
-    let is_open = |name: &&str| {
+    let is_open = |name: &String| {
         let file = image.join(name).symlink_metadata();
         file.is_ok_and(|file| open.contains(&identity(file)))
     };
-    [pages, PAGES_BASE].into_iter().filter(is_open).map(str::to_owned).collect()
+    all().into_iter().filter(is_open).collect()
 }
 
 #[cfg(test)]

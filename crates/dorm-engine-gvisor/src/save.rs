@@ -115,7 +115,7 @@ impl Shared {
         let _turn = run.turn().await;
         let Some(container) = run.container() else { return Vec::new() };
         let pid = container.processes.sandbox.pid();
-        blocking(move || Ok::<_, GvisorError>(held::open_in(pid, &image))).await.unwrap_or_default()
+        blocking(move || Ok::<_, GvisorError>(held::open_in(pid, &image))).await.unwrap_or_else(|_| held::all())
     }
 
     /// [`dorm_engine::Engine::resume`].

@@ -625,9 +625,7 @@ impl Actor {
             && let Some(memory) = effects::park(&self.task(), &self.record.sandbox.run_id()).await
         {
             let evict = self.shared.parking.enter(&self.record.sandbox.id, self.shared.now(), memory);
-            for sandbox in evict {
-                self.shared.tell(&sandbox, Message::Evict { by: Initiator::Host.into(), reply: None });
-            }
+            revival::evict_all(&self.shared, evict);
         }
         if !matches!(self.record.sandbox.state, State::Suspended { .. }) {
             self.shared.parking.leave(&self.record.sandbox.id);

@@ -84,7 +84,7 @@ impl Shared {
         let until = Instant::now() + patience;
         let mut place = Place { own: None, turn: None, until };
         if !patience.is_zero() {
-            let own = self.ledger.queue_of(project);
+            let own = self.ledger.queues.of(project);
             place.own = tokio::time::timeout_at(until, own.lock_owned()).await.ok();
         }
         if place.own.is_some() {

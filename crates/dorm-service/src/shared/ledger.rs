@@ -1,10 +1,12 @@
 //! The shares of the host's resources that running sandboxes have.
 
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use dorm_lifecycle::{ProjectId, Resources, Sandbox, SandboxId, State};
 use tokio::sync::Notify;
+
+use crate::keyed::KeyedLocks;
 
 /// The resource limits of a running sandbox.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -84,19 +86,12 @@ pub(crate) struct Ledger {
     /// Held by the request that waits for room on the host and is the next to get some.
     pub(crate) queue: tokio::sync::Mutex<()>,
     /// The same for each project: held by the request that is the next of the project.
-    queues: Mutex<BTreeMap<ProjectId, Arc<tokio::sync::Mutex<()>>>>,
+    pub(crate) queues: KeyedLocks<ProjectId>,
     /// Notified when there may be room again.
     pub(crate) freed: Notify,
 }
 
 impl Ledger {
-    /// Returns the queue of the requests of a project that wait for room.
-    pub(crate) fn queue_of(&self, project: &ProjectId) -> Arc<tokio::sync::Mutex<()>> {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
-        queues.retain(|_, queue| Arc::strong_count(queue) > 1);
-        Arc::clone(queues.entry(project.clone()).or_default())
-    }
-
     /// Records the share of a recorded sandbox.
     pub(crate) fn note(&self, sandbox: &Sandbox) {
         match &sandbox.state {
