@@ -10,18 +10,25 @@ use crate::setup;
 
 /// Builds `dorm` and returns its path.
 pub(crate) fn dorm() -> Result<PathBuf> {
-    eprintln!("build: cargo build --release --workspace (the first build takes minutes)");
+    Ok(dorm_beside(|| Ok(()))?.0)
+}
+
+/// Builds `dorm` while `other` is done; returns its path and the result.
+pub(crate) fn dorm_beside<T>(other: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
     // The whole workspace: a part of it would have other features, so that everything would be
     // built twice.
-    cargo(&["build", "--release", "--workspace"])?;
-    Ok(setup::target()?.join("release/dorm"))
+    beside(&["build", "--release", "--workspace"], other)
 }
 
 /// Builds all tests and the programs that they start while `other` is done; returns the path of
 /// `dorm` and the result. The tests enable features that the programs alone do not have, so a test
 /// run builds nothing but this.
 pub(crate) fn tests_beside<T>(other: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
-    let arguments = ["test", "--release", "--workspace", "--no-run"];
+    beside(&["test", "--release", "--workspace", "--no-run"], other)
+}
+
+/// `other` mostly waits for servers and for the disk.
+fn beside<T>(arguments: &[&str], other: impl FnOnce() -> Result<T>) -> Result<(PathBuf, T)> {
     let shown = format!("cargo {}", arguments.join(" "));
     eprintln!("build: {shown} (the first build takes many minutes)");
     let mut build = Command::new(env!("CARGO"))

@@ -123,13 +123,12 @@ fn run(command: Command) -> Result<()> {
         Command::Setup => setup::run(),
         Command::Engine { from } => engine::run(from.as_deref()),
         Command::Demo => {
-            let environment = setup::ensure()?;
-            let dorm = build::dorm()?;
+            let (dorm, environment) = build::dorm_beside(setup::ensure)?;
             wait(demo::run(&dorm, &environment.images))
         }
         Command::Prove { options } => {
-            let environment = setup::ensure()?;
-            prove::run(&build::dorm()?, &environment, &options)
+            let (dorm, environment) = build::dorm_beside(setup::ensure)?;
+            prove::run(&dorm, &environment, &options)
         }
         Command::Check { base } => check::run(base.as_deref()),
         Command::Test { filter } => test::run(filter.as_deref()),

@@ -13,7 +13,6 @@ use crate::{check, setup, skips};
 /// Runs everything, or only the tests whose names contain `filter`.
 pub(crate) fn run(filter: Option<&str>) -> Result<()> {
     let (dorm, (environment, clients)) = crate::build::tests_beside(|| {
-        // It mostly waits for servers and for the disk.
         let environment = setup::ensure()?;
         setup::ensure_tools(&environment)?;
         let clients = setup::ensure_clients(&environment)?;
