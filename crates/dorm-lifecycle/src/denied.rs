@@ -20,10 +20,10 @@ pub enum Denied {
     #[error("the sandbox has no network device: it was created with the egress 'none'")]
     NoNetworkDevice,
     /// The sandbox has a network device, which stays.
-    #[error("the network device of a sandbox cannot be removed, and 'none' stands for a sandbox without one")]
+    #[error("the egress cannot become 'none', because the network device of a sandbox cannot be removed")]
     NetworkDeviceStays,
     /// The state that a rewind would turn into a snapshot is one already.
-    #[error("the sandbox was suspended meanwhile, and its files are snapshot {0} already")]
+    #[error("the sandbox was suspended in the meantime, and its files are already snapshot {0}")]
     IsSnapshot(SnapshotId),
     /// The properties that it would have are invalid.
     #[error(transparent)]
@@ -31,8 +31,8 @@ pub enum Denied {
     /// The sandbox was suspended without its memory.
     #[error("the sandbox was suspended with its files only: it has no memory to save")]
     NoMemory,
-    /// The sandbox does not wait in a pool.
-    #[error("the sandbox does not wait in a pool: it was claimed, or is none of a pool")]
+    /// The sandbox is not an unclaimed sandbox of a pool.
+    #[error("the sandbox was already claimed, or does not belong to a pool")]
     NotInPool,
     /// The sandbox has the largest permitted number of holds.
     #[error("the sandbox already has {0} holds, the maximum")]
@@ -50,12 +50,12 @@ impl Denied {
             Self::TooManyPortRules(_) => "remove a rule, or set the access of all ports",
             Self::TooManyHolds(_) => "release a hold, or wait until one expires",
             Self::IsSnapshot(_) => "rewind it again",
-            Self::Invalid(_) => "correct the value",
+            Self::Invalid(error) => error.next_step(),
             Self::NoMemory => "take a filesystem snapshot of it, or resume it first",
             Self::NotInPool => "claim a sandbox of the pool by the name of the pool",
             Self::NoNetworkDevice => "create a sandbox with the egress 'closed', which can be opened later",
             Self::NetworkDeviceStays => "set the egress 'closed', which refuses every connection",
-            Self::NotSuspendable => "create the sandbox with a name, or take a snapshot of it",
+            Self::NotSuspendable => "name it with `dorm sbx update ID --name NAME`, or suspend it with `--keep files`",
         }
     }
 }

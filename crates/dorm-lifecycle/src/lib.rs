@@ -12,6 +12,7 @@
 //! command or observation ──► step(sandbox, input, context) ──► Step { next, effect, events } or Denied
 //! ```
 
+mod amount;
 mod annotations;
 mod background;
 mod caller;
@@ -44,6 +45,7 @@ mod why;
 #[cfg(test)]
 mod table;
 
+pub use amount::{ByteSize, CpuCount};
 pub use annotations::{ANNOTATIONS_BYTES_MAX, Annotations};
 pub use background::{Background, BackgroundWork};
 pub use caller::{Caller, Credential, DoorId};

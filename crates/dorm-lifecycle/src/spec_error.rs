@@ -23,7 +23,7 @@ pub enum SpecError {
     /// `on_timeout` is `suspend`, but the sandbox is not suspendable.
     #[error(
         "a sandbox that is not suspendable cannot be suspended on timeout: give it a name, or set on_timeout \
-         to terminate"
+         to suspend_files or terminate"
     )]
     SuspendWithoutName,
     /// A timeout of zero.
@@ -43,7 +43,7 @@ pub enum SpecError {
     #[error("{0} rules for ports: a sandbox can have 64; set the access of all ports for the others")]
     TooManyPortRules(usize),
     /// A rule for a port that says nothing.
-    #[error("the rule for port {0} is empty: a rule has an access or a host, and ports are 1 to 65535")]
+    #[error("the rule for port {0} is invalid: a rule has an access or a host, and ports are 1 to 65535")]
     PortRule(u16),
     /// The name of a program or the key of an annotation.
     #[error("'{0}' is not a valid name or key of annotations: it must have 1 to 128 bytes and no control characters")]
@@ -54,4 +54,22 @@ pub enum SpecError {
     /// The attached volumes conflict.
     #[error(transparent)]
     Attachments(#[from] AttachmentError),
+}
+
+impl SpecError {
+    /// Returns what the caller can do next, as a sentence; empty if the message already says it.
+    pub fn next_step(&self) -> &'static str {
+        match self {
+            Self::Resource { .. } => "give a value in this range",
+            Self::Variable(_) => "correct or omit this variable",
+            Self::PortRule(_) => "give the rule an access or a host, or omit it",
+            Self::SuspendWithoutName
+            | Self::ZeroTimeout(_)
+            | Self::PortHost(_)
+            | Self::TooManyPortRules(_)
+            | Self::Annotation(_)
+            | Self::Egress(_)
+            | Self::Attachments(_) => "",
+        }
+    }
 }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use crate::amount::{ByteSize, CpuCount};
 use crate::background::BackgroundWork;
 use crate::caller::Caller;
 use crate::event::{EventKind, Initiator};
@@ -173,7 +174,7 @@ fn in_background(sandbox: &Sandbox) -> Option<Reason> {
             (format!("it is rewound to snapshot {}", rewind.to), "it is unchanged")
         }
         BackgroundWork::Resize { after } => (
-            format!("it may use {} thousandths of a CPU and {} bytes of memory", after.cpu_millis, after.memory_bytes),
+            format!("it may use {} and {} of memory", CpuCount(after.cpu_millis.into()), ByteSize(after.memory_bytes)),
             "its limits are unchanged",
         ),
         BackgroundWork::Snapshot(snapshot) => {
@@ -372,7 +373,7 @@ fn waits_for_disk(facts: &Facts) -> Option<Reason> {
 
 fn continuation(facts: &Facts) -> Option<Reason> {
     let bytes = facts.waits_for_disk?;
-    Some(Reason::new("disk", format!("it continues when {bytes} bytes of the host's disk are free")))
+    Some(Reason::new("disk", format!("it continues when {} of the host's disk are free", ByteSize(bytes))))
 }
 
 fn awake(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
@@ -480,7 +481,7 @@ fn on_disk(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
             Keep::Memory => "sleep image",
             Keep::Files => "files",
         };
-        let says = format!("{what} of generation {}, {} bytes: {why}", image.generation, image.bytes);
+        let says = format!("{what} of generation {}, {}: {why}", image.generation, ByteSize(image.bytes));
         Reason::new("image", says).at(image.taken)
     };
     let newest = match &sandbox.state {
@@ -495,11 +496,9 @@ fn on_disk(sandbox: &Sandbox, facts: &Facts) -> Vec<Reason> {
             false => image(older, "a fallback, kept because of keep_generations"),
         });
     }
-    kept.extend(
-        facts.snapshots.iter().map(|(id, bytes)| {
-            Reason::new("snapshot", format!("snapshot {id}, {bytes} bytes: kept until it is deleted"))
-        }),
-    );
+    kept.extend(facts.snapshots.iter().map(|(id, bytes)| {
+        Reason::new("snapshot", format!("snapshot {id}, {}: kept until it is deleted", ByteSize(*bytes)))
+    }));
     kept
 }
 
@@ -515,7 +514,7 @@ fn over(cause: &Cause) -> String {
     match cause {
         Cause::Requested => "a caller requested its termination".to_owned(),
         Cause::Timeout => "its time limit passed, and its on_timeout is terminate".to_owned(),
-        Cause::Failed { reason } => format!("it failed with no state left to return to: {reason}"),
+        Cause::Failed { reason } => format!("it failed and has no saved state to return to: {reason}"),
     }
 }
 

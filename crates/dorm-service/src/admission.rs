@@ -8,7 +8,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use dorm_lifecycle::{Initiator, ProjectId, Sandbox, SandboxId};
+use dorm_lifecycle::{ByteSize, CpuCount, Initiator, ProjectId, Sandbox, SandboxId};
 use dorm_store::{SnapshotFilter, SnapshotStatus};
 use tokio::sync::futures::Notified;
 use tokio::sync::{MutexGuard, OwnedMutexGuard};
@@ -167,29 +167,25 @@ impl Shared {
         if let Some(budget) = budgets.memory_bytes
             && committed.saturating_add(memory_bytes) > budget
         {
-            let reason = format!(
-                "it may use {memory_bytes} bytes of memory, and running sandboxes may use {committed} of the {budget} \
-                 in the budget"
-            );
-            let own = self.ledger.committed(Some(project), of).share.memory_bytes;
+            let may_use = format!("it may use {} of memory", ByteSize(memory_bytes));
+            let (committed, of_budget) = (ByteSize(committed), ByteSize(budget));
+            let reason =
+                format!("{may_use}, and running sandboxes may use {committed} of the {of_budget} in the budget");
+            let own = ByteSize(self.ledger.committed(Some(project), of).share.memory_bytes);
             return Err(self.full_for(memory_bytes > budget, what, reason, || {
-                format!("it may use {memory_bytes} bytes of memory, and running sandboxes of project '{project}' {own}")
+                format!("{may_use}, and running sandboxes of project '{project}' may use {own}")
             }));
         }
         if let Some(budget) = budgets.cpu_millis
             && cpu_millis.saturating_add(share.cpu_millis) > budget
         {
-            let reason = format!(
-                "it may use {} thousandths of a CPU, and running sandboxes may use {cpu_millis} of the {budget} in the \
-                 budget",
-                share.cpu_millis
-            );
-            let own = self.ledger.committed(Some(project), of).share.cpu_millis;
+            let may_use = format!("it may use {}", CpuCount(share.cpu_millis));
+            let (committed, of_budget) = (CpuCount(cpu_millis), CpuCount(budget));
+            let reason =
+                format!("{may_use}, and running sandboxes may use {committed} of the {of_budget} in the budget");
+            let own = CpuCount(self.ledger.committed(Some(project), of).share.cpu_millis);
             return Err(self.full_for(share.cpu_millis > budget, what, reason, || {
-                format!(
-                    "it may use {} thousandths of a CPU, and running sandboxes of project '{project}' {own}",
-                    share.cpu_millis
-                )
+                format!("{may_use}, and running sandboxes of project '{project}' may use {own}")
             }));
         }
         self.admit_disk(what, share.disk_bytes, disk_bytes).await
@@ -200,17 +196,20 @@ impl Shared {
         let RoomRequest { what, project, share, count, of } = asked;
         let budgets = self.projects.budgets(project);
         let used = self.ledger.committed(Some(project), of);
-        let limits = [
-            ("running sandboxes", budgets.running, used.count, count),
-            ("thousandths of a CPU", budgets.cpu_millis, used.share.cpu_millis, share.cpu_millis),
-            ("bytes of memory", budgets.memory_bytes, used.share.memory_bytes, share.memory_bytes),
+        let cpus = |millis: u64| CpuCount(millis).to_string();
+        let bytes = |bytes: u64| ByteSize(bytes).to_string();
+        let limits: [(fn(u64) -> String, &str, Option<u64>, u64, u64); 3] = [
+            (|count| count.to_string(), " running sandboxes", budgets.running, used.count, count),
+            (cpus, "", budgets.cpu_millis, used.share.cpu_millis, share.cpu_millis),
+            (bytes, " of memory", budgets.memory_bytes, used.share.memory_bytes, share.memory_bytes),
         ];
-        for (unit, budget, used, more) in limits {
+        for (shown, unit, budget, used, more) in limits {
             if let Some(budget) = budget
                 && used.saturating_add(more) > budget
             {
+                let [of_budget, used, needed] = [budget, used, more].map(shown);
                 let reason =
-                    format!("project '{project}' has a budget of {budget} {unit}, uses {used}, and needs {more}");
+                    format!("project '{project}' has a budget of {of_budget}{unit}, uses {used}, and needs {needed}");
                 let shortage = if more > budget { Shortage::Permanent } else { Shortage::OfProject };
                 return Err(refused(what, reason, shortage));
             }
@@ -226,11 +225,12 @@ impl Shared {
         if committed.saturating_add(volumes).saturating_add(bytes) <= budget {
             return Ok(());
         }
+        let [bytes, committed, volumes, budget] = [bytes, committed, volumes, budget].map(ByteSize);
         let reason = format!(
-            "its disk has {bytes} bytes; running sandboxes have {committed} and volumes {volumes} of the {budget} \
-             that the host's disk allows for (--disk-overcommit)"
+            "its disk has {bytes}; disks of running sandboxes have {committed} and volumes {volumes} of the {budget} \
+             that the host's disk allows (--disk-overcommit)"
         );
-        Err(self.full(what, reason, || format!("its disk has {bytes} bytes, and no such disk can be promised now")))
+        Err(self.full(what, reason, || format!("its disk has {bytes}, and the host's disk allows no other such disk")))
     }
 
     /// Returns the total size of the volumes, in bytes.
@@ -348,8 +348,8 @@ impl Shared {
         if used.saturating_add(bytes.max(1)) <= budget {
             return Ok(());
         }
-        let reason =
-            format!("project '{project}' has a budget of {budget} bytes on disk, uses {used}, and needs {bytes}");
+        let [budget, used, bytes] = [budget, used, bytes].map(ByteSize);
+        let reason = format!("project '{project}' has a budget of {budget} on disk, uses {used}, and needs {bytes}");
         Err(refused(what, reason, Shortage::OfProject))
     }
 
@@ -360,7 +360,8 @@ impl Shared {
             let free = self.storage.free_bytes().await?;
             let reserve = budgets.disk_reserve_bytes;
             if free < reserve.saturating_add(bytes) {
-                let reason = format!("{free} bytes of the disk are free, and {reserve} must stay free");
+                let (free, reserve) = (ByteSize(free), ByteSize(reserve));
+                let reason = format!("{free} of the disk are free, and {reserve} must stay free");
                 return Err(self.full(what, reason, || "its disk is nearly full".to_owned()));
             }
         }
@@ -370,9 +371,10 @@ impl Shared {
             if used.saturating_add(deleted).saturating_add(bytes) > budget {
                 let running = match deleted {
                     0 => String::new(),
-                    _ => format!(", and deleted ones on which sandboxes still run, {deleted}"),
+                    _ => format!(", and deleted ones that running sandboxes still use {},", ByteSize(deleted)),
                 };
-                let reason = format!("sleep images and snapshots occupy {used}{running} of at most {budget} bytes");
+                let (used, budget) = (ByteSize(used), ByteSize(budget));
+                let reason = format!("sleep images and snapshots occupy {used}{running} of at most {budget}");
                 return Err(self.full(what, reason, || "sleep images and snapshots may not occupy more".to_owned()));
             }
         }
@@ -406,8 +408,9 @@ impl Shared {
     pub(crate) fn short_of_memory(&self) -> Option<String> {
         let reserve = self.settings.budgets.memory_reserve_bytes;
         let available = self.settings.host.available_memory().filter(|_| reserve > 0)?;
+        let (shown, least) = (ByteSize(available), ByteSize(reserve));
         (available < reserve)
-            .then(|| format!("{available} bytes of the host's memory are available, and {reserve} must stay available"))
+            .then(|| format!("{shown} of the host's memory are available, and {least} must stay available"))
     }
 
     /// Asks a parked sandbox to release its memory. One that is busy with another operation does so

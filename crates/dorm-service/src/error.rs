@@ -6,8 +6,8 @@ use std::time::Duration;
 use dorm_agent_client::AgentError;
 use dorm_engine::EngineError;
 use dorm_lifecycle::{
-    ApiKeyId, Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SnapshotName, SpecError, StateName,
-    Timestamp, WebhookId,
+    ApiKeyId, ByteSize, Denied, Digest, IdError, OperationId, SandboxId, SnapshotId, SnapshotName, SpecError,
+    StateName, Timestamp, WebhookId,
 };
 use dorm_ports::RegistryError;
 use dorm_storage::StorageError;
@@ -291,7 +291,7 @@ pub enum ServiceError {
         denied: Denied,
     },
     /// The requested properties of a sandbox are invalid.
-    #[error("invalid sandbox specification")]
+    #[error("invalid sandbox settings")]
     Spec(#[from] SpecError),
     /// An id, name or digest is malformed.
     #[error(transparent)]
@@ -347,8 +347,9 @@ pub enum ServiceError {
     },
     /// The sandbox is paused because the host's disk is nearly full.
     #[error(
-        "sandbox {sandbox} is paused: {free_bytes} bytes of the host's disk are free, and it continues when \
-         {continues_at_bytes} are"
+        "sandbox {sandbox} is paused: {} of the host's disk are free, and it continues when {} are",
+        ByteSize(*free_bytes),
+        ByteSize(*continues_at_bytes)
     )]
     PausedForDisk {
         /// The sandbox.
@@ -580,7 +581,8 @@ impl ServiceError {
             Self::MadeIsGone { .. } | Self::FailedEarlier(_) => "send the request again with a new idempotency key",
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
-            Self::BadFork { .. } | Self::Spec(_) | Self::Id(_) | Self::Storage(_) | Self::Authority(_) => "",
+            Self::Spec(error) => error.next_step(),
+            Self::BadFork { .. } | Self::Id(_) | Self::Storage(_) | Self::Authority(_) => "",
         }
     }
 

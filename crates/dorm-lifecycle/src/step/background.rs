@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use super::{Context, Effect, Outcome, Step, rewind};
+use crate::amount::{ByteSize, CpuCount};
 use crate::background::{Background, BackgroundWork};
 use crate::egress::Egress;
 use crate::event::EventKind;
@@ -102,7 +103,7 @@ pub(crate) fn resize_effect(sandbox: &Sandbox, after: Resources) -> Effect {
 
 pub(super) fn resized(sandbox: &Sandbox) -> Step {
     let Some(BackgroundWork::Resize { after }) = work(sandbox) else { return late(sandbox) };
-    let detail = format!("to {} thousandths of a CPU and {} bytes of memory", after.cpu_millis, after.memory_bytes);
+    let detail = format!("to {} and {} of memory", CpuCount(after.cpu_millis.into()), ByteSize(after.memory_bytes));
     let mut step = over(sandbox).event_because(EventKind::Resized, detail);
     step.next.spec.resources = *after;
     step

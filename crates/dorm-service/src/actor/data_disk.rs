@@ -1,6 +1,6 @@
 //! Pauses a sandbox while the host's disk has no room for its writes, and lets it continue.
 
-use dorm_lifecycle::{EventKind, Initiator, State};
+use dorm_lifecycle::{ByteSize, EventKind, Initiator, State};
 
 use super::Actor;
 use crate::effects;
@@ -21,7 +21,8 @@ impl Actor {
         match self.beside(tokio::time::timeout(effects::UNDO, engine.pause(&run))).await {
             Ok(Ok(())) => {
                 let (free, continues_at) = (self.shared.paused_for_disk.free_bytes(), self.shared.continues_at_bytes());
-                let detail = format!("{free} bytes of the host's disk are free; it continues when {continues_at} are");
+                let (free, continues_at) = (ByteSize(free), ByteSize(continues_at));
+                let detail = format!("{free} of the host's disk are free; it continues when {continues_at} are");
                 self.note(EventKind::DiskPaused, Initiator::Host, Some(detail)).await;
             }
             Ok(Err(error)) => {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use dorm_agent_client::{Agent, Busy};
 use dorm_lifecycle::{
-    Attachment, BackgroundWork, Egress, Keep, Observation, Resources, RunId, Sandbox, SavedStateId, SleepImage,
-    SnapshotId, SnapshotKind, State,
+    Attachment, BackgroundWork, ByteSize, Egress, Keep, Observation, Resources, RunId, Sandbox, SavedStateId,
+    SleepImage, SnapshotId, SnapshotKind, State,
 };
 use dorm_store::Code;
 
@@ -216,7 +216,7 @@ async fn set_limits(task: &Task, run: &RunId, before: Resources, after: Resource
         if after.memory_bytes < before.memory_bytes {
             let used = task.shared.engine.usage(run).await?.memory_bytes;
             if used > after.memory_bytes {
-                let why = format!("it uses {used} bytes of memory, and cannot have fewer than that");
+                let why = format!("it uses {} of memory, and its limit cannot be lower", ByteSize(used));
                 return Err(Failure::new(Code::Conflict, why));
             }
         }

@@ -156,7 +156,7 @@ async fn no_more_cpus_are_given_out_than_there_are_to_give() {
     let first = create(&service, named("first")).await;
     let refused = service.create(named("second")).await.unwrap_err();
     assert_eq!(refused.code(), Code::NoRoom);
-    assert!(refused.message().contains("1000 thousandths of a CPU"), "{}", refused.message());
+    assert!(refused.message().contains("it may use 1 CPU"), "{}", refused.message());
     service.suspend(&first).await.unwrap();
     let second = create(&service, named("second")).await;
     assert_eq!(service.resume(&first, Initiator::User).await.unwrap_err().code(), Code::NoRoom);

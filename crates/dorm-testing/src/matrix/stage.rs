@@ -176,7 +176,7 @@ impl dyn Stage + '_ {
     /// Checks that a request is refused for lack of memory, with figures.
     pub(super) async fn has_no_room(&self, path: &str, asked: Value) -> Result<()> {
         let answer = self.daemon().try_ask(Method::POST, path, Some(asked)).await?;
-        let is_named = answer.body["code"] == "no_room" && answer.body.to_string().contains("bytes of memory");
+        let is_named = answer.body["code"] == "no_room" && answer.body.to_string().contains("of memory");
         ensure!(answer.status == 507 && is_named, "{path}: {} {}", answer.status, answer.body);
         Ok(())
     }

@@ -5,22 +5,13 @@ use std::time::Duration;
 
 use dorm_api_types as wire;
 use dorm_api_types::Time;
+use dorm_lifecycle::ByteSize;
 use jiff::Timestamp;
 use serde::Serialize;
 
 /// Formats a size, such as `512 MiB`.
 pub(crate) fn size(bytes: u64) -> String {
-    const UNITS: [&str; 5] = ["KiB", "MiB", "GiB", "TiB", "PiB"];
-    if bytes < 1024 {
-        return format!("{bytes} B");
-    }
-    let (mut value, mut unit) = (bytes as f64 / 1024.0, 0);
-    while value >= 1023.95 && unit + 1 < UNITS.len() {
-        value /= 1024.0;
-        unit += 1;
-    }
-    let text = format!("{value:.1}");
-    format!("{} {}", text.strip_suffix(".0").unwrap_or(&text), UNITS[unit])
+    ByteSize(bytes).to_string()
 }
 
 /// Formats thousandths of CPUs, such as `1` or `0.5`.
@@ -186,21 +177,6 @@ pub(crate) fn digest(digest: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn sizes_have_a_unit() {
-        for (bytes, text) in [
-            (0, "0 B"),
-            (1023, "1023 B"),
-            (1024, "1 KiB"),
-            (1536, "1.5 KiB"),
-            (512 << 20, "512 MiB"),
-            ((1 << 30) - 1, "1 GiB"),
-            (4 << 40, "4 TiB"),
-        ] {
-            assert_eq!(size(bytes), text);
-        }
-    }
 
     #[test]
     fn lengths_have_their_two_largest_parts() {

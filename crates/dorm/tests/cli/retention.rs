@@ -43,5 +43,5 @@ async fn the_retention_of_sleep_images_can_be_chosen_and_changed() {
     world
         .dorm(&["sbx", "retention", "web", "--keep-generations", "17"])
         .await
-        .failed(2, "invalid sandbox specification: keep_generations is 17: it must be between 1 and 16\n");
+        .failed(2, "invalid sandbox settings: keep_generations is 17: it must be between 1 and 16\n");
 }

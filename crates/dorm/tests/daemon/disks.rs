@@ -65,7 +65,7 @@ async fn a_guest_that_writes_more_than_the_host_has_is_paused_and_loses_nothing(
     event(daemon, &id, "disk_paused").await;
     assert_eq!(daemon.describe(&id).await.unwrap()["paused_for_disk"], true);
     let why = daemon.get(&format!("/sandboxes/{id}/why")).await.unwrap().to_string();
-    assert!(why.contains("nearly full") && why.contains("bytes of the host's disk are free"), "{why}");
+    assert!(why.contains("nearly full") && why.contains("of the host's disk are free"), "{why}");
     let path = format!("/sandboxes/{id}/exec");
     let refused = daemon.try_ask(Method::POST, &path, Some(json!({ "argv": ["true"] }))).await.unwrap();
     assert_eq!((refused.status, &refused.body["code"]), (507, &json!("no_room")), "{}", refused.body);
