@@ -95,7 +95,8 @@ pub struct Verified {
 /// A record that cannot be read.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct QuarantinedRecord {
-    /// `sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `api_key`, `request` or `volume`.
+    /// `sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `pool`, `build`, `template`,
+    /// `environment`, `project`, `key`, `request`, `volume` or `event`.
     pub kind: String,
     /// ID of the record.
     pub id: String,

@@ -89,7 +89,7 @@ pub struct Sandbox {
     /// Set if the last attempt to suspend failed.
     #[serde(default)]
     pub suspend_failures: Option<SuspendFailures>,
-    /// Generation: starts at 1 and increases with every resume.
+    /// Generation: starts at 1 and increases with every resume and rewind.
     pub generation: u64,
     /// State that the current or last run started with.
     pub restored: Restored,

@@ -26,7 +26,7 @@ pub struct Why {
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize, ToSchema)]
 pub struct Reason {
     /// Kind of the evidence: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`,
-    /// `memory` or `snapshot`.
+    /// `memory`, `disk`, `snapshot`, `run` or `pool`.
     pub signal: String,
     /// The statement.
     pub says: String,

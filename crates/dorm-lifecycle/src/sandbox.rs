@@ -134,7 +134,7 @@ pub struct Sandbox {
     pub origin: Origin,
     /// When its record was created.
     pub created: Timestamp,
-    /// The generation: 1 for the first run, plus 1 for every resume.
+    /// The generation: 1 for the first run, plus 1 for every resume and rewind.
     pub generation: u64,
     /// The generation in which the engine's present run started: a thawed run keeps its number.
     pub run: u64,

@@ -58,7 +58,7 @@ pub struct PastEvent {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Reason {
     /// The kind of signal: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`,
-    /// `memory`, `disk`, `snapshot`, `run`.
+    /// `memory`, `disk`, `snapshot`, `run`, `pool`.
     pub signal: &'static str,
     /// The statement, as a sentence.
     pub says: String,

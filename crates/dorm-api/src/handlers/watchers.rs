@@ -69,9 +69,10 @@ pub(crate) struct EventsQuery {
 
 /// Take the changes of a watcher
 ///
-/// Responds at once, with all changes that happened before the request. A request that is repeated
-/// with the same `after` returns the same changes again. If changes are missing, because too many
-/// were kept or another request has taken them, a change of the kind `overflow` stands for them.
+/// Responds at once with the oldest changes, at most `limit`; `more` says whether others have
+/// already happened. A request that is repeated with the same `after` returns the same changes
+/// again. If changes are missing, because too many were kept or another request has taken them, a
+/// change of the kind `overflow` stands for them.
 #[utoipa::path(get, path = "/v1/sandboxes/{id}/watchers/{watcher}/events", operation_id = "takeWatcherEvents",
     tag = "files",
     params(

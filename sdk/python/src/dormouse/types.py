@@ -1930,7 +1930,9 @@ class QuarantinedRecord:
     """ID of the record."""
 
     kind: str
-    """`sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `api_key`, `request` or `volume`."""
+    """`sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `pool`, `build`, `template`,
+    `environment`, `project`, `key`, `request`, `volume` or `event`.
+    """
 
     name: str | None = None
     """The name that the record reserves, if it can be read."""
@@ -1951,7 +1953,7 @@ class Reason:
 
     signal: str
     """Kind of the evidence: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`,
-    `memory` or `snapshot`.
+    `memory`, `disk`, `snapshot`, `run` or `pool`.
     """
 
 
@@ -2060,7 +2062,7 @@ class SandboxInfo:
     """The current deadline. Only set while the sandbox runs."""
 
     generation: int
-    """Generation: starts at 1 and increases with every resume."""
+    """Generation: starts at 1 and increases with every resume and rewind."""
 
     holds: list[Hold]
     """Holds that keep the sandbox awake."""

@@ -2115,7 +2115,10 @@ export interface QuarantinedFile {
 export interface QuarantinedRecord {
   /** ID of the record. */
   id: string;
-  /** `sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `api_key`, `request` or `volume`. */
+  /**
+   * `sandbox`, `operation`, `snapshot`, `discard`, `webhook`, `pool`, `build`, `template`,
+   * `environment`, `project`, `key`, `request`, `volume` or `event`.
+   */
   kind: string;
   /** The name that the record reserves, if it can be read. */
   name?: string | null;
@@ -2131,7 +2134,7 @@ export interface Reason {
   says: string;
   /**
    * Kind of the evidence: `event`, `use`, `hold`, `limit`, `operation`, `image`, `policy`,
-   * `memory` or `snapshot`.
+   * `memory`, `disk`, `snapshot`, `run` or `pool`.
    */
   signal: string;
 }
@@ -2327,7 +2330,7 @@ export interface SandboxInfo {
   env: string[];
   /** The current deadline. Only set while the sandbox runs. */
   expiresAt?: Time | null;
-  /** Generation: starts at 1 and increases with every resume. */
+  /** Generation: starts at 1 and increases with every resume and rewind. */
   generation: number;
   /** Holds that keep the sandbox awake. */
   holds: Hold[];

@@ -17,7 +17,7 @@ pub(crate) struct AttrOptions {
     id: String,
     /// The file or directory in the sandbox
     path: String,
-    /// Set this attribute, whose name begins with user.
+    /// Set this attribute, whose name begins with `user.` (with the dot)
     #[arg(long, value_name = "NAME=VALUE", value_parser = values::pair)]
     set: Vec<(String, String)>,
     /// Remove this attribute, if the file has it
