@@ -14,7 +14,8 @@ pub enum KeyScope {
     /// `X-Dormouse-Project`.
     #[default]
     Full,
-    /// Requests that only read. No request that changes something, and no port of a sandbox.
+    /// Requests that only read the objects, files and output of its project. It cannot list keys,
+    /// or get addresses or tokens of ports.
     ReadOnly,
     /// One sandbox: its commands, files, terminals, ports and lifecycle. Excluded is everything
     /// that creates another sandbox from it or reads one: clone, fork, rewind, restart, promote,

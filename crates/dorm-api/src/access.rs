@@ -153,7 +153,7 @@ fn refusal(need: Need, scope: &KeyScope) -> ApiError {
         (KeyScope::ReadOnly, _) => "this key is read-only".to_owned(),
         (KeyScope::Full, _) => "this key does not permit the request".to_owned(),
     };
-    ApiError::new(ErrorCode::Forbidden, detail, "use a key with another scope; `dorm key ls` lists the keys")
+    ApiError::new(ErrorCode::Forbidden, detail, "use a key with full access, or ask the owner of the daemon for one")
 }
 
 #[cfg(test)]

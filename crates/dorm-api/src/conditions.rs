@@ -153,7 +153,7 @@ fn wake(parts: &Parts, path: &str) -> Result<Option<Wake>, ApiError> {
 fn waking(service: Service, wake: Wake) -> Result<Service, ApiError> {
     if wake == Wake::Any && service.wakes_nothing() {
         let detail = "this key is read-only, and to wake a sandbox is to change it";
-        let hint = "omit X-Dormouse-Wake, or use a key with another scope";
+        let hint = "omit X-Dormouse-Wake, or use a key with full access";
         return Err(ApiError::new(ErrorCode::Forbidden, detail, hint));
     }
     Ok(service.waking(wake))

@@ -185,7 +185,7 @@ fn service(door: &E2b, request: &Request) -> Result<(Service, Permission), Refus
         KeyScope::ReadOnly if !changes => Ok((service.waking(Wake::Never), Permission::Read)),
         KeyScope::ReadOnly => Err(read_only()),
         KeyScope::Sandbox(_) => {
-            let message = "this key is for one sandbox: use a key with another scope";
+            let message = "this key is for one sandbox: use a key with full access";
             Err(Refusal::new(StatusCode::FORBIDDEN, message))
         }
     }
@@ -193,7 +193,7 @@ fn service(door: &E2b, request: &Request) -> Result<(Service, Permission), Refus
 
 /// The refusal of a request that changes something, or that asks for what permits a change.
 fn read_only() -> Refusal {
-    Refusal::new(StatusCode::FORBIDDEN, "this key is read-only: use a key with another scope")
+    Refusal::new(StatusCode::FORBIDDEN, "this key is read-only: use a key with full access")
 }
 
 /// Reads the id of a sandbox. Clients of earlier releases append a hyphen and the id of a client.

@@ -98,7 +98,7 @@ impl ErrorCode {
                 title: "Forbidden",
                 meaning: "The scope of the API key does not include this request, the request names a path of the \
                           daemon's host over the network, or a browser link has expired.",
-                next_step: "Use a key with another scope, the socket `api.sock`, or a new link.",
+                next_step: "Use a key with full access, the socket `api.sock`, or a new link.",
                 retry: "No",
             },
             Self::Service(Code::NotFound) => Meaning {

@@ -25,7 +25,8 @@ enum KeyVerb {
     Create {
         /// Name of the key
         name: Option<String>,
-        /// Permit it to read everything and to change nothing
+        /// Let it only read the objects, files and output of its project. It cannot list keys, or
+        /// get addresses or tokens of ports
         #[arg(long, conflicts_with = "sandbox")]
         read_only: bool,
         /// Permit it to use only this sandbox, by id or name
