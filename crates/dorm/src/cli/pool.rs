@@ -32,12 +32,13 @@ enum PoolVerb {
         /// Name of the pool
         name: String,
     },
-    /// Change how many sandboxes wait, and how many there may be
+    /// Change how many sandboxes wait, and how many there may be; a number that is not given stays
+    #[command(group(clap::ArgGroup::new("numbers").required(true).multiple(true).args(["ready", "most", "no_most"])))]
     Resize {
         /// Name of the pool
         name: String,
         #[command(flatten)]
-        size: Size,
+        size: NewSize,
     },
     /// Claim a sandbox: it wakes, and is a sandbox like any other from then on
     Claim(Box<ClaimOptions>),
@@ -58,6 +59,20 @@ struct Size {
     /// How many there may be, waiting and claimed [default: any number]
     #[arg(long, value_name = "COUNT")]
     most: Option<u64>,
+}
+
+/// Changed numbers of a pool.
+#[derive(Clone, Copy, Debug, clap::Args)]
+struct NewSize {
+    /// How many sandboxes wait
+    #[arg(long, value_name = "COUNT")]
+    ready: Option<u64>,
+    /// How many there may be, waiting and claimed
+    #[arg(long, value_name = "COUNT", conflicts_with = "no_most")]
+    most: Option<u64>,
+    /// Allow any number of sandboxes, waiting and claimed
+    #[arg(long)]
+    no_most: bool,
 }
 
 #[derive(Debug, clap::Args)]
@@ -145,10 +160,7 @@ pub(crate) async fn run(options: PoolOptions) -> Done {
             }
         }
         PoolVerb::Describe { name } => show(&client.pool(&name).await?, format)?,
-        PoolVerb::Resize { name, size } => {
-            let asked = wire::ResizePool { ready: size.ready, most: size.most };
-            show(&client.resize_pool(&name, &asked).await?, format)?;
-        }
+        PoolVerb::Resize { name, size } => show(&resize(&client, &name, size).await?, format)?,
         PoolVerb::Claim(options) => return claim(&client, *options, format).await,
         PoolVerb::Rm { names } => {
             for name in names {
@@ -158,6 +170,22 @@ pub(crate) async fn run(options: PoolOptions) -> Done {
         }
     }
     Ok(exit::OK)
+}
+
+/// Changes the given numbers. A request has both, so the present ones are read first; a change by
+/// another caller between the two requests is overwritten, because pools have no revision.
+async fn resize(client: &Client, name: &str, size: NewSize) -> Result<wire::Pool, Problem> {
+    let NewSize { ready, most, no_most } = size;
+    let asked = match (ready, most, no_most) {
+        (Some(ready), None, true) => wire::ResizePool { ready, most: None },
+        (Some(ready), Some(most), _) => wire::ResizePool { ready, most: Some(most) },
+        _ => {
+            let pool = client.pool(name).await?;
+            let most = if no_most { None } else { most.or(pool.most) };
+            wire::ResizePool { ready: ready.unwrap_or(pool.ready), most }
+        }
+    };
+    Ok(client.resize_pool(name, &asked).await?)
 }
 
 fn create(options: CreateOptions) -> Result<wire::CreatePool, Problem> {

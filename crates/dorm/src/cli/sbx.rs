@@ -164,7 +164,8 @@ enum SbxVerb {
     Hold(hold::HoldOptions),
     /// Remove a hold
     Release(hold::ReleaseOptions),
-    /// Change how many sleep images of a sandbox are kept, and what happens if none can be restored
+    /// Change how many sleep images of a sandbox are kept, and what happens if none can be
+    /// restored; a setting that is not given stays
     Retention(retention::RetentionOptions),
     /// Show or change the automatic snapshots of a sandbox and their retention policy
     ///

@@ -23,6 +23,7 @@ mod key;
 mod ls;
 mod matrix;
 mod operations;
+mod pool;
 mod port;
 mod project;
 mod ps;
