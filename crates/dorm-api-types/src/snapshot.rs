@@ -250,7 +250,7 @@ pub struct Info {
     pub project: String,
     /// The engine.
     pub engine: Engine,
-    /// Addresses of the doors for other clients, by name, such as `e2b`.
+    /// Addresses of the listeners for other clients, by name, such as `e2b`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub doors: BTreeMap<String, String>,
 }

@@ -43,7 +43,7 @@ pub enum IdError {
     Secret(String),
     /// Not a valid id of a door.
     #[error(
-        "'{0}' is not the id of a door: ids of doors are 1 to 16 lower-case letters, digits and hyphens, the first a letter"
+        "'{0}' is not the id of a listener: ids of listeners are 1 to 16 lower-case letters, digits and hyphens, the first a letter"
     )]
     Door(String),
     /// Not 64 hexadecimal digits.

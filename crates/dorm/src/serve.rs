@@ -87,12 +87,13 @@ pub(crate) struct ServeOptions {
     /// Access to the ports of sandboxes that do not set it at creation
     #[arg(long, env = "DORM_PORTS", value_enum, default_value = "public", value_name = "ACCESS")]
     ports: values::PortAccess,
-    /// The runsc to use. `auto` is dorm-runsc, which leaves memory in its image until it is
-    /// written, if it is installed and works on this host, or else runsc
+    /// The runsc to use. `auto` is dorm-runsc if it is installed and works on this host, or else
+    /// runsc. dorm-runsc maps the memory of a resumed sandbox from its sleep image and copies a
+    /// page only when it is written
     #[arg(long, env = "DORM_RUNSC", default_value = "auto", value_name = "PATH")]
     runsc: Runsc,
-    /// An older runsc, for sandboxes and snapshots whose memory the other cannot restore; nothing
-    /// new starts with it
+    /// Another runsc, for sandboxes and snapshots whose memory the first cannot restore; no new
+    /// sandbox starts with it
     #[arg(long, env = "DORM_RUNSC_ALSO", value_name = "PATH", value_delimiter = ':')]
     runsc_also: Vec<PathBuf>,
     /// How many warm containers of each kind (booted, empty, without a network) to keep ready. 0

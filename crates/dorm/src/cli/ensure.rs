@@ -38,10 +38,10 @@ pub(crate) struct EnsureOptions {
     /// Say what would happen and why, and change nothing
     #[arg(long)]
     explain: bool,
-    /// Take a lease for this time, such as 10m; when it ends, so does the run
+    /// Take a lease for this long, such as 10m; renew it with `dorm env renew`
     #[arg(long, value_name = "TIME", value_parser = values::duration, conflicts_with = "explain")]
     lease: Option<f64>,
-    /// Cancel the work in progress if this command is interrupted and nobody else waits for it
+    /// Cancel the work in progress if this command is interrupted and no other caller waits for it
     #[arg(long, conflicts_with = "explain")]
     cancel_on_leave: bool,
 }

@@ -112,10 +112,10 @@ fn e2b(
     scheme: &str,
 ) -> Result<Vec<(&'static str, String)>, Problem> {
     let Some(door) = door.and_then(|door| door.parse::<SocketAddr>().ok()) else {
-        let message = "this daemon has no door for clients of E2B".to_owned();
+        let message = "this daemon has no listener for clients of E2B".to_owned();
         return Err(Problem::usage(message, "start it with `dorm serve --e2b ADDRESS`".to_owned()));
     };
-    // A door on every address is reached at the one of the daemon.
+    // A listener on every address is reached at the one of the daemon.
     let host = listens.rsplit_once(':').map_or(listens, |(host, _)| host);
     let url = match door.ip() {
         ip if ip.is_loopback() => format!("http://{door}"),

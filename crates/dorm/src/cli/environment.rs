@@ -37,14 +37,15 @@ pub(crate) enum EnvVerb {
         /// ID or key of the environment
         environment: String,
     },
-    /// End a run: what the definition says for the end of runs follows
+    /// Release a lease; after the last one, do what `lifecycle` of the definition says: take a
+    /// snapshot, terminate the sandbox
     Release {
         /// ID or key of the environment
         environment: String,
-        /// Lease of the run
+        /// ID of the lease
         #[arg(long, value_name = "ID")]
         lease: Option<String>,
-        /// The run has failed: take no snapshot
+        /// Take no snapshot, because the work has failed
         #[arg(long)]
         failed: bool,
     },
@@ -52,7 +53,7 @@ pub(crate) enum EnvVerb {
     Renew {
         /// ID or key of the environment
         environment: String,
-        /// Lease of the run
+        /// ID of the lease
         #[arg(long, value_name = "ID")]
         lease: String,
         /// How long it lasts from now, such as 10m

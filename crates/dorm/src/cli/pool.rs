@@ -40,7 +40,7 @@ enum PoolVerb {
         #[command(flatten)]
         size: NewSize,
     },
-    /// Claim a sandbox: it wakes, and is a sandbox like any other from then on
+    /// Claim a sandbox: it is resumed, and from then on is a sandbox like any other
     Claim(Box<ClaimOptions>),
     /// Remove pools; sandboxes that wait are terminated, claimed ones stay
     Rm {
@@ -98,11 +98,12 @@ struct CreateOptions {
     /// Disk limit [default: 4G]
     #[arg(long, value_name = "SIZE", value_parser = values::size)]
     disk: Option<u64>,
-    /// The egress of each, as for `dorm sbx create`
+    /// Their egress, as for `dorm sbx create`
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
-    /// Set a header in their HTTPS requests outside of them, with a secret of `dorm secret` that
-    /// they never get, such as 'api.example.com: Authorization: Bearer {API_KEY}'
+    /// Add a header with a project secret to their HTTPS requests, such as 'api.example.com:
+    /// Authorization: Bearer {API_KEY}'. The daemon adds it outside the sandboxes, which never get
+    /// the secret
     #[arg(long, value_name = "HOST: HEADER: VALUE", value_parser = values::given_header)]
     header: Vec<values::GivenHeader>,
     /// An environment variable for all processes in them

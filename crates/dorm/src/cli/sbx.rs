@@ -89,13 +89,13 @@ enum SbxVerb {
     Ps(ps::PsOptions),
     /// Kill a process in a sandbox with all its descendants
     ///
-    /// Also those are killed that have left its group and session, and also if the process itself
+    /// Descendants in other process groups and sessions are killed too, even if the process itself
     /// has ended.
     Kill(kill::KillOptions),
-    /// Run commands in a sandbox that are started again when they end, and check their health
+    /// Supervise commands in a sandbox: restart them when they end, and check their health
     ///
-    /// The sandbox itself does so, also while no daemon runs, and across a suspend and a resume. A
-    /// boot from files ends all services.
+    /// The agent in the sandbox supervises services, even while the daemon is down, and across a
+    /// suspend and a resume. A boot from files ends all services.
     Service(service::ServiceOptions),
     /// Find files in a sandbox
     ///
@@ -116,7 +116,8 @@ enum SbxVerb {
     Attach(attach::AttachOptions),
     /// Detach a volume from a sandbox, unless processes in it use the volume
     Detach(attach::DetachOptions),
-    /// Change where a sandbox may connect to; what the new policy does not allow ends at once
+    /// Change where a sandbox may connect to; connections that the new policy does not allow end at
+    /// once
     Egress(egress::EgressOptions),
     /// Save a sandbox with its memory and processes, and suspend it
     Suspend(suspend::SuspendOptions),

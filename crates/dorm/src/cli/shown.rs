@@ -96,7 +96,7 @@ pub(crate) fn caller(caller: Option<&wire::Caller>) -> String {
         (wire::Credential::PortToken, ..) => "port token".to_owned(),
         (wire::Credential::PortLink, ..) => "port link".to_owned(),
     };
-    format!("{credential}, door {door}")
+    format!("{credential}, listener {door}")
 }
 
 /// Formats a sandbox's state, with what the state alone does not say: the cause of its end, where
@@ -202,10 +202,10 @@ mod tests {
             key_name: (credential == wire::Credential::ApiKey).then(|| key_name.to_owned()),
         };
         for (credential, name, short, long) in [
-            (wire::Credential::ApiKey, "ci", "user (key ci)", "API key abc (ci), door api"),
-            (wire::Credential::ApiKey, "", "user (key abc)", "API key abc, door api"),
-            (wire::Credential::OwnerSocket, "", "user (owner)", "owner's socket, door api"),
-            (wire::Credential::OwnerKey, "", "user (owner's key)", "owner's key, door api"),
+            (wire::Credential::ApiKey, "ci", "user (key ci)", "API key abc (ci), listener api"),
+            (wire::Credential::ApiKey, "", "user (key abc)", "API key abc, listener api"),
+            (wire::Credential::OwnerSocket, "", "user (owner)", "owner's socket, listener api"),
+            (wire::Credential::OwnerKey, "", "user (owner's key)", "owner's key, listener api"),
         ] {
             let found = of(credential, name);
             assert_eq!((by("user", Some(&found)), caller(Some(&found))), (short.to_owned(), long.to_owned()));

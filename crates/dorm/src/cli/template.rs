@@ -30,12 +30,12 @@ enum TemplateVerb {
     Create(Box<CreateOptions>),
     /// List templates
     Ls,
-    /// Show what the tags of a template stand for
+    /// Show the tags of a template, with the image or snapshot of each
     Describe {
         /// Name of the template
         name: String,
     },
-    /// Make further tags stand for what a tag stands for
+    /// Point more tags at the version of a tag
     Tag {
         /// NAME or NAME:TAG
         #[arg(value_name = "TEMPLATE")]

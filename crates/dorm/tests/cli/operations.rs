@@ -23,7 +23,7 @@ async fn operations_are_listed_and_described() {
     assert!(shown.text().contains("suspend"), "{}", shown.text());
     assert_eq!(described["caller"]["door"], "api");
     let caller = shown.rows().into_iter().find(|row| row[0] == "caller").unwrap();
-    assert!(caller[1].starts_with("owner's ") && caller[1].ends_with(", door api"), "{caller:?}");
+    assert!(caller[1].starts_with("owner's ") && caller[1].ends_with(", listener api"), "{caller:?}");
     let unknown = "abcdefghij2345678901";
     let message = format!("there is no operation {unknown}");
     world.dorm(&["operation", "describe", unknown]).await.failed(3, &message);

@@ -1529,7 +1529,7 @@ class Info:
     """Version and engine of the daemon."""
 
     doors: dict[str, str] = field(default_factory=dict)
-    """Addresses of the doors for other clients, by name, such as `e2b`."""
+    """Addresses of the listeners for other clients, by name, such as `e2b`."""
 
     engine: Engine
     """The engine."""

@@ -1600,7 +1600,7 @@ export type ImportStage = "waiting" | "fetching" | "unpacking" | "hashing" | "sy
 
 /** Version and engine of the daemon. */
 export interface Info {
-  /** Addresses of the doors for other clients, by name, such as `e2b`. */
+  /** Addresses of the listeners for other clients, by name, such as `e2b`. */
   doors?: Record<string, string>;
   /** The engine. */
   engine: Engine;

@@ -29,7 +29,7 @@ pub(crate) struct CheckpointOptions {
     #[arg(long)]
     no_wait: bool,
     /// How long to wait; after this time the snapshot continues in the background
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "300")]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "300s")]
     timeout: f64,
     /// Delete the snapshot automatically after this time
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
@@ -77,7 +77,8 @@ enum CheckpointVerb {
         /// The snapshot's id or name
         snapshot: String,
     },
-    /// Remove snapshots; sandboxes created from memory snapshots are not affected
+    /// Remove snapshots; sandboxes created from memory snapshots are not affected. A filesystem
+    /// snapshot cannot be removed while a sandbox depends on it; see --when-free
     Rm {
         /// The snapshots' ids or names
         #[arg(required = true, value_name = "SNAPSHOT")]

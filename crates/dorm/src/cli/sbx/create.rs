@@ -31,8 +31,8 @@ pub(crate) struct CreateOptions {
     /// expires. By default, suspend a named sandbox and terminate an unnamed one
     #[arg(long, value_enum, value_name = "ACTION")]
     on_timeout: Option<OnTimeout>,
-    /// If it cannot be suspended at its deadline: keep it running and retry, in the end every 10
-    /// minutes, or terminate it after 11 failures in a row (about 17 minutes) [default: keep]
+    /// If it cannot be suspended at its deadline: keep it running and retry with growing delays, up
+    /// to 10 minutes, or terminate it after 11 failures in a row (about 17 minutes) [default: keep]
     #[arg(long, value_enum, value_name = "ACTION")]
     on_suspend_failure: Option<OnSuspendFailure>,
     /// The calls that wake it when it is suspended: never, traffic for its ports, or any call
@@ -54,15 +54,15 @@ pub(crate) struct CreateOptions {
 
 /// Options for the sleep images of a sandbox.
 #[derive(Debug, clap::Args)]
-pub(super) struct SleepRetention {
+struct SleepRetention {
     /// How many of its sleep images to keep; an older one is used if the newest is damaged
     /// [default: 1]
     #[arg(long, value_name = "COUNT")]
-    pub(super) keep_generations: Option<u32>,
+    keep_generations: Option<u32>,
     /// If no sleep image can be restored: fail and stay suspended, or boot fresh, without memory
     /// and files [default: fail]
     #[arg(long, value_enum, value_name = "ACTION")]
-    pub(super) on_unrestorable: Option<OnUnrestorable>,
+    on_unrestorable: Option<OnUnrestorable>,
 }
 
 #[derive(Clone, Copy, Debug, clap::ValueEnum)]
@@ -189,8 +189,9 @@ pub(super) struct NewSandbox {
     /// in their order, such as deny:203.0.113.0/24,allow:*.example.com,default:public
     #[arg(long, value_name = "WHERE", value_parser = values::egress)]
     egress: Option<wire::Egress>,
-    /// Set a header in its HTTPS requests outside of it, with a secret of `dorm secret` that it
-    /// never gets, such as 'api.example.com: Authorization: Bearer {API_KEY}'
+    /// Add a header with a project secret to its HTTPS requests, such as 'api.example.com:
+    /// Authorization: Bearer {API_KEY}'. The daemon adds it outside the sandbox, which never gets
+    /// the secret
     #[arg(long, value_name = "HOST: HEADER: VALUE", value_parser = values::given_header)]
     header: Vec<values::GivenHeader>,
 }

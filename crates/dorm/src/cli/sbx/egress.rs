@@ -17,8 +17,9 @@ pub(crate) struct EgressOptions {
     /// in their order, such as deny:10.0.0.0/8,allow:*.example.com,default:public
     #[arg(value_name = "WHERE", value_parser = values::egress)]
     egress: wire::Egress,
-    /// Set a header in its HTTPS requests outside of it, with a secret of `dorm secret` that it
-    /// never gets, such as 'api.example.com: Authorization: Bearer {API_KEY}'
+    /// Add a header with a project secret to its HTTPS requests, such as 'api.example.com:
+    /// Authorization: Bearer {API_KEY}'. The daemon adds it outside the sandbox, which never gets
+    /// the secret
     #[arg(long, value_name = "HOST: HEADER: VALUE", value_parser = values::given_header)]
     header: Vec<values::GivenHeader>,
 }

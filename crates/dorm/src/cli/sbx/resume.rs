@@ -15,8 +15,8 @@ use crate::values;
 pub(crate) struct ResumeOptions {
     /// The sandbox's id or name
     id: String,
-    /// How long it may run from now on, instead of its own limit; one that runs already runs at
-    /// least that long
+    /// How long it may run from now on, instead of its own limit; if it already runs, its limit is
+    /// only raised
     #[arg(long, value_name = "TIME", value_parser = values::duration)]
     timeout: Option<f64>,
     /// Wait this long, in turn with others, if there is no room for it

@@ -26,14 +26,14 @@ pub(crate) struct ServiceOptions {
 
 #[derive(Debug, Subcommand)]
 enum ServiceVerb {
-    /// Start a command that is started again when it ends
+    /// Start a service: a command that is restarted when it ends
     Start(Box<StartOptions>),
     /// List services
     Ls {
         /// The sandbox's id or name
         id: String,
     },
-    /// Show what happened to a service
+    /// Show the events of a service
     Events {
         /// The sandbox's id or name
         id: String,
@@ -56,7 +56,7 @@ enum ServiceVerb {
         id: String,
         /// The service's name
         name: String,
-        /// How long its process gets to end after SIGTERM
+        /// Time to wait after SIGTERM before its processes are killed
         #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "10s")]
         grace: f64,
     },
@@ -76,7 +76,7 @@ struct StartOptions {
     id: String,
     /// A name for the service
     name: String,
-    /// When the command is started again
+    /// When to restart the command
     #[arg(long, value_enum, value_name = "WHEN", default_value = "on-failure")]
     restart: When,
     /// How many restarts there may be within 10 minutes

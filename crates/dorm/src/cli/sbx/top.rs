@@ -25,7 +25,7 @@ const CLEAR: &[u8] = b"\x1b[H\x1b[J";
 #[derive(Debug, clap::Args)]
 pub(crate) struct TopOptions {
     /// How often to refresh on a terminal
-    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2")]
+    #[arg(long, value_name = "TIME", value_parser = values::duration, default_value = "2s")]
     every: f64,
     /// Print once and exit, as without a terminal
     #[arg(long)]
