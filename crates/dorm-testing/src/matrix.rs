@@ -1,5 +1,5 @@
 //! The lifecycle matrix: the guarantees for memory, files, processes, volumes and capacity in each
-//! state and transition. Each has one sentence and one check, the same for every engine.
+//! state and transition. Each has one text and one check, the same for every engine.
 //!
 //! A test binary that can make a [`Stage`] has one test per cell from
 //! [`matrix_tests!`](crate::matrix_tests). The page `docs/reference/lifecycle-matrix.md` is written
@@ -119,7 +119,7 @@ pub struct Cell {
     pub aspect: Aspect,
     /// The name of its test.
     pub name: &'static str,
-    /// The guarantee, as one sentence.
+    /// The guarantee, in one or more sentences.
     pub says: &'static str,
     /// Checks the guarantee on a stage.
     pub check: for<'a> fn(&'a dyn Stage) -> Future<'a>,
@@ -160,105 +160,120 @@ macro_rules! cells {
 
 cells! {
     Creating Memory start::memory_begins_empty_or_where_its_snapshot_was_taken
-        "From an image memory begins empty; from a memory snapshot it continues where that was taken.";
+        "From an image, memory begins empty. From a memory snapshot, it continues where the snapshot was taken.";
     Creating Filesystem start::files_are_those_it_starts_from
-        "Files are those of its image or snapshot, whatever others have written since.";
+        "A sandbox starts with the files of its image or snapshot, whatever other sandboxes have written since.";
     Creating Processes start::nothing_runs_that_nobody_has_started
-        "From an image or from files nothing runs before somebody starts it; from memory all that ran there.";
+        "After a boot, no process runs until a caller starts one. After a restore from memory, all saved processes \
+         run.";
     Creating Volumes start::volumes_are_there_first_and_a_second_writer_is_refused
-        "Its volumes are there before anything runs; one that takes a single writer and has it is refused by name, and nothing is left.";
+        "Volumes are mounted before any process runs. If a single-writer volume already has a writer, the create \
+         fails, names the volume and leaves nothing behind.";
     Creating Capacity start::one_that_is_being_created_counts_with_its_whole_limit
-        "It counts with its whole limit from the moment it is asked for: of two at once with room for one, one is refused.";
+        "The whole limit is reserved when the request arrives; of two concurrent requests with room for one, one is \
+         refused.";
     Running Memory running::memory_is_its_own
-        "The memory of a process stays between calls, and no other sandbox has any of it.";
+        "The memory of a process persists between calls, and no other sandbox shares it.";
     Running Filesystem running::files_are_its_own
-        "A written file is there for the next call, and in no other sandbox of the same image.";
+        "A written file is visible to the next call, and in no other sandbox of the same image.";
     Running Processes running::processes_outlive_the_call_that_started_them
-        "A process continues after the call that started it, is listed, and is listed as ended when it has ended.";
+        "A process outlives the call that started it. It is listed while it runs, and as ended afterwards.";
     Running Volumes running::volumes_come_and_go_and_are_seen_from_outside
-        "Volumes come and go while it runs; what it writes on one is seen outside at once, and what is put there, inside.";
+        "Volumes can be attached and detached while the sandbox runs. Data written inside is visible outside at \
+         once, and the other way round.";
     Running Capacity running::one_that_runs_counts_with_its_limit
-        "It counts with its limit, however little it uses: what does not fit beside it is refused, and says why.";
+        "A running sandbox counts with its whole limit, however little it uses. A request that does not fit beside \
+         it is refused with the figures.";
     Exec Memory exec::a_command_leaves_the_memory_of_others_alone
-        "A command that ends, or fails, leaves the memory of every other process as it was.";
+        "A command, whether it succeeds or fails, does not change the memory of other processes.";
     Exec Filesystem exec::what_a_command_has_written_stays
-        "The files that a command has written are there when it is over, also when it has failed.";
+        "The files that a command has written remain after it ends, even if it failed.";
     Exec Processes exec::a_command_ends_with_its_own_code
-        "A command ends with its own code and output; other processes continue.";
+        "A command returns its own exit code and output; other processes continue.";
     Exec Volumes exec::a_command_writes_to_a_volume_as_it_is_attached
-        "The files that a command has written on a volume are there for all, also when it has failed; where it is attached to be read, none can.";
+        "The files that a command has written on a volume are visible to all its users, even if the command failed. \
+         On a volume attached read-only, no command can write.";
     Exec Capacity exec::a_command_takes_no_room_of_its_own
-        "A command needs no room of its own: it runs where nothing else could be created.";
+        "A command needs no capacity of its own: it runs even where no other sandbox can be created.";
     Suspend Memory suspend::memory_is_on_disk_when_it_is_answered
-        "All memory is in its image when suspend is answered: it is the same after the run is gone from the host.";
+        "When suspend returns, all memory is in the sleep image: it is the same after the run has left the host.";
     Suspend Filesystem suspend::files_are_in_its_image
-        "Files are in its image, those that were written last, too.";
+        "The sleep image has all files, including the latest writes.";
     Suspend Processes suspend::no_process_is_lost
         "No process is lost: each continues as the same process.";
     Suspend Volumes suspend::its_volume_is_free_when_it_is_answered
-        "Its volumes are given back when suspend is answered: another may write, and finds what it wrote last.";
+        "When suspend returns, the leases of its volumes are released. Another sandbox can write to them, and finds \
+         the latest data.";
     Suspend Capacity suspend::its_memory_is_given_back
-        "Its memory is given out again as soon as suspend is answered.";
+        "When suspend returns, its memory is available to other sandboxes.";
     Suspended Memory suspended::memory_can_be_copied_without_waking_it
-        "A memory snapshot of it can be taken; it does not wake, and what starts from that continues where it fell asleep.";
+        "A memory snapshot of a suspended sandbox does not wake it. A sandbox created from it continues where the \
+         source was suspended.";
     Suspended Filesystem suspended::files_can_be_copied_without_waking_it
-        "A filesystem snapshot of it can be taken; it does not wake, and what starts from that has its files.";
+        "A filesystem snapshot of a suspended sandbox does not wake it. A sandbox created from it has the files of \
+         the source.";
     Suspended Processes suspended::nothing_of_it_runs
-        "Nothing of it runs: a command is refused, says that it is suspended, and does not wake it.";
+        "No process runs. A command is refused because the sandbox is suspended, and does not wake it.";
     Suspended Volumes suspended::it_keeps_its_wish_and_nothing_else
-        "It wishes its volumes still, so none is removed; others write to them, and they are exchanged without waking it.";
+        "A suspended sandbox keeps its attachments, so their volumes cannot be deleted. Other sandboxes can write \
+         to the volumes, and attachments can change without a resume.";
     Suspended Capacity suspended::it_counts_on_disk_alone
-        "It takes none of the memory that is given out; its image counts on the disk and is on record.";
+        "A suspended sandbox uses no memory of the budget. Its sleep image occupies disk space and is on record.";
     Resume Memory resume::memory_continues
-        "Memory continues where it was, parked or evicted.";
+        "Memory continues where it was, whether the sandbox was parked or evicted.";
     Resume Filesystem resume::files_are_as_they_were
         "Files are as they were, and can be written.";
     Resume Processes resume::the_same_processes_continue
-        "The same processes continue, in a run with a new generation when it was evicted.";
+        "The same processes continue, in a new run if the sandbox was evicted.";
     Resume Volumes resume::it_needs_its_volume_again_and_finds_what_others_have_written
-        "It takes its volumes anew, parked or evicted: refused by name while another one writes, and then finds what that wrote.";
+        "A resume acquires the leases of its volumes again, whether the sandbox was parked or evicted. While \
+         another sandbox writes to one, the resume is refused and names the volume. A later resume finds what the \
+         other has written.";
     Resume Capacity resume::it_needs_room_again
-        "It asks for room as a new one does: without it is refused, and sleeps on until there is some.";
+        "A resume needs capacity like a create. Without it, the resume is refused and the sandbox stays suspended.";
     Snapshot Memory snapshot::memory_is_that_of_one_moment
         "A memory snapshot has the memory of one moment; its source continues in the same run.";
     Snapshot Filesystem snapshot::files_are_those_of_one_moment
         "A filesystem snapshot has the files of one moment, and nothing that is written later.";
     Snapshot Processes snapshot::the_source_runs_on
-        "The processes of its source run on; what starts from files alone has none.";
+        "The processes of the source continue. A sandbox created from files alone has none.";
     Snapshot Volumes snapshot::nothing_of_a_volume_is_in_it
-        "Nothing of a volume is in a snapshot, and its source continues to write there.";
+        "A snapshot contains no data of volumes, and its source continues to write to them.";
     Snapshot Capacity snapshot::it_takes_disk_alone
-        "It is taken where no memory is left to give out, and its room on the disk is free again when it is deleted.";
+        "A snapshot needs no memory of the budget, and deleting it frees its disk space.";
     Fork Memory fork::children_have_its_memory_and_go_their_own_ways
-        "Each child begins with its memory, and then goes its own way.";
+        "Each child begins with the memory of the source. From then on, each changes only its own.";
     Fork Filesystem fork::children_have_its_files_and_go_their_own_ways
-        "Each child begins with its files; what one writes no other one sees.";
+        "Each child begins with the files of the source. No sandbox sees what another writes.";
     Fork Processes fork::children_have_its_processes
-        "Each child has every process of it, and they run.";
+        "Each child has every process of the source, and they run.";
     Fork Volumes fork::children_have_its_volumes_as_it_is_asked
-        "Children have its volumes as it is asked: a second writer is refused by name, readers see what it writes, others nothing.";
+        "Children get the volumes as requested: a second writer is refused with the name of the volume, readers see \
+         new writes, and children without volumes see nothing.";
     Fork Capacity fork::children_without_room_leave_nothing
-        "Each child counts: if one has no room and the fork is rolled back, nothing is left and the requested room is free again.";
+        "Each child needs capacity. If one does not fit and the fork is rolled back, no child remains and the \
+         requested capacity is free again.";
     Destroy Memory destroy::no_memory_is_left
-        "Nothing of its memory is left on the host, neither run nor image.";
+        "No memory of the sandbox remains on the host, neither a run nor a sleep image.";
     Destroy Filesystem destroy::its_files_go_and_its_snapshots_stay
-        "Its files go with it; snapshots of it stay and can be used.";
+        "Its files are deleted. Its snapshots remain and can be used.";
     Destroy Processes destroy::nothing_of_it_answers
-        "Nothing of it runs or answers: whatever is asked of it is told that it is over, and ending it again is fine.";
+        "Every call fails with `gone`. Terminating it again succeeds.";
     Destroy Volumes destroy::its_volume_stays_and_is_free_again
-        "Its volumes stay with all that is on them, and are free for others as soon as it is answered.";
+        "Its volumes remain with all their data, and others can use them as soon as terminate returns.";
     Destroy Capacity destroy::its_room_is_free_again
-        "Its room is free again as soon as it is answered, whether it ran or slept.";
+        "Its capacity is free again as soon as terminate returns, whether it ran or was suspended.";
     Error Memory failure::memory_is_that_of_its_last_image
-        "When its run dies it sleeps with the memory of its last image, and can be woken.";
+        "When its run dies, the sandbox is suspended with the memory of its last sleep image, and can be resumed.";
     Error Filesystem failure::files_are_those_of_its_last_image
-        "When its run dies its files are those of its last image, and the events say that it was lost.";
+        "When its run dies, its files are those of its last sleep image, and an event records the loss.";
     Error Processes failure::without_an_image_it_is_over_with_its_cause
-        "Without an image nothing of it is left: it is over, and says why.";
+        "Without a sleep image, the sandbox is terminated, and its record has the cause.";
     Error Volumes failure::its_volume_is_free_again_when_its_run_dies
-        "When its run dies its volumes are free for others, with all that it has written, also since its last image.";
+        "When its run dies, the leases of its volumes are released. All written data remains, including data \
+         written since its last sleep image.";
     Error Capacity failure::its_room_is_free_again_when_its_run_dies
-        "A run that died counts no more: its room is given out again.";
+        "When its run dies, its capacity is free again.";
 }
 
 /// The number of checks of a cell.
@@ -288,7 +303,7 @@ const _: () = {
 /// Runs one check on a stage of its own, and clears the stage away.
 ///
 /// # Errors
-/// With the sentence of the cell, if it does not hold.
+/// With the guarantee of the cell, if it does not hold.
 pub async fn run(name: &str, stage: impl Stage) -> anyhow::Result<()> {
     let Some(cell) = CELLS.iter().find(|cell| cell.name == name) else { anyhow::bail!("there is no cell {name}") };
     let held = (cell.check)(&stage).await;

@@ -8,7 +8,7 @@ use super::{Aspect, CELLS, State};
 pub fn page(engines: &[(&str, &str)]) -> String {
     let mut text = String::from(
         "# The lifecycle matrix\n\nWritten from the table of checks in `crates/dorm-testing/src/matrix.rs` by `DORM_UPDATE=1 cargo nextest run \
-         --release -p dorm matrix`; do not edit. Every sentence is checked over HTTP on each engine, by the test of that name:\n\n",
+         --release -p dorm matrix`; do not edit. Every guarantee is checked over HTTP on each engine, by the test of that name:\n\n",
     );
     for (engine, before) in engines {
         let _ = writeln!(text, "- {engine}: `{before}` and the name");
