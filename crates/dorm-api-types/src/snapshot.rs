@@ -275,8 +275,8 @@ pub struct Engine {
     pub released: Option<String>,
     /// Digest of the CPU features that memory snapshots of this host depend on.
     pub cpu: String,
-    /// Whether the memory of a resumed sandbox stays in its image until it is written. Forks of one
-    /// snapshot then share it.
+    /// Whether the memory of a resumed sandbox is mapped from its saved state, and a page is copied
+    /// only when it is written. Forks of one snapshot then share it.
     pub maps_memory: bool,
     /// Why memory is copied instead. Left out if it is not.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -105,10 +105,12 @@ impl Probe {
             return refuse(hint, Some(io::Error::other(error.to_string())));
         }
         if let Some(first) = self.missing.first() {
-            return refuse(format!("runsc '{}' has no {first}: use release 20240729.0", self.build), None);
+            let hint =
+                format!("use dorm-runsc, or runsc of gVisor release 20240729.0: '{}' has no {first}", self.build);
+            return refuse(hint, None);
         }
         if let Some(go) = self.unfit_go() {
-            return refuse(format!("use a build of this release by a Go before 1.25: {}", self.unfit(go)), None);
+            return refuse(format!("use dorm-runsc, or a build by a Go before 1.25: {}", self.unfit(go)), None);
         }
         if let Err(error) = &self.groups {
             let hint = "mount the cgroup file systems of this host".to_owned();

@@ -160,7 +160,8 @@ pub(crate) async fn metrics(ForRequest(service): ForRequest, State(api): State<A
     Ok(([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], text).into_response())
 }
 
-/// The engine's build, and whether the memory of resumed sandboxes stays in its image.
+/// The engine's build, and whether the memory of resumed sandboxes is mapped from their saved
+/// states.
 fn engine_gauge(build: &str, copied_because: Option<&str>) {
     let maps_memory = if copied_because.is_none() { "true" } else { "false" };
     let reason = copied_because.unwrap_or_default().to_owned();

@@ -858,8 +858,8 @@ class Engine:
     """
 
     maps_memory: bool
-    """Whether the memory of a resumed sandbox stays in its image until it is written. Forks of one
-    snapshot then share it.
+    """Whether the memory of a resumed sandbox is mapped from its saved state, and a page is copied
+    only when it is written. Forks of one snapshot then share it.
     """
 
     name: str

@@ -851,8 +851,8 @@ export interface Engine {
    */
   holdsAfterRestore: boolean;
   /**
-   * Whether the memory of a resumed sandbox stays in its image until it is written. Forks of one
-   * snapshot then share it.
+   * Whether the memory of a resumed sandbox is mapped from its saved state, and a page is copied
+   * only when it is written. Forks of one snapshot then share it.
    */
   mapsMemory: boolean;
   /** Name, such as `gvisor`. */

@@ -6,6 +6,7 @@ use rustix::fs::{Mode, OFlags, StatVfsMountFlags};
 
 use super::Check;
 use crate::cli::shown;
+use crate::identity::IdentityError;
 
 /// With less free space than this, sandboxes will soon be refused.
 const ROOM_LEAST: u64 = 2 << 30;
@@ -73,7 +74,7 @@ fn executable(there: &Path) -> Check {
         Ok(_) => Check::ok(NAME, format!("memory images in {} can be mapped", there.display())),
         Err(error) => {
             let text = format!("cannot get the mount options of {}: {error}", there.display());
-            Check::warn(NAME, text, "follow this message")
+            Check::warn(NAME, text, "make the directory readable for this user, or choose another one with --data")
         }
     }
 }
@@ -84,8 +85,26 @@ fn identity(data: &Path) -> Check {
         Ok(Some(id)) => Check::ok(NAME, format!("{} has the id {id}", data.display())),
         Ok(None) => Check::ok(NAME, format!("{} has no id yet", data.display())),
         Err(error) => {
-            Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), "follow this message; nothing was changed")
+            let next = identity_next_step(&error);
+            Check::fail(NAME, format!("{:#}", anyhow::Error::from(error)), next)
         }
+    }
+}
+
+fn identity_next_step(error: &IdentityError) -> &'static str {
+    match error {
+        IdentityError::Io { .. } => "make the directory readable for this user, and check its disk",
+        IdentityError::Unreadable { .. } => "delete that file; the next start of the daemon writes it again",
+        IdentityError::NoStore { .. } => {
+            "put the database back with `dorm restore`, rebuild it with `dorm repair`, or start with --new-store"
+        }
+        IdentityError::LogAlone { .. } => "put the database back beside it, or move that file away",
+        IdentityError::StoreThere { .. } => "start without --new-store, or move that file away",
+        IdentityError::ForeignStore { .. } => {
+            "put back the database of this directory, or move that file away and start with --new-store"
+        }
+        IdentityError::Copy { .. } => "start the daemon in the original directory, or here with --as-copy",
+        IdentityError::Store(_) => "check the disk of the data directory",
     }
 }
 

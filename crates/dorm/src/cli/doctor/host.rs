@@ -8,6 +8,10 @@ use dorm_engine_gvisor::{Probe, TrialOutcome};
 
 use super::Check;
 
+/// The next step if a build of `runsc` is not supported. Only the memory images of one release can
+/// be read, and Dormouse ships a build of it.
+const SUPPORTED: &str = "use dorm-runsc, which Dormouse ships, or runsc of gVisor release 20240729.0";
+
 /// The first kernel with `openat2`, which keeps paths of sandboxes inside their directory.
 const KERNEL_LEAST: (u32, u32) = (5, 6);
 
@@ -58,18 +62,18 @@ fn kernel(release: &str) -> Check {
 fn runsc_itself(probe: &Probe) -> Check {
     let shown = probe.runsc.display();
     if let Some(error) = &probe.failure {
-        let next = "install runsc (https://gvisor.dev/docs/user_guide/install), or give its path with --runsc";
+        let next = "install runsc, best dorm-runsc, which Dormouse ships, or give its path with --runsc";
         return Check::fail("runsc", format!("cannot execute {shown}: {error}"), next);
     }
     if !probe.missing.is_empty() {
         let missing = probe.missing.join(", ");
-        return Check::fail("runsc", format!("{} lacks {missing}", probe.build), "use release 20240729.0 or newer");
+        return Check::fail("runsc", format!("{} lacks {missing}", probe.build), SUPPORTED);
     }
     if let Some(go) = probe.unfit_go() {
         return Check::fail(
             "runsc",
             probe.unfit(go),
-            "use a build of this release by a Go before 1.25, or a newer release",
+            "use dorm-runsc, which Dormouse ships, or a build of this release by a Go before 1.25",
         );
     }
     age(&probe.build, probe.released.as_deref(), jiff::Timestamp::now())
@@ -86,8 +90,8 @@ fn unfitness(probe: &Probe, data: &Path) -> Option<String> {
     }
 }
 
-/// Checks where the memory of resumed sandboxes is. `passed_over` is the build that would leave it
-/// in its image, but cannot be used.
+/// Checks where the memory of resumed sandboxes is. `passed_over` is the build that would map it
+/// from the sleep image, but cannot be used.
 fn restored_memory(probe: &Probe, passed_over: Option<String>, data: &Path) -> Check {
     const NAME: &str = "restored memory";
     if let Some(reason) = passed_over {
@@ -98,10 +102,10 @@ fn restored_memory(probe: &Probe, passed_over: Option<String>, data: &Path) -> C
         );
     }
     if !probe.is_ours() {
-        return Check::ok(NAME, "read before a sandbox continues; dorm-runsc would leave it in its image");
+        return Check::ok(NAME, "read before a sandbox continues; dorm-runsc would map it from the sleep image");
     }
     match dorm_engine_gvisor::trial_outcome(&data.join("gvisor"), probe) {
-        TrialOutcome::Succeeded => Check::ok(NAME, "stays in its image until it is written"),
+        TrialOutcome::Succeeded => Check::ok(NAME, "mapped from the sleep image until it is written"),
         TrialOutcome::Untried => Check::ok(NAME, "will be tried when the daemon starts"),
         TrialOutcome::Failed(reason) => Check::fail(NAME, reason, "remove the cause, or use `--runsc auto`"),
     }
@@ -111,13 +115,15 @@ fn restored_memory(probe: &Probe, passed_over: Option<String>, data: &Path) -> C
 /// build.
 fn memory_images(probe: &Probe) -> Check {
     const NAME: &str = "memory images";
-    const NEXT: &str = "use release 20240729.0; with another, filesystem snapshots can fail";
     match probe.format {
         Some(format) => Check::ok(NAME, format!("in the format of release {format}")),
         None if probe.build.is_empty() => {
             Check::warn(NAME, "not examined: runsc cannot be executed", "install runsc, or give its path with --runsc")
         }
-        None => Check::warn(NAME, format!("the format of {} is not known", probe.build), NEXT),
+        None => {
+            let found = format!("the format of {} is not known: filesystem snapshots can fail", probe.build);
+            Check::warn(NAME, found, SUPPORTED)
+        }
     }
 }
 
@@ -125,8 +131,8 @@ fn memory_images(probe: &Probe) -> Check {
 const OLD_DAYS: i64 = 183;
 
 fn age(build: &str, released: Option<&str>, now: jiff::Timestamp) -> Check {
-    const NEXT: &str =
-        "install a newer release: docs/operations.md explains how to keep the memory of suspended sandboxes";
+    const NEXT: &str = "update Dormouse, which ships dorm-runsc: memory images of gVisor releases other than \
+                        20240729.0 cannot be read (docs/operations.md)";
     let day = released.and_then(|day| day.parse::<jiff::civil::Date>().ok());
     let Some(day) = day else {
         let found = format!("{build}; its version has no release date");
