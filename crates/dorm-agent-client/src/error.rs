@@ -23,7 +23,10 @@ pub enum AgentError {
     #[error("the agent in the sandbox violates the protocol: it sent {0}")]
     Protocol(String),
     /// The agent uses another protocol version.
-    #[error("the agent in the sandbox uses protocol version {agent}, this host version {host}: restart the sandbox")]
+    #[error(
+        "the agent in the sandbox uses protocol version {agent}, and this host version {host}; boot the sandbox again: \
+         take a filesystem snapshot of it, and rewind it to that"
+    )]
     Version {
         /// The agent's version.
         agent: u16,
@@ -110,7 +113,7 @@ pub enum AgentError {
     #[error("process {0} has no terminal")]
     NoTerminal(u64),
     /// No process listens on the port.
-    #[error("no process listens on port {0} in the sandbox")]
+    #[error("no process in the sandbox listens on port {0}")]
     Refused(u16),
     /// There are more processes than can be listed at once.
     #[error("there are more than {0} processes in the sandbox: list them page by page")]

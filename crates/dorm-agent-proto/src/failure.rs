@@ -122,7 +122,7 @@ pub enum Failure {
         process: u64,
     },
     /// No program listens on the port.
-    #[error("nobody listens on port {port} in the sandbox")]
+    #[error("no process in the sandbox listens on port {port}")]
     Refused {
         /// The port.
         port: u16,

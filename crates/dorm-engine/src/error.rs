@@ -41,8 +41,8 @@ pub enum EngineError {
         /// Its condition.
         condition: &'static str,
     },
-    /// Nothing listens on the port inside.
-    #[error("nothing listens on port {port} in run {run}")]
+    /// No process listens on the port inside.
+    #[error("no process in sandbox {} listens on port {port}", run.sandbox)]
     Refused {
         /// The run.
         run: RunId,

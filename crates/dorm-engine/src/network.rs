@@ -35,8 +35,8 @@ pub struct Lease {
 /// Why an operation on the host's network failed.
 #[derive(Debug, Error)]
 pub enum NetworkError {
-    /// Nothing listens on the port.
-    #[error("nothing listens on port {0}")]
+    /// No process listens on the port.
+    #[error("no process listens on port {0}")]
     Refused(u16),
     /// There is no lease with this id.
     #[error("there is no network lease {}", .0.0)]

@@ -33,7 +33,7 @@ const KEPT_MAX: usize = 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum TlsError {
     /// The certificate of the operator cannot be used.
-    #[error("the certificate and the key do not fit")]
+    #[error("the private key is not that of the certificate, or its type is not supported")]
     Given(#[source] rustls::Error),
     /// The TLS library does not support what is asked of it.
     #[error("cannot prepare TLS")]

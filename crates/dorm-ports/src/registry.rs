@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use dorm_lifecycle::Digest;
+use dorm_lifecycle::{ByteSize, Digest};
 use futures_util::stream::BoxStream;
 use thiserror::Error;
 use tokio::sync::mpsc;
@@ -245,7 +245,7 @@ pub enum RegistryError {
         tries: u32,
     },
     /// The image would not fit on the disk.
-    #[error("cannot {name}: {need_bytes} bytes are needed, {free_bytes} are free")]
+    #[error("cannot {name}: {} are needed, and {} are free", ByteSize(*need_bytes), ByteSize(*free_bytes))]
     NoRoom {
         /// The operation.
         name: RegistryOperation,

@@ -25,7 +25,7 @@ pub(crate) fn check(plan: &BuildPlan) -> Result<(), ServiceError> {
     let copies = parsed.steps.iter().enumerate().filter(|(_, placed)| matches!(placed.step, Step::Copy(_)));
     for (at, _) in copies {
         if context_of(plan, at).is_none() {
-            return Err(BuildProblem::Bad("a step copies files, and there is no context".to_owned()).into());
+            return Err(BuildProblem::Bad("a step copies files, but there is no context".to_owned()).into());
         }
     }
     Ok(())

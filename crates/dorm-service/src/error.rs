@@ -45,6 +45,17 @@ const WAKE: &str = "resume it first, or let the call wake it (--wake, or X-Dormo
 /// The next step if the disk of the host is nearly full.
 const MAKE_ROOM: &str = "make room on that disk: terminate sandboxes, or delete snapshots and images; then try again";
 
+/// The next step if the memory of a snapshot cannot be used on this host.
+const FILES_USABLE: &str = "its files are usable: make a filesystem snapshot of it with `dorm sbx checkpoint files`";
+
+/// The next step if the memory of a snapshot may contain secrets.
+const EXPORT_FILES: &str = "make a filesystem snapshot of it with `dorm sbx checkpoint files`, and export that";
+
+/// The next step if a secret cannot be decrypted.
+const KEY_OF_SECRETS: &str = "start the daemon with the key that encrypts it (--secrets-key), or with \
+                              --without-lost-secrets to continue without it";
+
+/// The next step if a snapshot fixes a property.
 const FIXED: &str = "omit it, or create from a filesystem snapshot or from the image, where it can be set";
 
 /// The next step if no process listens on a port.
@@ -62,7 +73,7 @@ pub enum ServiceError {
     /// A build or a template cannot be used or changed as requested.
     #[error(transparent)]
     Build(#[from] BuildProblem),
-    /// An environment cannot be had or changed as requested.
+    /// An environment cannot be provided or changed as requested.
     #[error(transparent)]
     Environment(#[from] EnvironmentProblem),
     /// A sandbox pool cannot be used or changed as requested.
@@ -104,7 +115,7 @@ pub enum ServiceError {
     #[error("the limit of 1000 API keys is reached")]
     TooManyKeys,
     /// The snapshot is not usable in its present status.
-    #[error("snapshot {snapshot} is {status}")]
+    #[error("snapshot {snapshot} is not ready: its status is {status}")]
     SnapshotNotReady {
         /// The snapshot.
         snapshot: SnapshotId,
@@ -374,9 +385,9 @@ pub enum ServiceError {
     /// An error of the storage.
     #[error(transparent)]
     Storage(#[from] StorageError),
-    /// An image that a record refers to is missing.
-    #[error("an image that this host needs is missing")]
-    HostPart(#[source] StorageError),
+    /// An image that a record refers to is missing, by its digest.
+    #[error("image {0} is missing on this host, although a record refers to it")]
+    HostPart(String),
     /// An error of a volume.
     #[error(transparent)]
     Volume(Box<VolumeProblem>),
@@ -525,44 +536,36 @@ impl ServiceError {
             Self::NoWebhook(_) => "list the existing webhooks",
             Self::NoOperation(_) => OPERATIONS,
             Self::SnapshotNotReady { .. } => "wait until it is completed, or use another snapshot",
-            Self::SnapshotInUse { .. } => "remove those first, or have it deleted once nothing uses it",
+            Self::SnapshotInUse { .. } => "remove those first, or delete it with --when-free (when_free=true)",
             Self::FixedBySnapshot { .. } => FIXED,
             Self::NotComparable { .. } => "compare snapshots and sandboxes that are based on the same image",
             Self::DiskShrinks { .. } => "ask for at least that size, or omit it",
-            Self::SnapshotUnusable { source: StorageError::Incompatible { .. }, .. } => {
-                "its files are usable: make a filesystem snapshot of it with `dorm sbx checkpoint files`"
-            }
+            Self::SnapshotUnusable { source: StorageError::Incompatible { .. }, .. } => FILES_USABLE,
             Self::SnapshotUnusable { .. } => "use another snapshot",
             Self::ImageToImport { .. } => "import that image with `dorm image import`, then import the snapshot again",
-            Self::HoldsSecrets { .. } => {
-                "make a filesystem snapshot of it with `dorm sbx checkpoint files`, and export that"
-            }
+            Self::HoldsSecrets { .. } => EXPORT_FILES,
             Self::NotASnapshotName { .. } => "choose another name",
             Self::NoMemory(_) => "use the snapshot itself",
             Self::MemorySnapshot(_) => "make a filesystem snapshot of it first, with `dorm sbx checkpoint files`",
             Self::TrialFailed { source, .. } | Self::ForkFailed { source, .. } => source.next_step(),
-            Self::NotTheSame(_) => "find out which of its processes ends across a suspend",
+            Self::NotTheSame(_) => "find out which of its processes end during a suspend and resume",
             Self::NotReady { .. } => "run it in a sandbox of the image to see why, or set another ready command",
             Self::BadRewind { .. } => "create a new sandbox from that snapshot instead",
             Self::NotTerminated { state: StateName::Suspended, .. } => "resume it, or rewind it to a snapshot",
             Self::NotTerminated { .. } => "rewind it to a snapshot, or terminate it first",
             Self::NothingToRestart(_) => "create a new sandbox from its image",
             Self::BadPromotion { .. } => "it is unchanged; rewind the other sandbox to a snapshot of it instead",
-            Self::NotRunning { state: StateName::Suspended | StateName::Suspending, .. } => WAKE,
-            Self::NotRunning { .. } => "create a new sandbox",
+            Self::NotRunning { state, .. } => not_running_next_step(*state),
             Self::Denied { denied, .. } => denied.next_step(),
             Self::NoSecret { .. } => "set a value for it, or describe the sandbox to list its secrets",
-            Self::SecretLost { .. } => {
-                "start the daemon with the key that encrypts it (--secrets-key), or with --without-lost-secrets to \
-                 continue without it"
-            }
+            Self::SecretLost { .. } => KEY_OF_SECRETS,
             Self::OperationFailed { failure, state, .. } => after_failure(failure, *state),
             Self::HostPart(_) => "import or pull that image again",
-            Self::NotAdmitted { .. } => "suspend or terminate sandboxes, or raise the daemon's budgets",
+            Self::NotAdmitted { shortage, .. } => shortage.next_step(),
             Self::PausedForDisk { .. } => MAKE_ROOM,
             Self::StillWaking(_) => "try again in a moment",
             Self::Unreachable { .. } => {
-                "the daemon retries until it answers; suspending the sandbox saves its memory and files"
+                "wait: the daemon retries until it answers; a suspend saves its memory and files"
             }
             Self::Stopping | Self::ForkNotRecorded { .. } => "try again when the daemon is back",
             Self::Store(error) => store_next_step(error),
@@ -582,7 +585,9 @@ impl ServiceError {
             Self::KeyShown(_) => "revoke it, and create another key with a new idempotency key",
             Self::BadKey(_) => "choose another name or lifetime",
             Self::Spec(error) => error.next_step(),
-            Self::BadFork { .. } | Self::Id(_) | Self::Storage(_) | Self::Authority(_) => "",
+            Self::BadFork { .. } => "change the number or the names of the children",
+            Self::Authority(_) => "check the daemon's log, and report it",
+            Self::Id(_) | Self::Storage(_) => "",
         }
     }
 
@@ -686,6 +691,17 @@ fn after_failure(failure: &Failure, state: StateName) -> &'static str {
     }
 }
 
+/// Returns what a caller can do about a sandbox that is not running.
+fn not_running_next_step(state: StateName) -> &'static str {
+    match state {
+        StateName::Suspended | StateName::Suspending => WAKE,
+        StateName::Pending | StateName::Running | StateName::Snapshotting | StateName::Resuming => {
+            "wait until it runs, then try again"
+        }
+        StateName::Terminating | StateName::Terminated => "create a new sandbox",
+    }
+}
+
 /// Returns what a caller can do about an error of the agent.
 fn agent_next_step(error: &AgentError) -> &'static str {
     match error {
@@ -732,7 +748,7 @@ fn agent_code(error: &AgentError) -> Code {
 /// For `map_err`, where a record names the image: a missing image is then not the caller's mistake.
 pub(crate) fn host_part(error: StorageError) -> ServiceError {
     match error {
-        missing @ StorageError::NoImage { .. } => ServiceError::HostPart(missing),
+        StorageError::NoImage { reference, .. } => ServiceError::HostPart(reference),
         other => other.into(),
     }
 }

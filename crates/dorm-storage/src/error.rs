@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use dorm_disk::DiskError;
 use dorm_guest_ids::GuestIds;
-use dorm_lifecycle::{Digest, SavedStateId};
+use dorm_lifecycle::{ByteSize, Digest, SavedStateId};
 use dorm_worker::WorkerError;
 use thiserror::Error;
 
@@ -38,8 +38,10 @@ pub enum StorageError {
     },
     /// There is too little room to begin.
     #[error(
-        "not enough room in {path}: {need_bytes} bytes are needed, {free_bytes} are free and not promised to others; \
-         remove snapshots, images or other files there"
+        "not enough room in {path}: {} are needed, and {} are free and not reserved by others; remove snapshots, \
+         images or other files there",
+        ByteSize(*need_bytes),
+        ByteSize(*free_bytes)
     )]
     NoRoom {
         /// The directory.
@@ -51,8 +53,8 @@ pub enum StorageError {
     },
     /// The write would use room that must stay free on the disk.
     #[error(
-        "the disk of {path} is nearly full: {free} {what} are free, of which {reserve} must stay so; nothing of it was \
-         kept: remove snapshots, images or other files there"
+        "the disk of {path} is nearly full: {free} {what} are free, and {reserve} must stay free; nothing was kept; \
+         remove snapshots, images or other files there"
     )]
     Reserve {
         /// The directory.
@@ -82,8 +84,9 @@ pub enum StorageError {
     },
     /// The saved state is undamaged, but this host cannot use it.
     #[error(
-        "saved state {saved_state} needs another {what}: it was made with '{needs}', this host has '{has}'; \
-         resume it on a host that has it"
+        "saved state {saved_state} needs another {what}: it was made with '{needs}', this host has '{has}'; use it on \
+         a host that has it, or use its files alone: `dorm sbx checkpoint files` for a snapshot, `dorm sbx checkpoint` \
+         for a suspended sandbox"
     )]
     Incompatible {
         /// The saved state.
@@ -96,7 +99,7 @@ pub enum StorageError {
         needs: String,
     },
     /// The image of a saved state is missing.
-    #[error("saved state {saved_state} stands on image {image}, which is not here: import that image again")]
+    #[error("saved state {saved_state} needs image {image}, which this host does not have: import that image again")]
     MissingImage {
         /// The saved state.
         saved_state: SavedStateId,
@@ -115,8 +118,8 @@ pub enum StorageError {
     },
     /// The length of a file in a draft is not the number of bytes written to it.
     #[error(
-        "cannot complete saved state {saved_state}: {file} has {found} bytes, and {written} were written into it; nothing was \
-         discarded: check the disk, and save again"
+        "cannot complete saved state {saved_state}: {file} has {found} bytes, but {written} bytes were written to it; \
+         nothing was discarded: check the disk, and save again"
     )]
     Short {
         /// The saved state.
@@ -147,7 +150,7 @@ pub enum StorageError {
         available: Vec<String>,
     },
     /// A prefix matches several images.
-    #[error("'{reference}' is the beginning of several images: {}; give more digits", matches.join(", "))]
+    #[error("'{reference}' matches several images: {}; give more digits", matches.join(", "))]
     Ambiguous {
         /// The reference.
         reference: String,
@@ -164,7 +167,8 @@ pub enum StorageError {
     },
     /// Other data directories need the image.
     #[error(
-        "image {image} is in use by {}: remove there what stands on it; if such a directory is gone for good, delete {}",
+        "image {image} is in use by {}: delete the sandboxes and snapshots there that use it; if such a directory no \
+         longer exists, delete {}",
         joined(by, |foreign| foreign.to_string()),
         joined(by, |foreign| foreign.references.display().to_string())
     )]
@@ -175,7 +179,7 @@ pub enum StorageError {
         by: Vec<Foreign>,
     },
     /// An image does not match its digest.
-    #[error("image {image} is damaged: {file} {what}; import or pull it again, which mends it, and check the disk")]
+    #[error("image {image} is damaged: {file} {what}; import or pull it again to repair it, and check the disk")]
     DamagedImage {
         /// The image.
         image: Digest,
@@ -201,7 +205,7 @@ pub enum StorageError {
         needed_by: Vec<Foreign>,
     },
     /// Files could not be given to other host ids, or their present ids are unknown.
-    #[error("cannot give {} to the host ids that guests have now", path.display())]
+    #[error("cannot change the owners of {} to the present host ids of guests", path.display())]
     Owners {
         /// The image, or the tree of a saved state.
         path: PathBuf,
@@ -216,7 +220,7 @@ pub enum StorageError {
     )]
     Tag(String),
     /// A file is not a valid export of a snapshot.
-    #[error("this is no file of a snapshot that can be imported: {what}; export it again, and pass it on whole")]
+    #[error("cannot import the snapshot from this file: {what}; export it again, and transfer the whole file")]
     Export {
         /// The problem; in this phrase `it` is the file.
         what: String,
@@ -249,7 +253,7 @@ pub enum StorageError {
         source: Option<io::Error>,
     },
     /// The worker that read the source of an import failed.
-    #[error("cannot import {path}: a worker failed while it read it; nothing was kept")]
+    #[error("cannot import {path}: the process that reads it failed; nothing was kept")]
     Worker {
         /// The archive or directory.
         path: PathBuf,
@@ -258,7 +262,7 @@ pub enum StorageError {
         source: WorkerError,
     },
     /// The task was interrupted: the program is stopping, or the task panicked.
-    #[error("the work on the storage was interrupted; try again")]
+    #[error("the operation of the storage was interrupted; try again")]
     Interrupted(#[source] tokio::task::JoinError),
 }
 

@@ -93,7 +93,11 @@ pub enum OpenError {
         known: i64,
     },
     /// WAL mode cannot be enabled.
-    #[error("the store {} stays in journal mode '{found}', but needs 'wal': is its file system special?", path.display())]
+    #[error(
+        "the store {} stays in journal mode '{found}', but needs 'wal': put the data directory on a local file system \
+         that supports WAL",
+        path.display()
+    )]
     Mode {
         /// The file.
         path: PathBuf,

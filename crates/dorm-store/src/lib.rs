@@ -171,7 +171,7 @@ pub enum StoreError {
         source: Box<dyn std::error::Error + Send + Sync>,
     },
     /// The storage itself failed; nothing was changed.
-    #[error("the store failed while it should {operation}")]
+    #[error("the store failed to {operation}")]
     Failed {
         /// The operation.
         operation: &'static str,
@@ -181,7 +181,7 @@ pub enum StoreError {
     },
     /// The storage failed at the end of a change, which may have been made. [`Store::settle`] finds
     /// out.
-    #[error("the store failed while it should {operation}, and it is not known whether the change was made")]
+    #[error("the store failed to {operation}, and it is not known whether the change was made")]
     Unknown {
         /// The operation.
         operation: &'static str,

@@ -41,10 +41,16 @@ impl TlsOptions {
     pub(crate) fn open(&self, service: &Service, domains: &Domains, listen: SocketAddr) -> Result<Option<Tls>> {
         let Some(secret) = service.secret_of_hosts() else { return Ok(None) };
         let authority = Authority::derive(&secret, &ProjectId::local()).only_for(domains.names().to_vec());
-        let given = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
-        let given = given.map(|(chain, key)| read(chain, key)).transpose()?;
+        let files = self.tls_cert.as_ref().zip(self.tls_key.as_ref());
+        let given = files.map(|(chain, key)| read(chain, key)).transpose()?;
         let plain = if listen.ip().is_loopback() { Plain::Answered } else { Plain::Refused };
-        let tls = Tls::new(authority, Arc::new(domains.clone()), given, plain).context("prepare HTTPS")?;
+        let tls = Tls::new(authority, Arc::new(domains.clone()), given, plain);
+        let tls = tls.with_context(|| match files {
+            Some((chain, key)) => {
+                format!("cannot use --tls-key {} with --tls-cert {}", key.display(), chain.display())
+            }
+            None => "cannot prepare HTTPS".to_owned(),
+        })?;
         Ok(Some(tls))
     }
 }

@@ -223,9 +223,11 @@ impl ErrorCode {
                 code: "no_room",
                 status: StatusCode::INSUFFICIENT_STORAGE,
                 title: "No room",
-                meaning: "The host, or a volume, has too little free disk or memory. The status is 503 if the gateway \
-                          could not resume a sandbox for a request to one of its ports.",
-                next_step: "Suspend or terminate sandboxes, or delete snapshots and images.",
+                meaning: "A limit is reached: free disk or memory of the host or a volume, a budget of the daemon or \
+                          project, a count, or no sandbox of a pool is ready. The status is 503 if the gateway could \
+                          not resume a sandbox for a request to one of its ports.",
+                next_step: "Follow `next_step`: suspend or terminate sandboxes, delete snapshots and images, or raise \
+                            the limit.",
                 retry: "After there is room",
             },
         }

@@ -11,7 +11,7 @@ pub enum BuildProblem {
     #[error("there is no build '{0}'")]
     Missing(String),
     /// The build cannot be carried out as requested.
-    #[error("cannot build this: {0}")]
+    #[error("invalid build: {0}")]
     Bad(String),
     /// The context of the build was not uploaded, or was removed since.
     #[error("there is no build context {0}")]
@@ -29,7 +29,7 @@ pub enum BuildProblem {
     #[error("there is no template '{0}'")]
     NoTemplate(String),
     /// The template cannot be as requested.
-    #[error("cannot have the template '{template}' like this: {reason}")]
+    #[error("invalid template '{template}': {reason}")]
     BadTemplate {
         /// Its name.
         template: String,
@@ -51,14 +51,15 @@ impl BuildProblem {
     pub(super) fn next_step(&self) -> &'static str {
         match self {
             Self::Missing(_) => "list the builds with `dorm build ls`",
-            Self::NoContext(_) => "upload it with PUT /v1/contexts/{hash}, then try again",
+            Self::NoContext(_) => "upload it with PUT /v1/contexts/{hash}, and try again",
             Self::Started(_) => "request another build",
             Self::Many(_) => "wait until some have ended, or cancel them",
             Self::ManyContexts(_) => {
                 "request the builds that use them; those without a build are removed after an hour"
             }
             Self::NoTemplate(_) => "list the templates with `dorm template ls`",
-            Self::Bad(_) | Self::BadTemplate { .. } => "",
+            Self::Bad(_) => "correct the steps or the settings, and request another build",
+            Self::BadTemplate { .. } => "correct the name or the tags, or give an image or a snapshot instead",
         }
     }
 }

@@ -5,7 +5,7 @@ use dorm_lifecycle::{EnvironmentId, LeaseId, SecretName};
 use dorm_store::{AttemptFailure, Code};
 use thiserror::Error;
 
-/// The reason why an environment cannot be had or changed as requested.
+/// The reason why an environment cannot be provided or changed as requested.
 #[derive(Debug, Error)]
 pub enum EnvironmentProblem {
     /// No environment has this id.
@@ -18,7 +18,7 @@ pub enum EnvironmentProblem {
     #[error(transparent)]
     Workspace(#[from] WorkspaceError),
     /// Parts of the request contradict each other.
-    #[error("cannot have this environment: {0}")]
+    #[error("invalid request for an environment: {0}")]
     Bad(&'static str),
     /// A secret that the request names does not exist or cannot be read.
     #[error("cannot use the secret {name}: {reason}")]
@@ -48,7 +48,7 @@ pub enum EnvironmentProblem {
         differences: Vec<&'static str>,
     },
     /// Something exists for it but cannot be used.
-    #[error("environment {environment} cannot be had by the way '{}': {reason}", way.as_str())]
+    #[error("{} {environment}: {reason}", broken(*way))]
     Broken {
         /// The environment.
         environment: EnvironmentId,
@@ -59,7 +59,7 @@ pub enum EnvironmentProblem {
     },
     /// It could not be made.
     #[error(
-        "environment {environment} could not be made: {}{}",
+        "could not set up environment {environment}: {}{}",
         failure.failure.reason,
         failure.kept.as_ref().map_or_else(String::new, |kept| format!(" (sandbox {kept} is kept for inspection)"))
     )]
@@ -70,7 +70,7 @@ pub enum EnvironmentProblem {
         failure: Box<AttemptFailure>,
     },
     /// Making it was cancelled.
-    #[error("making environment {0} was cancelled")]
+    #[error("the setup of environment {0} was cancelled")]
     Cancelled(EnvironmentId),
     /// It is being removed.
     #[error("environment {0} is being removed")]
@@ -83,6 +83,17 @@ pub enum EnvironmentProblem {
         /// The lease.
         lease: LeaseId,
     },
+}
+
+/// Returns what has failed if an environment is broken.
+fn broken(way: Way) -> &'static str {
+    match way {
+        Way::Live => "cannot use the running sandbox of environment",
+        Way::Resume => "cannot resume the sandbox of environment",
+        Way::OwnSnapshot => "cannot restore the snapshot of environment",
+        Way::WorkspaceSnapshot => "cannot restore a snapshot of the same definition for environment",
+        Way::Create => "cannot create the sandbox of environment",
+    }
 }
 
 impl EnvironmentProblem {
@@ -101,15 +112,17 @@ impl EnvironmentProblem {
     pub(super) fn next_step(&self) -> &'static str {
         match self {
             Self::Missing(_) => "list the environments with `dorm env ls`",
-            Self::Key(_) | Self::Workspace(_) | Self::Bad(_) => "",
+            Self::Key(_) | Self::Workspace(_) | Self::Bad(_) => "correct the definition of the environment",
             Self::Secret { .. } => "set it with `dorm secret set`, or name another one",
-            Self::Lost { .. } => "give its value again, or put the key of the daemon back",
+            Self::Lost { .. } => {
+                "give its value again, or start the daemon with the key that encrypts it (--secrets-key)"
+            }
             Self::Many(_) => "remove some with `dorm env rm`",
             Self::Drift { .. } => "set on_drift to keep or rebuild, or use another key",
-            Self::Broken { .. } => "repair or remove it, or set on_broken to next",
+            Self::Broken { .. } => "set on_broken to next, which tries the next way, or remove it with `dorm env rm`",
             Self::Failed { .. } => "see its log: `dorm env logs`, or GET /v1/environments/{environment}/logs",
-            Self::Cancelled(_) | Self::Removed(_) => "ask for it again",
-            Self::NoLease { .. } => "ask for the environment again, which gives a new lease",
+            Self::Cancelled(_) | Self::Removed(_) => "repeat the request",
+            Self::NoLease { .. } => "request the environment again, with a new lease",
         }
     }
 }

@@ -11,7 +11,7 @@ pub enum PoolProblem {
     #[error("there is no sandbox pool '{0}'")]
     Missing(String),
     /// The pool cannot be as requested.
-    #[error("cannot have the sandbox pool '{pool}' like this: {reason}")]
+    #[error("invalid pool '{pool}': {reason}")]
     Bad {
         /// Its name.
         pool: Name,
@@ -31,7 +31,7 @@ impl PoolProblem {
     pub(super) fn next_step(&self) -> &'static str {
         match self {
             Self::Missing(_) => "list the pools with `dorm pool ls`",
-            Self::Bad { .. } => "",
+            Self::Bad { .. } => "choose another name, or other numbers for --ready and --most",
         }
     }
 }

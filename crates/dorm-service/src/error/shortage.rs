@@ -9,4 +9,18 @@ pub enum Shortage {
     OfHost,
     /// Everywhere: the request exceeds a budget even alone.
     Permanent,
+    /// In a pool: none of its sandboxes is ready.
+    OfPool,
+}
+
+impl Shortage {
+    /// Returns what the caller can do next.
+    pub(super) fn next_step(self) -> &'static str {
+        match self {
+            Self::OfProject => "suspend or terminate sandboxes of the project, delete snapshots, or raise its budgets",
+            Self::OfHost => "suspend or terminate sandboxes, delete snapshots, or raise the daemon's budgets",
+            Self::Permanent => "request less, or raise the budget",
+            Self::OfPool => "wait for one with --max-wait (max_wait_secs), or enlarge the pool",
+        }
+    }
 }

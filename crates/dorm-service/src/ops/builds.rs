@@ -163,7 +163,7 @@ impl Service {
             return Err(bad("the Dockerfile is larger than 1 MiB"));
         }
         if !(STEP_LIMITS.0..=STEP_LIMITS.1).contains(&plan.step_limit) {
-            return Err(bad("the time limit of a step is from 1 second to 24 hours"));
+            return Err(bad("the time limit of a step must be from 1 second to 24 hours"));
         }
         plan.egress.check().map_err(dorm_lifecycle::SpecError::from)?;
         self.may_be_named_so(plan).await?;

@@ -80,7 +80,7 @@ impl Service {
                 (made.await, ServiceError::from)
             }
             CreateFrom::Template(template) => {
-                return Err(template.unfit("an image is made from an image or a snapshot"));
+                return Err(template.unfit("an image can only be made from an image or a snapshot"));
             }
             CreateFrom::Snapshot(id) => {
                 let (_using, snapshot) = self.use_snapshot(id).await?;

@@ -723,17 +723,17 @@ fn check_spec(spec: &EnsureSpec) -> Result<(), ServiceError> {
         return bad("a client key has 16 hexadecimal digits in lower case");
     }
     if spec.token.is_some() && !matches!(spec.workspace.code, Some(Code::Git { .. })) {
-        return bad("there is a token, and no repository to clone with it");
+        return bad("there is a token, but no repository to clone with it");
     }
     let named = spec.secrets.keys().chain(spec.values.0.keys());
     if named.clone().any(|name| spec.workspace.variables.contains_key(name))
         || spec.values.0.keys().any(|name| spec.secrets.contains_key(name))
     {
-        return bad("a variable is given twice: as an environment variable, a secret or a secret value");
+        return bad("a variable is given twice, as an environment variable, a secret or a secret value: give it once");
     }
     let policy = &spec.policy;
     if spec.lease.is_some_and(|lease| lease.is_zero() || lease > LEASE_MAX) {
-        return bad("a lease lasts at most 24 hours, and more than 0");
+        return bad("a lease must last longer than 0 s, and at most 24 hours");
     }
     if policy.keep_alive.is_some_and(|time| time.is_zero()) {
         return bad("keep_alive is 0: omit it to keep the sandbox running");

@@ -84,7 +84,9 @@ impl Service {
         asked.egress.as_ref().map_or(Ok(()), Egress::check).map_err(dorm_lifecycle::SpecError::from)?;
         let source = match &self.source_named(asked.from).await? {
             CreateFrom::Image(reference) => PoolSource::Image(self.image(reference).await?.digest),
-            CreateFrom::Template(template) => return Err(template.unfit("a pool is made from an image or a snapshot")),
+            CreateFrom::Template(template) => {
+                return Err(template.unfit("a pool can only be made from an image or a snapshot"));
+            }
             CreateFrom::Snapshot(id) => {
                 self.is_to_stay(id).await?;
                 PoolSource::Snapshot(id.clone())
@@ -187,7 +189,7 @@ impl Service {
             let now = Instant::now();
             if now >= until {
                 let reason = format!("no sandbox of the pool '{}' is ready", pool.name);
-                let shortage = Shortage::OfProject;
+                let shortage = Shortage::OfPool;
                 return Err(ServiceError::NotAdmitted { what: "claim a sandbox", reason, shortage });
             }
             tokio::select! {
@@ -246,18 +248,20 @@ impl Service {
     /// Refuses numbers that can never be reached.
     fn fits(&self, pool: &PoolRecord) -> Result<(), ServiceError> {
         if pool.ready > POOL_READY_MAX {
-            return Err(self.bad_pool(&pool.name, format!("at most {POOL_READY_MAX} can wait in it")));
+            return Err(self.bad_pool(&pool.name, format!("at most {POOL_READY_MAX} sandboxes can wait in it")));
         }
         if let Some(most) = pool.most.filter(|most| *most < pool.ready) {
             let ready = pool.ready;
-            return Err(self.bad_pool(&pool.name, format!("{ready} are to wait, and at most {most} may exist")));
+            return Err(self.bad_pool(&pool.name, format!("{ready} sandboxes must wait, but at most {most} may exist")));
         }
         let budgets = self.shared.projects.budgets(self.project());
         let daemon = self.shared.settings.budgets;
         for budget in [budgets.sandboxes, daemon.sandboxes].into_iter().flatten() {
             if pool.ready > budget {
                 let ready = pool.ready;
-                return Err(self.bad_pool(&pool.name, format!("{ready} are to wait, and the budget is {budget}")));
+                return Err(
+                    self.bad_pool(&pool.name, format!("{ready} sandboxes must wait, but the budget is {budget}"))
+                );
             }
         }
         Ok(())

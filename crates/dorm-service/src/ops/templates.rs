@@ -86,7 +86,7 @@ pub(crate) fn check_tags(template: &str, tags: &[String]) -> Result<(), ServiceE
         Some(tag) => {
             Err(bad(format!("'{tag}' is not a tag: tags are 1 to 63 letters, digits, '.', '_' and '-'")).into())
         }
-        None if tags.is_empty() => Err(bad("it needs a tag".to_owned()).into()),
+        None if tags.is_empty() => Err(bad("it has no tag".to_owned()).into()),
         None => Ok(()),
     }
 }
@@ -121,7 +121,7 @@ impl Service {
                 }
                 TemplateSource::Snapshot(id.clone())
             }
-            CreateFrom::Template(template) => return Err(template.unfit("give what it stands for, or move a tag")),
+            CreateFrom::Template(template) => return Err(template.unfit("a template cannot be made from a template")),
         };
         let version = TemplateVersion {
             source,
@@ -297,7 +297,7 @@ impl Service {
 
     async fn write_template(&self, template: TemplateRecord) -> Result<TemplateRecord, ServiceError> {
         if template.tags.len() > MANY {
-            let reason = format!("a template has at most {MANY} tags");
+            let reason = format!("a template can have {MANY} tags; remove some with `dorm template rm NAME:TAG`");
             return Err(BuildProblem::BadTemplate { template: template.name.to_string(), reason }.into());
         }
         let change = Change { templates: vec![template.clone()], ..Change::default() };

@@ -158,7 +158,7 @@ async fn a_short_write_is_not_taken_for_a_sleep() {
     let mut counter = Counter::start(&service, &id, "x").await;
     world.host.faults().next(Operation::Save, Moment::After, Fault::WriteShort);
     let failed = service.suspend(&id).await.unwrap_err().message();
-    assert!(failed.contains("were written into it; nothing was discarded"), "{failed}");
+    assert!(failed.contains("were written to it; nothing was discarded"), "{failed}");
     assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
     assert_eq!(counter.ask(&service, &id).await.unwrap(), "x 1", "it continues where it was");
     world.is_sound().await;
@@ -176,7 +176,7 @@ async fn a_short_write_is_no_snapshot() {
         let id = create(&service, named("web")).await;
         world.host.faults().next(Operation::Save, Moment::After, Fault::WriteShort);
         let failed = service.checkpoint(&id, kind).await.unwrap_err().message();
-        assert!(failed.contains("were written into it"), "{failed}");
+        assert!(failed.contains("were written to it"), "{failed}");
         assert_eq!(state(&service.describe(&id).await.unwrap()), StateName::Running);
         let snapshots = service.snapshots().await.unwrap();
         assert!(matches!(snapshots[0].status, dorm_store::SnapshotStatus::Failed(_)));

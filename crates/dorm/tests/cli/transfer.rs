@@ -60,7 +60,7 @@ async fn a_file_that_is_no_snapshot_or_not_whole_is_refused_and_leaves_nothing()
     write(&world.path("changed"), &changed);
     for name in ["short", "noise", "changed"] {
         let ran = world.dorm(&["sbx", "checkpoint", "import", name]).await;
-        ran.failed(2, "this is no file of a snapshot that can be imported");
+        ran.failed(2, "cannot import the snapshot from this file");
     }
     world.dorm(&["sbx", "checkpoint", "import", "nowhere"]).await.failed(1, "nowhere");
     world.dorm(&["sbx", "checkpoint", "export", "aaaaaaaaaaaaaaaaaaaa", "x"]).await.failed(3, "aaaaaaaaaaaaaaaaaaaa");

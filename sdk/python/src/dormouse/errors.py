@@ -126,7 +126,7 @@ class TimedOutError(ApiError):
 
 
 class NoRoomError(ApiError):
-    """The host, or a volume, has too little free disk or memory."""
+    """A limit is reached, such as the free disk or memory of the host, or a budget."""
 
 
 ERRORS_BY_CODE: dict[str, type[ApiError]] = {

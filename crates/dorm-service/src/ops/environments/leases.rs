@@ -80,7 +80,7 @@ impl Service {
         time: Duration,
     ) -> Result<EnvironmentLease, ServiceError> {
         if time.is_zero() || time > LEASE_MAX {
-            return Err(EnvironmentProblem::Bad("a lease lasts at most 24 hours, and more than 0").into());
+            return Err(EnvironmentProblem::Bad("a lease must last longer than 0 s, and at most 24 hours").into());
         }
         let id = self.own_environment(named).await?.id;
         let until = self.shared.now().after(time);

@@ -279,7 +279,7 @@ fn kept(error: io::Error, path: &Path) -> StorageError {
     };
     match error.raw_os_error().map(rustix::io::Errno::from_raw_os_error) {
         Some(rustix::io::Errno::IO) => failed("unpack", path)(error),
-        _ => StorageError::Export { what: "one of its files cannot be".to_owned(), source: Some(error) },
+        _ => StorageError::Export { what: "one of its files cannot be written".to_owned(), source: Some(error) },
     }
 }
 
